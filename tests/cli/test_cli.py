@@ -266,7 +266,7 @@ def test_a_model_config_stands_in_for_the_catalogue(run: Run, tmp_path: Path) ->
     ("argv", "wanted"),
     [
         (["plan", "--gpu", "l5", "--", "vllm", "serve", "x"], "no GPU is known by the name 'l5'"),
-        (["plan", "--gpu", "l4:none", "--", "vllm", "serve", "x"], "'none' is no number of GPUs"),
+        (["plan", "--gpu", "l4:none", "--", "vllm", "serve", "x"], "'none' is not a number of GPUs"),
         (["plan", "--gpu", "l4"], "or a command line after `--`"),
         (["plan", "--gpu", "l4", "--", "sleep", "1"], "not a command that starts vLLM"),
         (["plan", "--vllm-version", "new", "--", "vllm", "serve", "x"], "not a version such as 0.27.1"),

@@ -62,11 +62,11 @@ def find(
     request: DeviceRequest | None = None,
     build: str | None = None,
 ) -> Fact[Accelerator] | None:
-    """What the container gets, by the order in `webhook.vllm.facts`; None where no product is known.
+    """What the container gets, by the order in `webhook.vllm.facts`; None if no GPU model is known.
 
-    A preferred affinity and a toleration select no node, so they say nothing. Several products are an answer: each of
-    them is planned. `placement` and `request` are `place` and `asked` of the same container; `build` is who makes what
-    its vLLM runs on (`maker.of_build`), where that is known.
+    A preferred affinity and a toleration select no node, so they are ignored. If several GPU models are possible, each
+    of them is planned. `placement` and `request` are those of the same container (`find_placement`, `device_request`).
+    `build` is the maker of the devices that its build of vLLM runs on (`maker.of_build`), if it is known.
     """
     request = device_request(workload, container, facts.snapshot) if request is None else request
     resource, count = request.resource_and_count or (None, None)
@@ -99,11 +99,11 @@ def find(
 
 
 def _named_by_object(workload: Workload, container: Container, request: DeviceRequest) -> NamedProducts | None:
-    """The product by what the object itself says, or the claims that it names."""
+    """The GPU model that the object itself names, or the claims that it refers to."""
     claimed = request.claimed
     if claimed is not None and claimed.gpus:
         return NamedProducts(claimed.gpus, claimed.source, claimed.exact, False)
-    if len(request.resources) > 1:  # CUDA sees the whole cards or one slice, and which of them is not said
+    if len(request.resources) > 1:  # CUDA sees either the whole GPUs or one slice; which of them is unknown
         found = [labels.product_of_labels(workload, name) for name, _ in request.resources]
         said = [one for one in found if one is not None]
         both = labels.union(said) if len(said) == len(found) else None
@@ -120,7 +120,7 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
 
 
 def _named_by_nodes(placement: Placement | None, facts: Facts) -> NamedProducts | None:
-    """The products that the nodes have on which the Pod may run; None where one of them does not say."""
+    """The GPU models of the nodes on which the Pod may run; None if the labels of one of these nodes name none."""
     if placement is None or not placement.kinds or placement.unknown:
         return None
     return NamedProducts(
@@ -132,14 +132,14 @@ def _named_by_nodes(placement: Placement | None, facts: Facts) -> NamedProducts 
 
 
 def _narrowed_to_nodes(named: NamedProducts, placement: Placement) -> NamedProducts:
-    """Where the policy says that the cluster's nodes are all there will be, they choose between products."""
+    """The GPU models that nodes of the cluster have, if the policy says that no other nodes will come."""
     there = {gpu.name for kind in placement.kinds for gpu in kind.gpus}
     left = tuple(gpu for gpu in named.gpus if gpu.name in there)
     return replace(named, gpus=left) if left and not placement.unknown else named
 
 
 def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[tuple[Accelerator, str]]:
-    """Each kind of GPU that the container may get, alone, and where: from the nodes where those say, else by name."""
+    """Each kind of GPU that the container may get, alone, and where: by the nodes if known, else by the GPU models."""
     accelerator = fact.value
     kinds = placement.kinds if placement is not None and placement.kinds else ()
     for kind in kinds:
@@ -153,19 +153,19 @@ def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[t
 
 
 def _may_get(given: Accelerator, container: Container, resource: str | None, build: str | None) -> bool:
-    """What is given holds where the container may get it: not where it asks for another maker's device, or, where its
-    resources tell none, runs another maker's build of vLLM."""
+    """Whether `--gpu` or `assume.gpu` may apply to the container. It does not if the container requests another maker's
+    device, or, without such a resource, runs another maker's build of vLLM."""
     its = maker.of_resources(resource, container.resources) or build
     return its is None or its in maker.of_gpus(given.gpus)
 
 
 def parse(text: str) -> Accelerator:
-    """`NAME[:COUNT]` as people write it → what a container gets; raises ValueError where no product has that name."""
+    """`NAME[:COUNT]` as users write it → what a container gets; raises ValueError if no GPU has that name."""
     name, _, count = text.rpartition(":")
     if not name:
         name, count = text, ""
     if count and not (count.isascii() and count.isdigit() and 0 < int(count) <= 1024):
-        raise ValueError(f"{count!r} is no number of GPUs; expected NAME or NAME:COUNT, such as l4:4")
+        raise ValueError(f"{count!r} is not a number of GPUs; expected NAME or NAME:COUNT, such as l4:4")
     found = by_name(name)
     if not found:
         near = nearest(name)
@@ -175,7 +175,7 @@ def parse(text: str) -> Accelerator:
 
 
 def assumed(facts: Facts) -> Accelerator | None:
-    """What the policy says to assume (`assume.gpu`), by the tables in use; None if they do not know it."""
+    """The GPU that the policy assumes (`assume.gpu`), by the tables in use; None if they do not know it."""
     return None if facts.assume.gpu is None else _known(facts.assume.gpu)
 
 
@@ -188,7 +188,7 @@ def _known(text: str) -> Accelerator | None:
 
 
 def _with_memory(gpus: tuple[Gpu, ...], memory: int) -> tuple[Gpu, ...]:
-    """What was measured wins, and chooses between products of one name."""
+    """The GPUs with the measured memory, which also chooses between GPU models of one name."""
     near = tuple(gpu for gpu in gpus if gpu.memory * 0.97 <= memory <= gpu.memory_high * 1.01) or gpus
     if near:
         return tuple(gpu.with_memory(memory) for gpu in near)

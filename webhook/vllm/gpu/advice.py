@@ -1,4 +1,4 @@
-"""How a product is asked for in the words that a Pod uses already: added beside them, another label fits no node."""
+"""How to request another GPU model with the labels that a Pod already uses: an additional label may match no node."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from webhook.vllm.gpu.requirement import NodeRequirement, affinity, of_spec
 
 PRODUCT = "nvidia.com/gpu.product"
 _TOLD = frozenset((*LABELS, *instances.TYPE, *instances.FAMILY))
-"""Labels whose values say which product, or which machine, it is."""
+"""Labels whose values identify the GPU model or the machine type."""
 _MANY = 64
-"""Demands of a Pod, and products that it may choose from, that are looked at."""
+"""Requirements of a Pod, and GPU models that it may choose from, that are read at most."""
 
 
 def of_product(spec: JSON, label: str, count: int = 1) -> str:
-    """What to write so that the Pod gets `count` GPUs of the product that nvidia.com/gpu.product calls `label`."""
+    """The change that gets the Pod `count` GPUs of the model that nvidia.com/gpu.product calls `label`."""
     gpus = by_name(label)
     said, dropped = [], []
     for key, old in _selector(spec).items():
@@ -39,8 +39,8 @@ def of_product(spec: JSON, label: str, count: int = 1) -> str:
 
 
 def of_count(spec: JSON, gpus: Sequence[Gpu], count: int) -> str | None:
-    """What to write as well so that the Pod gets `count` GPUs of the products it has: "" where nothing in it names a
-    machine with fewer; None where no such machine is known."""
+    """The further change that gets the Pod `count` GPUs of its model. "" if the Pod names no machine type with fewer;
+    None if no such machine type is known."""
     for key, old in _selector(spec).items():
         if key in instances.TYPE and (has := instances.count_of(old)) is not None and has < count:
             found = instances.smallest_machine_type(old, gpus, count)
@@ -49,8 +49,8 @@ def of_count(spec: JSON, gpus: Sequence[Gpu], count: int) -> str | None:
 
 
 def own_labels(spec: JSON) -> tuple[str, ...]:
-    """The whole cards that a required affinity leaves to choose from (values of nvidia.com/gpu.product), least memory
-    first; none where it allows only one."""
+    """The whole GPUs that a required affinity allows (values of nvidia.com/gpu.product), least memory first; none if it
+    allows only one."""
     demands = of_spec(spec)
     said = {value for term in (demands.always, *demands.terms) for one in term
             if (one.key, one.operator) == (PRODUCT, "In") for value in one.values}  # fmt: skip
@@ -65,12 +65,12 @@ def own_labels(spec: JSON) -> tuple[str, ...]:
 
 
 def _affinity(spec: JSON) -> Iterator[NodeRequirement]:
-    """The demands of the required affinity whose labels say something of the product."""
+    """The requirements of the required affinity whose labels identify the GPU model or the machine type."""
     return (one for one in islice(affinity(spec), _MANY) if one.key in _TOLD)
 
 
 def _product_labels(gpu: Gpu) -> Mapping[str, Sequence[str]]:
-    """Label → the values that name this product."""
+    """Label → its values for this GPU model."""
     found: Mapping[str, Sequence[str]] = products().get(gpu.name, {}).get("names", {})
     return found
 
@@ -84,7 +84,8 @@ def _selector(spec: JSON) -> Mapping[str, str]:
 
 
 def _value(key: str, old: str, label: str, gpus: Sequence[Gpu], count: int) -> str | None:
-    """The label's value for these products; "" where the label says nothing of them, None where it has no word."""
+    """The label's value for these GPUs. "" if the label does not depend on the GPU, None if it has no value for
+    them."""
     if key in instances.TYPE:
         return instances.smallest_machine_type(old, gpus, count) if instances.count_of(old) is not None else ""
     if key in instances.FAMILY:

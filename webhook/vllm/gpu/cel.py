@@ -1,8 +1,8 @@
-"""The part of CEL that DRA's selectors are written in, with three answers: true, false, None where it can't be told.
+"""The part of CEL that DRA selectors use, with three results: true, false, and None for unknown.
 
-Kubernetes evaluates a selector against each device (KEP-4381, k8s.io/dynamic-resource-allocation cel). Here it is
-evaluated against what is known of each product: `device.attributes['gpu.nvidia.com'].productName` is a name of the
-table, what a table can't know (a UUID, a PCI address) is None, and whatever is None excludes no product.
+Kubernetes evaluates a selector against each device (KEP-4381, k8s.io/dynamic-resource-allocation cel). This module
+evaluates it against the known attributes of each GPU model: `device.attributes['gpu.nvidia.com'].productName` is a name
+in the table. What a table can't have (a UUID, a PCI address) is None, and a result of None excludes no GPU model.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _TOKEN = re.compile(
 )
 _LONGEST = 4096
 _DEEPEST = 32
-"""Expressions within each other: parentheses, lists, arguments, negations and fields of fields."""
+"""Depth of nested expressions: parentheses, lists, arguments, negations and fields of fields."""
 _QUANTIFIERS, _REPEATS, _LONGEST_TEXT = 6, 3, 128
-"""Of a pattern: quantifiers, and those of them that repeat; of the text that it is held against: characters. With more,
-or with a quantifier behind a group, Python's backtracking matcher could be kept busy; Go's is linear. Names of products
-have up to 60 characters."""
+"""Limits of a pattern: its quantifiers, those of them that repeat, and the characters of the text that it is matched
+against. Beyond them, or with a quantifier after a group, Python's backtracking matcher could take very long; Go's is
+linear. Names of GPUs have up to 60 characters."""
 _FOLLOWING = re.compile(r"[*+}]\??(?:\\.|\[[^\]]*\]|.)[*+{]")
-"""Two repeats, one behind the other: each length of the one is tried with each of the other."""
+"""Two adjacent repeats: the matcher tries each length of one with each of the other."""
 
 
 class _UnreadableError(Exception):
-    """Not in the part of the language that is read here."""
+    """The expression is outside the part of the language that is read here."""
 
 
 def read(expression: str) -> Callable[[Device], bool | None]:
-    """The expression as a function of a device; what is not in the part of the language read here is always None.
+    """The expression as a function of a device. An expression outside the part of CEL read here is always None.
 
     Neither this nor the function raises.
     """

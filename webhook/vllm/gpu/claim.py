@@ -1,7 +1,7 @@
-"""DRA: what a Pod claims → how many devices, and of which products.
+"""DRA: what a Pod claims → how many devices, and of which GPU models.
 
 `spec.resourceClaims` → ResourceClaim or ResourceClaimTemplate → DeviceClass, with the CEL selectors of both
-(resource.k8s.io v1beta1, v1beta2 and v1). A claim that was not seen is a request of unknown count and product.
+(resource.k8s.io v1beta1, v1beta2 and v1). A claim that is not in the snapshot has an unknown count and GPU model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLASSES = {
     "gpu.intel.com": ("gpu.intel.com", None),
     "neuron.aws.com": ("neuron.aws.com", None),
 }
-"""Classes that the drivers' own charts make → driver and type, where the class itself was not seen
+"""Classes that the drivers' own charts create → driver and type, used if the class is not in the snapshot
 (kubernetes-sigs/dra-driver-nvidia-gpu deployments/helm deviceclass-*.yaml)."""
 _NO_ACCELERATOR = ("compute-domain", "vfio", "nic", "dranet", "efa")
 
@@ -36,12 +36,13 @@ class Claim:
     """What a container gets by its claims."""
 
     count: int | None
-    """Devices; None where that can't be known."""
+    """Number of devices; None if unknown."""
     gpus: tuple[Gpu, ...]
-    """Products that the selectors leave; empty where they say nothing."""
+    """GPU models that match the selectors; empty if they exclude none."""
     source: str
     exact: bool
-    """The product is named by its whole name, not by a pattern or a size: a product that the table lacks is none."""
+    """The selectors name the GPU model by its whole name, not by a pattern or a size, so that no GPU outside the table
+    can match."""
 
 
 def find(workload: Workload, container: Container, snapshot: Snapshot | None) -> Claim | None:
@@ -71,7 +72,7 @@ _UNSEEN = Claim(None, (), "DRA claim", False)
 
 
 def _all_seen(asked: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
-    """Every claim is known, and none of them asks for an accelerator (a network card, a compute domain)."""
+    """Whether all claims are known and none is for an accelerator (instead: a network interface, a compute domain)."""
     named = [there.get(str(one.get("name"))) for one in _mappings(asked)]
     return all(one is not None and _spec(one, workload.namespace, snapshot) is not None for one in named)
 
@@ -114,7 +115,7 @@ def _spec(pod_claim: JSON, namespace: str | None, snapshot: Snapshot | None) -> 
 
 
 def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gpu, ...], bool] | None:
-    """(count, products, exact) of a device request; None where it is for no accelerator."""
+    """(count, GPU models, exact) of a device request; None if it is not for an accelerator."""
     name = str(one.get("deviceClassName") or "")
     device_class = snapshot.get("deviceclasses", None, name) if snapshot else None
     selectors = [*_selectors(mapping(mapping(device_class).get("spec"))), *_selectors(one)]
@@ -124,7 +125,7 @@ def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gp
     if driver is None and device_class is None:
         return _device_count(one), (), False
     if driver is None and not any(known in text for text in selectors for known in DRIVERS):
-        return _device_count(one), (), False  # a driver that is not known here
+        return _device_count(one), (), False  # an unknown driver
     short = sum(map(len, selectors)) + _EACH * len(selectors) <= _SHORT
     gpus = (_known_left if short else _matching_products)(driver, kind, tuple(selectors))
     exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
@@ -132,7 +133,7 @@ def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gp
 
 
 _SHORT = 4096
-"""Characters of the selectors whose answer is remembered, and _EACH for every one of them."""
+"""Characters of the selectors whose result is cached, where every selector counts as _EACH characters more."""
 _EACH = 64
 
 
@@ -142,7 +143,7 @@ def _known_left(driver: str | None, kind: str | None, selectors: tuple[str, ...]
 
 
 def _matching_products(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
-    """The products that a driver's class and the selectors leave."""
+    """The GPU models that match a driver's class and the selectors."""
     drivers = {driver} if driver else {name for name in DRIVERS if any(name in text for text in selectors)}
     selects = [cel.read(text) for text in selectors]
     left: dict[str, Gpu] = {}
@@ -158,11 +159,11 @@ def _matching_products(driver: str | None, kind: str | None, selectors: tuple[st
 
 _EXACT = re.compile(r"\.(productName|profile) ?(==|in) ")
 _MOST = 24
-"""Products: selectors that leave more of them name none."""
+"""Most GPU models that selectors may match: if more match, none counts as named."""
 
 
 def _device_count(one: JSON) -> int | None:
-    """How many devices a request asks for; None for all, or where it is no positive number."""
+    """How many devices a request asks for; None for all of them, or if it is not a positive number."""
     if one.get("allocationMode") == "All":
         return None
     count = one.get("count", 1)
@@ -176,7 +177,7 @@ def _selectors(of: JSON) -> list[str]:
 
 @remembered()
 def _devices() -> tuple[tuple[Gpu, cel.Device], ...]:
-    """Each product under each name that its driver may publish it by, and each of its slices.
+    """Each GPU model under each name that its driver may publish, and each of its slices.
 
     kubernetes-sigs/dra-driver-nvidia-gpu cmd/gpu-kubelet-plugin/deviceinfo.go; ROCm/k8s-gpu-dra-driver
     docs/driver-attributes.md.
@@ -200,7 +201,7 @@ _FAMILIES = {"ada-lovelace": "Ada Lovelace"}
 
 
 def _device(driver: str, gpu: Gpu, name: str) -> cel.Device:
-    """The attributes and the capacity that a DRA driver publishes for a product."""
+    """The attributes and the capacity that a DRA driver publishes for a GPU model."""
     attributes: dict[str, Any] = {"productName": name}
     capacity = {"memory": (gpu.memory_label_mib << 20) if gpu.memory_label_mib and not gpu.mig else gpu.memory_high}
     if driver == "gpu.nvidia.com":

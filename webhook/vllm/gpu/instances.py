@@ -28,7 +28,7 @@ _TELLING = {"family", "category", "gpu-name", "accelerator-name"}
 
 
 def of_types(names: Iterable[str]) -> tuple[Gpu, ...]:
-    """The GPUs of cloud machine types; a fraction of a card is a card with that much memory."""
+    """The GPUs of cloud machine types; a fraction of a GPU is a GPU with that much memory."""
     table, lower = _table(), _in_any_case()
     found: dict[str, Gpu] = {}
     for name in names:

@@ -1,8 +1,8 @@
-"""What vLLM asks of a GPU before it loads a quantised model: the least compute capability, by method and release.
+"""Least compute capability that vLLM requires before it loads a quantized model, by method and release.
 
 Read from the releases' own sources (vLLM 0.4.3 … 0.33, model_executor/layers/quantization, `get_min_capability` of each
-method and of compressed-tensors' schemes): where the GPU has less, vLLM raises before it loads a weight. What a method
-merely does slower (FP8 weights through Marlin below 8.9, NVFP4 below 10.0) is allowed by these numbers and by us.
+method and of compressed-tensors' schemes). If the GPU has less, vLLM raises before it loads a weight. These numbers and
+podfit both allow what a method only does slower (FP8 weights through Marlin below 8.9, NVFP4 below 10.0).
 """
 
 from __future__ import annotations
@@ -72,16 +72,17 @@ def first_release(method: str, capability: tuple[int, int]) -> Release | None:
 
 
 NAMED = frozenset({"quant_method", "bits", "_scheme", "format", "quant_algo"})
-"""All that a row says of its quantisation where that was named after the model's id: the family, not the exporter."""
+"""All keys of an entry's quantization if it was derived from the model's id: the method, not the exporter's
+settings."""
 
 
 def is_exact(model: Model) -> bool:
-    """The checkpoint's own config.json says how it is quantised, not its id."""
+    """Whether the quantization comes from the checkpoint's own config.json rather than from its id."""
     return not model.scheme_guessed and bool((model.quantization_config or {}).keys() - NAMED)
 
 
 def method(model: Model, given: object) -> tuple[str, bool] | None:
-    """The method that vLLM will use, and whether that is certain; None where nothing is quantised or it can't be told.
+    """The method that vLLM will use, and whether that is certain. None if the model is not quantized or it is unknown.
 
     `given` is `--quantization`. A checkpoint's own method wins.
     """

@@ -43,21 +43,21 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "gpu.intel.com/family": (),
     "feature.node.kubernetes.io/gpu.product": (),
 }
-"""Labels that clouds, device plugins and labellers set to a product's name, and which of its names they use
+"""Labels that clouds, device plugins and labelers set to a GPU's name, and which of its names they use
 (k8s-device-plugin docs/gpu-feature-discovery, kubernetes/autoscaler GPULabel, karpenter-provider-aws …)."""
 NAMED_KEY = re.compile(r"((?:beta\.)?amd\.com/gpu\.(?:product-name|device-id))\.(.+)")
-"""AMD's labeller, where a node may have several models: `amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM: "8"`
+"""AMD's node labeler, for nodes with several GPU models: `amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM: "8"`
 (ROCm/k8s-device-plugin cmd/k8s-node-labeller)."""
 OWN_LABELS = re.compile(
     r"(.*[./])?(accelerator|accelerator[-_.]?(type|name|model)|gpu|gpu[-_.]?(type|name|model|product|class|sku|card))"
 )
-"""Labels of a cluster's own making that commonly hold a product's name: they inform."""
+"""Labels that cluster admins invent and that commonly have a GPU's name: they only inform."""
 MEMORY_LABELS = (
     "nvidia.com/gpu.memory",
     "karpenter.k8s.aws/instance-gpu-memory",
     "eks.amazonaws.com/instance-gpu-memory",
 )
-"""MiB that NVML prints, or that EC2 says: they choose between products of one name."""
+"""MiB as NVML or EC2 report them: they choose between GPU models of one name."""
 GIGABYTES = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram", "gpu.nvidia.com/vram")
 """GB or GiB, rounded: AMD's "192G", CoreWeave's "81"."""
 SHARING_LABELS: Mapping[str, Callable[[str], bool]] = {
@@ -72,14 +72,14 @@ CLIENTS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-p
 PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
 AMD_PARTITION = "amd.com/compute-memory-partition"
 USE_TYPE = ("nvidia.com/use-gputype", "hami.io/use-gputype")
-"""HAMi's annotation: cards whose type contains one of these words."""
+"""HAMi's annotation: GPUs whose type contains one of these words."""
 PRODUCTS_SHOWN = 8
-"""Products that filters alone may leave: with more of them nothing is named."""
+"""Most GPU models that filters alone may match: if more match, none counts as named."""
 
 
 @frozen
 class NamedProducts:
-    """What demands make of the product."""
+    """The GPU models that labels leave to choose from."""
 
     gpus: tuple[Gpu, ...]
     source: str
@@ -88,7 +88,7 @@ class NamedProducts:
 
 
 def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts | None:
-    """The product, from what nodes must have and from the resource's own name."""
+    """The GPU models by the labels that nodes must have and by the resource's own name."""
     said = workload.once(_said)
     if (own := _from_resource(resource, said.gpus if said else None)) is not None:
         gpus, source = own
@@ -117,11 +117,12 @@ def _of_spec(spec: JSON) -> NamedProducts | None:
 
 
 _MANY = 64
-"""Alternatives, demands of one of them, and values of one demand, that are looked up: of more, nothing is named."""
+"""Alternatives, requirements of one of them, and values of one requirement that are looked up: beyond that, no GPU
+model counts as named."""
 
 
 def _tells(one: NodeRequirement) -> bool:
-    """The demand may say something of the product."""
+    """Whether the requirement may identify the GPU model."""
     key = one.key
     return (
         key in _TELLING
@@ -134,7 +135,7 @@ def _tells(one: NodeRequirement) -> bool:
 
 
 def _few(term: Demands) -> Demands:
-    """The first of the demands, those by well-known labels before others."""
+    """The first of the requirements, those with well-known labels before others."""
     return term if len(term) <= _MANY else tuple(sorted(term, key=lambda one: one.key not in _TELLING)[:_MANY])
 
 
@@ -143,7 +144,7 @@ def _texts(term: Demands) -> list[str]:
 
 
 def _are_short(texts: Sequence[str]) -> bool:
-    """An answer to them may be remembered: few characters, and not many texts, be they empty."""
+    """Whether the result for these texts may be cached: few characters, and few texts, even if they are empty."""
     return len("".join(texts)) + _EACH * len(texts) <= _SHORT
 
 
@@ -161,25 +162,25 @@ def _known_terms(terms: tuple[Demands, ...]) -> NamedProducts | None:
 
 
 def _of_terms(terms: Sequence[Demands]) -> NamedProducts | None:
-    """What alternatives leave of the products; None where one of them leaves the product open."""
+    """The GPU models that alternative requirements leave; None if one alternative allows any GPU model."""
     found = [one for term in terms if (one := of_demands(term))]
     return union(found) if len(found) == len(terms) else None
 
 
 def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | None:
-    """The product that a live node's labels name, as the container that asks for `resource` sees it."""
+    """The GPU models that a live node's labels name, as the container that requests `resource` sees them."""
     said = of_demands(as_demands(labels))
     own = _from_resource(resource, said.gpus if said else ()) if resource else None
     return replace(said, gpus=own[0]) if said and own else said
 
 
 def as_demands(labels: Mapping[str, str]) -> Demands:
-    """What a node says of its GPU (`Node.hardware`), as demands that it meets."""
+    """The labels of a node about its GPU (`Node.hardware`), as requirements that it meets."""
     return tuple(NodeRequirement(key, "In", (value,)) for key, value in labels.items())
 
 
 def of_demands(demands: Demands) -> NamedProducts | None:
-    """What demands that all hold leave of the products; None where none of them names one."""
+    """The GPU models that requirements leave that apply together; None if no requirement names one."""
     gpus: tuple[Gpu, ...] | None = None
     sources: list[str] = []
     may_deny, shared = True, False
@@ -205,7 +206,7 @@ def of_demands(demands: Demands) -> NamedProducts | None:
 
 
 def _without_refused(demands: Demands) -> Demands:
-    """`key In (a, b)` beside `key NotIn (b)` is `key In (a)`."""
+    """`key In (a, b)` together with `key NotIn (b)` is `key In (a)`."""
     refused = {(one.key, value) for one in demands if one.operator == "NotIn" for value in one.values}
     if not refused:
         return demands
@@ -218,7 +219,7 @@ def _without_refused(demands: Demands) -> Demands:
 
 
 def union(found: Sequence[NamedProducts]) -> NamedProducts | None:
-    """Alternatives: any of their products may be the one."""
+    """Alternatives: the GPU models of any of them are possible."""
     if not found:
         return None
     return NamedProducts(
@@ -230,9 +231,9 @@ def union(found: Sequence[NamedProducts]) -> NamedProducts | None:
 
 
 def _products_of(one: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
-    """The products a label's values name, and whether the label is one whose values are the products' names.
+    """The GPU models that a label's values name, and whether the label is one whose values are names of GPUs.
 
-    A value that is not known leaves the product open: then the label names nothing.
+    If one of the values is unknown, every GPU model is possible: then the label names none.
     """
     if one.operator in ("Exists", "Gt", "In") and (pair := NAMED_KEY.fullmatch(one.key)):
         return by_name(pair[2], LABELS[pair[1]]), True
@@ -259,7 +260,7 @@ def _products_of(one: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
 
 
 def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
-    """The products left where no label names one: by Karpenter's categories, by exact memory, by family."""
+    """The GPU models left if no label names one: by Karpenter's categories, by exact memory, by family."""
     if found := instances.left_by(demands):
         said = [str(one) for one in demands if "/instance-" in one.key]
         return (found, said) if len(found) <= PRODUCTS_SHOWN else ((), [])
@@ -279,7 +280,7 @@ def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
 
 
 def _matching_products(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu, ...]:
-    """What one demand leaves of products; all of them where it says nothing of any."""
+    """The GPU models that one requirement leaves; all of them if it excludes none."""
     if len(one.values) > _MANY:
         return gpus
     if one.key in _FILTERS:
@@ -296,10 +297,10 @@ def _matching_products(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu
 
 
 def _resized(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu, ...]:
-    """A node that reports more memory than any card of these products was sold with has cards with more of it (a
-    GeForce RTX 4090 with 48 GB): what it reports is the most that a process sees.
+    """If a node reports more memory than these GPU models were ever sold with, its GPUs have more (a GeForce RTX 4090
+    with 48 GB). The reported size is then the upper bound of what a process sees.
 
-    A bound from below says less: memory that was added doubles what a card had.
+    For a lower bound (`Gt`), the upper bound is at least twice the sold memory: added memory doubles what a GPU had.
     """
     sizes = _mib(one)
     if one.key != MEMORY_LABELS[0] or one.operator not in ("In", "Gt") or not sizes:
@@ -335,7 +336,7 @@ def _has_label_memory(gpu: Gpu, one: NodeRequirement) -> bool:
 
 
 def _has_gigabytes(gpu: Gpu, one: NodeRequirement) -> bool:
-    """Whether the product has the memory in GB that a cloud's label asks for."""
+    """Whether the GPU model has the memory in GB that a cloud's label requires."""
     sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))]
     gib = gpu.memory_high / (1 << 30)
     near = any(abs(gib - size) <= 0.08 * size for size in sizes)
@@ -345,7 +346,7 @@ def _has_gigabytes(gpu: Gpu, one: NodeRequirement) -> bool:
 
 
 def _has_family(gpu: Gpu, one: NodeRequirement) -> bool:
-    """Whether the product is of the architecture that nvidia.com/gpu.family asks for."""
+    """Whether the GPU model has the architecture that nvidia.com/gpu.family requires."""
     return gpu.vendor != "nvidia" or gpu.architecture is None or one.holds({one.key: gpu.architecture})
 
 
@@ -358,7 +359,7 @@ def _minor(gpu: Gpu, one: NodeRequirement) -> bool:
 
 
 def _has_mig(gpu: Gpu, one: NodeRequirement) -> bool:
-    """Whether the product can be divided by MIG, as nvidia.com/mig.capable asks for."""
+    """Whether the GPU model supports MIG or not, as nvidia.com/mig.capable requires."""
     has = "true" if products().get(gpu.name.partition(" MIG ")[0], {}).get("mig") else "false"
     return one.operator != "In" or one.holds({one.key: has})
 
@@ -376,11 +377,11 @@ _FILTERS: Mapping[str, Callable[[Gpu, NodeRequirement], bool]] = {
 _TELLING = frozenset((
     *LABELS, *instances.TYPE, *instances.FAMILY, *_FILTERS, *SHARING_LABELS, PARTITION_SIZE, AMD_PARTITION
 ))  # fmt: skip
-"""Labels that may say something of a product."""
+"""Labels that may identify a GPU model."""
 
 
 def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
-    """Under MPS an allocation beyond the client's share fails, whatever total is shown: the low bound alone.
+    """Under MPS an allocation beyond the client's share fails, whatever total is shown: only the lower bound changes.
 
     k8s-device-plugin cmd/mps-control-daemon, `set_default_device_pinned_mem_limit`: total / replicas.
     """
@@ -398,7 +399,7 @@ def _label_bytes(gpu: Gpu) -> int:
 
 
 def _from_annotations(workload: Workload) -> NamedProducts | None:
-    """The products that HAMi's annotation lists; it does not deny."""
+    """The GPU models that HAMi's annotation lists; they can't support a denial."""
     for key in USE_TYPE:
         value = workload.annotations.get(key)
         if isinstance(value, str):
@@ -413,7 +414,8 @@ _SAY_MORE = ("nvidia.com/mig-", "amd.com/", "huawei.com/")
 
 
 def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...], str] | None:
-    """What the resource's own name says: a MIG profile, a partition, or a product with one resource to itself."""
+    """The GPU models by the resource's own name: a MIG profile, a partition, or a resource named after one GPU
+    model."""
     if resource is None:
         return None
     if not resource.startswith(_SAY_MORE):

@@ -1,6 +1,6 @@
-"""Who makes the devices that a container is for: by the resource that it asks for, else by its build of vLLM.
+"""The maker of the devices that a container is for: by the resource that it requests, else by its build of vLLM.
 
-Nothing here tells a product: it only says which products a container can't get.
+This module names no GPU model: it only excludes the models that a container can't get.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import lru_cache
 from webhook.vllm.gpu.product import Gpu
 
 GAUDI = "gaudi"
-"""Intel's, and no GPU: another build of vLLM, another device plugin."""
+"""Intel's Gaudi, which is not a GPU: it has its own build of vLLM and its own device plugin."""
 OTHER_MAKER = "other"
-"""Somebody of whom the table has no product."""
+"""A maker whose devices are not in the table."""
 RESOURCES = {
     "nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/xe", GAUDI: "habana.ai/gaudi",
     "google": "google.com/tpu", "aws": "aws.amazon.com/neuron", "huawei": "huawei.com/Ascend910",
@@ -34,7 +34,8 @@ _OF_OTHERS = re.compile(
     r"(cambricon|hygon|metax-tech|mthreads|iluvatar|kunlunxin|birentech|enflame|qualcomm|furiosa|rebellions)\.\w+/"
     r"|\S*/(\S*[-_.])?[nxt]pu"
 )
-"""Makers that the table lacks (`webhook.vllm.gpu.resource.WHOLE`), and what calls itself no GPU ("example.com/npu")."""
+"""Makers that the table lacks (`webhook.vllm.gpu.resource.WHOLE`), and resources with another kind of processor in
+their name ("example.com/npu")."""
 _OF_IMAGE = {
     "amd": re.compile(r"(?:^|[/_:-])rocm"),
     "intel": re.compile(r"(?:^|[/_:.-])xpu(?![a-z])"),
@@ -43,22 +44,25 @@ _OF_IMAGE = {
     "aws": re.compile(r"(?:^|[/_:.-])neuron(?![a-z]|-?[0-9]+b)"),
     "huawei": re.compile(r"ascend|(?:^|[/_:.-])npu(?![a-z])"),
 }
-"""vLLM's builds for others than NVIDIA, and its plugins' (vllm-gaudi, vllm-ascend, vllm-neuron), by an image's name.
-The usual build tells nothing: many repack it under its name."""
+"""vLLM's builds for makers other than NVIDIA, and its plugins' (vllm-gaudi, vllm-ascend, vllm-neuron), by the image's
+name. The usual build names no maker: many repack it under its name."""
 _OF_TARGET = {"rocm": "amd", "xpu": "intel", "hpu": GAUDI, "tpu": "google", "neuron": "aws", "npu": "huawei"}
-"""What VLLM_TARGET_DEVICE and, until vLLM 0.10, --device name (vLLM 0.8.5 config.py DeviceConfig)."""
+"""Values of VLLM_TARGET_DEVICE and, until vLLM 0.10, of --device (vLLM 0.8.5 config.py DeviceConfig)."""
 JAX = ("JAX_PLATFORMS", "TPU_BACKEND_TYPE", "PJRT_DEVICE")
 """Variables of vLLM's TPU backend, whose devices may be elsewhere (Pathways)."""
 
 
 def of_gpus(gpus: Iterable[Gpu]) -> frozenset[str]:
-    """Who makes these products."""
+    """The makers of these GPUs."""
     return frozenset(GAUDI if "Gaudi" in gpu.name else gpu.vendor for gpu in gpus)
 
 
 def of_resources(asked: str | None, limits: Mapping[str, object]) -> str | None:
-    """Who makes what is asked for: `asked` as `Asked.together` says it, `limits` the container's resources, of which
-    the table may not know all; None where they do not tell."""
+    """The maker of the requested devices; None if the resources don't identify one.
+
+    `asked` is as in `DeviceRequest.resource_and_count`, `limits` are the container's resources, some of which the table
+    may not know.
+    """
     there = asked.split(" + ") if asked else [name for name, count in limits.items() if str(count) != "0"]
     names = [name for name in there if "/" in name]
     found = {maker for name in names if (maker := of_resource(name)) is not None}
@@ -67,13 +71,13 @@ def of_resources(asked: str | None, limits: Mapping[str, object]) -> str | None:
 
 @lru_cache(256)
 def of_resource(name: str) -> str | None:
-    """Who makes what a resource stands for."""
+    """The maker of the devices behind a resource."""
     maker = _OF_RESOURCE.get(name.partition("/")[0] + "/")
     return maker or (OTHER_MAKER if _OF_OTHERS.match(name) else None)
 
 
 def of_build(image: object, env: Mapping[str, str], device: object = None) -> str | None:
-    """Who makes what this build of vLLM runs on; None where its image, environment and --device do not tell."""
+    """The maker of the devices for this build of vLLM; None if image, environment and --device identify none."""
     if any(variable in env for variable in JAX):
         return "google"
     told = env.get("VLLM_TARGET_DEVICE") or device
@@ -83,12 +87,12 @@ def of_build(image: object, env: Mapping[str, str], device: object = None) -> st
 
 
 def of_image(image: object) -> str | None:
-    """The same, of an image's name alone."""
+    """The same, by an image's name alone."""
     return _of_image(image) if isinstance(image, str) and len(image) <= _LONGEST else None
 
 
 _LONGEST = 512
-"""Characters of an image's name that is read."""
+"""Characters of an image's name that are read."""
 
 
 @lru_cache(256)

@@ -1,4 +1,4 @@
-"""A name → the products that it may mean."""
+"""A name → the GPU models that it may mean."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ NOISE = re.compile(
     r"nvidia|tesla|amd|ati|instinct|radeon|geforce|intelr?|huawei|google|gpus?|graphics|generation|edition|accelerator"
     r"|datacenter|data|center|series"
 )
-"""Words that tell no product from another."""
+"""Words that do not distinguish one GPU model from another."""
 FORMS = re.compile(r"sxm\d?|pcie?|nvlink|hbm\de?|oam|hgx|dgxs?|ac|vf|hf|mega|lc|active|ls|fhhl|server|workstation")
-"""Words for how a card is mounted: they choose between products that have them and else say nothing."""
+"""Words for a GPU's form factor: they choose between GPU models that have them, and are ignored for others."""
 MEMORY = re.compile(r"(\d+)(?:gb?|gib)")
 MIG_SUFFIX = re.compile(r"[-_ ]mig[-_ ](\d+c\.)?(\d+g\.\d+gb[a-z.+-]*)$", re.IGNORECASE)
 SHARED_SUFFIX = re.compile(r"[-_ ]shared$", re.IGNORECASE)
 
 
 def by_name(text: str, places: Sequence[str] = ()) -> tuple[Gpu, ...]:
-    """The products that `text` may mean; several where it is ambiguous, none where nothing has that name.
+    """The GPU models that `text` may mean; several if it is ambiguous, none if no GPU has that name.
 
-    `text` is what people have: a GFD label with or without `-SHARED` and `-MIG-1g.10gb`, what nvidia-smi prints, a
-    cloud's label, or short (`l4`, `a100-80gb`, `mi300x`). Whole words are compared: an L4 is no L40S.
-    `places` prefers the names in use there ("gfd", "karpenter", "gke" …): Karpenter's `h100` is one product.
+    `text` is a name in common use: a GFD label with or without `-SHARED` and `-MIG-1g.10gb`, the name in nvidia-smi, a
+    cloud's label, or a short name (`l4`, `a100-80gb`, `mi300x`). Whole words are compared: `l4` does not match an L40S.
+    `places` prefers the names in use there ("gfd", "karpenter", "gke" …): Karpenter's `h100` is one GPU model.
     """
     return _known_name(text, tuple(places)) if len(text) <= _LONGEST else ()
 
 
 _LONGEST = 128
-"""Characters of a name that is looked for; a label's value has at most 63."""
+"""Longest name that is looked up, in characters; a label's value has at most 63."""
 
 
-@remembered(512)  # a cluster has a few products
+@remembered(512)  # a cluster has a few GPU models
 def _known_name(text: str, places: tuple[str, ...]) -> tuple[Gpu, ...]:
     return _by_name(text, places)
 
 
 def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
-    """The products with that name in one of the vocabularies `places`; slices for a MIG profile."""
+    """The GPU models with that name in one of the vocabularies `places`; slices for a MIG profile."""
     bare = SHARED_SUFFIX.sub("", text.strip())
     if sliced := MIG_SUFFIX.search(bare):
         return slices(sliced[2], _by_name(bare[: sliced.start()], places))
@@ -64,7 +64,7 @@ def nearest(text: str) -> tuple[str, ...]:
 
 
 def short(name: str) -> str:
-    """A product's name of the table without maker and form: "A100 80GB" of "NVIDIA A100 80GB SXM4"."""
+    """A GPU's name in the table without maker and form factor: "A100 80GB" of "NVIDIA A100 80GB SXM4"."""
     words = [word for word in name.split() if not NOISE.fullmatch(word.lower()) and not FORMS.fullmatch(word.lower())]
     return " ".join(words) or name
 
@@ -76,7 +76,7 @@ def _normalize(text: str) -> str:
 
 @remembered()
 def _products_by_name() -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """A name, plainly written → the products that carry it, and the place that calls them so."""
+    """A normalized name → the GPU models that have it, and the vocabulary that it comes from."""
     found: dict[str, list[tuple[str, str]]] = {}
     for owner, row in products().items():
         for place, names in row["names"].items():
@@ -86,7 +86,7 @@ def _products_by_name() -> Mapping[str, tuple[tuple[str, str], ...]]:
 
 
 def _without_special_cards(names: Iterable[str]) -> list[str]:
-    """Without the cards that one supercomputer had made for itself, unless only they are meant."""
+    """Without the GPUs that were made for one supercomputer only, unless there are no others."""
     every = list(names)
     return [name for name in every if "custom" not in name] or every
 
@@ -94,16 +94,16 @@ def _without_special_cards(names: Iterable[str]) -> list[str]:
 @dataclass(frozen=True)
 class _Vocabulary:
     core: frozenset[str]
-    """The words that every name of the product has: `rtx`, `4070`, `ti`."""
+    """The words that every name of the GPU model has: `rtx`, `4070`, `ti`."""
     words: frozenset[str]
     """All words of all its names."""
     sizes: frozenset[int]
-    """Its memory in GB, as names tell it."""
+    """Its memory sizes in GB, as its names give them."""
 
 
 @remembered()
 def _vocabularies() -> Mapping[str, _Vocabulary]:
-    """Product → the words of its names, those that all names share, and its memory sizes."""
+    """GPU model → the words of its names, those that all names share, and its memory sizes."""
     found = {}
     for owner, row in products().items():
         names = [name for place in ("smi", "gfd") for name in row["names"].get(place, ())] or [owner]
@@ -126,7 +126,8 @@ def _core(words: Iterable[str]) -> list[str]:
 
 
 def _by_words(words: tuple[str, ...]) -> list[str]:
-    """Products that have every telling word of the name; of those the plainest (an `rtx 4070` is no 4070 Ti)."""
+    """GPU models that have every significant word of the name; of those the ones with the fewest other words (`rtx
+    4070` does not match a 4070 Ti)."""
     telling = set(_core(words))
     if not any(character.isdigit() for word in telling for character in word):
         return []

@@ -1,8 +1,8 @@
 """GPUs of nodes that an autoscaler makes for a Pod: Karpenter's NodePools and GKE's ComputeClasses, of the same input.
 
-A pool counts if the Pod's demands name it, or name a label that it gives its nodes. What a pool says only informs: the
-cluster may have another one by then. Not here: nodes that exist (`nodes`), and labels that name a product by themselves
-(`labels`).
+A pool counts if the Pod's requirements name it, or name a label that it gives its nodes. A pool's labels only inform:
+the cluster may have another pool by then. For nodes that exist see `nodes`; for labels that name a GPU model by
+themselves see `labels`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Live nodes → those that a Pod may be scheduled on, and the kinds of GPU that they have.
 
-As the scheduler's filters read them (nodeSelector, required affinity, taints, the resource's allocatable), without what
-passes: a cordon, a node that is not ready, what other Pods take of it now.
+Nodes are filtered as the scheduler does: by nodeSelector, required affinity, taints, and the resource's allocatable.
+Temporary conditions are ignored: a cordon, a node that is not ready, resources that other Pods use at present.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDele
            "DeletionCandidateOfClusterAutoscaler")  # fmt: skip
 """Taints that come and go with the node's state: a node that has one now may run the Pod later."""
 ADDED = frozenset({"nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi"})
-"""Taints that clouds' ExtendedResourceToleration admission tolerates for whoever asks for the resource."""
+"""Taints that clouds' ExtendedResourceToleration admission tolerates for every Pod that requests the resource."""
 
 
 _MOST = 1 << 18
-"""Demands and tolerations, times the sorts of nodes, that are compared; with more, where the Pod runs is not known."""
+"""Most comparisons of requirements and tolerations with kinds of nodes; beyond that, the Pod's nodes are unknown."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class NodeGpus:
     """One kind of GPU that the Pod may get."""
 
     gpus: tuple[Gpu, ...]
-    """The product; several where the node's labels leave it open."""
+    """The GPU model; several if the node's labels are ambiguous."""
     shared: bool
     nodes: int
-    """How many nodes have it."""
+    """Number of nodes that have it."""
     example: str
     """The name of one of them."""
 
@@ -56,22 +56,22 @@ class Placement:
     candidates: int
     """Those that may run the Pod."""
     kinds: tuple[NodeGpus, ...]
-    """What the candidates have, by the number of nodes; candidates whose labels name nothing are in none."""
+    """The GPUs of the candidates, by the number of nodes; without candidates whose labels name no GPU."""
     why: str
-    """For people, where there is no candidate: what most nodes lack."""
+    """For people, if there is no candidate: what most nodes lack."""
     fresh: bool
-    """All nodes are known as they are now."""
+    """All nodes are known in their present state."""
     repelled: tuple[tuple[JSON, ...], ...] = ()
-    """Of each node that would do but for its taints: those that the Pod does not tolerate."""
+    """For each node that only its taints exclude: the taints that the Pod does not tolerate."""
 
     @property
     def unknown(self) -> int:
-        """Candidates whose GPU nothing names."""
+        """Number of candidates whose GPU is unknown."""
         return self.candidates - sum(kind.nodes for kind in self.kinds)
 
 
 def find_placement(workload: Workload, container: Container, snapshot: Snapshot | None) -> Placement | None:
-    """Where the Pod may run; None where nodes are not known, or the container asks for no accelerator."""
+    """Where the Pod may run; None if nodes are unknown, or the container requests no accelerator."""
     if snapshot is None or (nodes := snapshot.nodes) is None:
         return None
     asked = resource.requests(workload, container)
@@ -117,8 +117,10 @@ def find_placement(workload: Workload, container: Container, snapshot: Snapshot 
 
 
 def _has_devices(node: Node, needed: Mapping[str, int], part: bool) -> bool:
-    """The node allots as many, or its device plugin has not registered anything yet. A part of a card, which a
-    scheduler of its own gives out, needs a card."""
+    """Whether the node can allocate the requested devices, or its device plugin has not registered any yet.
+
+    For a part of a GPU, which a scheduler of its own allocates, the node must have a GPU.
+    """
     if part or (needed and not node.allocatable):
         return _gpus_of_labels(node.hardware, None) is not None
     return all(node.allocatable.get(name, 0) >= count for name, count in needed.items())
@@ -158,7 +160,7 @@ def _group_by_gpus(fitting: Sequence[Alike], asked: str | None) -> tuple[NodeGpu
 
 @remembered(4096)
 def _gpus_of_labels(said: frozenset[tuple[str, str]], asked: str | None) -> NamedProducts | None:
-    """The products that a node's labels name."""
+    """The GPU models that a node's labels name."""
     return labels.of_node(dict(sorted(said)), asked)
 
 

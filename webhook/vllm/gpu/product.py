@@ -1,4 +1,4 @@
-"""The table of GPU products and their slices, and what a container gets of them."""
+"""The table of GPU models and their slices, and what a container gets of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webhook.base.frozen import frozen
 
 @dataclass(frozen=True)
 class Gpu:
-    """A product of the table, or a slice of one."""
+    """A GPU model of the table, or a slice of one."""
 
     name: str
     """The table's name ("NVIDIA A100 80GB SXM4"); for a MIG slice "… MIG 1g.10gb"."""
@@ -22,21 +22,21 @@ class Gpu:
     architecture: str | None
     compute_capability: tuple[int, int] | None
     memory: int
-    """Bytes a process sees in total (`cudaMemGetInfo`): the smallest trustworthy value ever seen, the safe one."""
+    """Bytes a process sees in total (`cudaMemGetInfo`): the smallest trustworthy value ever observed, the safe one."""
     memory_high: int
-    """The largest total ever seen for this product: what a denial must reckon with."""
+    """The largest total ever observed for this GPU model: a denial must assume this much."""
     supports_bf16: bool | None
     labels: tuple[str, ...]
-    """Values of nvidia.com/gpu.product for this product, for suggestions."""
+    """Values of nvidia.com/gpu.product for this GPU model, for suggestions."""
     mig: str | None = None
     memory_likely: int | None = None
-    """The middle of the totals that drivers leave of the card, where these are far apart; else None."""
+    """The middle of the totals that drivers leave on the GPU, if these differ much; else None."""
     unified_memory: bool = False
     memory_label_mib: int | None = None
-    """What nvidia-smi prints, and the label nvidia.com/gpu.memory holds: above what a process sees."""
+    """MiB in nvidia-smi and in the label nvidia.com/gpu.memory: more than a process sees."""
 
     def with_memory(self, memory: int, high: int | None = None) -> Gpu:
-        """A part of this card, or this card as it was measured."""
+        """A part of this GPU, or this GPU with its measured memory."""
         return replace(self, memory=memory, memory_high=memory if high is None else high, memory_likely=None)
 
 
@@ -45,25 +45,25 @@ class Accelerator:
     """The GPUs that a container gets."""
 
     gpus: tuple[Gpu, ...]
-    """The product; several where the name is ambiguous (an `a100` has 40 or 80 GB): each is planned."""
+    """The GPU model; several if the name is ambiguous (an `a100` has 40 or 80 GB): each is planned."""
     count: int | None
-    """GPUs that the container requests; None where that can't be known (a DRA claim, an operator decides)."""
+    """GPUs that the container requests; None if unknown (a DRA claim, an operator decides)."""
     resource: str | None = None
-    """The resource asked for ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")."""
+    """The requested resource ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")."""
     shared: bool = False
-    """Time-sliced, MPS or a fraction: other processes may use the same card."""
+    """Time-sliced, MPS or a fraction: other processes may use the same GPU."""
 
     @property
     def name(self) -> str:
         """All names, for people."""
         if len(self.gpus) > 1 and len(slices := {gpu.mig for gpu in self.gpus}) == 1 and (profile := slices.pop()):
-            return f"MIG {profile} of one of {len(self.gpus)} cards"
+            return f"MIG {profile} of one of {len(self.gpus)} GPUs"
         return " or ".join(gpu.name for gpu in self.gpus)
 
 
 @remembered()
 def products() -> Mapping[str, Mapping[str, Any]]:
-    """The table's name → its row."""
+    """The name in the table → its row."""
     return {row["name"]: row for row in data.load("gpus")["products"]}
 
 
@@ -88,12 +88,12 @@ def product(name: str) -> Gpu:
 
 
 def all_products() -> tuple[Gpu, ...]:
-    """Every product of the table, in its order."""
+    """Every GPU model of the table, in its order."""
     return tuple(product(name) for name in products())
 
 
 def packaged_alike(given: Accelerator | None, tables: data.Tables) -> Accelerator | None:
-    """An accelerator that was found in `tables`, if the packaged table has the same rows of its products; else None."""
+    """An accelerator found in `tables`, if the packaged table has the same rows of its GPU models; else None."""
     ours, theirs = ({row["name"]: row for row in one.load("gpus")["products"]} for one in (data.PACKAGED, tables))
     for gpu in given.gpus if given is not None else ():
         row = max((name for name in theirs if gpu.name.startswith(name)), key=len, default="")
@@ -103,7 +103,7 @@ def packaged_alike(given: Accelerator | None, tables: data.Tables) -> Accelerato
 
 
 def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
-    """The MIG slice `profile` ("1g.10gb", "1g.10gb.me") of a card, None where the card has no such slice."""
+    """The MIG slice `profile` ("1g.10gb", "1g.10gb.me") of a GPU, None if the GPU has no such slice."""
     wanted = profile.lower().replace("+", ".")
     for one in products().get(gpu.name, {}).get("mig", ()):
         if one["profile"] == wanted:
@@ -124,7 +124,7 @@ def slices(profile: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def partition_of(gpu: Gpu, mode: str, memory_mode: str = "nps1") -> Gpu | None:
-    """An MI300-class card in compute-partition `mode`: with NPS1 each part still sees the whole memory."""
+    """An MI300-class GPU in compute-partition `mode`: with NPS1 each part still sees the whole memory."""
     size = products().get(gpu.name, {}).get("partitions", {}).get(mode)
     if size is None or mode == "spx":
         return gpu if size is not None else None

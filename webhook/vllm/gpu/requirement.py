@@ -64,12 +64,12 @@ class NodeDemand:
     """
 
     always: Demands
-    """The node selector: all of it must hold."""
+    """The node selector: a node must meet all of it."""
     terms: tuple[Demands, ...]
-    """The required affinity: all of one of these must hold, too. Empty: there is none."""
+    """The required affinity: a node must also meet all requirements of one of these terms. Empty: there is none."""
 
     def alternatives(self, tells: Callable[[NodeRequirement], bool]) -> list[Demands]:
-        """What must all hold together, once for each different term, of the demands that tell something."""
+        """The requirements that must be met together, one tuple per different term; only those that `tells` accepts."""
         always = tuple([one for one in self.always if tells(one)])
         terms = dict.fromkeys([tuple([one for one in term if tells(one)]) for term in self.terms])
         return [(*always, *term) for term in terms] if terms else [always]

@@ -22,27 +22,27 @@ WHOLE = re.compile(
     r"|mthreads\.com/v?gpu|iluvatar\.ai/\S*gpu|kunlunxin\.com/v?xpu|birentech\.com/gpu|enflame\.com/(gcu|drs-gcu)"
     r"|qualcomm\.com/qaic|furiosa\.ai/\w+|rebellions\.ai/\w+|cloud-tpus\.google\.com/\S+"
 )
-"""Resources that stand for an accelerator or a part of one, each with its device plugin."""
+"""Resources for an accelerator or a part of one, each with its device plugin."""
 FRACTIONS = {"aliyun.com/gpu-mem", "tencent.com/vcuda-core", "tke.cloud.tencent.com/qgpu-core"}
-"""Resources that count something else than devices: the container sees one card."""
+"""Resources that count something other than devices: the container sees one GPU."""
 LIMITS_IN_MIB = ("nvidia.com/gpumem", "hami.io/gpumem", "volcano.sh/vgpu-memory", "amd.com/gpumem")
 """Memory of each device, in MiB, that HAMi's library makes the process see (HAMi docs, Volcano vGPU)."""
 LIMITS_IN_PERCENT = ("nvidia.com/gpumem-percentage", "hami.io/gpumem-percentage", "volcano.sh/vgpu-memory-percentage")
 ONE_BY_DEFAULT = (*LIMITS_IN_MIB, *LIMITS_IN_PERCENT, "nvidia.com/gpucores", "hami.io/gpucores",
                   "volcano.sh/vgpu-cores")  # fmt: skip
-"""Without a count HAMi's webhook asks for one device (HAMi pkg/device/nvidia/device.go, defaultGPUNum)."""
+"""If only these are requested, HAMi's webhook adds one device (HAMi pkg/device/nvidia/device.go, defaultGPUNum)."""
 ISOLATED = {"aliyun.com/gpu-mem": ("ack.node.gpu.schedule", "cgpu")}
-"""Memory that is only enforced on nodes with this label (ACK's cGPU); elsewhere the whole card is seen."""
+"""Memory limits that only nodes with this label enforce (ACK's cGPU); elsewhere the process sees the whole GPU."""
 _SLICING = frozenset((*LIMITS_IN_MIB, *LIMITS_IN_PERCENT, *ISOLATED))
 FRACTION_ANNOTATIONS = ("gpu-fraction", "gpu-memory", "runai/gpu-fraction", "runai/gpu-memory")
-"""KAI's and Run:ai's fractions: part of a card is promised, the whole of it is seen."""
+"""Fractions of KAI and Run:ai: the Pod is promised a part of a GPU but sees all of it."""
 FRACTION_DEVICES = "gpu-fraction-num-devices"
 FRACTION_CONTAINER = "gpu-fraction-container-name"
 CLAIM = "DRA claim"
 
 
 def requests(workload: Workload, container: Container) -> list[tuple[str, int | None]]:
-    """Every accelerator resource that the container asks for, and how many of each (None: can't be known)."""
+    """Every accelerator resource that the container requests, and how many of each (None: unknown)."""
     asked = container.resources
     if not asked:
         return list(_fraction_annotations(workload, container))
@@ -52,7 +52,7 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
         if "/" in name and _is_known(name) and (count := _device_count(value)) != 0
     ]
     if "aliyun.com/gpu-mem" in asked and any(name == "aliyun.com/gpu-mem" for name, _ in found):
-        # gpu-count says over how many cards it is spread
+        # gpu-count is the number of GPUs over which it is spread
         cards = next((count for name, count in found if name == "aliyun.com/gpu-count"), 1)
         found = [("aliyun.com/gpu-mem", cards)]
     if not found:
@@ -61,12 +61,12 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
 
 
 def _is_known(name: str) -> bool:
-    """The resource stands for an accelerator by the table, or is called after a product."""
+    """Whether the resource stands for an accelerator by the table, or is named after a GPU model."""
     return (_is_known_once if len(name) <= _SHORT else _is_known_ever)(name)
 
 
 _SHORT = 128
-"""Characters of a resource's name that is looked up once."""
+"""Longest name of a resource whose result is cached, in characters."""
 
 
 def _is_known_ever(name: str) -> bool:
@@ -83,8 +83,8 @@ _ACCELERATOR = re.compile(r"gpu|[nxtd]pu\b|mig-|accelerator|resource\.kubernetes
 
 
 def misspelled_resource(asked: Mapping[str, object]) -> tuple[str, str] | None:
-    """A resource that no device plugin has and the one that is meant: "nvidia/gpu" or "nvidia.com/gpus" for
-    "nvidia.com/gpu". No other name: a plugin may call its resources what it likes ("nvidia.com/pgpu", "gpu-10gb")."""
+    """A resource that no device plugin has, and the intended one: "nvidia/gpu" or "nvidia.com/gpus" for
+    "nvidia.com/gpu". No other names: a plugin may use any name for its resources ("nvidia.com/pgpu", "gpu-10gb")."""
     for name in asked:
         if WHOLE.fullmatch(name):
             continue
@@ -97,12 +97,12 @@ def misspelled_resource(asked: Mapping[str, object]) -> tuple[str, str] | None:
 
 
 def is_one(resource: str) -> bool:
-    """The resource stands for an accelerator, whatever is asked of it."""
+    """Whether the resource stands for an accelerator, whatever its value."""
     return WHOLE.fullmatch(resource) is not None
 
 
 def may_be_one(asked: Mapping[str, object]) -> bool:
-    """Some resource of the container sounds like an accelerator that the table does not know, or a claim's."""
+    """Whether a resource of the container looks like an accelerator that the table does not know, or like a claim's."""
     return any(
         "/" in name and _ACCELERATOR.search(name) and not WHOLE.fullmatch(name) and _device_count(value) != 0
         for name, value in asked.items()
@@ -110,14 +110,14 @@ def may_be_one(asked: Mapping[str, object]) -> bool:
 
 
 def named_product(resource: str) -> tuple[Gpu, ...]:
-    """The product in a resource that a device plugin was told to call after it ("nvidia.com/a100", "nvidia.com/gpu-l4";
-    k8s-device-plugin's `resources.gpus[].name`)."""
+    """The GPU model after which a device plugin's configuration names a resource ("nvidia.com/a100",
+    "nvidia.com/gpu-l4"; k8s-device-plugin's `resources.gpus[].name`)."""
     vendor, _, name = resource.partition(".com/")
     return by_name(name.removeprefix("gpu-")) if vendor in ("nvidia", "amd") and not WHOLE.fullmatch(resource) else ()
 
 
 def _fraction_annotations(workload: Workload, container: Container) -> Iterator[tuple[str, int | None]]:
-    """The annotation that asks for a fraction of a card, and how many cards."""
+    """The annotation that requests a fraction of a GPU, and how many GPUs."""
     if not workload.annotations:
         return
     only = workload.annotations.get(FRACTION_CONTAINER)
@@ -132,22 +132,22 @@ def _fraction_annotations(workload: Workload, container: Container) -> Iterator[
 def requested_resource(
     workload: Workload, container: Container, snapshot: Snapshot | None = None
 ) -> tuple[str, int | None] | None:
-    """The accelerator resource that the container asks for, and how many (None: can't be known); None: it asks none.
+    """The accelerator resource that the container requests, and how many (None: unknown); None: it requests none.
 
-    Several of them are one answer whose count can't be known: CUDA sees either whole cards or one MIG slice.
+    Several resources are joined into one, with an unknown count: CUDA sees either whole GPUs or one MIG slice.
     """
     return device_request(workload, container, snapshot).resource_and_count
 
 
 class DeviceRequest(NamedTuple):
-    """What a container asks for, in both ways."""
+    """What a container requests, by resources and by claims."""
 
     resources: Sequence[tuple[str, int | None]]
     claimed: claim.Claim | None
 
     @property
     def resource_and_count(self) -> tuple[str, int | None] | None:
-        """Both, as `requested_resource` says it."""
+        """Both joined, as `requested_resource` returns them."""
         found = self.resources
         if self.claimed is not None:
             found = [*found, (CLAIM, self.claimed.count)]
@@ -162,13 +162,13 @@ def device_request(workload: Workload, container: Container, snapshot: Snapshot 
 
 
 def _device_count(value: object) -> int | None:
-    """How many devices; None for a template's hole, or what is no whole number."""
+    """How many devices; None for a template's placeholder, or if it is not a whole number."""
     exact = quantity.try_parse(value)
     return exact if exact is not None and exact >= 0 and "." not in str(value) else None
 
 
 def shared_by_resource(resource: str | None, workload: Workload) -> bool:
-    """Whether the resource's name or an annotation says that other processes may use the card."""
+    """Whether the resource's name or an annotation says that other processes may use the GPU."""
     if resource is None:
         return False
     fractional = resource in FRACTIONS or resource in FRACTION_ANNOTATIONS
@@ -176,9 +176,9 @@ def shared_by_resource(resource: str | None, workload: Workload) -> bool:
 
 
 def with_hami_limits(gpus: tuple[Gpu, ...], asked: Mapping[str, object], selector: object = None) -> tuple[Gpu, ...]:
-    """HAMi's slices: the process sees the limit instead of the card's memory.
+    """HAMi's slices: the process sees the limit instead of the GPU's memory.
 
-    `selector`: the Pod's nodeSelector, which tells where memory that others only promise is enforced.
+    `selector`: the Pod's nodeSelector, which decides whether memory limits are enforced (`ISOLATED`).
     """
     if _SLICING.isdisjoint(asked):
         return gpus
