@@ -1,7 +1,7 @@
 """`make demo`: the real server over real TLS, asked what the API server would ask for the manifests in examples/.
 
-For each manifest it prints what `kubectl apply` would print, first under the default policy, then under
-policies/autofix.yaml, where the patch that the mutating webhook answers is shown as a diff of the manifest.
+For each manifest it prints what `kubectl apply` would print under the default policy, then under
+policies/autofix.yaml. The patch of the mutating webhook is shown as a diff of the manifest.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Server:
     context: ssl.SSLContext
 
     def get(self, path: str) -> bytes:
-        """GET over TLS; raises URLError while nobody listens."""
+        """GET over TLS; raises URLError while no process listens."""
         return self._open(urllib.request.Request(f"https://localhost:{self.port}{path}"))
 
     def post(self, path: str, review: dict[str, Any]) -> dict[str, Any]:

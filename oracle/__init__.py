@@ -1,1 +1,1 @@
-"""A maintainer's tool: vLLM's own code, on generated command lines, as the judge of podfit's plans; docs/oracle.md."""
+"""A maintainer's tool: compares podfit's plans with vLLM's own code on generated command lines; docs/oracle.md."""

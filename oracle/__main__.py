@@ -1,4 +1,4 @@
-"""`make oracle`: vLLM's own parser, configuration stage and KV-cache code, beside podfit's plan of the same lines.
+"""`make oracle`: vLLM's own parser, configuration stage and KV-cache code, and podfit's plan of the same lines.
 
     python -m oracle [--releases 0.11.0,0.33.0] [--cases 40] [--seed 1] [--sources DIR] [--report FILE]
 

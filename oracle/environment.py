@@ -1,4 +1,4 @@
-"""What the judged code runs with: torch in an environment of its own, Transformers by release, and vLLM's sources."""
+"""What vLLM's code runs with: torch in an environment of its own, Transformers by release, and vLLM's sources."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The Grafana dashboard: both memory planes of every vLLM Pod, its queue, its start, and podfit's answers.
 
-`make docs` writes charts/podfit/monitoring/dashboard.json. The series are those of alerts.yaml beside it, which says
+`make docs` writes charts/podfit/monitoring/dashboard.json. The series are those of alerts.yaml next to it, which says
 where each comes from; what is recorded there (`podfit:…`) needs those rules.
 """
 

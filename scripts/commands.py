@@ -34,7 +34,7 @@ class Command:
     arguments: tuple[Argument, ...]
     examples: tuple[str, ...]
     notes: str
-    """What else stands at the end of its help."""
+    """The other text at the end of its help."""
     actions: tuple[Command, ...]
 
 

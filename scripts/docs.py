@@ -1,19 +1,19 @@
 """Regenerates everything that is generated; `--check` only says what is stale (and exits 1).
 
-charts/podfit/files/…          the CustomResourceDefinition of Policy objects
-policies/default.yaml          every rule with its default mode, fix and parameters
-webhook/data/policies/…        copies of policies/*.yaml, for `--policy NAME`
-policies/schema.json           the JSON Schema of a policy, for editors; also inside the chart's values.schema.json
-docs/rules/<rule>.md           the rule's docstring and its examples with podfit's real output
-docs/rules/README.md           the table of rules
-charts/podfit/monitoring/dashboard.json  the Grafana dashboard
-docs/commands/<command>.md     what each command takes, from its parser; and docs/podfit.1, the man page
-docs/policy-fields.md          every field of a policy, from its schema
-docs/chart-values.md           every value of the chart, from its comments
-docs/{tutorial,…}.md           what the commands of scripts/console.py's pages print
-docs/causes.md                 what `podfit diagnose` knows: every cause, the texts that tell it, and who prints them
-tests/rules/<rule>/*.out       what `podfit check` prints of each example: the golden output of the tests
-tests/generate/<name>.yaml     what `podfit plan -o NAME` writes of one command line
+- charts/podfit/files/…: the CustomResourceDefinition of Policy objects
+- policies/default.yaml: every rule with its default mode, fix and parameters
+- webhook/data/policies/…: copies of policies/*.yaml, for `--policy NAME`
+- policies/schema.json: the JSON Schema of a policy, for editors; also inside the chart's values.schema.json
+- docs/rules/<rule>.md: the rule's docstring and its examples with podfit's real output
+- docs/rules/README.md: the table of rules
+- charts/podfit/monitoring/dashboard.json: the Grafana dashboard
+- docs/commands/<command>.md: what each command takes, from its parser; and docs/podfit.1, the man page
+- docs/policy-fields.md: every field of a policy, from its schema
+- docs/chart-values.md: every value of the chart, from its comments
+- docs/{tutorial,…}.md: what the commands of scripts/console.py's pages print
+- docs/causes.md: what `podfit diagnose` knows: every cause, the texts that name it, and who prints them
+- tests/rules/<rule>/*.out: what `podfit check` prints of each example: the golden output of the tests
+- tests/generate/<name>.yaml: what `podfit plan -o NAME` writes of one command line
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def chart_schema() -> str:
 
 
 def generated() -> Iterator[tuple[Path, str]]:
-    """Every generated file and what should stand in it."""
+    """Every generated file and its expected content."""
     yield ROOT / "policies" / "schema.json", json.dumps(shape.schema(), indent=2, ensure_ascii=False) + "\n"
     yield ROOT / "charts" / "podfit" / "values.schema.json", chart_schema()
     yield ROOT / "charts" / "podfit" / "monitoring" / "dashboard.json", build_dashboard.text()

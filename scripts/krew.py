@@ -34,7 +34,7 @@ exec podfit "$@"
 
 
 def archive() -> bytes:
-    """The launcher and the licence, the same bytes at each call."""
+    """The launcher and the license, the same bytes at each call."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
         for name, content, mode in (

@@ -1,7 +1,7 @@
 """Which releases of vLLM export what our alerts, dashboard and autoscalers use: tests/monitoring/vllm_metrics.json.
 
 `python -m scripts.vllm_metrics FOLDER` reads unpacked wheels (FOLDER/0.33.0/vllm/…, made by `pip download --no-deps
-vllm==0.33.0` and unzip) and writes {metric: {release: the file that defines it}}. A counter may stand there without
+vllm==0.33.0` and unzip) and writes {metric: {release: the file that defines it}}. A counter may be there without
 the `_total` that prometheus_client adds.
 """
 

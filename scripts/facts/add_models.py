@@ -1,8 +1,8 @@
 """`make models IDS="…"` or `IDS=FILE`: entries of facts/models.jsonl, read from config.json and safetensors files.
 
-A model is an id of the local Hugging Face cache or the hub, or `ID=FOLDER`. FILE has one per line. What is not read is
-not written: a model without its own config.json, or without counted weights, is refused, and so is one whose sizes
-contradict each other (scripts/facts/checks.py). If one is refused, nothing is written.
+A model is an id of the local Hugging Face cache or the hub, or `ID=FOLDER`. FILE has one per line. Nothing is guessed:
+a model without its own config.json, or without counted weights, is rejected, and so is one whose sizes
+contradict each other (scripts/facts/checks.py). If one is rejected, nothing is written.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def add(words: list[str], today: str, folder: Path = FACTS) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    """Adds the models that are named; 1 if one is refused."""
+    """Adds the models that are named; 1 if one is rejected."""
     wrong = add(argv, datetime.now(UTC).date().isoformat())
     for line in wrong:
         print(line, file=sys.stderr)

@@ -3,12 +3,12 @@
     "releases": those that were read
     "architectures": {architecture: [the last release read that does not know it, or null; the first that does]}
     "removed": {architecture: [the last release read that serves it, the next that was read]}, of those of which the
-        newest says that vLLM served them once (in which release last, it says less exactly: 0.24.0 has Baichuan still)
+        newest says that vLLM served them once (the last release is less exact: 0.24.0 still has Baichuan)
     "model_types": {model_type: the last release read whose Transformers can't know it, or null}
 
-Transformers serves what vLLM does not name (from 0.7), if it knows the model_type. An image holds no Transformers newer
-than itself: a type that the first version after a release's date, and some days, does not have is one that its image
-does not know.
+Transformers serves what vLLM does not name (from 0.7), if it knows the model_type. No image has a Transformers newer
+than itself. So a type that is not in the first version some days after a release's date is unknown to its
+image.
 """
 
 from __future__ import annotations

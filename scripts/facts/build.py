@@ -18,7 +18,7 @@ from webhook.base import facts_set
 
 
 def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
-    """(name, text) of each file of webhook/data, in an order in which each may be written before the next is built:
+    """(name, text) of each file of webhook/data. Each may be written before the next is built:
     what a model's sizes prove is computed with the packaged defaults of its type."""
     read = extracts(folder)
     built = {}
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
     today = datetime.now(UTC).date().isoformat()
     try:
         wrong = checks.field_problems(today)
-    except ValueError as error:  # a line that is no JSON
+    except ValueError as error:  # a line that is not JSON
         wrong = [str(error)]
     if wrong:
         return _refused(wrong, "nothing is written")
@@ -101,7 +101,7 @@ def main(argv: list[str]) -> int:
             path.write_text(text, encoding="utf-8")
     if args.check and stale:
         print("run `make facts`")
-    if wrong := checks.problems(today):  # sizes are judged with the packaged defaults of their type
+    if wrong := checks.problems(today):  # sizes are checked with the packaged defaults of their type
         return _refused(wrong, "correct facts/")
     if args.set is not None and not args.check:
         try:

@@ -20,7 +20,7 @@ dataclass passes over unknown keys."""
 REFUSES: dict[type[ast.cmpop], str] = {ast.LtE: "gt", ast.Lt: "ge"}
 """A comparison that ends in an error → what is taken instead."""
 ENUMERATIONS = ("v1/attention/backends", "attention/backends")
-"""Where enumerations stand that config classes name, besides their own folder."""
+"""Where enumerations are that config classes name, besides their own folder."""
 
 
 def trees(folder: Path) -> Iterator[ast.Module]:
@@ -30,7 +30,7 @@ def trees(folder: Path) -> Iterator[ast.Module]:
 
 
 def enumerations(tree: ast.Module) -> dict[str, dict[str, Any]]:
-    """Enumeration → its members and their values; None for a value that is no constant."""
+    """Enumeration → its members and their values; None for a value that is not a constant."""
     return {
         node.name: {
             target.id: one.value.value if isinstance(one.value, ast.Constant) else None
@@ -54,7 +54,7 @@ class Classes:
         """Class → its dataclass decorator is pydantic's."""
         self.enumerations: dict[str, dict[str, Any]] = {}
         self.forbids = False
-        """The decorator `config` makes a pydantic dataclass that refuses unknown fields."""
+        """The decorator `config` makes a pydantic dataclass that rejects unknown fields."""
         folder = sources / "config"
         modules = [*trees(folder)] if folder.is_dir() else [ast.parse((sources / "config.py").read_text())]
         for extra in ("model_executor/layers/quantization/__init__.py", "attention/backends/registry.py"):
@@ -95,7 +95,7 @@ class Classes:
         return self.pydantic[name] and any(one.startswith("dataclass") for one in decorators)
 
     def strict(self, name: str) -> bool:
-        """A key that is no field is refused."""
+        """Whether a key that is not a field is rejected."""
         node = self.classes[name]
         decorators = [ast.unparse(one) for one in node.decorator_list]
         if any("mode='before'" in ast.unparse(one) and "model_validator" in ast.unparse(one) for one in _methods(node)):
@@ -216,7 +216,7 @@ class Classes:
     def guards(self, name: str) -> dict[str, dict[str, Any]]:
         """Field → the bounds that a check after it was filled puts: `if self.num_speculative_tokens <= 0: raise …`.
 
-        Only those that are always reached: what stands at the top of a validator, or of a method that `__post_init__`
+        Only those that always run: the top statements of a validator, or of a method that `__post_init__`
         ends with.
         """
         found: dict[str, dict[str, Any]] = {}
@@ -249,7 +249,7 @@ class Classes:
         return last == [f"self.{method.name}()"]
 
     def walk(self, name: str, above: str = "") -> Iterator[tuple[str, bool, dict[str, Any]]]:
-        """`(path, True, {})` for each class that refuses what it does not know, "" for the outermost, and
+        """`(path, True, {})` for each class that rejects unknown fields, "" for the outermost, and
         `(path, False, what is known of its value)` for each field."""
         if self.strict(name):
             yield above, True, {}

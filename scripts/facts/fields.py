@@ -76,7 +76,7 @@ class ModelType(Entry):
 
 
 class Seen(BaseModel):
-    """A value that somebody saw of a GPU."""
+    """A value that a user saw of a GPU."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 

@@ -11,11 +11,11 @@ from scripts.facts.table import FACTS, Entry, entries, short
 
 MIB = 1 << 20
 ELSEWHERE = re.compile(r"windows|wddm|wsl|ecc o|outlier|station|assumed", re.IGNORECASE)
-"""Conditions under which a card shows another total than in a Linux container with its usual settings."""
+"""Conditions under which a GPU shows another total than in a Linux container with its usual settings."""
 
 
 def gpus(folder: Path = FACTS) -> dict[str, Any]:
-    """Products with their names by the place that uses them, memory in bytes, MIG profiles and partitions."""
+    """GPUs with their names by the place that uses them, memory in bytes, MIG profiles and partitions."""
     profiles: dict[str, list[Entry]] = {}
     for profile in entries("mig", folder):
         profiles.setdefault(profile["gpu"], []).append(profile)
@@ -34,7 +34,7 @@ def gpus(folder: Path = FACTS) -> dict[str, Any]:
 
 
 def _likely(row: Mapping[str, Any]) -> int | None:
-    """MiB: the middle of what drivers leave of the card, where its least is more than 1 % below its most."""
+    """MiB: the middle of what drivers leave of the GPU's memory, if the least is more than 1 % below the most."""
     lowest: int = row["cuda_mib"]
     seen = [one["mib"] for one in _seen(row, "cuda") if not ELSEWHERE.search(one.get("condition", ""))]
     most = max([lowest, *(mib for mib in seen if mib <= lowest * 1.03)])

@@ -12,11 +12,11 @@ from scripts.facts.table import Entry
 CARD = (0.85, 1.01)
 """GiB that a process sees, of the GB that the maker sells."""
 SEEN = (0.8, 1.02)
-"""The same of all values that somebody saw: older drivers and ECC leave less."""
+"""The same of all observed values: older drivers and ECC leave less."""
 HALVES = ("per GCD", "per tile", "Strix Halo", "310P3")
 """Products of which one device is a part, or a multiple, of the memory that is sold."""
 TWO_SIZES = ("NVIDIA H100 64GB / 96GB SXM (HPC custom)",)
-"""A product whose name has two sizes."""
+"""A GPU whose name has two sizes."""
 BF16 = 8.0
 """The least compute capability with bfloat16 in hardware (CUDA programming guide, "Arithmetic Instructions")."""
 SLICE = (0.88, 1.0)
@@ -118,7 +118,7 @@ def instance_problems(row: Mapping[str, Any], gpus: Mapping[str, Entry]) -> Iter
 
 
 def size_problems(rows: Iterable[Mapping[str, Any]], gpus: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """(machine type, why): an AWS size with a number of GPUs that no other family has in it, and an Azure type with
+    """(machine type, why): an AWS size whose number of GPUs no other family has, or an Azure type with
     fewer GPUs than a smaller one of its family."""
     sizes: dict[str, dict[int, list[str]]] = {}
     families: dict[str, list[tuple[int, int, str]]] = {}

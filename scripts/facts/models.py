@@ -15,7 +15,7 @@ from webhook.vllm.model.name import normalize_name
 UNSOURCED = "its length was corrected without a source"
 """What is doubtful of a row whose correction has no source."""
 GEMMA3_WINDOW = {640: 512, 1152: 512, 2560: 1024, 3840: 1024, 5376: 1024}
-"""hidden_size → sliding_window of the Gemma 3 sizes, where a table leaves it out: as the rows that were read have it
+"""hidden_size → sliding_window of the Gemma 3 sizes, if a table leaves it out. From the rows that were read
 (google/gemma-3-1b-it from mlc-ai/mlc-llm model_preset.py, -4b-it from sophgo/LLM-TPU, -12b-it from
 AI-Hypercomputer/maxtext, -27b-it from aws-neuron's copy of config.json; 270M as 1B)."""
 UNKNOWN: Entry = {
@@ -23,7 +23,7 @@ UNKNOWN: Entry = {
 }  # fmt: skip
 """What an entry of facts/models.jsonl leaves out."""
 INHERITED = ("sliding_window", "layer_types", "torch_dtype", "dtype", "use_sliding_window")
-"""Keys that a quantised or fine-tuned copy has from the model it was made of, where a table leaves them out."""
+"""Keys that a quantized or fine-tuned copy has from the model it was made of, where a table leaves them out."""
 
 
 def corrected(
@@ -138,8 +138,8 @@ def _model(
 
 
 def _is_of_its_base(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    """Whether nothing but the model that it was made of tells its dtype: somebody else trained it further, or it is
-    quantised, which AutoAWQ and AutoGPTQ do in float16."""
+    """Whether only the base model gives its dtype, because another owner trained it further, or it is
+    quantized, which AutoAWQ and AutoGPTQ do in float16."""
     if row["confidence"] == "file" or row["base"] is None:
         return False
     return settle.is_quantised(config) or row["base"].partition("/")[0] != row["id"].partition("/")[0]

@@ -27,8 +27,8 @@ INDEX = "https://pypi.org/simple"
 FILES = "application/vnd.pypi.simple.v1+json"
 """The index as JSON, with `upload-time` (https://packaging.python.org/specifications/simple-repository-api/)."""
 LATER = timedelta(days=7)
-"""An image holds no Transformers newer than itself, but one that is newer than vLLM's wheel: its types are read from
-the first version that was uploaded so long after it."""
+"""An image contains no Transformers newer than itself, but one newer than vLLM's wheel. Its types are read from
+the first version that was uploaded so long after the wheel."""
 
 
 def uploads(package: str) -> dict[Version, date]:

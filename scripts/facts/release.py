@@ -1,7 +1,7 @@
 """`make release VERSION=0.34.0`: everything that podfit derives from a vLLM release, read out of its wheel's sources.
 
-Writes facts/releases/VERSION.json, and a review to .cache/release: VERSION.md with what is new, gone or changed against
-the release before it and what a person must read, VERSION.diff with the changed functions of the memory path. The
+Writes facts/releases/VERSION.json, and a review to .cache/release. VERSION.md has what is new, gone or changed against
+the release before it and what a person must read. VERSION.diff has the changed functions of the memory path. The
 sources are kept in .cache/release too. Nothing of vLLM's is imported here; its parser is built in a process of its own.
 """
 

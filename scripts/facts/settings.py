@@ -4,9 +4,9 @@ They are read, not run:
 
 - names: what `--tool-call-parser`, `--reasoning-parser`, `--attention-backend`, `--quantization`, `--load-format` and
   others, and a KV connector may be called;
-- configs: the fields of the class that a JSON argument fills (`--speculative-config`), and whether others are refused;
-- environment: the variables that have choices (`env_with_choices` of envs.py, since 0.11), and those that are read as
-  a number, in the releases that read every variable while they start (`enable_envs_cache`, since 0.11.1);
+- configs: the fields of the class that a JSON argument fills (`--speculative-config`), and whether others are rejected;
+- environment: the variables with choices (`env_with_choices` of envs.py, since 0.11), and those that are read as
+  a number. The latter in releases that read every variable while they start (`enable_envs_cache`, since 0.11.1);
 - bounds: the arguments that `create_engine_config` hands to a class as they are, and whose field there has bounds.
 
 Each is kept once with the spans of releases in which it holds: `[first, last, …]`, indices into `releases`.
@@ -127,7 +127,7 @@ def backends(sources: Path) -> set[str]:
 
 
 def literal(classes: Classes, name: str, *besides: str) -> set[str]:
-    """The values of a Literal that has a name of its own, which its field takes beside any other text."""
+    """The values of a Literal that has a name of its own, which its field accepts besides any other text."""
     alias = classes.aliases.get(name)
     return {str(one) for one in classes.choices(alias) or ()} | {*besides} if alias is not None else set()
 

@@ -1,4 +1,4 @@
-"""What collected rows prove of each other: sizes by the parameter count, quantisation by a sibling's config.json."""
+"""What collected rows prove of each other: sizes by the parameter count, quantization by a sibling's config.json."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ STORED_LIKE: Mapping[str, str] = {
 }  # fmt: skip
 """Rows of a table that lacks `quantization_config` → the sibling whose config.json has it.
 
-Proof, but for Kimi-K2-Thinking and Ministral 3, whose model cards say INT4 and FP8: the elements that the hub counts
-are those of the sibling, or exceed the architecture by one scale for each 128 × 128 block (DeepSeek-R1-0528 has
-684,531,386,000 as DeepSeek-V3 has; Kimi-K2-Base 62,498,608 more than 1,026,408,232,448)."""
+The model cards of Kimi-K2-Thinking and Ministral 3 say INT4 and FP8. The others have this proof: the hub's counts
+are those of the sibling, or exceed the architecture by one scale for each 128 × 128 block. (DeepSeek-R1-0528 has
+684,531,386,000 as DeepSeek-V3 has; Kimi-K2-Base 62,498,608 more than 1,026,408,232,448.)"""
 IN_16_BITS = frozenset({"Qwen/Qwen3.5-122B-A10B", "Qwen/Qwen2-VL-2B-Instruct", "openbmb/MiniCPM-V-4.6"})
-"""Rows whose config.json is a quantised copy's: the hub counts as many elements as the architecture has, and none for
-scales or packed words; the quantised checkpoint has an id of its own (…-FP8, …-AWQ)."""
+"""Rows whose config.json is a quantized copy's. The hub counts as many elements as the architecture has, and none for
+scales or packed words; the quantized checkpoint has an id of its own (…-FP8, …-AWQ)."""
 SAYS_SCHEME = re.compile(
     r"fp8|fp4|int[48]|w\d+a\d+|awq|gptq|gguf|bnb|4-?bit|8-?bit|bf16|unquantized|quantized|marlin", re.I
 )
@@ -72,7 +72,7 @@ def stored(config: dict[str, Any], row: Mapping[str, Any], by_id: Mapping[str, M
 
 
 def without_quantisation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of the checkpoint before it was quantised."""
+    """The config of the checkpoint before it was quantized."""
     return {
         key: without_quantisation(value) if isinstance(value, Mapping) else value
         for key, value in config.items()
@@ -81,7 +81,7 @@ def without_quantisation(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def doubt(config: Mapping[str, Any], row: Mapping[str, Any], natives: set[tuple[object, ...]]) -> str | None:
-    """Why a row that says nothing of quantisation may be quantised all the same: its siblings are stored so."""
+    """Why a row that says nothing of quantization may be quantized all the same: its siblings are stored so."""
     if row["confidence"] == "file" or _quantised(config) or SAYS_SCHEME.search(row["id"]):
         return None
     released = re.search(r"-(2\d[01]\d)$", row["id"])
@@ -91,7 +91,7 @@ def doubt(config: Mapping[str, Any], row: Mapping[str, Any], natives: set[tuple[
 
 
 FIRST_QUANTISED = {"mistralai": 2512}
-"""Owner → the release (year and month, as its ids end) since which it stores models quantised."""
+"""Owner → the release (year and month, as its ids end) since which it stores models quantized."""
 
 
 FAR_OFF = (0.6, 1.7)
@@ -99,8 +99,8 @@ FAR_OFF = (0.6, 1.7)
 
 
 def shape_doubt(row: Mapping[str, Any], config: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Why the sizes of a quantised row of a table can't be right: its name or the model that it is a copy of says
-    another size. Packed words are no parameters, so that no count shows it."""
+    """Why the sizes of a quantized row of a table can't be right: its name or the model that it is a copy of says
+    another size. Packed words are not parameters, so no count shows it."""
     if row["confidence"] == "file" or not is_quantised(config):
         return None
     model = from_config(row["id"], config, complete=False)
@@ -132,7 +132,7 @@ def kin(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def natively_quantised(rows: Iterable[Mapping[str, Any]]) -> set[tuple[object, ...]]:
-    """Kins of which the config.json of a model that does not say so in its id is quantised."""
+    """Kins of which the config.json of a model that does not say so in its id is quantized."""
     return {
         kin(row)
         for row in rows
@@ -163,8 +163,8 @@ def _named_like(name: str) -> tuple[str, str]:
 
 
 def is_scheme_guessed(row: Mapping[str, Any], published: Schemes) -> bool:
-    """Whether the row's quantization_config was made of the words of its id, and no file of the same owner's, under the
-    same word, has the same keys with the same values (Qwen's …-FP8 and …-AWQ)."""
+    """Whether the row's quantization_config was made from the words of its id, unconfirmed. So no file of the same
+    owner, with the same word, has the same keys with the same values (Qwen's …-FP8 and …-AWQ)."""
     config = _quantised(row["config"])
     if config is None or _FROM_ID not in f"{row.get('notes') or ''} {config.get('_scheme')}":
         return False
@@ -178,7 +178,7 @@ SCALES = "llmfit"
 
 def scaled_lengths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
     """Ids whose length may be several times that of config.json (google/medgemma-27b-text-it: 1,048,576 for 131,072):
-    only such a table tells it, and no model of the family has it from elsewhere."""
+    only such a table gives it, and no model of the family has it from elsewhere."""
     told: dict[str, tuple[str, object]] = {}
     elsewhere = set[tuple[str, object]]()
     for row in rows:
@@ -200,7 +200,7 @@ def _doubled(length: object) -> bool:
 
 
 def is_quantised(config: Mapping[str, Any]) -> bool:
-    """Whether the config says that its checkpoint is quantised."""
+    """Whether the config says that its checkpoint is quantized."""
     return _quantised(config) is not None
 
 
@@ -213,7 +213,7 @@ def _quantised(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def counted(row: Mapping[str, Any]) -> int | None:
-    """The row's number of parameters, where somebody counted them: nothing is proved by a number made of the shape."""
+    """The row's number of parameters, if its source counted them: a number computed from the shape proves nothing."""
     if any(word in note for note in row.get("notes") or () for word in OWN):
         return None
     parameters: int | None = row["parameters"]
@@ -232,8 +232,8 @@ def misses(config: Mapping[str, Any], parameters: int, *, complete: bool) -> flo
 
 
 def proved(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    """Whether the count settles what is doubtful of the row's sizes. It says nothing of lengths, so what somebody
-    remembered stays doubtful; nor of quantised rows, whose words are packed."""
+    """Whether the count settles what is doubtful in the row's sizes. It says nothing of lengths: a remembered one
+    stays doubtful; nor of quantized rows, whose words are packed."""
     parameters = counted(row)
     if not parameters or row["confidence"] not in ("file", "table") or row.get("memory_keys"):
         return False

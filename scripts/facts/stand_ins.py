@@ -2,8 +2,8 @@
 
     python -m scripts.facts.stand_ins FOLDER    # the folder that holds vllm/
 
-vLLM's modules run as they are. A library that is not installed, and a module of vLLM that can't be imported without
-one, is a stand-in: each attribute of it is a class that takes any arguments. The modules that make the parser are never
+vLLM's modules run as they are. A stand-in replaces a missing library, or a module that can't be imported without
+one. Each attribute of it is a class that takes any arguments. The modules that make the parser are never
 replaced. It needs a process of its own, because it changes how that process imports.
 """
 
