@@ -1,8 +1,8 @@
 """The activation peak of the profile run: one batch of max_num_batched_tokens, then the sampler for max_num_seqs rows.
 
-vLLM profiles with dummy inputs before it sizes the KV cache (v1/worker/gpu_model_runner.py profile_run). What counts
-is the larger of the two peaks, plus the hidden states that stay alive. The sampler works on the whole vocabulary of
-every sequence and is not divided by TP: bytes for each (sequence × vocabulary entry) by release below, read from
+vLLM profiles with dummy inputs before it sizes the KV cache (v1/worker/gpu_model_runner.py profile_run). The result is
+the larger of the two peaks, plus the hidden states that stay alive. The sampler works on the whole vocabulary of every
+sequence and is not divided by TP. Its bytes per (sequence × vocabulary entry) are below by release, read from
 v1/sample/sampler.py and v1/sample/ops/topk_topp_sampler.py and compared with printed peaks.
 """
 
@@ -46,18 +46,18 @@ SAMPLERS = {
     "0.11.0": Sampler(12.0, 14.0, 15.0, 38.0),
     # the sort again: 5.64 GiB for 1,024 × 151,936 on 0.15 and 0.16
     "0.11.1 to 0.16": Sampler(30.0, 37.0, 38.0, 39.0),
-    # float32 copy, top-k/top-p in place, softmax, noise; printed on an H100: 0.66 of 0.75 GiB (granite, 49,155
+    # float32 copy, top-k/top-p in place, softmax, noise. Printed on an H100: 0.66 of 0.75 GiB (granite, 49,155
     # entries), 1.71 of 1.89 (Llama 3.1), 2.03 of 2.21 (Qwen 3), 3.50 of 3.89 (Gemma 3)
     "0.17 to 0.20": Sampler(12.5, 13.5, 14.0, 15.0),
     # FlashInfer by default, Model Runner V2 for more and more models; 1.04 GiB in all for 256 × 152,064 on 0.28. The
     # floor: logits in 16 bits, and half as much again
     "from 0.21": Sampler(3.0, 10.0, 14.0, 27.0),
 }
-"""Class → bytes, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and fits them anew."""
+"""Class → bytes, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and can fit them again."""
 
 
 V2_SINCE = Release(0, 12)
-"""vLLM envs.py knows VLLM_USE_V2_MODEL_RUNNER from here or a little later."""
+"""First release whose vLLM envs.py has VLLM_USE_V2_MODEL_RUNNER; it may have been added a little later."""
 
 
 def sampler(settings: Settings) -> str:
@@ -150,7 +150,7 @@ def expert_width(model: Model, run: Run) -> int:
 
 
 def forward(model: Model, run: Run) -> float:
-    """Peak of one layer on a full batch: gate, up and their product over TP, the hidden states and the residual."""
+    """Peak of one layer on a full batch: gate, up and their elementwise result over TP, hidden states and residual."""
     hidden, inner = model.hidden_size or 0, model.intermediate_size or 0
     tokens, routed = run.max_num_batched_tokens, 0
     if model.num_experts:
@@ -163,9 +163,12 @@ def forward(model: Model, run: Run) -> float:
 
 
 def least_experts(model: Model, run: Run) -> int:
-    """What the Triton kernel of routed experts certainly holds: the gathered hidden states; for the tokens of a chunk
-    what gate and up gave or, in the same place, what down gave; and their product (vLLM 0.8.5 … 0.10.2
-    fused_moe/fused_moe.py, cache13 and intermediate_cache2). 0 where another kernel may run."""
+    """Bytes that the Triton kernel of routed experts certainly uses, 0 if another kernel may run.
+
+    These are the gathered hidden states. For the tokens of a chunk there is also the output of gate and up (or, in the
+    same buffer, of down), and the activation's result. Source: vLLM 0.8.5 … 0.10.2 fused_moe/fused_moe.py, cache13 and
+    intermediate_cache2.
+    """
     stored = (model.quantization_config or {}).get("quant_method")
     plain = run.scheme is None and stored is None
     eight = run.scheme is not None and run.scheme.name == "FP8" and stored == "fp8"
@@ -190,10 +193,10 @@ def latent_workspace(model: Model, run: Run) -> float:
 
 
 def least_forward(model: Model, run: Run) -> float:
-    """What a dense layer certainly holds at once: what gate and up gave, their product, and the residual.
+    """Bytes that a dense layer certainly uses at once: the output of gate and up, of the activation, and the residual.
 
-    SiluAndMul writes to a tensor of its own (layers/activation.py), in 8 bits where it is fused with the quantisation
-    of the next layer; without a gate, one width. Routed experts work in chunks, and are left out.
+    SiluAndMul writes to its own tensor (layers/activation.py), in 8 bits if it is fused with the quantization of the
+    next layer; without a gate, one width. Routed experts work in chunks and are left out.
     """
     inner = 0 if model.num_experts else model.intermediate_size or 0
     widths = 1.0 if shape.is_ungated(model) else 2.5

@@ -102,13 +102,13 @@ class Speculative(NamedTuple):
     layers: int
     """Attention layers that the drafter adds to the KV cache."""
     known: bool
-    """False where the drafter's size is not known here."""
+    """False if podfit does not know the drafter's size."""
     drafter: Model | None = None
-    """The draft model, where the catalogue knows it."""
+    """The draft model, if the catalog knows it."""
     tp: int | None = None
     """`draft_tensor_parallel_size`; None: the target's."""
     certain: bool = False
-    """The catalogue's row of the drafter may deny, and nothing quantises it while it loads."""
+    """The drafter's catalog entry may deny, and no argument quantizes it while it loads."""
 
 
 class Lora(NamedTuple):
@@ -270,7 +270,7 @@ def _named(value: object) -> str | None:
 
 def _positive_int(value: object) -> int | None:
     """A positive integer, at most parallel.LARGEST; None for anything else."""
-    if value is None or type(value) is not int or value <= 0:  # True is no number
+    if value is None or type(value) is not int or value <= 0:  # the type check excludes True
         return None
     return value if value < parallel.LARGEST else parallel.LARGEST
 

@@ -14,7 +14,7 @@ SOURCE = "vLLM 0.33 v1/worker/gpu_worker.py, request_memory"
 
 
 def total(gpu: Gpu | None, measured: int | None) -> Estimate | None:
-    """Memory of one GPU. `high` is the largest total ever seen for the product: what a denial must reckon with."""
+    """Memory of one GPU. `high` is the largest total ever measured for the GPU model: a denial must assume it."""
     if measured:
         return Estimate(measured, measured, measured, measured, "as given")
     if gpu is None or gpu.memory <= 0:
@@ -28,7 +28,7 @@ def _total(name: str, low: int, likely: int, high: int) -> Estimate:
 
 
 def line(whole: Estimate, settings: Settings) -> Estimate:
-    """total × utilisation."""
+    """total × utilization."""
     return _share(whole, settings.utilization)
 
 
@@ -39,11 +39,12 @@ def _share(whole: Estimate, share: float) -> Estimate:
 
 
 FREE_MEMORY_CHECK_SINCE = Release(0, 9, 1)
-"""From here free memory is compared with the budget at the start (v1/worker/gpu_worker.py)."""
+"""From this release on, vLLM compares free memory with the budget at the start (v1/worker/gpu_worker.py)."""
 
 
 def checked(settings: Settings) -> bool:
-    """Whether this engine refuses to start where less is free than the budget. Unified memory is counted otherwise."""
+    """Whether this engine exits at the start if less memory is free than its budget. Unified memory is counted in
+    another way."""
     return (
         settings.v1
         and settings.release >= FREE_MEMORY_CHECK_SINCE
@@ -54,14 +55,14 @@ def checked(settings: Settings) -> bool:
 
 ALONE = Estimate(int(0.15 * GI), int(0.3 * GI), GI // 2, GI)
 WITH_OTHERS = Estimate(int(0.15 * GI), int(0.3 * GI), GI, 3 * GI)
-"""The context of one rank, and of one of several."""
+"""The CUDA context of a single rank, and of one of several."""
 
 
 def context(settings: Settings) -> Estimate:
-    """What the CUDA context and (from 0.11) NCCL take of the card outside the budget.
+    """Memory of the GPU outside the budget that the CUDA context and (from 0.11) NCCL use.
 
-    From 0.9.1 vLLM compares free memory with the budget after both were made, and refuses to start where it is less.
-    Least context seen: 0.3 GiB (T4), half of it is the floor; on an H100 0.5 … 0.7 GiB, NCCL 0.2 … 2 GiB with several
-    ranks.
+    From 0.9.1 vLLM compares free memory with the budget after both were created, and exits if less is free. Least
+    context measured: 0.3 GiB (T4); half of that is the floor. On an H100 it is 0.5 … 0.7 GiB, and NCCL uses
+    0.2 … 2 GiB with several ranks.
     """
     return ALONE if settings.parallel.world_size == 1 else WITH_OTHERS

@@ -1,8 +1,8 @@
 """Which tensor-parallel sizes divide a model: its heads, and the blocks of FP8 weights.
 
-An FP8 checkpoint with a scale for each block of weights is cut between blocks: a slice of an MLP that is no multiple of
-the block is refused while the model loads (vLLM 0.6.6 … 0.33 quantization/fp8.py, utils/fp8_utils.py
-validate_fp8_block_shape). Routed experts are whole under expert parallelism.
+An FP8 checkpoint with a scale for each block of weights is divided only at the edges of blocks. While vLLM loads the
+model, it rejects a slice of an MLP that is not a multiple of the block. Routed experts are whole under expert
+parallelism. Source: vLLM 0.6.6 … 0.33 quantization/fp8.py, utils/fp8_utils.py validate_fp8_block_shape.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a ledger can't be the ground of a refusal: arguments that make the engine smaller in ways it does not compute."""
+"""Why a ledger can't support a denial: arguments that make the engine smaller in ways that it does not compute."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ UNPLANNED = (
 """Arguments that change the ledgers in a way that they do not compute (vLLM 0.33 config/offload.py,
 config/quantization.py; with `--mm-encoder-only` the language model is not loaded, config/multimodal.py)."""
 FILLS = ("auto", "hf", "safetensors", "pt", "npcache", "mistral", "fastsafetensors", "dummy", "runai_streamer")
-"""Load formats that build the whole model on the GPU and fill it then (vLLM 0.11 model_loader/base_loader.py);
+"""Load formats that build the whole model on the GPU and then fill it (vLLM 0.11 model_loader/base_loader.py);
 tensorizer builds it on the meta device."""
 MAIN = ("main", "refs/heads/main")
 HUMMING = "VLLM_HUMMING_ONLINE_QUANT_CONFIG"
-"""vLLM 0.33 quantization/humming.py: how to quantise a plain checkpoint while it loads."""
+"""vLLM 0.33 quantization/humming.py: how to quantize a plain checkpoint while it loads."""
 
 
 def of_arguments(args: EngineArgs) -> str | None:
-    """The reason that holds for what the arguments alone tell, too: processes, and what they share."""
+    """The reason that the arguments alone give. It also applies to processes and to what they share."""
     given = args.given
     if given.keys().isdisjoint(UNPLANNED):
         return None
@@ -32,20 +32,21 @@ def of_arguments(args: EngineArgs) -> str | None:
 
 
 def of_default_length(args: EngineArgs, model: Model) -> str | None:
-    """The reason against a refusal that rests on how long a request vLLM takes where no --max-model-len is given."""
+    """The reason against a denial that is based on the default of --max-model-len."""
     if args.given.get("max_model_len") is not None or not model.length_scaled:
         return None
     return f"the {model.max_position_embeddings:,} tokens of {model.id} may be a table's, times the rope factor"
 
 
 def of_loader(args: EngineArgs) -> str | None:
-    """The reason against a refusal that rests on what stands on the GPU while the weights load: another loader."""
+    """The reason against a denial that is based on GPU memory while the weights load: another loader."""
     form = str(args.given.get("load_format") or "auto")
-    return None if form in FILLS else f"--load-format {form} may build the model otherwise"
+    return None if form in FILLS else f"--load-format {form} may build the model in another way"
 
 
 def reason_unplannable(args: EngineArgs, model: Model | None, env: Mapping[str, str]) -> str | None:
-    """Why the ledger may be too large for this engine, so that it denies nothing; None if nothing speaks against it."""
+    """Why the ledger may be too large for this engine, so that it can't support a denial; None if there is no
+    reason."""
     if why := of_arguments(args):
         return why
     given = args.given
@@ -55,7 +56,7 @@ def reason_unplannable(args: EngineArgs, model: Model | None, env: Mapping[str, 
     if model is not None and not quantisation.is_known(model, wish):
         named = f" with --quantization {wish}" if wish else ""
         return f"how few bytes a weight of {model.id} takes{named} is not known"
-    # vLLM 0.13 v1/worker/gpu_model_runner.py, get_kv_cache_spec: who only encodes images keeps no KV cache
+    # vLLM 0.13 v1/worker/gpu_model_runner.py, get_kv_cache_spec: an engine that only encodes images has no KV cache
     transfer = given.get("ec_transfer_config")
     if isinstance(transfer, Mapping) and transfer.get("ec_role") != "ec_consumer":
         return "--ec-transfer-config may make this an encoder, without a KV cache"

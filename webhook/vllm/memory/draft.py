@@ -1,10 +1,11 @@
 """The drafter of speculative decoding: what it adds to the weights of a rank.
 
 n-gram and suffix decoding add nothing. Multi-token prediction loads layers of the checkpoint itself (`weights.py`).
-A draft model is loaded whole beside the target, cut by `draft_tensor_parallel_size` (the target's TP where not given).
-An EAGLE head is one decoder layer, a projection from the target's hidden states (one of them for EAGLE, three for
-EAGLE-3, which also has a small head of its own); it shares the target's embedding. All stand on the last pipeline
-stage (vLLM 0.33 config/speculative.py, v1/spec_decode).
+A draft model is loaded whole next to the target, cut by `draft_tensor_parallel_size` (default: the target's TP).
+
+An EAGLE head is one decoder layer and a projection from the target's hidden states: one of them for EAGLE, three for
+EAGLE-3. EAGLE-3 also has a small LM head of its own. The head shares the target's embedding. All of these are on the
+last pipeline stage (vLLM 0.33 config/speculative.py, v1/spec_decode).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ EAGLE = ("eagle", "eagle3")
 
 
 def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float] | None:
-    """Bytes of a drafter that the catalogue knows, and how many of them are certainly loaded."""
+    """Bytes of a drafter that the catalog knows, and how many of them are certainly loaded."""
     drafter = speculative.drafter
     if drafter is None:
         return None

@@ -10,13 +10,13 @@ NO_HALF = ("gemma2", "gemma3", "gemma3_text", "glm4")
 """Model types whose activations overflow float16: _FLOAT16_NOT_SUPPORTED_MODELS of vLLM 0.10.2 config/__init__.py, and
 of 0.11 … 0.33 config/model.py."""
 PLAMO2_UNTIL = Release(0, 24)
-"""The last release read whose table has `plamo2` too; 0.27.1 has it no more."""
+"""The last release read whose table also has `plamo2`; 0.27.1 no longer has it."""
 READ_SINCE = Release(0, 10, 2)
 """The oldest release whose table of such models was read."""
 
 
 def lacks_half(model: Model, release: Release | None) -> bool:
-    """Whether this release refuses the model in float16; for an unknown one, whether all do that were read."""
+    """Whether this release rejects the model in float16; for an unknown release, whether all releases read do."""
     if model.model_type == "plamo2":
         return release is not None and release <= PLAMO2_UNTIL
     return model.model_type in NO_HALF

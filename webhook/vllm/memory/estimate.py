@@ -19,7 +19,7 @@ class Estimate(NamedTuple):
     note: str = ""
     """The arithmetic, for people: "131.4 GiB / 4"."""
     source: str = ""
-    """Where the formula or the measurement stands (`vLLM 0.33 v1/worker/gpu_worker.py`)."""
+    """Where the formula or the measurement comes from (`vLLM 0.33 v1/worker/gpu_worker.py`)."""
 
     def json(self) -> dict[str, int]:
         """The four numbers, in bytes."""
@@ -27,7 +27,7 @@ class Estimate(NamedTuple):
 
 
 NOTHING = Estimate(0, 0, 0, 0)
-"""What is not there at all."""
+"""Zero bytes, with certainty."""
 
 
 def plus(one: Estimate, other: Estimate) -> Estimate:

@@ -16,12 +16,15 @@ MEMORY_GENERATIONS = tuple(
         (0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 13), (0, 16), (0, 18), (0, 19), (0, 25), (0, 33),
     )
 )  # fmt: skip
-"""V0 with its three accountings, V1 with and without NCCL in the budget, the samplers of 0.11.1, 0.17 and 0.21, CUDA
-graphs in the budget from 0.20, batches of 0.28; and 0.13 and 0.18 for their checks of one request (`kv_cache`)."""
+"""One release per way to count memory:
+
+- V0 with its three ways; V1 with and without NCCL in the budget
+- the samplers of 0.11.1, 0.17 and 0.21; CUDA graphs in the budget from 0.20; batches of 0.28
+- 0.13 and 0.18 for their checks of one request (`kv_cache`)"""
 NEWEST = MEMORY_GENERATIONS[-1]
-"""The newest release that the arithmetic describes: what generated manifests and `podfit plan` take by default."""
+"""The newest release that the arithmetic describes: the default of generated manifests and `podfit plan`."""
 OF_STAGES, OF_GROUPS = Release(0, 13), Release(0, 18)
-"""They differ from the generation after them where there are pipeline stages, and where layers differ in kind."""
+"""They differ from the next generation only with pipeline stages, or only with layers of different kinds."""
 SINCE = {
     "gemma3n": Release(0, 9),
     "gemma4_text": Release(0, 18),
@@ -29,16 +32,16 @@ SINCE = {
     "kimi_linear": Release(0, 11),
     "mistral3": Release(0, 8),
 }
-"""model_type → the first release that serves it, or an earlier one, where the architecture does not tell (vLLM's
-release notes)."""
+"""model_type → the first release that serves it, or an earlier one, if the architecture does not identify the release
+(vLLM's release notes)."""
 
 
 def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...]:
     """The generations that may serve this model, oldest first; the newest always may.
 
-    With `args`, also without those whose parser knows none of their flags: each generation stands for the releases
-    after the one before it, up to itself. Where none is left, the flags tell nothing. One that accounts for this engine
-    as the one after it is left out.
+    With `args`, also without those whose parser knows none of their flags: each generation represents the releases
+    after the one before it, up to itself. If none is left, the flags are ignored. A generation that counts this
+    engine's memory like the next one is left out.
     """
     staged = args is not None and parallel.size(args, "pipeline_parallel_size") != 1
     return _possible(model, staged, args.releases if args else ())
@@ -46,7 +49,8 @@ def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...
 
 @remembered(256)
 def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tuple[Release, ...]:
-    """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () where none is known."""
+    """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () if the flags are
+    unknown."""
     since = SINCE.get(model.model_type or "", OLDEST)
     architecture = architectures.architecture_of(model)
     missing = architecture.missing if architecture else Release(0, 0)

@@ -1,8 +1,8 @@
 """The KV cache of one rank: groups of layers, blocks, the check of one request, and the numbers that vLLM logs.
 
-The mirror of vLLM's v1/core/kv_cache_utils.py (from 0.33 kv_cache_planning.py). Layers of one kind form groups; every
-group has its own blocks from one pool, and a block takes as many bytes as the largest group's layers need for it. What
-differs by release stands in `kv_releases`, what a layer stores in `kv_specs`.
+It mirrors vLLM's v1/core/kv_cache_utils.py (from 0.33 kv_cache_planning.py). Layers of one kind form groups, and every
+group has its own blocks from one pool. A block takes as many bytes as the layers of the largest group need for it.
+Differences between releases are in `kv_releases`, the bytes that a layer stores in `kv_specs`.
 """
 
 from __future__ import annotations

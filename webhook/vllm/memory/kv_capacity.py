@@ -12,13 +12,13 @@ from webhook.vllm.model import Model, longest_max_model_len
 
 
 class KvCapacity(NamedTuple):
-    """A KV cache as it is laid out. What nobody asks for is not computed."""
+    """A KV cache with its layout. Its properties are computed only when they are read."""
 
     model: Model
     settings: Settings
     layout: Layout | None
     length: int | None
-    """max_model_len; what fits, where vLLM is to find that."""
+    """max_model_len in tokens; with `auto`, the longest that fits."""
 
     def blocks(self, left: Estimate) -> int:
         """Blocks of the pool (likely)."""

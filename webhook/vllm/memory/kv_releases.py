@@ -36,10 +36,10 @@ PAGES = Release(0, 12)
 """Layers with smaller pages get larger blocks where the sizes divide (unify_kv_cache_spec_page_size). Before, vLLM
 raises NotImplementedError."""
 RATIOS = ((Release(0, 18), 1.5), (Release(0, 12), 1.25))
-"""Where the largest set of like layers is below this many times the smallest, groups are as large as it; else as the
-smallest, as before (_get_kv_cache_groups_uniform_page_size)."""
+"""If the largest set of equal layers is below this many times the smallest, groups are as large as it. Else, and before
+these releases, they are as large as the smallest (_get_kv_cache_groups_uniform_page_size)."""
 FLAG_OF_THREE = Release(0, 13)
-"""`--no-disable-hybrid-kv-cache-manager` keeps the manager on beside a connector (config/vllm.py)."""
+"""`--no-disable-hybrid-kv-cache-manager` keeps the manager on with a connector (config/vllm.py)."""
 FIRST_GROUP = Release(0, 14)
 """The check of one request counts groups, but only the first one (_max_memory_usage_bytes_from_groups `any_spec`).
 Before, it counts each layer as it is before the manager, or its absence, changes it."""

@@ -11,7 +11,7 @@ from webhook.vllm.model.read import mapping
 Cut = Literal["column", "key-value", "whole", "experts"]
 """`column`: divided by TP. `key-value`: by min(TP, KV heads). `whole`: on every rank. `experts`: by TP × DP."""
 Group = Literal["attention", "linear", "mlp", "experts", "shared", "rest"]
-"""For quantisation: checkpoints leave whole groups in the model's dtype. `rest` is never quantised."""
+"""For quantization: checkpoints leave whole groups in the model's dtype. `rest` is never quantized."""
 
 
 class LayerTensors(NamedTuple):
@@ -78,8 +78,11 @@ def nas_layer(model: Model, hidden: int, block: Block) -> Layer | None:
 
 
 def beside(model: Model, hidden: int) -> Layer:
-    """What some families have beside mixer and MLP: inputs of each layer (Gemma 3n, 4 E), Laurel (3n), a residual MLP
-    beside the experts (Arctic), cross attention (Whisper, BART)."""
+    """Tensors that some families have in addition to mixer and MLP.
+
+    These are inputs of each layer (Gemma 3n, 4 E), Laurel (3n), a residual MLP next to the experts (Arctic), and cross
+    attention (Whisper, BART).
+    """
     config, found = model.config, []
     if per_layer := number(config, "hidden_size_per_layer_input"):
         found.append(LayerTensors(2 * hidden * per_layer, "whole", "rest"))

@@ -18,10 +18,10 @@ Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "reques
 """What fails first, in vLLM's order (`webhook.vllm.memory.verdict`)."""
 
 GPU_AMOUNTS = ("total", "budget", *GPU_LINES)
-"""Fields of `GpuLedger` that are bytes of the GPU, as people read them from the top."""
+"""Fields of `GpuLedger` that are bytes of the GPU, in the order in which people read them."""
 
 IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
-"""A verdict as people read it."""
+"""The words for each `Verdict`."""
 
 
 class GpuLedger(NamedTuple):
@@ -103,11 +103,11 @@ class HostLedger(NamedTuple):
     need: Estimate
     """The larger of both: on GPUs the peak."""
     shm: Estimate
-    """What must be free in /dev/shm: `floor` is what this release refuses to start without."""
+    """Bytes that must be free in /dev/shm; with less than `floor`, this release does not start."""
     processes: int = 0
-    """How many there are."""
+    """Number of processes."""
     busy: int = 0
-    """Those that may each keep a core busy."""
+    """Number of processes that may each keep a core busy."""
     in_shm: int = 0
     """Bytes that are likely in use in /dev/shm; they are in both totals."""
     ranks: int = 1
@@ -134,18 +134,18 @@ class MemoryPlan:
     verdict: Verdict
     """The arithmetic of GPU memory at start-up alone."""
     tell: Callable[[], str] = field(compare=False)
-    """Writes `why`: most plans that fit are told to nobody."""
+    """Builds the text of `why`; most plans that fit never need it."""
     gpu: GpuLedger | None
     host: HostLedger | None
     startup: Startup | None
     checkpoint: int | None = None
-    """Bytes of all weights, as the files hold them; None where that is not known."""
+    """Bytes of all weights, as the files have them; None if unknown."""
     cause: Cause | None = None
-    """What fails, or may fail, first; None where it fits or nothing is known."""
+    """What fails, or may fail, first; None if it fits or nothing is known."""
     settings: Settings | None = None
-    """What the release makes of the arguments; None where the model is not known."""
+    """The arguments as the release resolves them; None if the model is unknown."""
 
     @property
     def why(self) -> str:
-        """One line for people: the arithmetic behind the verdict, or what is missing for one."""
+        """One line for people: the arithmetic behind `verdict`, or the missing information."""
         return self.tell()

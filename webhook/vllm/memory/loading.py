@@ -1,10 +1,11 @@
-"""What stands on a rank while its weights load, where that is more than what stays.
+"""Memory of a rank while its weights load, if it is more than what stays afterwards.
 
-A checkpoint in 16 bits that `--quantization fp8` quantises stood on the GPU as a whole, in 16 bits, until v0.15.1:
-`create_weights` allocates every layer in the checkpoint's dtype while the model is built, and FP8 takes its place
-after loading (v0.4.1 … v0.12), or layer by layer while they are filled (v0.13 … v0.15, where all of them are
-allocated by then). From v0.16 on they are built on the meta device, and a layer is allocated when it is filled.
-bitsandbytes and experts_int8 allocate what they quantise to in every release.
+Until v0.15.1, a 16-bit checkpoint with `--quantization fp8` was on the GPU as a whole, in 16 bits. `create_weights`
+allocates every layer in the checkpoint's dtype while the model is built. FP8 replaces it after loading (v0.4.1 …
+v0.12), or layer by layer while the layers are filled (v0.13 … v0.15, which have allocated all of them by then).
+
+From v0.16 on, layers are built on the meta device, and each is allocated when it is filled. In every release,
+bitsandbytes and experts_int8 allocate the quantized sizes.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ SOURCE = "vLLM 0.11 model_executor/layers/quantization/fp8.py, create_weights; m
 
 
 def line(model: Model, settings: Settings, stage: int) -> Estimate | None:
-    """Weights of one rank of `stage` in 16 bits, before they are quantised. None where no more stands there than what
-    stays, or where the GPU's memory is the host's."""
+    """Weights of one rank of `stage` in 16 bits, before vLLM quantizes them. None if that is not more than what stays,
+    or if the GPU's memory is the host's."""
     scheme = settings.scheme
     if scheme is None or scheme.streamed is None or settings.release >= scheme.streamed or settings.unified_memory:
         return None
-    # LoRA's slots, a drafter and MLA's copies are made once the weights are quantised; float32 is refused with FP8
+    # vLLM creates LoRA's slots, a drafter and MLA's copies after it quantized the weights; it rejects float32 with FP8
     plain = settings._replace(scheme=None, dtype=2, lora=None, speculative=None)
     found = weights.checkpoint(model, plain)
     if found is None:
         return None
     whole = weights.line(replace(found, absorbed=0.0), model, plain, stage)
-    return whole._replace(note=f"{whole.note} in 16 bits, before they are quantised", source=SOURCE)
+    return whole._replace(note=f"{whole.note} in 16 bits, before they are quantized", source=SOURCE)

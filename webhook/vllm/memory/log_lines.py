@@ -18,7 +18,8 @@ from webhook.vllm.release import Release
 ROUNDED = 0.01, 16 * MI
 """A log prints two decimals of a GiB; two starts differ by less than a hundredth of a line."""
 APART = 0.005
-"""Of the card: how far the KV cache of two equal starts may be apart (public logs of one setting: 0.1 … 0.3 %)."""
+"""Share of GPU memory by which the KV cache of two equal starts may differ (public logs of one setting: 0.1 … 0.3
+%)."""
 
 
 def of(

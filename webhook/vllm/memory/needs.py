@@ -1,7 +1,7 @@
-"""What serves so many users with so long a context: on each product the fewest GPUs, and what has to change for them.
+"""Offers that serve a number of users with a context length: per GPU model the fewest GPUs, and the changes needed.
 
-The planner judges every offer, pessimistically: an offer's verdict is `fits`, and it holds as many requests of the full
-length as the low end of the KV cache does. No price is known here; GPU memory stands in for it.
+The planner checks every offer, pessimistically. An offer's plan must fit, and the low end of its KV cache must hold the
+requests at full length. podfit knows no prices; GPU memory is used instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from webhook.vllm.model import Model
 PRODUCT = "nvidia.com/gpu.product"
 RESOURCE = "nvidia.com/gpu"
 FP8_CACHE = (8, 9)
-"""Compute capability from which on an 8-bit KV cache goes with every attention backend (as in `solve`)."""
+"""Compute capability from which on every attention backend supports an 8-bit KV cache (as in `solve`)."""
 
 
 GPU_COUNTS = (1, 2, 4, NODE)
@@ -33,21 +33,21 @@ GPU_COUNTS = (1, 2, 4, NODE)
 
 @dataclass(frozen=True)
 class Stock:
-    """A product that can be had."""
+    """A GPU model that is available."""
 
     product: str
     """The label nvidia.com/gpu.product."""
     per_node: int = NODE
     """GPUs of the largest node."""
     nodes: int | None = None
-    """How many nodes have it; None where no cluster was looked at."""
+    """Number of nodes that have it; None without a cluster."""
     gpus: int | None = None
     """GPUs of all nodes."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One way to serve them."""
+    """One way to serve the users."""
 
     stock: Stock
     gpus: int
@@ -57,7 +57,7 @@ class Offer:
     """Requests of the full length that all replicas hold at once."""
     ledger: GpuLedger
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """What has to change beside context, sequences and tensor parallelism: argument → value; "model" → another one."""
+    """Changes besides context, sequences and tensor parallelism: argument → value; "model" → another checkpoint."""
 
     @property
     def all_gpus(self) -> int:
@@ -66,22 +66,22 @@ class Offer:
 
     @property
     def memory(self) -> int:
-        """Bytes of GPU memory of all replicas: what stands in for a price."""
+        """Bytes of GPU memory of all replicas, used instead of a price."""
         return self.all_gpus * self.ledger.total.likely
 
     @property
     def there(self) -> bool:
-        """The cluster has as many; true where no cluster was looked at."""
+        """Whether the cluster has as many GPUs; true without a cluster."""
         return self.stock.gpus is None or self.all_gpus <= self.stock.gpus
 
     @property
     def rank(self) -> tuple[bool, bool, int, int]:
-        """Less is better: what is there, what keeps the model's answers, what is cheap."""
+        """Less is better: first what the cluster has, then what keeps the model's answers, then what is cheap."""
         return not self.there, bool(self.changes), self.memory, self.gpus
 
 
 CATALOGUE = tuple(Stock(label) for label in PRODUCTS)
-"""What clusters usually have."""
+"""GPU models that clusters usually have."""
 
 
 def stocks(nodes: Iterable[Node]) -> list[Stock]:
@@ -104,9 +104,11 @@ def offers(
     gpus: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[Offer]:
-    """For each product the cheapest way to hold `users` requests of `context` tokens at once, and one that changes the
-    model's answers where that takes less; best first. `gpus`: of one replica, where that is settled. `users` None: at
-    least one request, and the release's own `max_num_seqs`."""
+    """Per GPU model the cheapest way to hold `users` requests of `context` tokens at once, best first.
+
+    If a way that changes the model's answers is cheaper, it is added. `gpus`: those of one replica, if the user fixed
+    them. `users` None: at least one request, and the release's own `max_num_seqs`.
+    """
     found: list[Offer] = []
     for stock in having:
         where = by_name(stock.product)
@@ -121,7 +123,7 @@ def offers(
 
 
 def _variants(args: EngineArgs, model: Model, where: Sequence[Gpu]) -> Iterator[tuple[Mapping[str, Any], Model]]:
-    """As it is; with an 8-bit KV cache; as a quantised copy."""
+    """The model unchanged; with an 8-bit KV cache; as a quantized copy."""
     yield {}, model
     capability = min((gpu.compute_capability or (0, 0) for gpu in where), default=(0, 0))
     if capability >= FP8_CACHE and args.given.get("kv_cache_dtype") in (None, "auto"):

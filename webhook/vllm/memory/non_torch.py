@@ -1,8 +1,8 @@
 """Memory outside PyTorch's allocator that vLLM charges to the budget: context, NCCL, attention workspaces.
 
-What is charged depends on when the release takes its first snapshot (vLLM worker/worker.py, v1/worker/gpu_worker.py):
-V0 counts growth after the context; V1 up to 0.9.0 everything on the card, the context included; 0.9.1 … 0.10 growth
-with NCCL, from 0.11 growth without it.
+What is charged depends on when the release takes its first snapshot (vLLM worker/worker.py, v1/worker/gpu_worker.py).
+V0 counts growth after the context. V1 up to 0.9.0 counts everything on the GPU, including the context. From 0.9.1 to
+0.10 it counts growth with NCCL, from 0.11 growth without it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SOURCE = "vLLM 0.33 utils/mem_utils.py, memory_profiling; printed in start-up lo
 
 
 class MeasuredOverhead(NamedTuple):
-    """GiB on one rank, of one class of releases and cards."""
+    """GiB on one rank, for one class of releases and GPUs."""
 
     floor: float
     low: float
@@ -28,7 +28,7 @@ class MeasuredOverhead(NamedTuple):
 
 
 MEASURED = {
-    # 3090, V100: 0.35 and 0.39 with TP 2; an 80 GB card 1.79, with TP 2 3.58
+    # 3090, V100: 0.35 and 0.39 with TP 2; an 80 GB GPU 1.79, with TP 2 3.58
     "V0": MeasuredOverhead(0.0, 0.1, 0.4, 2.0, "growth since the context"),
     "V0, several ranks": MeasuredOverhead(0.0, 0.3, 0.9, 3.6, "with NCCL"),
     "V1 to 0.9.0": MeasuredOverhead(0.15, 0.3, 0.6, 1.2, "CUDA context included"),
@@ -48,7 +48,7 @@ MEASURED = {
     "0.11 to 0.16, ranks on Hopper": MeasuredOverhead(0.05, 0.4, 0.55, 0.8, "all-reduce buffers"),
     "from 0.11, several ranks": MeasuredOverhead(0.0, 0.1, 0.35, 1.2, "all-reduce buffers"),
 }
-"""Class → what start-up logs printed for it; `benchmarks/accuracy.py` compares them, and fits them anew."""
+"""Class → GiB, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and can fit them again."""
 
 
 def line(settings: Settings) -> Estimate:

@@ -77,13 +77,13 @@ class Parallel(NamedTuple):
 
 
 LARGEST = 1 << 53
-"""What a larger number is read as: nobody means one, and no arithmetic overflows."""
+"""Larger numbers are read as this one: they are never intended, and so no arithmetic overflows."""
 
 
 def size(args: EngineArgs, dest: str) -> int:
-    """A parallel size as given, 1 where it is absent or no positive number."""
+    """A parallel size as given, 1 if it is absent or not a positive number."""
     value = args.given.get(dest)
-    return min(value, LARGEST) if type(value) is int and value > 0 else 1  # True is no number
+    return min(value, LARGEST) if type(value) is int and value > 0 else 1  # the type check excludes True
 
 
 PARTITION = "VLLM_PP_LAYER_PARTITION"
@@ -91,7 +91,7 @@ RARE_ARGUMENTS = frozenset({
     "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size",
     "decode_context_parallel_size", "nnodes", "enable_expert_parallel", "api_server_count",
 })  # fmt: skip
-"""What `read` reads beside the tensor-parallel size: most command lines have none of it."""
+"""Arguments that `read` reads besides the tensor-parallel size: most command lines have none of them."""
 
 
 def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
@@ -117,7 +117,7 @@ def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
 
 _of_tensors = lru_cache(64)(Parallel)
 _LONGEST = 1000
-"""Characters of a partition; nobody has so many stages."""
+"""Characters of a partition; real ones have far fewer stages."""
 
 
 def _partition(text: str) -> tuple[int, ...]:
@@ -139,10 +139,10 @@ _COUNTED = frozenset({
 
 
 def gpus_needed(args: EngineArgs) -> int | None:
-    """GPUs this container needs: TP × PP × PCP × (data-parallel engines in it); None where a size can't be known or
-    the engine spans several nodes in a way the command line does not tell.
+    """GPUs that this container needs: TP × PP × PCP × (data-parallel engines in it).
 
-    One data-parallel rank a process (`--data-parallel-rank`, external load balancing) counts for itself.
+    None if a size is unknown, or if the engine spans several nodes in a way that the command line does not show. A
+    process with a single data-parallel rank (`--data-parallel-rank`, external load balancing) counts only itself.
     """
     if not _COUNTED.isdisjoint(args.unresolved):
         return None
@@ -160,8 +160,10 @@ def gpus_needed(args: EngineArgs) -> int | None:
 
 
 def gpus_of_group(args: EngineArgs) -> int | None:
-    """GPUs that the whole engine needs, over all the Pods that make it: TP × PP × PCP × DP; None where a size can't be
-    known, or the command line is one data-parallel rank of several (`--data-parallel-rank`)."""
+    """GPUs that the whole engine needs, over all the Pods that form it: TP × PP × PCP × DP.
+
+    None if a size is unknown, or if the command line is one data-parallel rank of several (`--data-parallel-rank`).
+    """
     sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "prefill_context_parallel_size")
     if any(dest in args.unresolved for dest in (*sizes, "data_parallel_rank")):
         return None

@@ -1,8 +1,8 @@
-"""EngineArgs + Model + Accelerator → MemoryPlan: both ledgers, the start-up time, and the verdict.
+"""EngineArgs + Model + Accelerator → MemoryPlan: both ledgers, the start-up time, and whether it fits.
 
-The verdict is about GPU memory while vLLM starts, and about nothing else: `does-not-fit` where even the certain
-minimum of every line leaves too little of the largest total ever seen for the product, `fits` where the pessimistic
-end of the interval still holds one request, else `unsure`.
+`verdict` is only about GPU memory while vLLM starts. It is `does-not-fit` if even the certain minimum of every line
+exceeds the largest total ever measured for the GPU model. It is `fits` if the pessimistic end of the interval still
+holds one request, else `unsure`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from webhook.vllm.release import Release
 from webhook.vllm.volumes import CheckpointSource
 
 OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
-"""Vendors whose vLLM plugin accounts for memory in ways of its own."""
+"""Vendors whose vLLM plugin counts memory in its own way."""
 
 
 class LoadedEngine(NamedTuple):
-    """One engine on one product under one release, whose weights are known."""
+    """One engine on one GPU model with one release, whose weights are known."""
 
     model: Model
     whole: Estimate
@@ -54,16 +54,16 @@ class LoadedEngine(NamedTuple):
     ranks: Ranks
 
     def is_full(self, share: float | None = None) -> bool:
-        """Whether the weights alone take the budget, or this share of the GPU, or all of it while they load: then
-        `fits` is False, whatever the context, the batches and the dtype of the KV cache are."""
+        """Whether the weights alone use up the budget, or this share of the GPU, or all of it while they load. Then
+        `fits` is False for every context length, batch size and dtype of the KV cache."""
         if self.ranks.loading > self.whole.high:
             return True
         allowed = self.budget.likely if share is None else int(self.whole.likely * share)
         return not self.settings.kv_cache_memory and self.ranks.heaviest >= allowed
 
     def are_alike_elsewhere(self, width: int) -> bool:
-        """Whether the weights take as much on every other product, where an element has `width` bytes, and cut over
-        more ranks at least as much as they are cut oftener."""
+        """Whether the weights are equally large on every other GPU model, with `width` bytes per element. Cut over more
+        ranks, each rank has at least its proportional part."""
         held = self.settings
         hang_on_gpu = held.dtype != width or (held.scheme is not None and held.scheme.name == "MXFP4")
         return not hang_on_gpu and not held.cpu_offload and held.lora is None and not held.kv_cache_memory
@@ -83,11 +83,11 @@ def plan(
 ) -> MemoryPlan:
     """The plan of one engine.
 
-    `gpu_memory`: bytes the process sees on each GPU, where measured; wins over the product's. `env`: the process's
-    environment. `files`: where the checkpoint comes from, None where that is not known. `vendor`: the maker of the
-    GPU if it is not known, empty for processors. `known`: what logs printed of starts, used if one was exactly this.
-    `kv_cache_memory`: bytes that vLLM found for the KV cache, in place of the estimate.
-    Never raises; what can't be known is None in the plan, and `why` says what is missing.
+    `gpu_memory`: measured bytes that the process sees on each GPU; overrides the tables. `env`: the process's
+    environment. `files`: where the checkpoint comes from, None if unknown. `vendor`: the maker of the GPU if the model
+    is unknown, empty for processors. `known`: measurements in logs, used if one was of exactly this start.
+    `kv_cache_memory`: bytes that vLLM reported for the KV cache, instead of the estimate. Never raises: unknown parts
+    are None in the plan, and `why` says what is missing.
     """
     env = env or {}
     judged = judge(
@@ -123,7 +123,7 @@ def judge(
     known: Sequence[MeasuredStart] = (),
     kv_cache_memory: int | None = None,
 ) -> PlannedRelease:
-    """The GPU's part of the plan: does it fit on every product that this may be, with every release that it may be?"""
+    """The GPU's part of the plan: does it fit on every possible GPU model, with every possible release?"""
     gpus = gpus_of(accelerator, gpu_memory)
     if model is None or not gpus:
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
@@ -153,7 +153,7 @@ def judge(
 
 
 def _unsure(one: PlannedRelease, told: Callable[[str], str]) -> PlannedRelease:
-    """The verdict taken back; `told` writes why, of what it was."""
+    """The plan, downgraded to `unsure`; `told` builds `why` from the original one."""
     return one._replace(verdict="unsure", tell=lambda: told(one.why))
 
 
@@ -165,14 +165,14 @@ def fits(
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> bool:
-    """Whether the verdict is `fits`: as `judge`, but it stops at the first product or release that does not."""
+    """Whether `verdict` is `fits`: like `judge`, but it stops at the first GPU model or release that does not fit."""
     asked, gpus = arguments.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
     return not accelerator.shared and all(fit(asked, gpus, gpu_memory, release) for release in releases_of(args, model))
 
 
 def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
-    """Whether it fits on each of the products under one release; on none, where there is none. Weights without room are
-    refuted first."""
+    """Whether it fits on each of the GPUs with one release; False without GPUs. Weights that take the whole budget are
+    excluded first."""
     if release < OLDEST:
         return False
     for gpu in gpus:
@@ -188,8 +188,10 @@ def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None
 def longest(
     asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, releases: Iterable[Release]
 ) -> int:
-    """Tokens of the longest request, up to max_model_len, that the low end of the KV cache holds on every product under
-    every release: the longest for which `fits` may be True, if batches are as large then."""
+    """Tokens of the longest request, up to max_model_len, for which `fits` may be True if batches are as large then.
+
+    The low end of the KV cache must hold it on every GPU model with every release.
+    """
     found = []
     for gpu, release in product(gpus, releases):
         if (begun := load(asked, gpu, measured, release)) is None:
@@ -199,7 +201,7 @@ def longest(
 
 
 def _longest(begun: LoadedEngine) -> int:
-    """Of one product and release."""
+    """The longest request on one GPU model with one release."""
     resolved = begun.settings
     least = resolved.max_model_len or 0
     for rank in begun.ranks.ranks:
@@ -215,14 +217,14 @@ def releases_of(args: EngineArgs, model: Model) -> Sequence[Release]:
 
 
 def gpus_of(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu | None]:
-    """Every product that it may be; None is one that was measured and is not known."""
+    """Every possible GPU model; None is a GPU with measured memory whose model is unknown."""
     if accelerator and accelerator.gpus:
         return accelerator.gpus
     return (None,) if measured else ()
 
 
 class _Facts(NamedTuple):
-    """What is measured."""
+    """The measurements."""
 
     gpu_memory: int | None
     env: Mapping[str, str]
@@ -249,7 +251,7 @@ def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRe
 
 
 def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> PlannedRelease | None:
-    """The worst of the pipeline's stages."""
+    """The pipeline stage with the worst result."""
     begun = load(asked, gpu, facts.gpu_memory, release)
     if begun is None:
         return None
@@ -267,7 +269,8 @@ def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Fa
 
 
 def _room(one: PlannedRelease) -> tuple[int, int, int]:
-    """The worst verdict; where all fit, the fewest blocks, which all ranks use then; else the least memory."""
+    """Sort key: the worst `verdict` first. If all fit, the fewest blocks, which all ranks then use; else the least
+    memory."""
     if one.ledger is None:
         return VERDICT_ORDER[one.verdict], 0, 0
     left = one.ledger.kv_cache
@@ -293,12 +296,12 @@ def _ledger(begun: LoadedEngine, rank: Rank, seen: MeasuredStart | None = None, 
     `found`: bytes of KV cache memory that vLLM found."""
     model, whole, allowed, resolved, _ = begun
     if seen is not None:
-        rank = log_lines.rank(seen, rank)  # without what stands there while it loads: it did load
+        rank = log_lines.rank(seen, rank)  # without the peak while loading: that start has loaded the weights
     left = _left(allowed, resolved, rank)
     if seen is not None:
         left = log_lines.kv_cache(seen, left, whole)
     if found is not None:
-        left = Estimate(found, found, found, found, "given", "kv_cache_memory_bytes of the question")
+        left = Estimate(found, found, found, found, "given", "kv_cache_memory_bytes of the input")
     length = resolved.max_model_len
     if resolved.auto_len and rank.layout and length:
         length = kv_cache.longest(left.likely, rank.layout, length, resolved)
@@ -308,7 +311,7 @@ def _ledger(begun: LoadedEngine, rank: Rank, seen: MeasuredStart | None = None, 
 
 
 def _left(allowed: Estimate, resolved: Settings, rank: Rank) -> Estimate:
-    """What the budget leaves to the KV cache, or what is given."""
+    """What the budget leaves to the KV cache, or the given size."""
     if fixed := resolved.kv_cache_memory:
         return Estimate(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
     likely = allowed.likely - rank.taken

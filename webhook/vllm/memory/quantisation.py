@@ -1,4 +1,4 @@
-"""How many bytes an element of a quantised checkpoint takes on the GPU, and which tensors stay in the model's dtype."""
+"""Bytes per element of a quantized checkpoint on the GPU, and which tensors stay in the model's dtype."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ STORED_BYTES = {
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """A way to store linear layers. Equal to itself alone, as the model it was read of."""
+    """A way to store linear layers. Equal only to itself, like the model that it was read from."""
 
     name: str
     bytes: float
-    """For each element of a quantised linear layer, scales included."""
+    """Per element of a quantized linear layer, scales included."""
     experts_only: bool = False
     head: bool = False
-    """lm_head is quantised too (ModelOpt and GGUF; others leave it in the model's dtype)."""
+    """Whether lm_head is quantized too (ModelOpt and GGUF; others leave it in the model's dtype)."""
     embedding: bool = False
     kept: Mapping[str, float] | None = None
     """Group of tensors → share that stays in the model's dtype. None: the checkpoint does not say."""
     online: bool = False
-    """Quantised while it loads: the checkpoint is not."""
+    """Quantized while it loads: the checkpoint is not."""
     streamed: Release | None = None
-    """Before this release all weights stand on the GPU in 16 bits until they are quantised (`memory.loading`);
-    None where no release does that."""
+    """Before this release, all weights are on the GPU in 16 bits until vLLM quantizes them (`memory.loading`). None if
+    no release does that."""
     experts: float | None = None
-    """For each element of the routed experts, where those are stored otherwise."""
+    """Per element of the routed experts, if they are stored in another way."""
     said: bool = True
-    """The checkpoint's config says which layers are left alone; else that is what checkpoints of its kind do."""
+    """Whether the checkpoint's config lists the unquantized layers; else those usual for checkpoints of its kind."""
 
     def share_kept(self, group: str) -> float:
         """How much of a group (`parts.Group`, "vision") stays in the model's dtype."""
@@ -66,7 +66,7 @@ def _scheme(model: Model, given: str | None) -> Scheme | None:
         found = _stored(model, config, given)
         if found is None:
             return None
-        # plain FP8 and bitsandbytes checkpoints quantise every linear layer but the head
+        # plain FP8 and bitsandbytes checkpoints quantize every linear layer except the head
         usual = model.quantization_config is not None and found.name in ("FP8", "bitsandbytes")
         return replace(found, said=usual or _kept(model, config) is not None)
     if given in ONLINE_FP8:
@@ -102,12 +102,12 @@ METHODS = frozenset({
 
 
 METHODS_WITHOUT_DETAILS = ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm")
-"""Methods of checkpoints whose bits are taken to be 8 where their config does not say; AQLM has 2."""
+"""Methods of checkpoints whose bits are assumed to be 8 if their config does not say; AQLM has 2."""
 
 
 def is_known(model: Model, given: str | None) -> bool:
-    """Whether the bytes of this checkpoint under `--quantization` are described here. What is not may be quantised
-    while it loads (`rtn`, `online`, `torchao` …): 16 bits a weight are then no ground for a refusal."""
+    """Whether this module describes the bytes of this checkpoint with `--quantization`. Other methods may quantize it
+    while it loads (`rtn`, `online`, `torchao` …), so 16 bits per weight can't support a denial."""
     found = scheme(model, given)
     if found is None:
         return not given and not model.quantization_config
@@ -154,7 +154,7 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
         bits = _int(weights.get("num_bits")) or bits
         group = _int(weights.get("group_size")) or group
     if kept is None and model.num_experts and "linear_attention" in model.layer_types:
-        # Qwen 3.5 MoE checkpoints of all makers seen quantise the routed experts alone
+        # all Qwen 3.5 MoE checkpoints read, of all makers, quantize only the routed experts
         kept = {"attention": 1.0, "linear": 1.0, "shared": 1.0, "mlp": 1.0, "vision": 1.0}
     per_weight = config.get("_bits")
     if method == "gguf" and isinstance(per_weight, int | float) and per_weight > 0:  # as the file's name says
@@ -247,7 +247,7 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
             names += [one for one in value if isinstance(one, str)]
     if not said:
         return None
-    names = [one for one in names if not one.endswith("norm")]  # "post_attention_layernorm" is no attention
+    names = [one for one in names if not one.endswith("norm")]  # "post_attention_layernorm" is not an attention layer
     layers = model.num_hidden_layers or 1
     seen: dict[str, set[str]] = {}
     for name in names:

@@ -1,5 +1,5 @@
-"""What stands on one rank, whatever the budget and the length of a request are: its lines, and how its KV cache is laid
-out. Plans of one model mostly differ in these two alone, so the rest is remembered by what else there is."""
+"""The lines and the KV cache layout of one rank, independent of the budget and the length of a request. Plans of one
+model mostly differ only in these two, so results are cached by all other settings."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Rank(NamedTuple):
     cuda_graphs: Estimate
     non_torch: Estimate
     graphs_charged: bool
-    """The budget pays for the CUDA graphs."""
+    """The CUDA graphs count against the budget."""
     layout: Layout | None
     least: int
-    """Bytes that are certainly taken of the budget."""
+    """Bytes that certainly count against the budget."""
     taken: int
-    """Bytes that are likely taken of it."""
+    """Bytes that likely count against it."""
     less: int
     more: int
-    """By how many bytes it may be less or more than that."""
+    """By how many bytes the likely ones may be too high or too low."""
     loading: Estimate | None = None
-    """The weights while they load, where that is more than what stays."""
+    """The weights while they load, if they are larger then."""
 
 
 class Ranks(NamedTuple):
@@ -42,13 +42,13 @@ class Ranks(NamedTuple):
     checkpoint: Checkpoint
     ranks: tuple[Rank, ...]
     heaviest: int
-    """Likely bytes of the model's weights, where they are most."""
+    """Likely bytes of the model's weights on the rank with the most."""
     loading: int
-    """Bytes that certainly stand on a rank while they load, where that is more than what stays; else 0."""
+    """Bytes that are certainly on a rank while the weights load, if that is more than what stays; else 0."""
 
 
 def of(model: Model, settings: Settings) -> Ranks | None:
-    """The ranks of an engine; None where the checkpoint's size can't be known."""
+    """The ranks of an engine; None if the checkpoint's size is unknown."""
     return remembered(model, settings[OF_THE_BUDGET:])
 
 

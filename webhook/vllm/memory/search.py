@@ -1,5 +1,5 @@
-"""One engine, and what a search for changes asks of the planner: does it fit with this changed? What does not change is
-carried over from one question to the next, and what the weights alone refuse is told by a ratio."""
+"""A search for changes to one engine: does it fit with these arguments changed? What does not change is kept between
+the tries. A ratio excludes tries that fail because of the weights alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from webhook.vllm.release import Release
 
 
 class SpentError(Exception):
-    """The search has cost what it may cost."""
+    """The search has made as many plans as it may."""
 
 
 @dataclass
 class Search:
-    """One engine, and what is asked of the planner."""
+    """One engine, and the plans of its changes."""
 
     args: EngineArgs
     model: Model
@@ -39,10 +39,10 @@ class Search:
         self.cut = self._as_it_is.parallel
         self._loaded: dict[tuple[int, Release], LoadedEngine | None] = {}
         self._weights: dict[Release, tuple[int, float]] = {}
-        """Likely bytes on the heaviest rank, and the share of the GPU that it may use; 0 where they hang on the GPU."""
+        """Likely bytes on the heaviest rank, and the share of the GPU that it may use; 0 if they depend on the GPU."""
 
     def fits(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None, model: Model | None = None) -> bool:
-        """Whether the engine fits with these arguments changed, on these products, with this checkpoint."""
+        """Whether the engine fits with these arguments changed, on these GPUs, with this checkpoint."""
         where, memory = self._where(gpus)
         more = self._times(changes) if model is None else 0.0
         room = _room(where, memory) if more else 0
@@ -60,12 +60,11 @@ class Search:
         return True
 
     def _where(self, gpus: Sequence[Gpu] | None) -> tuple[Sequence[Gpu | None], int | None]:
-        """The products, and the memory of each where it was measured: on another product, what was measured on this
-        one says nothing."""
+        """The GPUs, and their measured memory. A measurement on the present GPU does not apply to another GPU model."""
         return (gpus, None) if gpus else (self._gpus, self.gpu_memory)
 
     def _asked(self, changes: Mapping[str, Any], model: Model | None = None) -> MemoryArguments:
-        """What is said then."""
+        """The memory arguments after the changes."""
         if not changes and model is None:
             return self._as_it_is
         return arguments.read(with_changes(self.args, changes), model or self.model, self.env or {})
@@ -77,8 +76,8 @@ class Search:
         return changes["tensor_parallel_size"] / self.cut.tp if changes.keys() == {"tensor_parallel_size"} else 0.0
 
     def _is_too_heavy(self, release: Release, more: float, room: int) -> bool:
-        """Whether the weights take the budget of a GPU of `room` bytes even where each of them is cut `more` times as
-        often: a ratio tells it of most that a search asks about, and spares the plan."""
+        """Whether the weights use up the budget of a GPU of `room` bytes even if each is cut over `more` times as many
+        GPUs. This ratio excludes most of what a search tries, without a plan."""
         if (found := self._weights.get(release)) is None:
             begun = self._begun(0, release) if self._gpus else None
             alike = begun is not None and begun.are_alike_elsewhere(self._as_it_is.width)
@@ -88,12 +87,13 @@ class Search:
         return heaviest > 0 and heaviest / more >= int(room * share)
 
     def is_full(self, share: float | None = None) -> bool:
-        """Whether the weights alone take the budget, or this share of the GPU: then they take a smaller one, too."""
+        """Whether the weights alone use up the budget, or this share of the GPU: then they use up a smaller one,
+        too."""
         begun = (self._begun(index, release) for index in range(len(self._gpus)) for release in self._releases)
         return any(one is None or one.is_full(share) for one in begun)
 
     def _begun(self, index: int, release: Release) -> LoadedEngine | None:
-        """The engine as it is, on one of its products."""
+        """The unchanged engine, on one of its GPU models."""
         if (index, release) not in self._loaded:
             found = plan.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)
             self._loaded[index, release] = found
@@ -111,7 +111,7 @@ class Search:
 
 
 def _room(gpus: Sequence[Gpu | None], measured: int | None) -> int:
-    """Likely bytes of the smallest of the products; 0 where they are not known."""
+    """Likely bytes of the smallest of the GPUs; 0 if unknown."""
     if measured:
         return measured
     return min([gpu.memory_likely or gpu.memory for gpu in gpus if gpu is not None], default=0)

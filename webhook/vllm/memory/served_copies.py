@@ -16,7 +16,7 @@ OLDER = ("awq", "gptq")
 
 
 def copies(model: Model, gpus: Sequence[Gpu]) -> Sequence[Model]:
-    """Quantised copies of the model from the catalogue that these GPUs serve well, those with the most bits first and
+    """Quantized copies of the model from the catalog that these GPUs serve well, those with the most bits first and
     slow formats last."""
     return _copies(model, min((gpu.compute_capability or (0, 0) for gpu in gpus), default=(0, 0)))
 

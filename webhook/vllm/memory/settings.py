@@ -17,7 +17,7 @@ from webhook.vllm.model import Model, derived_max_model_len
 from webhook.vllm.release import Release
 
 BACKEND_UNREAD = Release(0, 15)
-"""From then on nobody reads VLLM_ATTENTION_BACKEND (the last to do so is vLLM 0.14.1 config/attention.py)."""
+"""From then on, vLLM ignores VLLM_ATTENTION_BACKEND (the last release that reads it: 0.14.1 config/attention.py)."""
 
 
 class Settings(NamedTuple):
@@ -25,11 +25,11 @@ class Settings(NamedTuple):
 
     utilization: float
     max_model_len: int | None
-    """Tokens; None where it can't be known."""
+    """Tokens; None if unknown."""
     auto_len: bool
-    """`--max-model-len auto`: vLLM takes what fits."""
+    """`--max-model-len auto`: vLLM uses the longest that fits."""
     kv_cache_memory: int | None
-    """`--kv-cache-memory-bytes`: then the utilisation is not used."""
+    """`--kv-cache-memory-bytes`; if it is set, the utilization is not used."""
     release: Release
     v1: bool
     """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, alone from 0.11.0)."""
@@ -90,13 +90,13 @@ class Settings(NamedTuple):
         return self.release >= (0, 7, 1) and self.variable("VLLM_MLA_DISABLE") != "1"
 
     def variable(self, name: str) -> str | None:
-        """What the environment says; None where it says nothing of it."""
+        """The variable's value in the environment; None if it is not set."""
         return dict(self.variables).get(name) if self.variables else None
 
 
 OF_THE_BUDGET = 4
-"""The first fields say how much KV cache there is and how long a request may get: what stands on a rank beside it
-hangs on the others alone."""
+"""The first fields decide how large the KV cache is and how long a request may be. Everything else on a rank depends
+only on the others."""
 
 
 def resolve(
@@ -239,8 +239,11 @@ def default_utilization(release: Release) -> float:
 
 
 def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: int) -> int:
-    """The API server's default: 256; V1 up to 0.8.3 1024, in 0.8.4 on an H100 or H200, from 0.8.5 on a GPU of 70 GiB
-    and more, from 0.9 not on an A100 (engine/arg_utils.py _set_default_args_v1)."""
+    """The API server's default (engine/arg_utils.py _set_default_args_v1).
+
+    V0 has 256. V1 has 1024 up to 0.8.3; in 0.8.4 only on an H100 or H200, else 256. From 0.8.5 it has 1024 on a GPU of
+    70 GiB and more, else 256; from 0.9 an A100 has 256 too.
+    """
     if not v1:
         return 256
     if release < (0, 8, 4):
@@ -283,8 +286,8 @@ ALWAYS_CHUNKED_UNTIL = Release(0, 11, 1)
 """Before, V1 chunks the prompts of every model that generates, whatever the flag says ("V1 always uses chunked
 prefills": vLLM 0.8.5, 0.9.2, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args)."""
 BY_POOLER = Release(0, 12)
-"""Since then a pooling type other than the last token's may be chunked, if it is none of MEAN, CLS and STEP, and what
-is given counts (vLLM 0.12 config/model.py is_chunked_prefill_supported). Before, such a pooler switches both chunked
+"""Since then a pooling type other than the last token's may be chunked, if it is not one of MEAN, CLS and STEP. The
+given value counts (vLLM 0.12 config/model.py is_chunked_prefill_supported). Before, such a pooler switches both chunked
 prefill and prefix caching off (0.11.0 config/__init__.py, 0.11.1 config/vllm.py)."""
 CONVERT_POOLS = Release(0, 22)
 """Since then `--convert embed` makes a pooling model by itself (vLLM 0.22 config/model.py _get_runner_type)."""

@@ -58,7 +58,7 @@ class Shape:
     """False where a size is missing or the kind of layer is not described."""
 
     def count(self, first: int = 0, last: int | None = None) -> tuple[int, ...]:
-        """How many layers of each variant stand from `first` to before `last`."""
+        """Number of layers of each variant, from `first` up to, but without, `last`."""
         order = self.order[first:last]
         return tuple(order.count(variant) for variant in range(len(self.variants)))
 

@@ -1,4 +1,4 @@
-"""Changes that would fit, computed by the planner that refused: least first, each enough by itself.
+"""Changes that would fit, computed by the planner: least first, each enough by itself.
 
 Nothing here estimates: a change is applied to the arguments, the model or the accelerator, and `plan.fits` says
 whether the result fits. Ranked by what it changes (the answers of the model last), by the number of edits, and by what
@@ -27,11 +27,11 @@ from webhook.vllm.memory.settings import default_utilization
 from webhook.vllm.model import Model, derived_max_model_len
 
 MAX_SUGGESTIONS = 3
-"""Suggestions of a refusal."""
+"""Suggestions of a denial."""
 MAX_PLANS = 75
-"""Plans that a refusal may cost: 99 of 100 searches end before (median 14, 25 where the release is not known)."""
+"""Plans that a denial may cost: 99 of 100 searches end before (median 14, 25 if the release is unknown)."""
 LEAST_CONTEXT = 2048
-"""A shorter context than this is no answer worth giving."""
+"""A shorter context than this is not suggested."""
 SAFE_UTILIZATION = 0.95
 SHARES = (0.9, 0.92, 0.93, 0.94, SAFE_UTILIZATION)
 """Before 0.20 the graphs come on top of it, so that more of it may fit less."""
@@ -55,15 +55,15 @@ class Alternative:
     text: str
     """For people."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Argument (vLLM's dest) → value; "gpus" → how many the container needs, "product" → the label's value."""
+    """Argument (vLLM's dest) → value; `gpus` → GPUs that the container needs; `product` → the label's value."""
     edits: int = 1
-    """How many things are edited."""
+    """Number of things that the user edits."""
     loss: float = 0.0
-    """What is given up, below 1 of context, sequences or speed; from 1 on it costs other hardware."""
+    """What is given up: below 1 context, sequences or speed; from 1 on, the change needs other hardware."""
     changes_output: bool = False
-    """The model answers otherwise: an 8-bit KV cache, another checkpoint."""
+    """The model's answers change: an 8-bit KV cache, another checkpoint."""
     stands_for: Mapping[str, Any] = field(default_factory=dict)
-    """What was planned in place of a change that is no argument (a checkpoint that is not in the catalogue)."""
+    """The arguments that were planned instead, if the change is not an argument (a checkpoint outside the catalog)."""
 
     @property
     def rank(self) -> Rank:
@@ -82,10 +82,10 @@ def alternatives(
     most: int = MAX_SUGGESTIONS,
     steps: int = MAX_PLANS,
 ) -> list[Alternative]:
-    """At most `most` changes after which the plan's verdict is `fits`, best first; none where nothing simple helps.
+    """At most `most` changes after which the plan fits, best first; none if no simple change helps.
 
-    `products`: labels of the accelerators that there are. `steps`: plans that the search may cost; where they are
-    spent, what was found until then is the answer.
+    `products`: labels of the available accelerators. `steps`: plans that the search may make; after that, it returns
+    what it has found.
     """
     if accelerator.shared:
         return []  # whatever is changed, others may use the same GPU
@@ -107,7 +107,7 @@ def alternatives(
     try:
         for best, finder in finders:
             better = [one for one in _choices(found) if one.rank < best] if len(found) >= most else ()
-            if len(better) < most:  # else what it finds is not told
+            if len(better) < most:  # else the results of this finder would not be among the best
                 found.extend(finder())
     except SpentError:
         pass
@@ -115,7 +115,7 @@ def alternatives(
 
 
 def _choices(found: Sequence[Alternative]) -> Sequence[Alternative]:
-    """Where a little more of the GPU is enough, what gives up more is no choice."""
+    """If a slightly larger share of the GPU is enough, changes that give up more are left out."""
     if {"gpu_memory_utilization"} not in [one.changes.keys() for one in found]:
         return found
     return [one for one in found if one.edits == 1 or ("gpus" in one.changes and one.edits == 2)]
@@ -124,8 +124,10 @@ def _choices(found: Sequence[Alternative]) -> Sequence[Alternative]:
 def fewer_ranks(
     args: EngineArgs, model: Model, accelerator: Accelerator, *, env: Mapping[str, str] | None = None, requests: float
 ) -> int | None:
-    """The least tensor-parallel size, below the one now, with which this engine still fits with the same context and at
-    least `requests` of it at once; None where it needs them all."""
+    """The least tensor-parallel size, below the present one, with which this engine still fits.
+
+    Context stays the same, and at least `requests` of it fit at once; None if all ranks are needed.
+    """
     now = parallel.read(args, env)
     if now.pp * now.pcp * now.dcp > 1:
         return None
@@ -139,8 +141,10 @@ def fewer_ranks(
 
 
 def _utilization(search: Search) -> Iterator[Alternative]:
-    """The least larger share of the GPU that fits, up to what leaves room for the context; else the largest smaller
-    one: vLLM would find too little free, or capture CUDA graphs outside of its share."""
+    """The least larger share of the GPU that fits, up to the one that leaves room for the CUDA context.
+
+    Else the largest smaller one: vLLM would find too little free memory, or capture CUDA graphs outside of its share.
+    """
     if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
     now = _gpu_share(search)
@@ -168,7 +172,7 @@ def _smaller_shares(now: float) -> list[float]:
 
 
 def _cache_memory(search: Search) -> Iterator[Alternative]:
-    """Where the KV cache's bytes are given: the least whole GiB that hold one request, if the GPU has so much."""
+    """If the KV cache's bytes are given: the least whole GiB for one request, if the GPU has that much."""
     now = search.given("kv_cache_memory_bytes")
     if now is None:
         return
@@ -253,7 +257,7 @@ def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
 
 
 def _more_gpus(search: Search) -> Iterator[Alternative]:
-    """The fewest GPUs of this product over which it fits, or the most with a shorter context."""
+    """The fewest GPUs of this model over which it fits, or the most with a shorter context."""
     now = search.cut.world_size * search.cut.dp_local
     last: tuple[int, Mapping[str, Any], str] | None = None
     for count, changes, how in _cuts(search):
@@ -276,13 +280,13 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
 
 @remembered(64)
 def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
-    """What a label of a product may be, and the least memory of these."""
+    """The GPU models that a product label may mean, and the least memory of these."""
     gpus = by_name(label)
     return gpus, min((gpu.memory for gpu in gpus), default=0)
 
 
 def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tuple[Gpu, ...], float]]:
-    """Products with more memory than the least that it may be now: (label, what it may be, how much of it is new)."""
+    """GPU models with more memory than the smallest of the present ones: (label, GPU models, share that is new)."""
     now = search.accelerator.gpus
     if [gpu for gpu in now if gpu.vendor != "nvidia"]:
         return
@@ -294,7 +298,7 @@ def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tupl
 
 
 def _product(search: Search, products: Sequence[str]) -> Iterator[Alternative]:
-    """The smallest single product that fits with nothing else changed."""
+    """The smallest single GPU model that fits with no other change."""
     for label, gpus, more in _larger(search, products):
         if search.fits({}, gpus):
             yield Alternative(f"nodeSelector nvidia.com/gpu.product: {label}", {"product": label}, loss=1 + more)
@@ -302,7 +306,7 @@ def _product(search: Search, products: Sequence[str]) -> Iterator[Alternative]:
 
 
 def _product_and_gpus(search: Search, products: Sequence[str], found: Sequence[Alternative]) -> Iterator[Alternative]:
-    """Where neither more GPUs nor a larger one is enough: both."""
+    """If neither more GPUs nor a larger GPU model is enough: both."""
     if any("gpus" in one.changes or "product" in one.changes for one in found):
         return
     now = search.cut.world_size * search.cut.dp_local
@@ -345,8 +349,8 @@ def _least_capability(search: Search) -> tuple[int, int]:
 
 
 def _cache_dtype(search: Search) -> Iterator[Alternative]:
-    """An 8-bit KV cache: Ada and newer everywhere, Ampere only with some backends; of latents before 0.18 Hopper and
-    B200 alone (rule no-attention-backend)."""
+    """An 8-bit KV cache: on Ada and newer with every backend, on Ampere only with some. For latents before 0.18, only
+    on Hopper and B200 (rule no-attention-backend)."""
     changes = {"kv_cache_dtype": "fp8"}
     has, running = _least_capability(search), search.args.release
     wanted = has >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
@@ -356,7 +360,7 @@ def _cache_dtype(search: Search) -> Iterator[Alternative]:
 
 
 def _checkpoint(search: Search) -> Iterator[Alternative]:
-    """A quantised copy of the model from the catalogue, with as many bits as fit; else one that the user must find."""
+    """A quantized copy of the model from the catalog, with the most bits that fit; else one that the user must find."""
     if search.model.quantization_config or search.args.given.get("quantization"):
         return
     known, tried = False, set[float]()

@@ -1,13 +1,20 @@
 """Seconds from the container's start to the first answer on /health.
 
-vLLM listens only when it has loaded, compiled and captured everything. Ranges read from public logs: imports 8 … 20 s
-a process, loading 0.2 … 10 GB/s, torch.compile 5 s (warm) … 70 s (cold, 8B) and minutes for large MoE models, a CUDA
-graph 0.02 … 0.6 s. `likely` beside public start-up logs (observed / estimated, median and 95th percentile): loading 0.9
-and 10 (64 logs of 0.10 … 0.27, some of which download), profiling with compilation 0.8 and 1.3 (32 of 0.19 on H100),
-capturing graphs 0.9 and 4 (48 of 0.10 … 0.29).
+vLLM listens only after it has loaded, compiled and captured everything. Ranges read from public logs:
 
-`floor` is imports of 8 s and files read at 10 GB/s by every rank side by side: the fastest of those 64 read 5.6 GB/s a
-rank, and a window below the floor can't be enough. Pulling the image comes before the container starts.
+- imports 8 … 20 s per process
+- loading 0.2 … 10 GB/s
+- torch.compile 5 s (warm) … 70 s (cold, 8B), and minutes for large MoE models
+- a CUDA graph 0.02 … 0.6 s
+
+`likely` compared with public start-up logs (observed / estimated, median and 95th percentile):
+
+- loading 0.9 and 10 (64 logs of 0.10 … 0.27, some of which download)
+- profiling with compilation 0.8 and 1.3 (32 of 0.19 on H100)
+- capturing graphs 0.9 and 4 (48 of 0.10 … 0.29)
+
+`floor` is imports of 8 s, and files read at 10 GB/s by every rank in parallel. The fastest of those 64 logs read 5.6
+GB/s per rank, and a startup window below the floor can't be enough. The image is pulled before the container starts.
 """
 
 from __future__ import annotations
@@ -70,7 +77,7 @@ def _estimate(
     """Seconds of each part of a start-up, and their sums."""
     amount = size / GB
     rates: tuple[float, ...] = DISK_SPEEDS
-    if files.disk_rate:  # where somebody knows the disk; the floor stays what the best one does
+    if files.disk_rate:  # the policy gives the disk's rate; the floor stays that of the fastest disk
         rates = (DISK_SPEEDS[0], *(files.disk_rate / GB * factor for factor in (1.5, 1.0, 0.5)))
     read = [amount / rate for rate in rates]
     depth = (model.num_hidden_layers or 32) / 32

@@ -58,8 +58,8 @@ def sweep(
     products: Iterable[str] = PRODUCTS,
     asked: Sequence[int] | None = None,
 ) -> Iterator[SweepRow]:
-    """A row for each product and each tensor-parallel size of one node that divides the heads, in the order of
-    `products`. `asked`: context lengths, by default `lengths(model)`."""
+    """A row for each GPU model and each tensor-parallel size of one node that divides the heads, in the order of the
+    argument `products`. `asked`: context lengths, by default `lengths(model)`."""
     asked = asked or lengths(model)
     now = parallel.read(args, env)
     others = now.pp * now.pcp * now.dp_local

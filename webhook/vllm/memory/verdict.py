@@ -1,13 +1,13 @@
-"""The ledger of one rank → will it start? Asked in the order in which vLLM would fail, so that the first is named.
+"""The ledger of one rank → will it start? Checked in the order in which vLLM would fail, so that the first is named.
 
-1. free memory: from 0.9.1 vLLM compares what is free with the budget before it loads anything (gpu_worker.py
-   request_memory: "Free memory on device … is less than desired GPU memory utilization"). A card that is busy is
-   transient and no ground for a denial; a budget that leaves nothing to the process's own CUDA context is.
-2. weights: what must be on the card is more than the card has; or (loading) was so until it was quantised.
-3. blocks: the budget is spent before the KV cache ("No available memory for the cache blocks").
+1. free memory: from 0.9.1 vLLM compares free memory with the budget before it loads anything (gpu_worker.py
+   request_memory: "Free memory on device … is less than desired GPU memory utilization"). A busy GPU is a temporary
+   state that can't support a denial. A budget that leaves no memory for the process's own CUDA context can.
+2. weights: what must be on the GPU is more than the GPU has; or (loading) was so until vLLM quantized it.
+3. blocks: the budget is used up before the KV cache ("No available memory for the cache blocks").
 4. layout: the layers can't be stored together ("Hybrid KV cache manager is disabled but failed to convert …").
 5. one request: the KV cache is smaller than one request of max_model_len ("To serve at least one request …").
-6. graphs: before 0.20 they, the context and NCCL take what the budget leaves of the card.
+6. graphs: before 0.20, CUDA graphs, the context and NCCL use GPU memory outside the budget.
 """
 
 from __future__ import annotations
@@ -51,36 +51,36 @@ class PlannedRelease(NamedTuple):
 
     verdict: Verdict
     tell: Callable[[], str]
-    """Writes `why`: a search judges many times and tells nobody."""
+    """Builds the text of `why`; a search checks many plans and needs the text of few."""
     ledger: GpuLedger | None
     cause: Cause | None = None
-    """What fails, or may fail; None where it fits."""
+    """What fails, or may fail; None if it fits."""
     settings: Settings | None = None
-    """What the release makes of the arguments, on that GPU."""
+    """The arguments as the release resolves them, on that GPU."""
     checkpoint: Checkpoint | None = None
     """The checkpoint as it is loaded."""
 
     @property
     def why(self) -> str:
-        """One line for people: the arithmetic behind the verdict, or what is missing for one."""
+        """One line for people: the arithmetic behind `verdict`, or the missing information."""
         return self.tell()
 
 
 _Found = tuple[Verdict, Callable[[], str], Cause | None]
-"""The verdict, who writes why, and what fails or may fail first."""
+"""`verdict`, the function that builds `why`, and what fails or may fail first."""
 
 
 def of_rank(
     args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger, given: bool = False
 ) -> PlannedRelease:
-    """The verdict of one rank, and the arithmetic behind it. `given`: the KV cache memory is what vLLM found, so what
-    comes before has succeeded."""
+    """Whether one rank fits, and the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
+    steps have succeeded."""
     verdict, tell, cause = _of_cache_alone(resolved, ledger) if given else _of_rank(args, resolved, ledger)
     return PlannedRelease(verdict, tell, ledger, cause, resolved, found)
 
 
 def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:
-    """Whether that is `fits`."""
+    """Whether the rank's `verdict` is `fits`."""
     return _of_rank(args, resolved, ledger)[0] == "fits"
 
 
@@ -178,28 +178,29 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
 
 
 def _too_much_to_load(resolved: Settings, ledger: GpuLedger, whole: Estimate) -> str:
-    """The weights are larger than the GPU until they are quantised."""
+    """The weights exceed the GPU's memory until vLLM quantizes them."""
     streamed = resolved.scheme.streamed if resolved.scheme else None
-    later = f" from v{streamed.major}.{streamed.minor} on each layer is quantised as it is filled," if streamed else ""
+    later = f" From v{streamed.major}.{streamed.minor} on, each layer is quantized as it is filled." if streamed else ""
     return (
-        f"vLLM {resolved.release} loads all weights in 16 bits before it quantises them: {human(whole.likely)} (at "
+        f"vLLM {resolved.release} loads all weights in 16 bits before it quantizes them: {human(whole.likely)} (at "
         f"least {human(whole.floor)}) exceed the GPU's {human(ledger.total.likely)} (at most "
-        f"{human(ledger.total.high)}); quantised they take {human(ledger.weights.likely)};{later} and a checkpoint "
-        "that is stored in FP8 takes 8 bits a weight from the start"
+        f"{human(ledger.total.high)}). Quantized they take {human(ledger.weights.likely)}.{later} A checkpoint that is "
+        "stored in FP8 takes 8 bits per weight from the start"
     )
 
 
 def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
-    """Those of the arguments that can't be known, as flags."""
+    """The arguments whose values are unknown, as flags."""
     return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
 
 
 def _with_cache(
     resolved: Settings, ledger: GpuLedger, layout: Layout, outside: Estimate | None, why: Callable[[], str]
 ) -> _Found:
-    """The rank's KV cache is described: does one request fit, and what stands beside the budget?
+    """The rest of the checks for a rank with a known KV cache: does one request fit, and is there enough memory outside
+    the budget?
 
-    `outside`: bytes of the CUDA context and NCCL; None where vLLM has got past them.
+    `outside`: bytes of the CUDA context and NCCL; None if vLLM has already allocated them.
     """
     left, length = ledger.kv_cache, ledger.kv_capacity.length
     refusal = layout.refusal
@@ -263,7 +264,8 @@ def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:
 
 
 def subtraction(ledger: GpuLedger) -> str:
-    """What is taken of the budget and what that leaves, likely: the parts that `podfit explain` draws, and no other."""
+    """The lines that are subtracted from the budget and the rest, all likely: exactly those that `podfit explain`
+    draws."""
     parts = [(ledger.weights, "weights"), (ledger.activations, "activations")]
     parts += [(ledger.cuda_graphs, "CUDA graphs")] if ledger.graphs_charged else []
     parts += [(ledger.non_torch, "non-torch")]

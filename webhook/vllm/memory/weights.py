@@ -28,12 +28,12 @@ SOURCE = "vLLM 0.33 model_executor/layers/linear.py, vocab_parallel_embedding.py
 
 @dataclass(frozen=True)
 class Doubt:
-    """How far the likely bytes may be off."""
+    """By how much the likely bytes may be wrong."""
 
     spread: float
     """The 95 % interval, relative."""
     least: float
-    """The share of the likely bytes that is certainly there."""
+    """The certain share of the likely bytes."""
 
 
 COUNTED = Doubt(0.006, 0.995)
@@ -41,28 +41,29 @@ COUNTED = Doubt(0.006, 0.995)
 WITH_TOWER = Doubt(0.012, 0.985)
 """The same with a vision tower, some of whose layers are not cut by TP."""
 COUNTED_BYTES = Doubt(0.012, 0.985)
-"""Quantised checkpoints whose bytes were counted: kernels repack a little. Of 15 printed, none below 0.9988."""
+"""Quantized checkpoints whose bytes were counted: kernels repack a little. Of 15 printed, none is below 0.9988."""
 ONLINE = Doubt(0.012, 0.97)
-"""Quantised while they load: Llama 3.1 8B in FP8 as predicted to 0.1 %."""
+"""Quantized while they load: Llama 3.1 8B in FP8 was predicted to 0.1 %."""
 DISAGREE = Doubt(0.03, 0.94)
-"""The formulas miss the number of parameters, which is used."""
+"""The formulas disagree with the number of parameters, which is used."""
 SCHEME = Doubt(0.03, 0.95)
-"""Quantised as the config says, bytes not counted."""
+"""Quantized as the config says; bytes not counted."""
 BLOCKS = Doubt(0.012, 0.985)
-"""FP8 in blocks of a plain decoder, bytes not counted: of seven whose bytes were counted (DeepSeek, MiniMax, Qwen 3)
-the formulas are off by 0.3 % at most; hybrids and vision towers, which keep more in 16 bits, are not among them."""
+"""FP8 in blocks of a plain decoder, bytes not counted. For seven checkpoints with counted bytes (DeepSeek, MiniMax,
+Qwen 3) the formulas are off by 0.3 % at most. Hybrids and vision towers, which keep more in 16 bits, are not
+included."""
 NAMED = Doubt(0.12, 0.86)
-"""Quantised as the id says: which layers are left in 16 bits is not known."""
+"""Quantized as the id says; which layers stay in 16 bits is unknown."""
 SIZE = Doubt(0.25, 0.2)
-"""The size that a name says, rounded; a checkpoint whose name says no quantisation may still have 4 bits a weight."""
+"""The size in a name, rounded. A checkpoint whose name has no quantization may still have 4 bits per weight."""
 
 
 class WeightSettings(NamedTuple):
-    """What of the settings decides a checkpoint's bytes."""
+    """The settings that decide a checkpoint's bytes."""
 
     scheme: Scheme | None
     width: int
-    """Bytes of an unquantised weight."""
+    """Bytes of an unquantized weight."""
     head: bool
     """A head is loaded: text is generated."""
     mla: bool
@@ -82,14 +83,14 @@ class Checkpoint:
     tied: bool
     vision: float
     absorbed: float
-    """MLA: copies of kv_b in the model's dtype, a layer (vLLM keeps W_UK and W_UV beside it from 0.7.1)."""
+    """MLA: copies of kv_b in the model's dtype, per layer (vLLM also keeps W_UK and W_UV from 0.7.1)."""
     draft: float
     """Multi-token-prediction layers."""
     doubt: Doubt
 
     @property
     def layers(self) -> int:
-        """How many layers."""
+        """Number of layers."""
         return len(self.counted.order)
 
     @cached_property
@@ -100,12 +101,12 @@ class Checkpoint:
 
 
 ENGRAMS = ("engram_layer_ids", "ple_layer_ids")
-"""Fields of config.json that name layers with tables of n-grams (DeepSeek-V4.1, Qwen4-Exp): vLLM keeps the tables in
-pinned host memory unless told otherwise (vLLM 0.33 config/engram.py), and how large they are is not described here."""
+"""Fields of config.json that name layers with tables of n-grams (DeepSeek-V4.1, Qwen4-Exp). By default vLLM keeps the
+tables in pinned host memory (vLLM 0.33 config/engram.py); this module does not describe their size."""
 
 
 def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
-    """The checkpoint as this engine loads it. None where its size can't be known."""
+    """The checkpoint as this engine loads it. None if its size is unknown."""
     how = WeightSettings(
         settings.scheme, settings.dtype, not settings.pooling, settings.uses_mla, padding(model, settings)
     )
@@ -181,8 +182,8 @@ def _by_parameters(model: Model, how: WeightSettings) -> Checkpoint | None:
 
 
 def total_elements(model: Model) -> int | None:
-    """Parameters of the checkpoint, from the surest source: its bytes where it is not quantised, else the number that
-    its owner states. None where neither is known."""
+    """Parameters of the checkpoint, from the best source: its bytes if it is not quantized, else the number that its
+    owner states. None if neither is known."""
     if model.quantization_config:
         if model.parameters and model.weights_bytes and model.parameters < 0.45 * model.weights_bytes:
             return None  # some tables state packed words as parameters
@@ -198,7 +199,7 @@ def total_elements(model: Model) -> int | None:
 
 
 def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:
-    """As config.json says; a table's row may lack the key, and then the number of parameters tells."""
+    """As config.json says. A row of a library's table may lack the key; then the number of parameters decides."""
     if not counted.head or not total or model.config.get("tie_word_embeddings") is not None:
         return counted.head == 0
     return abs(total - (counted.elements - counted.head)) < 0.01 * total
@@ -270,7 +271,7 @@ def _scale(
     *,
     tied: bool,
 ) -> float | None:
-    """What a quantised checkpoint's counted bytes are of the formulas', for its layers; None where they do not match
+    """Ratio of a quantized checkpoint's counted bytes to the formulas' bytes, for its layers. None if they do not match
     or were not counted."""
     if not model.weights_bytes:
         return None
@@ -285,8 +286,10 @@ def _scale(
 
 
 def padding(model: Model, settings: Settings) -> float:
-    """MXFP4 experts are padded when they are loaded (vLLM quantization/mxfp4.py): the hidden size to a multiple of
-    256, and on Marlin (before Hopper) each rank's width to a multiple of 128."""
+    """vLLM pads MXFP4 experts when it loads them (vLLM quantization/mxfp4.py).
+
+    The hidden size becomes a multiple of 256, and on Marlin (before Hopper) each rank's width a multiple of 128.
+    """
     if settings.scheme is None or settings.scheme.name != "MXFP4" or not model.hidden_size:
         return 1.0
     factor = -(-model.hidden_size // 256) * 256 / model.hidden_size
@@ -334,11 +337,11 @@ def rotary_cache(model: Model, element: int) -> int:
 
 
 class Placed(NamedTuple):
-    """What of the settings decides which of the tensors stand on a rank."""
+    """The settings that decide which of the tensors are on a rank."""
 
     cut: Parallel
     width: int
-    """Bytes of an unquantised weight."""
+    """Bytes of an unquantized weight."""
     vision: bool
     vision_replicated: bool
     mtp: bool
@@ -346,7 +349,7 @@ class Placed(NamedTuple):
 
 
 def placed(settings: Settings) -> Placed:
-    """Of these settings."""
+    """The part of the settings for `of_stage`."""
     speculative = settings.speculative
     mtp = speculative is not None and speculative.method == "mtp"
     return Placed(settings.parallel, settings.dtype, settings.vision, settings.vision_replicated, mtp)

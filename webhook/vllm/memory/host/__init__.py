@@ -59,16 +59,16 @@ RARE_ARGUMENTS = frozenset({
     "kv_offloading_size", "kv_transfer_config", "load_format", "mm_processor_cache_gb", "mm_processor_cache_type",
     "model_loader_extra_config", "quantization", "safetensors_load_strategy", "swap_space",
 })  # fmt: skip
-"""Arguments that a line reads beside those of `HostSettings`: most command lines have none of them."""
+"""Arguments besides those of `HostSettings` that a line of the ledger reads: most command lines have none of them."""
 VARIABLES = frozenset({
     "LMCACHE_LOCAL_CPU", "LMCACHE_MAX_LOCAL_CPU_SIZE", "RUNAI_STREAMER_MEMORY_LIMIT", "VLLM_MQ_MAX_CHUNK_BYTES_MB",
     "VLLM_USE_SIMPLE_KV_OFFLOAD",
 })  # fmt: skip
-"""The same of the environment."""
+"""The same for environment variables."""
 
 
 class HostSettings(NamedTuple):
-    """What decides the ledger where nothing of `RARE_ARGUMENTS` and `VARIABLES` is said."""
+    """What decides the ledger if none of `RARE_ARGUMENTS` and `VARIABLES` is set."""
 
     release: Release
     known: bool
@@ -96,7 +96,7 @@ def ledger(
     amd: bool = False,
     cuda: bool = False,
 ) -> HostLedger:
-    """Both totals and what they are made of. Without a model only what the arguments alone tell.
+    """Both totals and their parts. Without a model, only the parts that the arguments alone decide.
 
     `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs;
     `cuda`: its CUDA build does.

@@ -92,7 +92,7 @@ def _connector(args: EngineArgs) -> tuple[str, Mapping[str, Any]]:
 
 
 def asleep(args: EngineArgs, ranks: int, per_rank: float | None) -> Estimate:
-    """Sleep mode, level 1, moves the weights to pinned host memory when somebody asks for it."""
+    """Sleep mode, level 1, moves the weights to pinned host memory when a client requests it."""
     if not args.given.get("enable_sleep_mode") or per_rank is None:
         return NOTHING
     return Estimate(0, 0, 0, int(per_rank * ranks), "weights, while asleep")

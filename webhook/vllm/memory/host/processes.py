@@ -17,9 +17,9 @@ measured."""
 IMPORTED_BEFORE = int(0.2 * GI)
 """The same for releases before 0.9, which import less: torch alone is 0.22 GiB resident, measured."""
 IMPORTED_CUDA = int(0.505 * GI)
-"""The same with torch's CUDA build, from vLLM 0.14 on. Measured without a GPU, with torch 2.10: 523 MiB for the
-server of 0.14.0, 524 of 0.20.0, 558 of 0.33.0; 549 to 571 MiB for an engine with its worker. torch 2.9.1, the oldest
-of these releases, has 5 MiB less: the dynamic linker writes to the pages of CUDA's libraries (torch alone 259 MiB)."""
+"""The same with torch's CUDA build, from vLLM 0.14 on. Measured without a GPU, with torch 2.10: 523 MiB for the server
+of 0.14.0, 524 of 0.20.0, 558 of 0.33.0. An engine with its worker: 549 to 571 MiB. With torch 2.9.1, the oldest of
+these releases, it is 5 MiB less. The dynamic linker writes to the pages of CUDA's libraries (torch alone 259 MiB)."""
 
 
 @frozen
@@ -27,7 +27,8 @@ class Processes:
     """Processes of one container."""
 
     servers: int
-    """API servers, and what stands before them: the launcher of several, a data-parallel coordinator or supervisor."""
+    """API servers, and the processes in front of them: a launcher of several, a data-parallel coordinator or
+    supervisor."""
     engines: int
     workers: int
     """GPU workers in processes of their own."""
@@ -81,8 +82,8 @@ def _imported(running: Processes, release: Release, *, cuda: bool) -> int:
 def memory(running: Processes, release: Release, *, cuda: bool) -> Estimate:
     """Anonymous memory; shared library pages are file-backed. `cuda`: torch is its CUDA build.
 
-    Estimates: an API server 0.8 … 1.5 GiB, an engine 0.8 … 2 GiB, a worker 2 … 4 GiB with CUDA, NCCL and compiled code
-    (anon-rss 3.1 GB in the kernel's report of vllm#57469).
+    Estimates: an API server 0.8 … 1.5 GiB, an engine 0.8 … 2 GiB. A worker has 2 … 4 GiB with CUDA, NCCL and compiled
+    code (anon-rss 3.1 GB in the kernel's report of vllm#57469).
     """
     together = running.engines if not running.workers else 0
     low = 0.6 * running.servers + (1.6 if together else 0.6) * running.engines + 1.6 * running.workers

@@ -12,19 +12,20 @@ from webhook.vllm.memory.parallel import Parallel
 from webhook.vllm.release import Release
 
 SHM_CHECK_SINCE = Release(0, 27)
-"""From here vLLM refuses a ring that /dev/shm can't hold (check_shm_free_space; seen in 0.27.1, not in 0.26)."""
+"""From this release on, vLLM exits if /dev/shm is too small for a ring (check_shm_free_space; observed in 0.27.1, not
+in 0.26)."""
 ARENA = 2 * GI
-"""`--enable-shm-tensor-arena` (0.32): 8 × 256 MiB a queue."""
+"""`--enable-shm-tensor-arena` (0.32): 8 × 256 MiB per queue."""
 
 
 def needed_bytes(
     args: EngineArgs, cut: Parallel, running: Processes, release: Release, env: Mapping[str, str], kv_in_shm: int
 ) -> Estimate:
-    """What must be free. `floor` is what this release refuses to start without.
+    """Bytes that must be free. With less than `floor`, this release does not start.
 
     Rings between an engine and its workers: 10 chunks of VLLM_MQ_MAX_CHUNK_BYTES_MB (16) to them, 240 MiB back from
-    each, both sparse. 0.33 checks each for free space when it makes it: with 64 MiB it refuses the first, with 200 MiB
-    the second, with 256 MiB it starts (measured). What KV offload takes is filled at start, after the rings.
+    each, both sparse. 0.33 checks for free space when it creates each ring. With 64 MiB it fails at the first, with 200
+    MiB at the second, with 256 MiB it starts (measured). KV offload fills its part at start, after the rings.
     """
     ranks = cut.world_size
     has_rings = ranks > 1 or (cut.dp > 1 and (running.workers > 0 or cut.dp_local > 1))

@@ -20,8 +20,8 @@ CHECKPOINT_FILES: Mapping[str, int] = {
     "deepseek-r1-distill-llama-70b": 17, "qwen2.5-72b-instruct": 37, "qwen2.5-32b-instruct": 17, "qwen3-32b": 17,
     "mixtral-8x7b-instruct-v0.1": 19, "deepseek-r1": 163, "deepseek-v3": 163,
 }  # fmt: skip
-"""Files of well-known checkpoints, as the hub lists them (`model-00001-of-000NN.safetensors`): the repository's name,
-whoever published the copy."""
+"""Number of files of well-known checkpoints, as the hub lists them (`model-00001-of-000NN.safetensors`), by the
+repository's name without its owner."""
 
 
 def shard(size: int, model: Model | None) -> tuple[int, int]:
@@ -37,8 +37,8 @@ def line(
 ) -> Estimate:
     """By load format. Memory-mapped safetensors hold none: they are page cache.
 
-    vLLM 0.33 model_executor/model_loader/weight_utils.py: `eager` reads a file whole and decodes it, so that its bytes
-    and its tensors are there together, in every rank, and the ranks read the same files in the same order;
+    vLLM 0.33 model_executor/model_loader/weight_utils.py. `eager` reads a whole file and decodes it, so that its bytes
+    and its tensors are in memory together. Every rank does so, and all read the same files in the same order.
     `enable_multithread_load` opens `num_threads` files at once; `torchao` keeps a file's tensors.
     """
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
