@@ -4,8 +4,8 @@ The sources of a fact, the most certain first (`model.find` and `gpu.find` go do
 
 | the model | may deny |
 | --- | --- |
-| annotation `podfit.dev/model`, naming a model of the next lines | as that |
-| a config.json given: a ConfigMap labelled `podfit.dev/model-config`, `--models DIR`, `--model-config` | yes |
+| annotation `podfit.dev/model` with the name of a model of the next lines | as that line |
+| a config.json: in a ConfigMap labeled `podfit.dev/model-config`, by `--models DIR` or `--model-config` | yes |
 | the id or an alias in the catalog | if the entry is trusted |
 | `path`: a path, a URI or a mirror whose last parts name one model of the lines above | no |
 | `name`: a published model with a quantization or a fine-tune's word added to its name; else a size in the name | no |
@@ -59,7 +59,7 @@ class Fact(Generic[T]):
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted in a checkpoint's safetensors files or their index; None: not counted."""
+    """Counts from a checkpoint's safetensors files or their index; None if they were not counted."""
 
     parameters: int | None = None
     """All parameters, unpacked."""
@@ -108,7 +108,7 @@ class Facts:
     """What is known besides the object itself: the tables of models, GPUs and releases, and the user's inputs."""
 
     gpu: Accelerator | None = None
-    """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used where the Pod names none."""
+    """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used if the Pod names none."""
     gpu_memory: int | None = None
     """Measured bytes that a process sees on each GPU. It overrides the GPU memory of the tables."""
     kv_cache_memory: int | None = None
@@ -124,7 +124,7 @@ class Facts:
     companions: Companions = field(default_factory=Companions)
     """The other objects of the same input. None at admission, where a Deployment arrives before its HPA."""
     cluster: Snapshot | None = None
-    """What a watch has seen of the cluster; None without one."""
+    """The cluster as a watch reports it; None without one."""
     assume: Assumed = field(default_factory=Assumed)
     """The `assume` section of the policy for the object; `lint` sets it."""
     show_secrets: bool = False
@@ -134,7 +134,7 @@ class Facts:
 
     @cached_property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
-        """Namespace → its labels, for the policies that select by them; what is not in here is unknown."""
+        """Namespace → its labels, for policies that select by them; other namespaces are unknown."""
         return {name: kept["labels"] for (_, name), kept in self.snapshot.objects.get("namespaces", {}).items()}
 
     @cached_property
@@ -160,8 +160,8 @@ class Facts:
 
     @cached_property
     def version(self) -> str:
-        """A short hash of the tables and of what was given: two equal versions decide alike."""
-        import hashlib  # here: `podfit check` asks for no version
+        """A short hash of the tables and of the inputs: equal versions lead to equal decisions."""
+        import hashlib  # here, because `podfit check` does not need the version
 
         beside = self.companions.objects
         given = [

@@ -24,13 +24,13 @@ class Replica:
     """All that its Pods request of `resource`."""
     resource: str
     closed: bool
-    """No other Pod can be one of them: what the object says of its size is all that there is."""
+    """No other Pod can join: the object gives the whole size of the group."""
 
 
 def group_of(workload: Workload, container: Container, whole: Whole | None = None) -> Replica | None:
-    """The group of a container that leads it; None where its size or its GPUs can't be known, or another Pod leads.
+    """The group of the container that leads it; None if its size or its GPUs are unknown, or another Pod leads.
 
-    `whole`: the object that the workload is in, for a caller who asks of all its containers.
+    `whole`: the object that the workload is in, for a caller that checks all its containers.
     """
     parts, whole = workload.path.parts, whole or Whole(workload.object)
     if "headGroupSpec" in parts or "workerGroupSpecs" in parts:
@@ -70,7 +70,7 @@ def _path_in_item(workload: Workload) -> FieldPath:
 
 
 def _of_worker(leader: FieldPath) -> FieldPath:
-    """Where the template of a leader's workers is."""
+    """The field of the template of a leader's workers."""
     own = leader.parts
     if own[-2:] in (("leaderTemplate", "spec"), ("entryTemplate", "spec")):
         return FieldPath((*own[:-2], "workerTemplate", "spec"))
@@ -80,7 +80,7 @@ def _of_worker(leader: FieldPath) -> FieldPath:
 
 
 def _requested_by_pod(workload: Workload) -> dict[str, int | None]:
-    """Resource → the devices that the Pod's containers request together; None if that is not known."""
+    """Resource → the devices that the Pod's containers request together; None if unknown."""
     asked = (gpu.requested_resource(workload, one) for one in workload.containers if not one.init)
     total: dict[str, int | None] = {}
     for resource, count in (one for one in asked if one is not None):
@@ -107,7 +107,7 @@ def _ray(whole: Whole) -> Replica | None:
 
 
 def _hosts(group: Mapping[str, object]) -> int | None:
-    """Pods of a worker group: the most that an autoscaler may make, where it says so."""
+    """Pods of a worker group; with an autoscaler, the most that it may make, if the group sets that."""
     numbers = [replica_count(group.get(name)) for name in ("replicas", "maxReplicas")]
     most = max((count for count in numbers if count is not None), default=None)
     hosts = replica_count(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1

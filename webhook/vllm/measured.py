@@ -1,6 +1,6 @@
 """What vLLM itself reported about its memory, as `podfit calibrate` writes it: preferred to any estimate.
 
-A file `NAME.measured.json`, in the folder of `--models` or in a ConfigMap labelled `podfit.dev/model-config`:
+A file `NAME.measured.json`, in the folder of `--models` or in a ConfigMap labeled `podfit.dev/model-config`:
 
     {"measured": [{"model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "NVIDIA H100 80GB SXM5",
                    "vllm_version": "0.19.0", "arguments": {"max_model_len": 8192}, "env": {},
@@ -39,7 +39,7 @@ class MeasuredStart:
     """The GPU's name in data/gpus.json."""
     release: Release
     arguments: str
-    """What is set beyond the defaults, as `canonical_arguments` writes it."""
+    """The arguments that differ from the defaults, as `canonical_arguments` writes them."""
     lines: Mapping[str, int]
     """Line of the ledger → bytes of one GPU."""
     gpu_memory: int | None = None
@@ -48,9 +48,9 @@ class MeasuredStart:
 
 
 def canonical_arguments(given: Mapping[str, Any], defaults: Mapping[str, Any], env: Mapping[str, str]) -> str:
-    """Arguments and variables that decide about memory, in one text: equal for engines that are set up alike.
+    """Arguments and variables that affect memory, in one text: equal for engines with the same setup.
 
-    What is given as the default is not given; of the environment only vLLM's own variables count, and no secrets.
+    An argument set to its default is left out. Of the environment, only vLLM's own variables count, without secrets.
     """
     return json.dumps(own_arguments(given, defaults, env), sort_keys=True, default=str)
 

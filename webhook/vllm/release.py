@@ -99,24 +99,24 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def in_registry(image: str, repositories: Sequence[str]) -> Release | None:
-    """The release of vLLM's own image under another name: its tag is vLLM's where the repository is one of these."""
+    """The release of vLLM's own image under another name: the tag is vLLM's if the repository is one of these."""
     name, _, tag = image.strip().partition("@")[0].rpartition(":")
     return _from_tag(f"vllm/vllm-openai:{tag}") if name in repositories and _PUBLISHED.fullmatch(tag) else None
 
 
 def from_image(image: str) -> Release | None:
-    """The release an image's tag names honestly, None for `latest`, digests alone, and other numbering schemes.
+    """The release that an image's tag names; None for `latest`, for digests alone, and for other version schemes.
 
-    A tag is vLLM's own number where the repository is `vllm-openai` (or a mirror or build of it), or where the tag says
-    `vllm` before the number (rocm/vllm). NVIDIA (25.09-py3), Red Hat (rhaiis 3.2.1), llm-d, LMCache and KServe count
-    their own releases, other programs' images (router, operator) too; `data/releases.json` holds what they say is in
-    them.
+    A tag is vLLM's own version if the repository is `vllm-openai` (or a mirror or build of it), or if the tag has
+    `vllm` before the number (rocm/vllm). Others have version numbers of their own: NVIDIA (25.09-py3), Red Hat (rhaiis
+    3.2.1), llm-d, LMCache, KServe, and images of other programs (router, operator). `data/releases.json` has the
+    vLLM releases that they state.
     """
     return _from_image(image) if len(image) <= LONGEST else None
 
 
 LONGEST = 512
-"""Characters of an image; with its registry, tag and digest none has more."""
+"""Characters of an image; none is longer with its registry, tag and digest."""
 
 
 @remembered(256)  # a cluster has a few images
@@ -131,7 +131,7 @@ def _vendors() -> Images:
 
 
 def _from_tag(image: str) -> Release | None:
-    """The release in the tag of an image of vLLM; None where the image is not vLLM or the number is another
+    """The release in the tag of an image of vLLM; None if the image is not vLLM's or the number is another
     program's."""
     name = image.strip().partition("@")[0]
     head, colon, tag = name.rpartition(":")
@@ -159,7 +159,7 @@ def known_releases() -> tuple[Release, ...]:
 
 
 def neighbours(release: Release, table: Sequence[Release] | None = None) -> tuple[Release | None, Release | None]:
-    """The releases of the table around `release`: the same one twice where the table has it.
+    """The releases of the table around `release`: the same one twice if the table has it.
 
     A post release brings no flags, so it counts as the one in the table. A patch may (0.11.1 and 0.17.1 did), so it is
     a release of its own. The lower one is None before the table's first release, the upper one after its last.

@@ -1,4 +1,4 @@
-"""What is mounted where in a container, and where vLLM keeps the files that it downloads."""
+"""A container's volume mounts, and the directory in which vLLM keeps downloaded files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.vllm.model import by_id
 from webhook.vllm.release import is_official
 
 HUB = "/root/.cache/huggingface"
-"""Where huggingface_hub keeps its files where root is the user, as in vLLM's image (huggingface_hub constants.py)."""
+"""Where huggingface_hub keeps its files if the user is root, as in vLLM's image (huggingface_hub constants.py)."""
 
 
 class CheckpointSource(NamedTuple):
@@ -79,7 +79,7 @@ def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
 
 
 def mount_of_path(mounted: Iterable[Mount], path: str) -> Mount | None:
-    """The mount that `path` lies in: the deepest one."""
+    """The deepest mount that contains `path`."""
     within = f"{posixpath.normpath(path)}/"
     inside = [one for one in mounted if one.path == "/" or within.startswith(f"{one.path}/")]
     if len(inside) < 2:
@@ -88,7 +88,7 @@ def mount_of_path(mounted: Iterable[Mount], path: str) -> Mount | None:
 
 
 def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
-    """Where vLLM keeps what it downloads: `--download-dir`, else the hub's cache.
+    """The directory for vLLM's downloads: `--download-dir`, else the hub's cache.
 
     huggingface_hub constants.py: HF_HUB_CACHE (HUGGINGFACE_HUB_CACHE before), else `hub` in HF_HOME, else `huggingface`
     in XDG_CACHE_HOME or ~/.cache.
@@ -111,7 +111,8 @@ _FOLDERS = ("models", "model", "data", "weights")
 
 
 def is_hub_id(name: str | None) -> bool:
-    """Whether it is a model of the catalog, or `org/name`: what vLLM downloads from a hub, unlike a path or a URI."""
+    """Whether it is a model of the catalog, or `org/name`. vLLM downloads such models from a hub, unlike paths or
+    URIs."""
     known = name is not None and by_id(name) is not None
     return known or bool(name and _HUB_ID.fullmatch(name) and name.partition("/")[0] not in _FOLDERS)
 
@@ -121,7 +122,7 @@ MODELSCOPE = "VLLM_USE_MODELSCOPE"
 
 
 def is_offline(env: Mapping[str, str]) -> bool:
-    """No hub is asked: the first of the two variables that says something says so (huggingface_hub constants.py
+    """Whether vLLM uses no hub: the first of the two variables that is set decides (huggingface_hub constants.py
     `HF_HUB_OFFLINE`, `_is_true`)."""
     hub, transformers = OFFLINE
     said = env.get(hub) or env.get(transformers) or ""
@@ -129,7 +130,7 @@ def is_offline(env: Mapping[str, str]) -> bool:
 
 
 def modelscope(env: Mapping[str, str]) -> bool:
-    """ModelScope is asked instead of Hugging Face (vLLM 0.33 envs.py)."""
+    """Whether vLLM downloads from ModelScope instead of Hugging Face (vLLM 0.33 envs.py)."""
     return env.get(MODELSCOPE, "").lower() == "true"
 
 
@@ -141,7 +142,7 @@ def files(
     rate: int | None = None,
     mounted: Sequence[Mount] | None = None,
 ) -> CheckpointSource:
-    """Where the checkpoint comes from: fetched at each start, there already, or not known.
+    """Where the checkpoint comes from: downloaded at each start, already there, or unknown.
 
     `mounted`: the container's `mounts`, if the caller has read them already.
 

@@ -1,7 +1,8 @@
 """argv + release → EngineArgs: typed, with that release's names and defaults, as vLLM's own argparse reads it.
 
-`flags` is the table of options, `values` their types, `tokens` what vLLM does to the words before argparse, `grammar`
-argparse. Here, one release's reading becomes the answer, and where the release is not known exactly, several do.
+`flags` is the table of options, `values` converts their types, `tokens` does what vLLM does to the words before
+argparse, and `grammar` is argparse. This module turns the reading of one release into the result. If the release is not
+known exactly, it combines the readings of several.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class UnrecognizedFlag:
     flag: str
     path: FieldPath
     suggestion: str | None
-    """The nearest flag that this release knows ("did you mean"), None where none is near."""
+    """The nearest flag that this release knows ("did you mean"), None if none is similar."""
     first: str | None
     last: str | None
     """The first and last release of the nearest run of releases in the table that know the flag. Runs before this
@@ -45,22 +46,22 @@ class UnrecognizedFlag:
 
 @dataclass(frozen=True)
 class ArgumentError:
-    """Anything else that makes vLLM's parser give up, in its own words where they are known."""
+    """Any other error of vLLM's parser, in its own words if they are known."""
 
     message: str
     path: FieldPath
     dest: str | None = None
     index: int = -1
-    """Which of the command's words it is about; -1 and below: none."""
+    """The index in the command's words; -1 and below: the error is about no single word."""
 
 
 @frozen
 class EngineArgs:
-    """What vLLM's parser would make of the command line. Field names (`dest`) are vLLM's."""
+    """The command line as vLLM's parser would read it. Field names (`dest`) are vLLM's."""
 
     release: Release | None
-    """The release that was asked for. None: read with every release, only what all agree on is an error. One that is
-    not in the table is read with its neighbours, and only what both agree on is an error."""
+    """The release of the image, if known. If it is None, all releases read the command line, and only what all reject
+    is an error. If it is not in the table, both of its neighbors read it, and only what both reject is an error."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """dest → typed value, of the options on the command line (and in `--config`)."""
     places: Mapping[str, FieldPath] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class EngineArgs:
     unresolved: Mapping[str, str] = field(default_factory=dict)
     """dest → why its value can't be known (a command substitution, an unset variable)."""
     doubtful: Mapping[str, str] = field(default_factory=dict)
-    """dest → why what is `given` is probably not what will arrive: a placeholder is in it."""
+    """dest → why vLLM probably gets another value than `given` has: there is a placeholder in it."""
     unknown: tuple[UnrecognizedFlag, ...] = ()
     unheard: tuple[UnrecognizedFlag, ...] = ()
     """Flags that no release of the table knows and that are still not an error. Either the release is outside the
@@ -79,7 +80,7 @@ class EngineArgs:
     flags, rejected or unknown values, abbreviations, `--config`, LoRA modules. Only for messages: vLLM ignores these
     or reads them differently."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """dest → that release's default (of the newest release of the table where the release is unknown)."""
+    """dest → that release's default (of the newest release of the table if the release is unknown)."""
     conflicts: tuple[ArgumentError, ...] = ()
     """What vLLM rejects right after parsing, before it loads anything (`validate_parsed_serve_args`), if it is not
     already in `errors`."""
@@ -96,7 +97,7 @@ class EngineArgs:
     of any other release would fail on its arguments. Empty if nothing can be concluded."""
 
     def get(self, dest: str) -> Any:
-        """The value given, else the release's default; None where neither is known (one that is `unresolved`)."""
+        """The given value, else the release's default; None if neither is known (the argument is `unresolved`)."""
         return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
 
     def is_sure(self, dest: str) -> bool:
@@ -105,7 +106,7 @@ class EngineArgs:
 
     def with_arguments(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
         """The same command line with other arguments. (`dataclasses.replace` takes three times as long, and a search
-        for what would fit asks for some ten.)"""
+        for changes calls this some ten times.)"""
         release, _, places, _, *others = _ALL(self)
         return EngineArgs(release, given, places, unresolved, *others)
 
@@ -117,7 +118,7 @@ class EngineArgs:
 
     @property
     def model(self) -> str | None:
-        """The model that is named; None where the command names none (vLLM would serve its own default)."""
+        """The model that the command names; None if it names none (vLLM would serve its own default)."""
         model = self.given.get("model")
         if self.unserved:
             model = self.served
@@ -128,12 +129,12 @@ _ALL = attrgetter(*EngineArgs.__slots__)  # type: ignore[attr-defined]
 """Of an object, its fields in their order."""
 _MODULE = "vllm.entrypoints.openai.api_server"
 _READINGS = 1 << 13
-"""Words of all readings of one command: of a long one, fewer releases are asked where the release is not known."""
+"""Words of all readings of one command. If the release is unknown, a long command is read with fewer releases."""
 _MOST_SUGGESTIONS = 20
 _A_SLIP = 0.92
-"""How much of a flag is another's, by difflib, where it is hardly meant to be one of its own."""
+"""Similarity by difflib from which on an unknown flag is probably a misspelled flag of vLLM, not the program's own."""
 _LONGEST_FLAG = 100
-"""Nothing is near to a longer one."""
+"""No suggestion is made for a longer flag."""
 
 
 def parse(

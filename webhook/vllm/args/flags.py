@@ -26,7 +26,7 @@ class Option:
     flags: tuple[str, ...] = ()
     """Its spellings; empty for the positional."""
     negative: tuple[str, ...] = ()
-    """Spellings that switch it off: `--no-x`, and `--disable-x` for `--enable-x` where the release pairs them."""
+    """Spellings that switch it off: `--no-x`, and `--disable-x` for `--enable-x` if the release pairs them."""
     nargs: str | int | None = None
     const: Any = None
     type: str | None = None
@@ -35,7 +35,7 @@ class Option:
     action: str | None = None
     deprecated: bool = False
     only: str | None = None
-    """The only entry point that has it ("serve" or "module"); None: every one."""
+    """The only entry point that has it ("serve" or "module"); None: all have it."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Flag:
 
     spelling: str
     option: Option | None
-    """None: the release does not know it."""
+    """None if the release does not know it."""
     on: bool = True
     explicit: str | None = None
     """The value after `=`, or glued to a short flag."""
@@ -59,7 +59,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Parser:
-    """What one release's parser knows, for one entry point."""
+    """The options of one release's parser, for one entry point."""
 
     release: Release
     entry: str
@@ -88,7 +88,7 @@ class Parser:
 
 
 def is_plain_spelling(flag: str, dests: Container[str]) -> bool:
-    """The flag is called as its option, or switches it off."""
+    """Whether the flag has the same name as its option, or switches it off with `no-`."""
     name = name_of(flag)
     return not flag.startswith("--") or name in dests or name.startswith("no_")
 
@@ -101,11 +101,11 @@ def name_of(flag: str) -> str:
 HELP = Option("help", ("-h", "--help"), nargs=0, action="help")
 Row = Mapping[str, Any]
 """An option as `data/flags.json` writes it: `flags`, `negative`, `nargs`, `const`, `type`, `choices`, `default`,
-`action`, `deprecated`, `only`; what is null is left out."""
+`action`, `deprecated`, `only`; null values are left out."""
 
 
 class Table:
-    """Every option of every release that is known; never changed once it is made."""
+    """The options of all releases in the table; immutable."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Table:
         self._taught: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """What was taught: two tables with the same text say the same."""
+        """The releases that were added: two tables with the same text are equal."""
         return f"Table({', '.join(self._taught)})"
 
     def _option(self, dest: str, definition: int) -> Option:
@@ -169,7 +169,7 @@ class Table:
         for option in options:
             for flag in option.negative:
                 spellings.setdefault(flag, (option, False))
-        if positional is None and entry == "serve":  # before 0.5.4 the table knows the module alone
+        if positional is None and entry == "serve":  # before 0.5.4 the table has only the module's options
             positional = Option("model_tag", type="str")
         dests = frozenset(option.dest for option in options)
         return Parser(
@@ -203,9 +203,9 @@ class Table:
         return found
 
     def nearest_releases_with(self, flag: str, release: Release) -> tuple[Release, Release, Option] | None:
-        """The nearest unbroken run of releases that know `flag`, which `release` does not, and how it is read there.
+        """The nearest unbroken run of releases that know `flag`, and how the flag is read there. `release` is not one.
 
-        An earlier run comes first, since a flag that was removed is what people still write. None: no release knows it.
+        An earlier run comes first, because people still write flags that were removed. None: no release knows it.
         """
         if flag not in self._spans_by_flag:
             return None
@@ -234,8 +234,8 @@ class Table:
 
     @cached_property
     def beginnings(self) -> frozenset[str]:
-        """What argparse takes for one of them or for several: each with all of its beginnings of three characters and
-        more."""
+        """Words that argparse accepts for one or several of them: each flag and all its beginnings of at least three
+        characters."""
         return frozenset(flag[:end] for flag in self._spans_by_flag for end in range(min(3, len(flag)), len(flag) + 1))
 
     @cached_property
@@ -279,7 +279,7 @@ class Table:
 
 
 def _build_table(known: Mapping[Release, Mapping[str, Row]], underscores: Release) -> Table:
-    """The table of releases from each one's rows, with definitions that stay alike stored once."""
+    """The table built from the rows of each release; definitions that do not change are stored once."""
     releases = sorted(known)
     definitions: list[Row] = []
     spans: dict[str, list[tuple[int, int, int]]] = {}
@@ -302,16 +302,16 @@ def builtin() -> Table:
 
 
 def parser(release: Release, entry: str) -> Parser:
-    """The parser of a release that the package knows, for `entry` ("serve" or "module")."""
+    """The parser of a release in the packaged table, for `entry` ("serve" or "module")."""
     return builtin().parser(release, entry)
 
 
 @dataclass(frozen=True)
 class Releases:
-    """What is known of vLLM's releases: the package's tables, and what a policy adds to them."""
+    """The packaged tables about vLLM's releases, and what a policy adds to them."""
 
     images: Images = ()
-    """Which release an image holds, where its tag does not say."""
+    """The release that an image contains, for images whose tag does not name it."""
     make_table: Callable[[], Table] = builtin
     """Makes the table from the set of facts in use."""
 

@@ -37,7 +37,7 @@ class Problem:
 
 @dataclass
 class ParseResult:
-    """What one release makes of the words."""
+    """The command line as one release reads it."""
 
     given: dict[str, Any] = field(default_factory=dict)
     places: dict[str, FieldPath] = field(default_factory=dict)
@@ -67,7 +67,7 @@ _CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
 
 
 def _flag(token: Token, parser: Parser) -> Flag | None:
-    """The flag that `token` is; None: it is an argument."""
+    """The flag that `token` is; None if it is an argument."""
     text, known = token.text, parser.spellings
     if token.open or text[:1] != "-" or text == "-":
         return None

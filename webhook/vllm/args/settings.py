@@ -100,7 +100,7 @@ def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | Non
 
 @remembered()
 def variables() -> frozenset[str]:
-    """The environment variables that have choices in some release, or hold a number."""
+    """The environment variables that have choices in some release, or a number as their value."""
     return frozenset(load("settings")["environment"])
 
 
@@ -280,7 +280,7 @@ def _out_of_bounds(place: str, value: object, known: Mapping[str, Any] | None) -
 
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 _TRUTH = frozenset(("0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"))
-"""What pydantic reads as a boolean, in any case."""
+"""Texts that pydantic reads as a boolean, in any case."""
 
 
 def _pydantic_accepts(value: object, kind: str) -> bool:
@@ -302,7 +302,7 @@ def _pydantic_accepts(value: object, kind: str) -> bool:
 
 
 def _normalized(value: object, fold: str | None) -> object:
-    """A text as vLLM compares it: in lower case, and with `_` for `-` where `fold` is "dash"."""
+    """A text as vLLM compares it: in lower case, and with `_` instead of `-` if `fold` is "dash"."""
     if fold is None or not isinstance(value, str):
         return value
     return value.lower().replace("-", "_") if fold == "dash" else value.lower()
@@ -310,7 +310,7 @@ def _normalized(value: object, fold: str | None) -> object:
 
 @remembered(256)
 def _table_numbers_around(release: Release) -> tuple[int, ...]:
-    """The release, or its two neighbours in the table, the newer one first; none where it has only one."""
+    """The release, or its two neighbors in the table, the newer one first; empty if it has only one."""
     table = releases()
     lower, upper = neighbours(release, table)
     if lower is None or upper is None:
@@ -331,5 +331,5 @@ def _refused_by_all(
 
 
 def _counting_releases(release: Release | None, asked: Callable[[int], bool]) -> tuple[int, ...]:
-    """The releases that count, the newest first: those around the one that runs, else all that were `asked`."""
+    """The releases that count, newest first: those around the given release, else all for which `asked` is true."""
     return _table_numbers_around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))

@@ -80,7 +80,7 @@ def teach_release(
 
 
 class TaughtTable:
-    """The table of the facts in use, with what a policy adds; made once for each set of facts."""
+    """The table in use with the additions of a policy; built once per set of facts."""
 
     def __init__(self, lessons: Sequence[Lesson]) -> None:
         self.lessons = tuple(lessons)
@@ -101,5 +101,5 @@ class TaughtTable:
 
 
 def newest_before(table: Table, release: Release) -> Release:
-    """The release of the table that a new one is most like."""
+    """The release of the table that a new release probably resembles most."""
     return max((one for one in table.releases if one < release), default=table.releases[0])

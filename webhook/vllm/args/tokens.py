@@ -1,6 +1,6 @@
 """Words → the words that argparse gets: what vLLM's FlexibleArgumentParser does before it parses.
 
-A model moved to the front, `--config` files, underscores, `-O3`, `--config.key value`. All of it is
+It moves the model to the front and expands `--config` files, underscores, `-O3` and `--config.key value`. All of it is
 `FlexibleArgumentParser.parse_args` of vllm/utils.py (until 0.11.0) and vllm/utils/argparse_utils.py (since 0.11.1).
 """
 
@@ -32,16 +32,16 @@ class Token:
     unknown: str | None = None
     """Why its text can't be known."""
     doubtful: str | None = None
-    """Why the text is probably not what will arrive, although it is what the manifest says."""
+    """Why vLLM probably gets another text than the manifest has."""
 
     @property
     def why(self) -> str | None:
-        """Why nothing should be concluded from a value that does not fit."""
+        """Why an invalid value is not reported as an error."""
         return self.unknown or self.doubtful
 
     @property
     def open(self) -> str | None:
-        """Why it may turn out to be any number of words, of any kind: `$EXTRA_ARGS`. None where it is one word."""
+        """Why it may expand to any number of words, of any kind: `$EXTRA_ARGS`. None if it is one word."""
         if not self.unknown and not self.doubtful:
             return None
         text = self.text
@@ -52,7 +52,7 @@ class Token:
 
 @dataclass
 class ArgparseWords:
-    """What argparse gets, and what went wrong on the way there."""
+    """The words that argparse gets, and the errors before that."""
 
     tokens: list[Token]
     errors: list[tuple[str, Token]] = field(default_factory=list)
@@ -86,8 +86,7 @@ def command_line_of(command: Command, whole: str) -> CommandLine:
 
 
 def _unexpanded(text: str, shell: bool) -> str | None:
-    """Why a word may not be what vLLM gets: a variable, a template action or a placeholder in it that nothing
-    expands."""
+    """Why vLLM may get another word: a variable, a template action or a placeholder in it that nothing expands."""
     match = _REFERENCE.search(text)
     if match is None:
         return None
@@ -100,14 +99,14 @@ def _unexpanded(text: str, shell: bool) -> str | None:
 
 
 _MODEL_BEFORE_ALL = Release(0, 8, 1), Release(0, 11, 1)
-"""`vllm serve --model X` is an error from the first to before the second; then X is moved to the front. (0.8.5 … 0.11.0
-and 0.11.1 seen; `--model=X` escapes the check.)"""
+"""`vllm serve --model X` is an error from the first to before the second; from then on X is moved to the front.
+Observed in 0.8.5 … 0.11.0 and in 0.11.1; the check does not find `--model=X`."""
 _NAME_NEEDS_MODEL = Release(0, 17)
-"""`vllm serve --served-model-name N X` is an error since here (0.17.1 seen)."""
+"""`vllm serve --served-model-name N X` is an error from this release on (observed in 0.17.1)."""
 _NESTED_CONFIG = Release(0, 16)
 """Nested mappings of a `--config` file become JSON since here."""
 _NEGATED_CONFIG = Release(0, 28)
-"""`key: false` in a `--config` file becomes `--no-key` since here, where the parser is the module's."""
+"""`key: false` in a `--config` file becomes `--no-key` from this release on, with the api_server module."""
 _DOTTED, _DOTTED_SHORT, _DOTTED_HUMAN = Release(0, 9), Release(0, 9, 2), Release(0, 20)
 _LEVEL_WORD = Release(0, 9, 2)
 """`-O3` becomes `-O.level=3` since here, …"""
@@ -118,7 +117,7 @@ _OPTIMIZATION_LEVEL = Release(0, 12)
 
 
 def prepare_words(command: Command, line: CommandLine, parser: Parser) -> ArgparseWords:
-    """What argparse would get of the command, whose line this is, in the release of `parser`."""
+    """The words that argparse would get of the command (`line` has its words), in the release of `parser`."""
     words, whole = ArgparseWords(list(line.tokens)), line.whole
     if parser.entry == "serve" and "--" in whole:
         _model_first(words, parser, whole)
@@ -175,7 +174,7 @@ def _model_first(words: ArgparseWords, parser: Parser, whole: str) -> None:
 
 
 def _config(words: ArgparseWords, command: Command, parser: Parser) -> None:
-    """Replaces `--config FILE` (these two words exactly) by what the file says, before the other flags."""
+    """Replaces `--config FILE` (these two words exactly) by the file's settings, before the other flags."""
     tokens = words.tokens
     places = [n for n, token in enumerate(tokens) if token.text == "--config" and not token.open]
     if not places or parser.release < Release(0, 6):

@@ -1,4 +1,4 @@
-"""What vLLM's parser makes of one value: its `type=` functions (vLLM engine/arg_utils.py, utils/argparse_utils.py)."""
+"""Conversion of one value by vLLM's `type=` functions (vLLM engine/arg_utils.py, utils/argparse_utils.py)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def human_int_or_auto(text: str) -> int:
 
 
 def key_values(text: str) -> dict[str, int]:
-    """ "image=4,video=1" → {"image": 4, "video": 1}: what `--limit-mm-per-prompt` took before JSON (until 0.9.2)."""
+    """ "image=4,video=1" → {"image": 4, "video": 1}: the form of `--limit-mm-per-prompt` before JSON (until 0.9.2)."""
     found: dict[str, int] = {}
     for item in text.split(","):
         parts = [part.lower().strip() for part in item.split("=")]
@@ -78,7 +78,7 @@ def key_values(text: str) -> dict[str, int]:
 
 
 def from_json(text: str) -> Any:
-    """`json.loads`; raises UnreadableValueError where the text is nested too deeply."""
+    """`json.loads`; raises UnreadableValueError if the text is nested too deeply."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -140,7 +140,7 @@ def config_class(text: str) -> Any:
 
 
 def level_or_config(text: str) -> Any:
-    """A compilation config, or its level alone (`-O 3`, until 0.11)."""
+    """A compilation config, or only its level (`-O 3`, until 0.11)."""
     return {"level": int(text)} if text in ("0", "1", "2", "3") else config_class(text)
 
 
@@ -183,10 +183,11 @@ _LAMBDAS: dict[str, Convert] = {
     "override_neuron_config": from_json,
     "device_ids": device_ids,
 }
-"""dest → what the unnamed functions of the table do; of the others, all are `backend_name`."""
+"""dest → conversion of options whose `type=` is an unnamed function; for all others it is `backend_name`."""
 
 _COMMA_LISTS = Release(0, 8, 5), Release(0, 10)
-"""Where the engine's JSON options still take `key=value,key=value` (from the first until before the second)."""
+"""The releases in which the engine's JSON options also accept `key=value,key=value` (from the first until before the
+second)."""
 _ON_ONE_LINE = re.compile(r"\{.*\}\n?")
 """What vLLM reads as JSON there; text with another line break is `key=value` (vLLM 0.9.2 engine/arg_utils.py,
 parse_type)."""

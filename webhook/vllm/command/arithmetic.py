@@ -1,4 +1,4 @@
-"""`$((…))` and `((…))`: integers, as far as their parts are known, and what they assign."""
+"""`$((…))` and `((…))`: integer arithmetic and its assignments, as far as their parts are known."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ASSIGNS = re.compile(r"([-+*/%&|^]|<<|>>)?=")
 
 
 def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: Depth) -> int | None:
-    """The value of an expression, None where a part of it is not known, or too deep. `scalar` expands a word, `lookup`
-    knows the variables, `assign` gives one a value (None: one that is not known)."""
+    """The value of an expression, None if a part of it is unknown, or nested too deeply. `scalar` expands a word,
+    `lookup` returns a variable's value, `assign` sets one (None: to an unknown value)."""
 
     def of(part: Node) -> int | None:
         if depth.full:
@@ -32,7 +32,7 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: Dep
             return value(part, scalar, lookup, assign, depth)
 
     def maybe(part: Node) -> None:
-        """A part that may not be evaluated: what it assigns is not known."""
+        """Handle a part that may not be evaluated: its assignments make variables unknown."""
         if not depth.full:
             with depth:
                 value(part, scalar, lookup, lambda name, _: assign(name, None), depth)
@@ -98,7 +98,7 @@ def _operator(node: Node) -> str:
 
 
 def _number(text: str, lookup: Lookup) -> int | None:
-    """A number, or what the variable of that name holds, which may name another one."""
+    """A number, or the value of the variable of that name, which may be the name of another variable."""
     for _ in range(_NAMES):
         text = text.strip()
         found = lookup(text) if text.isidentifier() else None

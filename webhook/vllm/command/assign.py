@@ -34,7 +34,7 @@ def assignment(shell: Shell, node: Node) -> Status:
         variables[array] = mystery(f"${{{name}}}", f"{name} is assigned by element")
         return "yes"
     if shell.state.get(name) is None:
-        variables[name] = literal("")  # `ARGS="$ARGS --more"` starts from nothing
+        variables[name] = literal("")  # in `ARGS="$ARGS --more"`, an unset variable is empty
     before = variables.get(name)
     if value_node is not None and value_node.type == "array":
         elements: Array = [f for child in value_node.children if child.is_named for f in shell.words.fields(child)]
@@ -86,11 +86,11 @@ def declaration(shell: Shell, node: Node) -> Status:
 
 _NAMED = ("variable_name", "variable_assignment", "comment")
 _KNOWN_ATTRIBUTES = frozenset("-aAxrgp")
-"""Options of `declare` that leave a value what it is; `-i`, `-u` and `-l` change it when it is assigned."""
+"""Options of `declare` that do not change a value; `-i`, `-u` and `-l` change it when it is assigned."""
 
 
 def _make_local(shell: Shell, name: str, *, array: bool) -> None:
-    """A variable of the function alone: what it was comes back when the function ends."""
+    """Make a variable local to the function: its former value comes back when the function ends."""
     before = shell.state.variables.get(name)
     shell.locals[-1].setdefault(name, before)
     if array:

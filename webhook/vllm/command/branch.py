@@ -1,4 +1,4 @@
-"""Branches: where a condition is not known, every way is followed."""
+"""Branches of a script: if a condition is unknown, every branch is followed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def if_statement(shell: Shell, node: Node) -> Status:
 
 
 def _branch(shell: Shell, children: Sequence[Node]) -> Status:
-    """`if`/`elif` and what follows it up to `fi`."""
+    """Follow `if`/`elif`, with everything up to `fi`."""
     question: list[Node] = []
     body: list[Node] = []
     others: list[Node] = []
@@ -86,7 +86,7 @@ def case_statement(shell: Shell, node: Node) -> Status:
 
 
 def and_or(shell: Shell, node: Node) -> Status:
-    """`A && B || C`: one after the other, though the grammar has what comes before in each operator's left side."""
+    """Follow `A && B || C` from left to right. In the grammar, each operator's left side has all that comes before."""
     chain: list[tuple[Node, str, Node]] = []
     while node.type == "list":
         named = [child for child in node.children if child.is_named]
@@ -110,7 +110,7 @@ def and_or(shell: Shell, node: Node) -> Status:
 
 
 def _then(shell: Shell, status: Status, left: Node, operator: str, right: Node) -> Status:
-    """`left && right` or `left || right`, where it is known how `left` ended."""
+    """Follow `left && right` or `left || right`, with the status of `left`."""
     if operator == "&&":
         if status == "no":
             return "no"

@@ -1,4 +1,4 @@
-"""The shell's own commands, as far as they change what vLLM gets."""
+"""The shell's builtins, as far as they change what vLLM gets."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ _CHANGES_READING = frozenset({"failglob", "lastpipe", "nocasematch", "nullglob"}
 
 
 def _shopt(shell: Shell, argv: list[Value]) -> Status:
-    """Options that change what the rest of a script means."""
+    """`shopt`: its options change how the rest of a script is read."""
     texts = [text_of(word) for word in argv]
     if "-s" in texts[:1] and not _CHANGES_READING.isdisjoint(texts):
         raise GiveUp(f"shopt {' '.join(texts[:4])} changes what the rest means")
@@ -222,4 +222,4 @@ BUILTINS: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
     "break": _break,
     "continue": _continue,
 }
-"""Name → what it does with the words after it."""
+"""Builtin → the function that follows it."""

@@ -1,4 +1,4 @@
-"""What a script does to the Python code that vLLM will run, before it starts vLLM."""
+"""Changes that a script makes to vLLM's Python code before it starts vLLM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webhook.vllm.command import entry, python
 from webhook.vllm.command.word import Change, Value, reason_of, text_of
 
 CODE = re.compile(r"packages(/|\b)|(^|/)(vllm|transformers)/\S{0,300}\.py\b|(^|/)vllm/?$")
-"""A word or a path that names where installed Python code lies."""
+"""A word or a path that names a folder with installed Python code."""
 _PLAIN = frozenset(
     {
         "[", "[[", "apk", "apt", "apt-get", "awk", "aws", "az", "azcopy", "basename", "cat", "chmod", "chown", "curl",
@@ -22,11 +22,11 @@ _PLAIN = frozenset(
         "xargs",
     }
 )  # fmt: skip
-"""Programs that install no Python package, unless their words name where such packages lie."""
+"""Programs that install no Python package, unless their words name a folder of such packages."""
 _WRITERS = frozenset({"cp", "install", "ln", "mv", "perl", "rsync", "sed", "tar", "tee", "unzip"})
-"""Programs that write where their words say."""
+"""Programs that write to files which their words name."""
 _UNPACKERS = {"tar": re.compile(r"-C|--directory"), "unzip": re.compile(r"-d")}
-"""Programs that write many files, and the option that says where; without it, where they are started."""
+"""Programs that write many files, and the option for the folder; without it, they write to the working directory."""
 _EXTRACTS = re.compile(r"-[a-zA-Z]*x|--(extract|get)$")
 """`-xzf`, `--extract`; tar's first word may be such letters without the dash."""
 _SYSTEM = frozenset({"apk", "apt", "apt-get", "dnf", "dpkg", "microdnf", "rpm", "yum", "zypper"})
@@ -36,13 +36,15 @@ _GIT_WRITES = frozenset({"am", "apply", "checkout", "pull", "reset", "switch"})
 
 
 _EDITS = re.compile(r"\bwrite|shutil")
-"""In a program of Python's that the script itself holds."""
+"""Signs that a Python program inside the script writes files."""
 
 
 def change_made_by(argv: Sequence[Value], stdin: str | None = None) -> Change | None:
-    """What one command of a script may change of the Python code that runs: vLLM itself ("vllm"), files of installed
-    packages ("code"), which packages are installed ("packages"), or nothing (None). A command that is not known may
-    install packages. `stdin`: what it reads, if that is known."""
+    """The change that one command of a script may make to the Python code; None if it makes none.
+
+    "vllm": to vLLM itself; "code": to files of installed packages; "packages": to the set of installed packages. An
+    unknown command may install packages. `stdin`: the command's input, if known.
+    """
     if entry.installs_vllm(argv):
         return "vllm"
     name, texts = text_of(argv[0]).rpartition("/")[2], [text_of(word) for word in argv[1:]]
@@ -50,7 +52,7 @@ def change_made_by(argv: Sequence[Value], stdin: str | None = None) -> Change | 
         return "code"
     named = any(CODE.search(text) for text in texts if "://" not in text)
     if name in _SYSTEM and any(_FROM_A_FILE.fullmatch(text) for text in texts):
-        return "code"  # such a package may bring any file; a distribution's own know nothing of vLLM
+        return "code"  # such a package may bring any file; a distribution's own packages do not change vLLM
     if name in ("apt", "apt-get", "dnf", "yum") and any("python" in text or "vllm" in text for text in texts):
         return "packages"
     if name in _WRITERS and _over_code(name, texts):
@@ -63,7 +65,7 @@ def change_made_by(argv: Sequence[Value], stdin: str | None = None) -> Change | 
 
 
 def _over_code(name: str, texts: Sequence[str]) -> bool:
-    """It writes into a folder above Python code, or where it is started, which may be one."""
+    """Whether it writes into a folder above Python code, or into the working directory, which may be one."""
     if name == "tar" and not any(map(_EXTRACTS.match, (*(f"-{text}" for text in texts[:1]), *texts))):
         return False
     targets = [text.partition("=")[2] if text.startswith("--") and "=" in text else text for text in texts]
@@ -74,5 +76,5 @@ def _over_code(name: str, texts: Sequence[str]) -> bool:
 
 
 def sourced(path: str | None) -> Change:
-    """What a file that the manifest does not show may change, where the shell reads it."""
+    """What a file that the manifest does not show may change, if the shell sources it."""
     return "code" if path is not None and path.endswith("bin/activate") else "packages"

@@ -44,7 +44,7 @@ def condensed(words: Sequence[str]) -> list[Left]:
 
     These are the last occurrence of each known flag, with the first few of its values, and the first few of all others.
     """
-    from webhook.vllm.args import settings  # here: `args` reads what this package makes
+    from webhook.vllm.args import settings  # here, because `args` imports this package
     from webhook.vllm.args.flags import builtin
 
     table, end = builtin(), len(words)
@@ -54,7 +54,7 @@ def condensed(words: Sequence[str]) -> list[Left]:
     if end < len(words):
         flags = flags[: bisect_left(flags, end)]
     ends = [*flags[1:], end][: len(flags)]
-    # A flag as it is written, without its value → the last place where it is.
+    # A flag as it is written, without its value → its last index.
     names = [words[n].partition("=")[0] for n in flags]
     places = dict(zip(names, range(len(names)), strict=True))
     last: dict[str, int] = {}
@@ -101,7 +101,7 @@ def condensed(words: Sequence[str]) -> list[Left]:
 
 
 def dashed(words: Sequence[str]) -> list[int]:
-    """Which words begin with a dash. The words between them cost nothing: one search goes over all."""
+    """The indices of the words that begin with a dash. One search over the joined text finds them all."""
     joined = "\0".join(["", *words])
     if joined.count("\0") > len(words):
         return [n for n, text in enumerate(words) if text[:1] == "-"]
@@ -113,7 +113,7 @@ def dashed(words: Sequence[str]) -> list[int]:
 
 
 _NUMBER = frozenset((*"0123456789.", ""))
-"""What follows a dash that begins no flag."""
+"""Second characters of words that begin with a dash but are not a flag."""
 _INDEX = itemgetter(0)
 
 

@@ -1,4 +1,4 @@
-"""`[ … ]`, `[[ … ]]` and `test`: what they answer, as far as it can be known."""
+"""`[ … ]`, `[[ … ]]` and `test`: their results, as far as they are known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(shell: Shell, node: Node) -> Status:
 
 
 def _test(shell: Shell, node: Node, extended: bool) -> bool | None:
-    """`[ … ]` and `[[ … ]]`; None where it can't be known, or is too deep."""
+    """The result of `[ … ]` and `[[ … ]]`; None if it is unknown, or nested too deeply."""
     depth = shell.budget.word
     if depth.full:
         return None
@@ -89,7 +89,7 @@ def _joins(node: Node) -> str:
 
 
 _NESTED = frozenset({"binary_expression", "unary_expression", "negation_expression"})
-"""What the grammar takes for an operand in `[ a = b -o c = d ]`."""
+"""Nodes that the grammar makes of the operands in `[ a = b -o c = d ]`."""
 _EXPANDS = frozenset({"simple_expansion", "expansion", "command_substitution", "concatenation"})
 
 
@@ -114,7 +114,7 @@ def _unary_test(shell: Shell, operator: str, value: Value) -> bool | None:
 
 
 def _compare(shell: Shell, left: Value, operator: str, right: Value, *, octal: bool = False) -> bool | None:
-    """`octal`: inside of `[[`, where a number is arithmetic."""
+    """The result of a comparison, None if unknown. `octal`: inside of `[[`, whose numbers are arithmetic."""
     one, two = known(left), known(right)
     if one is None or two is None:
         return None
@@ -131,7 +131,7 @@ def _compare(shell: Shell, left: Value, operator: str, right: Value, *, octal: b
 
 
 def builtin(shell: Shell, argv: list[Value]) -> Status:
-    """`test …`, and `[ …` where the grammar takes it for a command."""
+    """Follow `test …`, and `[ …` if the grammar takes it for a command."""
     answer: bool | None = None
     negated = bool(argv) and text_of(argv[0]) == "!"
     argv = argv[1:] if negated else argv
@@ -149,11 +149,11 @@ def builtin(shell: Shell, argv: list[Value]) -> Status:
 
 _GLOB = re.compile(r"[*?\[\\]")
 _UNLIKE_PYTHON = re.compile(r"\[\^|\[\[?[:.=]|[?*+@!]\(")
-"""What a shell reads differently than `fnmatch`: `[^a]`, `[[:alpha:]]`, `@(a|b)`."""
+"""Patterns that a shell reads in another way than `fnmatch`: `[^a]`, `[[:alpha:]]`, `@(a|b)`."""
 
 
 def fits(shell: Shell, text: str, node: Node) -> bool | None:
-    """Whether the pattern that a node stands for fits the whole text; None where it is not known."""
+    """Whether the pattern in a node matches the whole text; None if unknown."""
     pattern, written = known(shell.words.scalar(node)), source(node)
     if pattern is None:
         return None
@@ -167,7 +167,7 @@ def fits(shell: Shell, text: str, node: Node) -> bool | None:
 
 
 def matches(shell: Shell, text: str, pattern: str) -> bool | None:
-    """Whether a pattern fits the whole text; None where it would take long to find out."""
+    """Whether a pattern matches the whole text; None if matching would take long."""
     if len(text) > 1024 or len(pattern) > 128:
         return text == pattern or None
     shell.spend(len(text) * len(pattern) // 64)

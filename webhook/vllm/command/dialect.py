@@ -1,4 +1,4 @@
-"""What bash understands and other shells do not: `sh` is dash in Debian's and Ubuntu's images, bash in Red Hat's."""
+"""Constructs of bash that other shells do not have: `sh` is dash in Debian's and Ubuntu's images, bash in Red Hat's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def has_braces(word: str) -> bool:
 
 
 def bash_only(script: str) -> str | None:
-    """The first construct of a script that POSIX shells do not understand or read otherwise; None if there is none."""
+    """The first construct of a script that POSIX shells reject or read in another way; None if there is none."""
     expansion = _EXPANSION.search(script)
     if expansion is not None:
         return f"{expansion[0]}…}}"
@@ -37,7 +37,7 @@ def bash_only(script: str) -> str | None:
 
 
 def doubt(script: str, shell: str) -> str | None:
-    """Why the script may do something else in the shell that runs it, for people; None if bash runs it."""
+    """Why the shell that runs the script may read it in another way, for people; None if bash runs it."""
     if shell == "bash":
         return None
     construct = bash_only(script)

@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[^'\"$`\\\n]*")
 
 
 def substitute(obj: Any, command: Command, first: int, count: int, words: Sequence[str]) -> tuple[Edit, ...]:
-    """`words` instead of `count` words of the command from the `first` on; none where that can't be done safely.
+    """Edits that write `words` instead of `count` words of the command from `first` on; none if that is not safe.
 
     `obj`: the object that the command's fields are in.
     """
@@ -68,7 +68,7 @@ def _in_script(obj: Any, command: Command, old: Sequence[Word], words: Sequence[
 
 
 def _swap(now: Any, path: FieldPath, old: Any, new: Any) -> tuple[Edit, ...]:
-    """The edit, where it can be made on what there is and not twice."""
+    """The edit, if it applies to the present text and does not apply a second time."""
     here = FieldPath(("it",))
     once = json_patch({"it": now}, [Edit(here, (old, new), "swap")])
     again = json_patch(apply({"it": now}, once), [Edit(here, (old, new), "swap")])
@@ -76,7 +76,7 @@ def _swap(now: Any, path: FieldPath, old: Any, new: Any) -> tuple[Edit, ...]:
 
 
 def _quoted(word: str, quote: bytes) -> bytes:
-    """The word in the quotes that were there, where they do."""
+    """The word in the former quotes, if they are enough for it."""
     if quote and _PLAIN.fullmatch(word):
         return quote + word.encode() + quote
     return shlex.quote(word).encode()

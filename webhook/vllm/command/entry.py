@@ -1,4 +1,4 @@
-"""An argv → what it starts: a vLLM server, a worker that joins one, another shell, or something else."""
+"""An argv → what it starts: a vLLM server, a worker that joins one, another shell, or another program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Join:
 
 @frozen
 class Script:
-    """A shell with a script: its text, or the file that holds it."""
+    """A shell with a script: its text, or the file that contains it."""
 
     text: Value | None
     file: Value | None
@@ -44,12 +44,12 @@ class Script:
 
 @frozen
 class Unknown:
-    """A program that the manifest says nothing of."""
+    """A program that the manifest does not describe."""
 
     program: str
     words: tuple[Value, ...]
     beyond: str = ""
-    """Why what it starts is not read, for people: there are too many words before it."""
+    """Why the command that it starts is not read, for people: there are too many words before it."""
 
 
 Start = Serve | Join | Script | Unknown
@@ -84,7 +84,7 @@ _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
 A_SHELL = "a shell"
 """A shell that reads its script from its input."""
 _DEEPEST = 8
-"""Programs that hand on to each other what they start."""
+"""Programs that start one another in one command line."""
 _NEAR = 64
 """How many words a wrapper's own options may take, without the variables that it sets."""
 _SETS = re.compile(r"[A-Za-z_]\w*=")
@@ -98,11 +98,11 @@ _LEADER_SCRIPTS = re.compile(r"(multi[-_]node[-_]serving|ray[-_]init|run[-_]clus
 
 
 _FLAG = re.compile(r"--[a-z-]+")
-"""No program: the words of an image's entrypoint mostly begin with one."""
+"""A flag instead of a program: the arguments for an image's entrypoint usually begin with one."""
 
 
 def start(argv: Argv, depth: int = 0) -> Start:
-    """What `argv` starts, behind any wrappers; `depth`: how many programs have handed it on."""
+    """What `argv` starts, without any wrappers; `depth`: how many programs have started one another so far."""
     if not argv:
         return Unknown("", ())
     first = text_of(argv[0])
@@ -127,8 +127,8 @@ def start(argv: Argv, depth: int = 0) -> Start:
 
 
 def unwrapped(argv: Argv, variables: Mapping[str, Value], spend: Callable[[int], None]) -> Argv:
-    """The words, with those of the string of `env -S` in its place. `variables`: what the process has; `spend` pays for
-    the work."""
+    """The words, with the string of `env -S` split in its place. `variables`: those of the process; `spend` charges the
+    work."""
     if not argv or _name(argv[0]) not in _WRAPPERS:
         return argv
     for index in range(_NEAR):
@@ -156,7 +156,7 @@ def assignments(argv: Argv) -> dict[str, Value]:
 
 
 def removals(argv: Argv) -> frozenset[str]:
-    """The variables that `env -u A … command` takes away; "*" where it takes all (`env -i`)."""
+    """The variables that `env -u A … command` removes; "*" if it removes all (`env -i`)."""
     if not argv or _name(argv[0]) != "env":
         return frozenset()
     found: set[str] = set()
@@ -174,7 +174,8 @@ def removals(argv: Argv) -> frozenset[str]:
 
 
 def may_reset(argv: Argv) -> bool:
-    """Whether it may start its command in another environment than its own, by rules that are not seen here."""
+    """Whether it may start its command in another environment than its own, by rules that the manifest does not
+    show."""
     texts = texts_of(argv[:_NEAR])
     names = {text.rpartition("/")[2] for text in texts}
     kept = {"-E", "--preserve-env", "-m", "-p", "--preserve-environment"}
@@ -186,8 +187,8 @@ def _name(word: Value) -> str:
 
 
 def _plain(argv: Argv, depth: int) -> Start | None:
-    """What `argv` starts if its first word says so itself. What another program hands on is looked at once: each look
-    goes through many words."""
+    """What `argv` starts if its first word identifies it. A command inside of it is read only once, because each
+    reading goes through many words."""
     if depth > _DEEPEST:
         return Unknown(text_of(argv[0]), tuple(argv[1:]), TOO_MANY)
     name, texts = _name(argv[0]), texts_of(argv[:2])
@@ -216,7 +217,7 @@ def _plain(argv: Argv, depth: int) -> Start | None:
     if name in multiplexers.MULTIPLEXERS:
         if len(argv) > 2 * _NEAR:
             return Unknown(name, tuple(argv[1:]), TOO_FAR)
-        inner = multiplexers.MULTIPLEXERS[name](argv)  # which may hold another one
+        inner = multiplexers.MULTIPLEXERS[name](argv)  # its command may start another one
         return start(inner, depth + 1) if inner else None
     if name == "xargs":
         return _xargs(argv, depth)
@@ -274,7 +275,7 @@ def _slipped(argv: Argv) -> Serve | None:
 
 
 def alike(text: str, meant: str) -> bool:
-    """`text` is a slip for `meant`."""
+    """Whether `text` is probably a misspelled `meant`."""
     from difflib import SequenceMatcher  # here, because few commands have a slip
 
     return len(text) < 2 * len(meant) and SequenceMatcher(None, text, meant).ratio() > 0.8
@@ -309,7 +310,7 @@ def split(line: str) -> list[str]:
             words[-1].append(_ESCAPED.sub(r"\1", text[1:-1]))
         else:
             words[-1].append(text[1:-1] if text[0] == "'" else text)
-    if at < len(line) and len(words) <= _MOST_WORDS:  # a quote that nothing closes
+    if at < len(line) and len(words) <= _MOST_WORDS:  # an unclosed quote
         return line.split()[:_MOST_WORDS]
     return ["".join(parts) for parts in words if parts][:_MOST_WORDS]
 
@@ -397,13 +398,13 @@ def _shell(argv: Argv) -> Start:
 
 
 def _leader_script(argv: Argv) -> Start:
-    """vLLM's examples/online_serving/multi-node-serving.sh and its likes: `leader` or `worker`."""
+    """vLLM's examples/online_serving/multi-node-serving.sh and similar scripts: `leader` or `worker`."""
     joins = any(text_of(word) in ("worker", "--worker") for word in argv[1:])
     return Join() if joins else Unknown(text_of(argv[0]), ())
 
 
 def _dynamo_serve(argv: Argv) -> Start:
-    """Dynamo up to 0.3: `dynamo serve GRAPH --service-name NAME`; the graph's workers hold the engine."""
+    """Dynamo up to 0.3: `dynamo serve GRAPH --service-name NAME`; the graph's workers contain the engine."""
     texts = [text_of(word) for word in argv]
     index = texts.index("--service-name") + 1 if "--service-name" in texts else 0
     service = texts[index].lower() if 0 < index < len(texts) else ""
@@ -413,7 +414,7 @@ def _dynamo_serve(argv: Argv) -> Start:
 
 
 def shell_name(argv: Argv) -> str:
-    """The shell that runs a script: "sh", "bash"; empty where none is named."""
+    """The shell that runs a script: "sh", "bash"; empty if none is named."""
     return next((name for word in argv[:_NEAR] if (name := _name(word)) in _SHELLS), "")
 
 
@@ -424,7 +425,7 @@ _VLLM_PACKAGE = re.compile(
 
 
 def installs_vllm(argv: Argv) -> bool:
-    """`pip install vllm==…` and its like: from then on the image's tag says nothing of the release."""
+    """Whether it is `pip install vllm==…` or similar: from then on the image's tag does not show the release."""
     if not argv or _name(argv[0]) not in _INSTALLERS:
         return False
     texts = [text_of(word)[:500] for word in argv[1:_NEAR]]

@@ -65,7 +65,7 @@ def _string(argv: Argv) -> tuple[int, int, list[Value], Value] | None:
 
 
 def _words(value: Value, variables: Mapping[str, Value]) -> list[Value] | None:
-    """The words of a string; None where env takes it for an error. What is not known in it is not split."""
+    """The words of a string; None if env rejects it. Its unknown parts are not split."""
     path = value[0].path
     words: list[Value] = []
     word: list[Piece] | None = None
@@ -124,7 +124,7 @@ def _words(value: Value, variables: Mapping[str, Value]) -> list[Value] | None:
 
 
 def _joined(pieces: list[Piece]) -> Value:
-    """A word; what is known of it in one piece."""
+    """A word from pieces, with adjacent known pieces joined into one."""
     if pieces and all(piece.unknown is None for piece in pieces):
         return literal("".join([piece.text for piece in pieces]), pieces[0].path)
     return tuple(pieces) or literal("")

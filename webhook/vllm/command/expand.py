@@ -1,4 +1,4 @@
-"""What the kubelet does with a container before it starts: `env`, `envFrom`, `$(VAR)`, and mounted ConfigMaps.
+"""Expand a container's text as the kubelet does before it starts: `env`, `envFrom`, `$(VAR)`, mounted ConfigMaps.
 
 Kubernetes v1.34: pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables) and
 third_party/forked/golang/expansion/expand.go.
@@ -38,7 +38,7 @@ _GROVE = (  # grove operator/internal/constants/constants.go
 _INJECTED: Mapping[str, tuple[str, ...]] = {
     "ModelServing": ("ENTRY_ADDRESS", "WORKER_INDEX", "GROUP_SIZE"),  # kthena pkg/apis/workload/v1alpha1
     "LeaderWorkerSet": _LWS,  # lws docs/reference/labels-annotations-and-environment-variables
-    "LLMInferenceService": _LWS,  # made of LeaderWorkerSets where it spans Pods
+    "LLMInferenceService": _LWS,  # KServe makes LeaderWorkerSets for it if it spans several Pods
     "LLMInferenceServiceConfig": _LWS,
     "RayCluster": _RAY,  # kuberay ray-operator/controllers/ray/utils/constant.go
     "RayService": _RAY,
@@ -66,9 +66,9 @@ class Environment(Mapping[str, Value]):
     def __init__(self, place: FieldPath) -> None:
         """`place`: the field of the list `env`."""
         self.rest: str | None = None
-        """Why there may be more variables than these (an `envFrom` we can't see), else None."""
+        """Why there may be more variables than these (an `envFrom` that podfit can't read), else None."""
         self.later: set[str] | None = None
-        """Variables of `env` below the one that is being read; None until one refers to another."""
+        """Variables of `env` below the present one; None until one refers to another."""
         self.grown = 0
         """How much has been expanded from here so far."""
         self.known: dict[str, str] = {}
@@ -108,7 +108,7 @@ class Environment(Mapping[str, Value]):
 
 
 def items(value: Any) -> list[Any]:
-    """A list as it should be; a lone string or object counts as a list of one, anything else as none."""
+    """A list; a single string or object becomes a list of one, any other value an empty list."""
     if isinstance(value, list):
         return value
     if isinstance(value, tuple):
@@ -117,7 +117,7 @@ def items(value: Any) -> list[Any]:
 
 
 def string(value: Any) -> str:
-    """A scalar as YAML's author would write it; the API server takes strings only, but files hold anything."""
+    """A scalar as its author would write it in YAML; the API server accepts only strings, but files have any type."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -162,7 +162,7 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
 
 
 def _injected(workload: Workload) -> Iterator[tuple[str, Value]]:
-    """What an operator brings, and the parameters of a template that have no value."""
+    """Variables that an operator sets, and the parameters of a template without a value."""
     kind = workload.kind
     for name in _names_injected(workload, kind):
         yield name, mystery(f"${name}", f"{name} is set by the {kind} operator")
@@ -201,7 +201,7 @@ def _env_from(env: Environment, source: JSON, path: FieldPath, config_maps: Mapp
 def _value_from(
     name: str, source: JSON, workload: Workload, path: FieldPath, config_maps: Mapping[str, JSON]
 ) -> Value | None:
-    """One `valueFrom`; None where the variable stays unset."""
+    """The value of one `valueFrom`; None if the variable stays unset."""
     if ref := mapping(source.get("configMapKeyRef")):
         key, config_map = string(ref.get("key")), string(ref.get("name"))
         why = f"{name} comes from key {key} of ConfigMap {config_map}"
@@ -239,7 +239,7 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
     if env.full:
         return mystery(_beginning(text, env), TOO_MUCH, path)
     pieces: list[Piece] = []
-    plain: list[str] = []  # what is known of the piece to come
+    plain: list[str] = []  # the known text of the next piece
     size = length = at = 0
     last = text.rfind(")")
     while at < len(text):

@@ -14,8 +14,8 @@ _ESCAPED = re.compile(r"\\.", re.DOTALL)
 
 
 def doubt(text: str) -> str | None:
-    """Why a text without quotation marks may become names of files; None if it does not. A pattern behind `-` or `=`
-    matches no file in practice, nor does a JSON list, which has no slash before its bracket."""
+    """Why the shell may replace an unquoted text by file names; None if it does not. A pattern behind `-` or `=`
+    matches no file in practice. Nor does a JSON list, which has no slash before its bracket."""
     name = text.partition("=")[0]
     if name[:1] == "-" or not ("*" in name or "?" in name or -1 < name.find("/") < name.rfind("[")):
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 Status = Literal["yes", "no", "likely", "maybe"]
-"""How a command ends: certainly well or badly; an ordinary one "likely" well; a question "maybe"."""
+"""How a command ends: "yes" or "no" is certain success or failure, "likely" is an ordinary command's success, "maybe"
+is unknown."""
 
 
 class Exit(Exception):  # noqa: N818 - a way out of the walk, not an error
@@ -27,7 +28,7 @@ class Break(Exception):  # noqa: N818
         self.levels = levels
         """How many loops end, from the inside (`break 2`)."""
         self.goes_on = goes_on
-        """The outermost of these loops goes on with its next round."""
+        """Whether the outermost of these loops continues with its next round."""
 
 
 def negate(status: Status) -> Status:
@@ -36,5 +37,5 @@ def negate(status: Status) -> Status:
 
 
 def status_of(answer: bool | None) -> Status:
-    """A test's; None where it can't be known."""
+    """The status of a test; None if unknown."""
     return "maybe" if answer is None else "yes" if answer else "no"

@@ -1,4 +1,4 @@
-"""What an image runs when a container gives no command: the one table of images.
+"""What an image runs if the container sets no command: the one table of images.
 
 An image is matched by its repository: registry and path without tag and digest, lower case. The first row wins.
 """
@@ -20,11 +20,11 @@ class Image:
     """"serve" (`vllm serve` + args), "module" (`python -m vllm.entrypoints.openai.api_server` + args), "huggingface"
     (KServe's huggingfaceserver + args), "command" (the args are the command), "other" (no vLLM server)."""
     source: str
-    """Where that is written."""
+    """Where the fact comes from."""
 
 
 KNOWN_IMAGES = (
-    # What only talks to vLLM, stands in for it, or is another engine.
+    # Programs that only talk to vLLM, simulate it, or are another engine.
     Image(
         r"(^|[/_.-])(router|routing|gateway|epp|scheduler|sidecar|proxy|bench|benchmark|benchmarks|benchmarker|"
         r"guidellm|client|exporter|simulator|sim|mock|mocker|emulator|downloader|syncer|loader|puller|controller|"
@@ -88,7 +88,7 @@ KNOWN_IMAGES = (
 
 
 _LONGEST = 512
-"""Characters of an image that are read; with its registry, tag and digest none has more."""
+"""Characters of an image that are read; none is longer with its registry, tag and digest."""
 
 
 def repository(image: str) -> str:
@@ -105,7 +105,7 @@ def _repository(image: str) -> str:
 
 
 def runs(image: str) -> str | None:
-    """What the table says of `image`; None where it does not know it."""
+    """The table's value for `image`; None if the table does not have it."""
     return _runs(repository(image))
 
 
@@ -115,7 +115,7 @@ def _runs(name: str) -> str | None:
 
 
 def named_vllm(image: str) -> bool:
-    """The image's own name (or its owner's) says vLLM, whatever the table knows of it."""
+    """Whether the image's own name (or its owner's) contains vLLM, regardless of the table."""
     name = repository(image)
     return "vllm" in name.rpartition("/")[2] or "/vllm/" in f"/{name}/"
 

@@ -14,11 +14,11 @@ from webhook.vllm.command.word import Value, after, known, literal, mystery, ori
 _LONGEST = 1 << 14
 """Characters of VLLM_ADDITIONAL_ARGS that are read."""
 MOUNT = "/mnt/models"
-"""Where KServe's storage initializer puts the model."""
+"""The folder to which KServe's storage initializer downloads the model."""
 
 
 def additional(env: Mapping[str, Value]) -> list[Value]:
-    """What the presets of LLMInferenceService splice into their command line from VLLM_ADDITIONAL_ARGS, by `eval`."""
+    """Arguments in VLLM_ADDITIONAL_ARGS, which the presets of LLMInferenceService insert by `eval`."""
     value = env.get("VLLM_ADDITIONAL_ARGS")
     if value is None:
         return []
@@ -36,8 +36,8 @@ def additional(env: Mapping[str, Value]) -> list[Value]:
 
 
 def substitute(words: Sequence[Value], uri: str | None) -> list[Value]:
-    """`/mnt/models` → the Hugging Face id that KServe downloads to it (`hf://OWNER/MODEL[:REVISION]`); other stores
-    stay a path."""
+    """Replace `/mnt/models` by the Hugging Face id that KServe downloads to it (`hf://OWNER/MODEL[:REVISION]`); for
+    other stores it stays a path."""
     model = hub_name(uri)
     if model is None:
         return list(words)
@@ -51,7 +51,7 @@ def substitute(words: Sequence[Value], uri: str | None) -> list[Value]:
 
 
 def huggingface(words: Sequence[Value], env: Mapping[str, Value], uri: str | None) -> list[Value] | None:
-    """huggingfaceserver's arguments with the model in vLLM's words; None where its own back end serves, not vLLM."""
+    """huggingfaceserver's arguments, with the model as a vLLM argument; None if its own back end serves, not vLLM."""
     given: dict[str, Value] = {}
     rest: list[Value] = []
     index = 0

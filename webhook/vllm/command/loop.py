@@ -1,4 +1,5 @@
-"""Loops: round by round while it is known that there is another one; else what a round may change becomes unknown."""
+"""Loops: rounds are followed while it is certain that there is another one; after that, their changes become
+unknown."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from webhook.vllm.command.script import Shell
 
 _ITERATIONS = 64
-"""Rounds of one loop that are followed; after them, what they change is unknown."""
+"""Rounds of one loop that are followed; their later changes are unknown."""
 _PASSES = 3
-"""Times that a round is followed to see what it may change of what is unknown already."""
+"""How often a round is followed again to find what it may change when its input is unknown."""
 
 
 def for_statement(shell: Shell, node: Node) -> Status:
@@ -69,7 +70,7 @@ def while_statement(shell: Shell, node: Node) -> Status:
         return negate(shell.asked(question)) if until else shell.asked(question)
 
     def follow() -> Status:
-        shell.branches += 1  # the loop goes on after a failure
+        shell.branches += 1  # the loop continues after a failure
         try:
             return shell.statement(body)
         finally:
@@ -108,7 +109,7 @@ def _round(shell: Shell, follow: Callable[[], Status]) -> bool:
 
 
 def _some_rounds(shell: Shell, branches: Sequence[Callable[[], Status]], again: Callable[[], Status], why: str) -> None:
-    """Follows a first round that may not come, and makes unknown what further rounds may change."""
+    """Follows a first round that may not happen, and makes unknown what further rounds may change."""
     before = shell.copy()
     _either(shell, branches, why)
     if shell.blind:
@@ -134,6 +135,6 @@ def _forget(shell: Shell, names: set[str], positional: Sequence[Value], why: str
 
 
 def _either(shell: Shell, branches: Sequence[Callable[[], Status]], why: str) -> None:
-    """The branches of a loop, whose ends are those of the loop alone."""
+    """Follow the branches of a loop; `break` and `exit` in them end only the loop."""
     with contextlib.suppress(Break, Exit):
         shell.either(branches, why)

@@ -56,4 +56,4 @@ def _behind_options(argv: Argv, takes: str) -> Argv:
 
 
 MULTIPLEXERS: Mapping[str, Callable[[Argv], Argv | None]] = {"tmux": _tmux, "screen": _screen, "parallel": _parallel}
-"""Program → what its words say is run."""
+"""Program → the function that returns the command it runs."""

@@ -1,4 +1,4 @@
-"""What commands write where it is plain: into a file (`cat <<EOF > FILE`), or for `$(…)`."""
+"""Output of commands, if it is certain: into a file (`cat <<EOF > FILE`), or for `$(…)`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def written(shell: Shell, node: Node, body: Node) -> tuple[str, str, bool] | Non
 
 
 def given(shell: Shell, node: Node) -> str | None:
-    """What a statement's redirections let it read: `<<EOF`, `<<< text`, `< file`."""
+    """The input from a statement's redirections: `<<EOF`, `<<< text`, `< file`."""
     for redirect in node.children_by_field_name("redirect"):
         if redirect.type == "heredoc_redirect":
             return heredoc_text(shell, redirect)
@@ -60,7 +60,7 @@ def given(shell: Shell, node: Node) -> str | None:
 
 
 def plain(shell: Shell, node: Node) -> str | None:
-    """What a command writes to its output, where that is plain; None where it would have to be run."""
+    """The output of a command, if it is certain; None if only running the command would show it."""
     if node.type != "command":
         return None
     words = shell.argv(node)
@@ -93,7 +93,7 @@ def heredoc_text(shell: Shell, node: Node) -> str:
 
 
 def substitute(shell: Shell, node: Node) -> Value | None:
-    """The output of a substitution, which sets nothing outside of it."""
+    """The output of a command substitution; its changes to variables are lost outside of it."""
     if b"=" not in (node.text or b""):
         return _output(shell, node)
     variables = shell.state.variables
@@ -106,7 +106,7 @@ def substitute(shell: Shell, node: Node) -> Value | None:
 
 
 def _output(shell: Shell, node: Node) -> Value | None:
-    """The output of `$(echo …)`, `$(cat file)` and of a Kubernetes `$(VAR)`; None where it has to be run."""
+    """The output of `$(echo …)`, `$(cat file)` and of a Kubernetes `$(VAR)`; None if only running it would show it."""
     inner = [child for child in node.children if child.is_named]
     if len(inner) != 1:
         return None

@@ -1,7 +1,7 @@
 """Words of a shell script → the fields they expand to: quotes, `$X`, `${X:-y}`, `$((…))`, arrays, field splitting.
 
-POSIX.1-2024 Shell Command Language 2.6 and bash(1) EXPANSION, as far as start scripts go. What can't be known
-without running something stays as it is written and says why.
+POSIX.1-2024 Shell Command Language 2.6 and bash(1) EXPANSION, as far as start scripts use them. A text that only
+running the script would show stays as it is written, with the reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEAD = re.compile(r"(?:\s|\\\n)+")
 class _Segment:
     value: Value
     split: bool
-    """Unquoted and the result of an expansion: split it at blanks, and let it vanish where it is empty."""
+    """Unquoted and the result of an expansion: it is split at blanks, and disappears if it is empty."""
 
 
 _BREAK = _Segment((), False)
@@ -52,12 +52,12 @@ class WordExpander:
     def __init__(self, state: ShellState, run: Callable[[Node], Value | None], budget: WorkLimit) -> None:
         self.state = state
         self.run = run
-        """A command substitution's output where it is plain, else None."""
+        """The output of a command substitution if it is certain, else None."""
         self.budget = budget
-        """What pays for the work, so that a script that grows over and over comes to an end."""
+        """Charges the work, so that a script that grows without end is given up."""
 
     def fields(self, node: Node) -> list[Value]:
-        """The fields that a word becomes: none, one or more."""
+        """The fields that a word expands to: none, one or more."""
         text = source(node)
         if "{" in text and dialect.has_braces(text):
             return [mystery(text, f"{text} is several words in bash")]
@@ -67,7 +67,8 @@ class WordExpander:
         return _fields(self._separated(segments) if "IFS" in self.state.variables else segments)
 
     def _separated(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
-        """The segments of a word where IFS is set: what it would split is not known, but by an empty one nothing is."""
+        """The segments of a word after IFS was set: their splitting is unknown, except that an empty IFS splits
+        nothing."""
         ifs = self.state.get("IFS")
         separators = known(ifs) if isinstance(ifs, tuple) else None
         for segment in segments:
@@ -97,7 +98,7 @@ class WordExpander:
     # ── the parts of a word ──
 
     def segments(self, node: Node, quoted: bool) -> Iterator[_Segment]:
-        """What a node of the grammar stands for."""
+        """The segments that a node of the grammar expands to."""
         kind, text, depth = node.type, source(node), self.budget.word
         if depth.full:
             yield _Segment(mystery(text, "the word is nested too deeply to be read"), False)
@@ -143,7 +144,7 @@ class WordExpander:
                 yield _Segment(literal(transform.unescape(text, quoted)), False)
 
     def _range(self, children: list[Node], start: int, end: int, node: Node, quoted: bool) -> Iterator[_Segment]:
-        """Nodes and the text between them, which the grammar leaves out where it is blank."""
+        """Nodes and the blank text between them, which the grammar leaves out."""
         base, text = node.start_byte, node.text or b""
         for child in children:
             if child.type == "string_content" or not child.is_named or child.start_byte < start:
@@ -321,7 +322,7 @@ class WordExpander:
             yield _Segment(element, not quoted)
 
     def arithmetic(self, node: Node) -> int | None:
-        """The value of an arithmetic expression, None where a part of it is not known."""
+        """The value of an arithmetic expression, None if a part of it is unknown."""
         return arithmetic.value(node, self.scalar, self._lookup, self._computed, self.budget.word)
 
     def _computed(self, name: str, value: int | None) -> None:
@@ -378,7 +379,7 @@ def _bounded(value: Value) -> Value:
 
 
 def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
-    """Whether `-` (or `:-` with `colon`) would take its word; None where that is not known."""
+    """Whether `-` (or `:-` with `colon`) would use its default word; None if unknown."""
     if value is None:
         return True
     if isinstance(value, list):

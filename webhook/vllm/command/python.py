@@ -9,8 +9,8 @@ from webhook.vllm import release
 from webhook.vllm.command.word import Change, Value, text_of
 
 _ITS_OWN = re.compile(r"(/usr(/local)?|/opt/venv)?/bin/+")
-"""Where vLLM's images have `vllm` and `python3` (vllm-project/vllm docker/Dockerfile: /usr/local/bin and /usr/bin;
-Dockerfile.cpu and Dockerfile.xpu: /opt/venv)."""
+"""The folders of `vllm` and `python3` in vLLM's images (vllm-project/vllm docker/Dockerfile: /usr/local/bin and
+/usr/bin; Dockerfile.cpu and Dockerfile.xpu: /opt/venv)."""
 _PROGRAM = re.compile(
     r"((?:.*/)?)(vllm|vllm-omni|lmcache_vllm|python[\d.]*|pypy[\d.]*|torchrun|accelerate|ddtrace-run|"
     r"opentelemetry-instrument|newrelic-admin|coverage|memray|scalene|viztracer)"
@@ -20,7 +20,7 @@ _NO_PYTHON = re.compile(
     r"/(usr/(local/)?)?s?bin/*|/usr/local/(cuda|nvidia|mpi|ucx|gib|tensorrt|Ascend)[^/]*(/.*)?|"
     r"/opt/(rocm|nvidia|amazon|hpcx|mellanox|intel|aws|habanalabs|maca|dtk)[^/]*(/.*)?"
 )
-"""Folders of PATH that hold the image's own programs, or a vendor's tools."""
+"""Folders of PATH that contain the image's own programs, or a vendor's tools."""
 _INHERITED = frozenset({"", "$PATH", "${PATH}"})
 _HOLDS = re.compile(
     r"/*|/root(/\.local(/.*)?)?|/home(/[^/]+(/\.local(/.*)?)?)?|/usr(/local)?(/(bin|lib|lib64))?|/opt(/venv(/.*)?)?"
@@ -32,7 +32,7 @@ _WORK = frozenset({"/", "/vllm-workspace", "/workspace"})
 
 
 def holds_code(folder: str) -> bool:
-    """What is written or mounted there may hide or bring Python code."""
+    """Whether files that are written or mounted there may hide or add Python code."""
     return _HOLDS.fullmatch(folder.rstrip("/") or "/") is not None
 
 
@@ -52,7 +52,7 @@ def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> boo
 
 
 def by_variables(env: Mapping[str, Value]) -> Change | None:
-    """What variables put in front of the image's own programs and packages."""
+    """The change by variables that put other folders before the image's own programs and packages."""
     if not _VARIABLES.isdisjoint(env) and any(text_of(env[name]) for name in _VARIABLES if name in env):
         return "code"
     for folder in text_of(env["PATH"]).split(":") if "PATH" in env else ():
@@ -64,11 +64,11 @@ def by_variables(env: Mapping[str, Value]) -> Change | None:
 
 
 def by_folder(folder: str, mounted: Sequence[str]) -> Change | None:
-    """`python -m` looks for modules where it is started, first of all: in a folder that is not the image's."""
+    """`python -m` first looks for modules in the working directory: the change if that is not one of the image's."""
     inside = any(f"{folder.rstrip('/')}/".startswith(f"{one.rstrip('/')}/") for one in mounted)
     return "code" if inside else None
 
 
 def went_elsewhere(folder: str | None) -> bool:
-    """A script's `cd` leaves the folder that the image starts in; None: to where is not known."""
+    """Whether a script's `cd` leaves the folder in which the image starts; None: the new folder is unknown."""
     return folder is None or (folder.rstrip("/") or "/") not in _WORK

@@ -1,4 +1,4 @@
-"""A container's own words, as Kubernetes hands them over, and what a server that is found among them gets."""
+"""A container's own words, as Kubernetes passes them, and the `Command` for a server that is found among them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from webhook.vllm.command.word import (
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
 _SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
 _ITEMS = 512
-"""Items of `command` and of `args` that are read one by one; of more, what `condensed` leaves of the others."""
+"""Items of `command` and of `args` that are read one by one; of the rest, only those that `condensed` keeps."""
 _SHORT = 64
 """Characters of a word that is read in any case."""
 _CHARACTERS = MAX_EXPANDED_LENGTH
@@ -49,7 +49,7 @@ _CHARACTERS = MAX_EXPANDED_LENGTH
 
 _FIRST = re.compile(r"\$\(([^()$]*)\)")
 _READS = re.compile(r"-[A-Za-z]{0,8}c[A-Za-z]{0,8}")
-"""What makes a shell take the next word for its script."""
+"""Option after which a shell takes the next word as its script."""
 
 
 class Reading:
@@ -65,7 +65,7 @@ class Reading:
     ) -> None:
         self.workload = workload
         self.budget = budget or WorkLimit(ALL_WORK)
-        """What reading the object may cost."""
+        """The work that reading the object may cost."""
         self.whole = whole or Whole(workload.object)
         self.container = container
         self.config_maps = config_maps
@@ -88,7 +88,7 @@ class Reading:
 
     @kept
     def env(self) -> Environment:
-        """The container's variables, which most sidecars are not asked for."""
+        """The container's variables, read lazily: most sidecars never need them."""
         return environment(self.workload, self.container, self.config_maps)
 
     @kept
@@ -153,7 +153,7 @@ class Reading:
         return text if match is None or value is None else value + text[match.end() :]
 
     def file(self, path: str) -> str | None:
-        """The text of a mounted file; None where it is not known."""
+        """The text of a mounted file; None if unknown."""
         if not self.files or not path:
             return None
         from webhook.vllm.command.script import shell
@@ -173,9 +173,9 @@ class Reading:
         argv: Sequence[Value] = (),
         moved: bool = False,
     ) -> Command | None:
-        """The command that a server found among the words is; None where it does not run vLLM after all.
+        """The command for a server that was found among the words; None if it does not run vLLM after all.
 
-        `argv`: all words, with the programs that start it; `moved`: a script has gone to another folder before.
+        `argv`: all words, with the programs that start it; `moved`: a script has changed its working directory before.
         """
         words: Sequence[Value] | None = started.words
         if started.program == "dynamo serve":
@@ -214,7 +214,7 @@ class Reading:
     def _changes(
         self, started: Serve, env: Mapping[str, Value], before: Sequence[Value], *, moved: bool
     ) -> frozenset[Change]:
-        """What the words before vLLM's, the variables and the folder do to the Python code that runs."""
+        """The changes to the Python code by the words before vLLM's, the variables and the folder."""
         found = {python.by_variables(env)}
         if before and python.is_another(before, self.image, self._mounted()):
             found.add("vllm")
@@ -224,7 +224,7 @@ class Reading:
         return frozenset([one for one in found if one is not None])
 
     def _mounted(self) -> list[str]:
-        """Where volumes are mounted."""
+        """The mount paths of the container's volumes."""
         mounts = as_list(self.container.spec.get("volumeMounts"))
         return [path for one in mounts if (path := string(mapping(one).get("mountPath")))]
 

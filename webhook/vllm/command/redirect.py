@@ -1,4 +1,4 @@
-"""Statements with redirections: files that a script writes, and what its commands can read."""
+"""Statements with redirections: files that a script writes, and the input of its commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def statement(shell: Shell, node: Node, alone: bool = False) -> Status:
-    """A statement with its redirections: what it writes into a file, what it can read."""
+    """Follow a statement with its redirections: the file that it writes, and its input."""
     body = node.child_by_field_name("body")
     if body is None:
         return shell.block(node.children)

@@ -50,22 +50,22 @@ class Shell:
         self.environment: dict[str, Value] = {}
         """The environment of the command that is being visited."""
         self.stdin: str | None = None
-        """What the next command can read, where that is plain: a here-document, what `echo` writes into the pipe."""
+        """The input of the next command, if it is certain: a here-document, or what `echo` writes into the pipe."""
         self.exec = False
         """The command that is being visited replaces the shell."""
         self._tail: tree.Tail | None = None
         self._node: Node | None = None
         self.depth: int = parent.depth + 1 if parent else 0
         self.budget: WorkLimit = parent.budget if parent else WorkLimit()
-        """What the script may still cost; one for the shell and its children."""
+        """The work that the script may still cost; shared by the shell and its children."""
         self.detached = 0
         """In the background, a pipe, or a subshell."""
         self.background = 0
-        """Above 0: behind an `&`, so that the script goes on at once."""
+        """Above 0: in a background command (`&`), for which the script does not wait."""
         self.failed = False
-        """The command that was visited certainly fails; set by the visitor, for what comes after it."""
+        """The visited command certainly fails; the visitor sets it for the commands after it."""
         self.branches = 0
-        """Above 0: in a branch that may not be taken, or where a failure is caught (`… || true`)."""
+        """Above 0: in a branch that may not be taken, or in a command whose failure is caught (`… || true`)."""
         self.choices: int = parent.choices if parent else 0
         """Above 0: in one of several branches, of which another may be taken."""
         self.exits: bool = parent.conditional if parent else False
@@ -97,7 +97,7 @@ class Shell:
 
     @property
     def last(self) -> tree.Tail | None:
-        """The command that is being visited, where it is the one that the whole script ends with."""
+        """The command that is being visited, if it is the last one of the whole script."""
         same = self.depth == 0 and self._tail is not None and self._tail.node == self._node
         return self._tail if same and not self.detached else None
 
@@ -133,7 +133,7 @@ class Shell:
     # ── statements ──
 
     def block(self, children: Sequence[Node], alone: bool = False) -> Status:
-        """Statements one after the other, with what separates them."""
+        """Follow statements one after the other, with the operators between them."""
         status: Status = "yes"
         for position, child in enumerate(children):
             if not child.is_named or child.type == "comment":
@@ -151,7 +151,7 @@ class Shell:
         return status
 
     def apart(self, run: Callable[[], Status]) -> Status:
-        """In a process of its own: what it sets is lost."""
+        """Follow it in a process of its own: the variables that it sets are lost."""
         before, left = self.copy(), (self.exits, self.skips)
         self.detached += 1
         try:
@@ -178,7 +178,7 @@ class Shell:
             self.visit, self.blind = visit, blind
 
     def statement(self, node: Node, alone: bool = False) -> Status:
-        """One statement of any kind; `alone`: the script is nothing else."""
+        """Follow one statement of any kind; `alone`: it is the whole script."""
         self.spend(10)
         with self.budget:
             if node.type == "command":
@@ -200,7 +200,7 @@ class Shell:
             self.branches -= 1
 
     def _pipeline(self, node: Node) -> Status:
-        """Runs a pipeline, each command on the output of the one before; only what it prints is certain."""
+        """Follow a pipeline; each command gets the output of the one before, and only certain output is known."""
         status: Status = "likely"
         before = self.stdin
         for child in node.children:
@@ -226,7 +226,7 @@ class Shell:
         return negate(self.asked(node.children))
 
     def either(self, branches: Sequence[Callable[[], Status]], why: str) -> Status:
-        """Follows every branch from the same state; the script goes on with what they have in common."""
+        """Follow every branch from the same state; afterwards, only what they have in common is known."""
         before, ends, jumps = self.state, list[ShellState](), list[tuple[ShellState, Return | Break]]()
         exits, skips, choices = self.exits, self.skips, self.choices
         for follow in branches:
@@ -249,7 +249,7 @@ class Shell:
             exits, skips = exits or self.exits, skips or self.skips
         self.exits, self.skips = exits, skips
         self.state = before
-        # What a branch has set before it jumps holds where it jumps to: from here on, it may be so.
+        # The variables that a branch sets before a jump are kept at the target, where they may or may not be set.
         states = [*ends, *(state for state, _ in jumps)]
         if not states:
             raise Exit
@@ -267,15 +267,15 @@ class Shell:
 
     @property
     def words(self) -> WordExpander:
-        """What expands words here and now."""
+        """The expander of words for the present state."""
         return WordExpander(self.state, functools.partial(output.substitute, self), self.budget)
 
     def spend(self, work: int) -> None:
-        """Pays for work; raises GiveUp where the script costs too much."""
+        """Charge work; raises GiveUp if the script costs too much."""
         self.budget.spend(work)
 
     def copy(self) -> ShellState:
-        """A copy of the state, paid for."""
+        """A copy of the state; its work is charged."""
         self.spend(len(self.state.variables) // 8)
         return self.state.copy()
 
@@ -291,7 +291,7 @@ class Shell:
         return argv
 
     def _marked(self, node: Node, fields: list[Value]) -> list[Value]:
-        """A word's fields, with the word's place where it says itself what it is."""
+        """A word's fields, with the word's position in the script if nothing in it is expanded."""
         if not self.marks or self.depth or len(fields) != 1 or len(fields[0]) != 1 or not tree.is_literal(node):
             return fields
         only = fields[0][0]
@@ -347,7 +347,7 @@ class Shell:
 
     @contextlib.contextmanager
     def _given(self, prefix: dict[str, Value]) -> Iterator[None]:
-        """`IFS=, read …`: a separator for one builtin alone."""
+        """Set the prefix of `IFS=, read …`: a separator for only one builtin."""
         before = self.state.variables.get("IFS")
         if "IFS" in prefix:
             self.state.variables["IFS"] = prefix["IFS"]
@@ -431,7 +431,7 @@ _STATEMENTS: Mapping[str, Callable[[Shell, Node], Status]] = {
     "unset_command": assign.unset,
     "test_command": condition.command,
 }
-"""Kind of node → what follows it."""
+"""Kind of node → the method that follows it."""
 
 
 def shell(
@@ -440,7 +440,7 @@ def shell(
     visit: Callable[[list[Value], Shell], None],
     whole: WorkLimit | None = None,
 ) -> Shell:
-    """A shell in a container, before it has run anything. `whole`: what all scripts of the object may cost."""
+    """A new shell in a container. `whole`: the work that all scripts of the object may cost."""
     values: dict[str, Value | Array] = dict(environment)
     made = Shell(ShellState(variables=values, exported=set(values), files=dict(files), rest=environment.rest), visit)
     made.budget.whole = whole

@@ -1,4 +1,4 @@
-"""The walk from a container to vLLM's command line: what runs first decides, the image second."""
+"""The walk from a container to vLLM's command line: the command decides first, then the image."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from webhook.vllm.command.script import Shell
 
 _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
-"""How wrappers around vLLM call the variable that names the model; the first that is set counts."""
+"""Names of the variable for the model in wrappers around vLLM; the first that is set counts."""
 
 _FOLLOWS = re.compile(r"--headless\b|\.sh[\"']?\s+(--)?worker\b")
-"""What a script says where it may run as a rank that serves nothing: a follower of vLLM's own, a worker of Ray's."""
+"""Text of a script that may run as a rank that does not serve: a follower of vLLM's own, or a Ray worker."""
 _RAY = re.compile(r"\bray\s+start\b")
 _LEADS = re.compile(r"--head\b")
 _STATEMENT = re.compile(r"[^\n;&|]+")
@@ -34,12 +34,12 @@ _SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]{0,100}api_ser
 _SHEBANG = re.compile(r"#!\S*?(?:env\s+(?:-S\s+)?)?(\w*sh)\b")
 """The first line of a script that names its shell."""
 _SHEBANG_E = re.compile(r"#!\S*sh\s+-\w*e")
-"""The first line of a script that ends with the first command that fails."""
+"""The first line of a script that exits at the first command that fails."""
 _LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
-"""A program's name, and more words in the same one."""
+"""A program's name and more words in the same word."""
 _SIBLINGS, _EXAMINED = 8, 64
-"""How many other containers are asked whether they lead: a leader is among the first, if there is one; and how many are
-looked at, init containers too."""
+"""How many other containers may be the leader: it is among the first, if there is one. And how many are examined,
+including init containers."""
 _LONGEST_PROGRAM = 4096
 """Bytes of a program's path, at most (Linux PATH_MAX)."""
 _SERVERS = 4
@@ -55,11 +55,11 @@ def resolve(
     budget: WorkLimit | None = None,
     whole: Whole | None = None,
 ) -> Command | None:
-    """How `container` starts vLLM, or None where it does not run vLLM.
+    """How `container` starts vLLM, or None if it does not run vLLM.
 
     `config_maps`: name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef`, `--config` and
-    mounted scripts. `budget`: what following all scripts of the object may cost. `whole`: the object, for a caller who
-    asks of all its containers.
+    mounted scripts. `budget`: the work that all scripts of the object may cost. `whole`: the object, for a caller that
+    checks all its containers.
     """
     return _Resolver(workload, container, config_maps or {}, budget, whole).resolve()
 
@@ -70,41 +70,41 @@ class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
 
 @dataclass
 class _Seen:
-    """What a script ran besides servers."""
+    """The other facts about a script, besides its servers."""
 
     joined: bool = False
     guess: Command | None = None
     installed: str = ""
-    """The release of vLLM that it installed last, where it says so and surely did."""
+    """The release of vLLM that it certainly installed last, if it names one."""
     texts: list[str] = field(default_factory=list)
-    """The scripts, each as it is started."""
+    """The scripts, each as it was started."""
     servers: list[Command] = field(default_factory=list)
-    """The servers that it starts one after the other, as far as each before has failed."""
+    """The servers that it starts one after the other, each because the one before has failed."""
 
     def may_follow(self, sh: Shell) -> bool:
-        """Whether the script may, on another way, end in something that serves nothing."""
+        """Whether the script may, on another branch, end in a program that does not serve."""
         follows = any(map(_follows, self.texts))
         return follows or (sh.branched and all(len(_SERVER.findall(text)) < 2 for text in self.texts))
 
 
 def _may_serve(text: str) -> bool:
-    """The script speaks of a server, whatever quotes are in it."""
+    """Whether the script mentions a server, ignoring its quotes."""
     for sign in "'\"\\":
         text = text.replace(sign, "")
     return "vllm" in text and _SERVER.search(text) is not None
 
 
 def _follows(text: str) -> bool:
-    """The script says `--headless`, `run.sh worker`, or `ray start` without `--head` behind it."""
+    """Whether the script has `--headless`, `run.sh worker`, or `ray start` without `--head` after it."""
     starts = (_RAY.split(one) for one in _STATEMENT.findall(text)) if "ray" in text else ()
     return any(len(parts) > 1 and not _LEADS.search(parts[-1]) for parts in starts) or bool(_FOLLOWS.search(text))
 
 
 class _Resolver(Reading):
     splits = 0
-    """How often a script was one word, and those after it what is meant."""
+    """How often `sh -c` had a script of one word, and the words after it were used instead."""
     scripted = False
-    """A script was read, and not the words of the command alone."""
+    """Whether a script was read, and not only the words of the command."""
 
     def resolve(self) -> Command | None:
         try:
@@ -123,7 +123,7 @@ class _Resolver(Reading):
         if self.commands:
             line = text_of(self.commands[0])
             if _LINE.match(line) and "\n" not in line.strip():
-                # A whole line as one word: no program is called that, and it is clear what is meant.
+                # A whole command line in one word: no program has such a name, and the intention is clear.
                 return self._unsplit(line)
             return self._started([*self.commands, *self.args])
         return self._without_command()
@@ -178,7 +178,7 @@ class _Resolver(Reading):
         return None
 
     def _rays(self) -> bool:
-        """A Ray node's own container, to which KubeRay gives `ray start` as its command where it has none."""
+        """Whether it is a Ray node's own container, which gets `ray start` from KubeRay if it has no command."""
         if self.args or self.container.synthetic:
             return False
         first = self.container.path.parts[-2:] == ("containers", 0)
@@ -230,7 +230,7 @@ class _Resolver(Reading):
         return Serve(started.entry, started.program, (*started.words, *kserve.additional(self.env)))
 
     def _opaque(self, program: str, words: Sequence[Value]) -> Command | None:
-        """A program that we know nothing of, in an image that says vLLM or with vLLM's arguments."""
+        """A program that podfit does not know, in an image with vLLM in its name or with vLLM's arguments."""
         if self.container.init:
             return None
         if telling.looks_like_vllm(program, words):
@@ -264,7 +264,7 @@ class _Resolver(Reading):
         return self.file(file) if file is not None else None
 
     def _raw(self, piece: Piece) -> str:
-        """An unknown `$(VAR)` goes into the script as it is: the shell's rooms find out what it stands for."""
+        """An unknown `$(VAR)` is kept in the script, where the modules of the shell expand it."""
         if piece.unknown is None:
             return piece.text
         name = re.fullmatch(r"\$[({]?(\w+)[)}]?", piece.text)
@@ -272,7 +272,7 @@ class _Resolver(Reading):
 
     @property
     def _raw_script(self) -> Any:
-        """The field that holds the script, as it is written."""
+        """The text of the field that contains the script."""
         return self.script_path.get(self.workload.object)
 
     def _script(
@@ -305,7 +305,7 @@ class _Resolver(Reading):
             pass
         except GiveUp as why:
             if not seen.servers:
-                self.beyond = str(why)  # where its own words, and not the script's, name vLLM
+                self.beyond = str(why)  # for the case that its own words name vLLM, not the script's
                 return seen.guess or self._unread(str(why), *seen.texts)
             seen.servers[-1] = replace(seen.servers[-1], survived=f"what the script does after it is not read: {why}")
         if seen.servers:
@@ -341,7 +341,7 @@ class _Resolver(Reading):
         return bool(claims or resource.requests(self.workload, self.container))
 
     def _split(self, text: str, positional: list[Value], zero: Value) -> Command | None:
-        """`sh -c vllm serve MODEL`: the script is its first word alone, and what is meant is clear."""
+        """`sh -c vllm serve MODEL`: the script is only its first word, but the intention is clear."""
         self.splits += 1
         if self.splits > _SPLITS:
             self.beyond = entry.TOO_MANY
@@ -447,7 +447,7 @@ class _Resolver(Reading):
         return sh.exec or (self.script[0] == "bash" and last.plain)
 
     def _exec_at(self, sh: Shell) -> int | None:
-        """Where `exec` can be written into the script that the manifest shows."""
+        """The position at which `exec` can be inserted into the script that the manifest shows."""
         last, shown = sh.last, self.script_path.get(self.workload.object)
         if self.script is None or last is None or shown != self.script[1]:
             return None
@@ -457,7 +457,7 @@ class _Resolver(Reading):
         return len(whole[: last.at].decode(errors="replace"))
 
     def _note_guess(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
-        """Remembers a program that looks like a wrapper of vLLM, if none was found before."""
+        """Keep a program that looks like a wrapper of vLLM, if none was found before."""
         if seen.guess is None and not self.container.init and telling.looks_like_vllm(program, words):
             own = Serve("serve", program, tuple(words), own_flags=True)
             seen.guess = self.serve(
@@ -476,10 +476,10 @@ class _Resolver(Reading):
                 lost.append(zero)
         return (*lost, *positional) if not uses_rest else tuple(lost)
 
-    # ── what is found ──
+    # ── the commands that are found ──
 
     def _worker(self, *, scripted: bool) -> Command | None:
-        """A Ray worker, if what it joins runs vLLM."""
+        """A Ray worker, if the cluster that it joins runs vLLM."""
         if not (images.named_vllm(self.image) or images.runs(self.image) == "huggingface" or self._leader()):
             return None
         return Command(

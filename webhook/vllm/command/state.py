@@ -1,4 +1,4 @@
-"""What a shell remembers, and what two ways through a script leave in common."""
+"""The state of a shell, and what two branches of a script leave in common."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ShellState:
         )
 
     def forget(self, names: Iterable[str], why: str) -> None:
-        """Makes variables unknown: what is known of their values may have been replaced."""
+        """Make variables unknown: their known values may have been replaced."""
         for name in names:
             value = self.variables.get(name)
             if isinstance(value, list):
@@ -75,19 +75,19 @@ class ShellState:
                 self.hidden.update(map(text_of, value) if isinstance(value, list) else (text_of(value),))
 
     def changed(self, before: ShellState) -> set[str]:
-        """Variables that are not what they were."""
+        """Variables whose value has changed."""
         names = {**self.variables, **before.variables}
         return {name for name in names if self.variables.get(name) != before.variables.get(name)}
 
     def get(self, name: str) -> Value | Array | None:
-        """A variable's value; None where it is certainly unset in the manifest and the script."""
+        """A variable's value; None if both the manifest and the script certainly leave it unset."""
         if name in self.variables:
             return self.variables[name]
         return mystery(f"${name}", self.rest) if self.rest else None
 
 
 def merge(one: ShellState, two: ShellState, why: str) -> ShellState:
-    """What two branches leave behind; `why` is the condition that chose between them."""
+    """The state after two branches; `why` is the condition that chose between them."""
     merged = one.copy()
     for name in {**one.variables, **two.variables}:
         a, b = one.variables.get(name), two.variables.get(name)
@@ -117,7 +117,7 @@ def _merge_values(name: str, a: Value | None, b: Value | None, why: str) -> Valu
     base, more = (a, b) if text_of(a or ()) == short else (b, a)
     added = long[len(short) :]
     certain = base is not None and more is not None and known(base) is not None and known(more) is not None
-    # `ARGS="$ARGS --more"` in one branch: what was there before stays known.
+    # `ARGS="$ARGS --more"` in one branch: the text from before stays known.
     if certain and long.startswith(short) and (not short or added[:1].isspace() or short[-1:].isspace()):
         pieces = list(base or ())
         for word in re.findall(r"\s+|\S+", added):

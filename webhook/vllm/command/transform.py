@@ -1,4 +1,4 @@
-"""What `${X#…}`, backslashes and `$'…'` make of a text that is known."""
+"""The results of `${X#…}`, backslashes and `$'…'` for a known text."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import re
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
 
 _UNLIKE_PYTHON = re.compile(r"\[\^|\[\[?[:.=]|[?*+@!]\(|\\[*?\[\]\\]")
-"""What a shell reads differently than `fnmatch`."""
+"""Patterns that a shell reads in another way than `fnmatch`."""
 _PATTERN = re.compile(r"((?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
 """`${X/find/replacement}`, in which `\\/` is a slash of the first."""
 
 
 def apply(text: str, operator: str, argument: str) -> str | None:
-    """`${X#…}`, `${X%…}`, `${X/…/…}`, `${X^^}`, `${X:1:2}` of a known text; None where it is not understood."""
+    """`${X#…}`, `${X%…}`, `${X/…/…}`, `${X^^}`, `${X:1:2}` of a known text; None if it is not understood."""
     if len(text) > 512 or len(argument) > 64 or (operator[0] in "^," and not text.isascii()):
         return None
     if operator[0] in "#%/" and _UNLIKE_PYTHON.search(argument) is not None:

@@ -60,7 +60,7 @@ class Depth:
 
     @property
     def full(self) -> bool:
-        """What is deeper is not read."""
+        """Whether the deepest level that is read is reached."""
         return self._level >= WORD_NESTING
 
     def __enter__(self) -> None:
@@ -71,31 +71,31 @@ class Depth:
 
 
 class WorkLimit:
-    """The work that one script may cost, whatever shells it starts, or all scripts of an object. `with` it, a statement
-    is followed, within those that are already."""
+    """The work that one script may cost, with all shells that it starts, or that all scripts of an object may cost. In
+    a `with` block, a statement is followed one level deeper."""
 
     def __init__(self, most: int = WORK, whole: WorkLimit | None = None) -> None:
         self.most = most
         self.spent = 0
         self.whole = whole
-        """What this one is a part of."""
+        """The limit of the whole object, of which this one is a part."""
         self.level = 0
-        """Statements within each other that are being followed."""
+        """Depth of the nested statements that are being followed."""
         self.word = Depth()
-        """Where in the word of the innermost statement."""
+        """Depth in the word of the innermost statement."""
 
     def take(self, work: int) -> bool:
-        """Whether the work was still to be had."""
+        """Take work from the limit; whether there was enough."""
         self.spent += work
         return (self.whole is None or self.whole.take(work)) and self.spent <= self.most
 
     def spend(self, work: int) -> None:
-        """Raises GiveUp where the work is more than one script may cost."""
+        """Take work from the limit; raises GiveUp if there was not enough."""
         if not self.take(work):
             raise GiveUp(TOO_MUCH)
 
     def __enter__(self) -> None:
-        """A level deeper; raises GiveUp where that is deeper than scripts are followed."""
+        """Go a level deeper; raises GiveUp beyond the deepest level that is followed."""
         if self.level >= NESTING:
             raise GiveUp(TOO_DEEP)
         self.level += 1
@@ -113,7 +113,7 @@ def _grammar() -> Language:
 
 
 def _parser() -> Parser:
-    """A parser of one's own: it holds state, and the server's threads parse at the same time."""
+    """A new parser: it has state, and the server's threads parse at the same time."""
     import tree_sitter
 
     return tree_sitter.Parser(_grammar())
@@ -134,10 +134,10 @@ def _tree(text: bytes, budget: WorkLimit) -> Node:
 
 
 def _trial(text: bytes, budget: WorkLimit) -> int:
-    """What parsing a text costs; raises GiveUp where that is more than the budget has left, and takes it from there.
+    """Cost of parsing a text, taken from the budget; raises GiveUp if that is more than the budget has left.
 
-    tree-sitter can be stopped only where it asks for its text by a function. The tree of such a parse is of no use:
-    its nodes would ask for their texts in the same way, and end the process where the function raises.
+    tree-sitter can be stopped only while it requests its text from a function. The tree of such a parse is not usable:
+    its nodes would request their texts in the same way, and the process would end if the function raises.
     """
     before = budget.spent
     held = _HELD.pop() if _HELD else bytearray()
@@ -166,9 +166,9 @@ _ASIDE = re.compile(rb"(?<=\s)`#[^`\n'\"]{0,200}`(?=\s)")
 
 
 def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
-    """The tree of a script, without what something else fills in before a shell sees it.
+    """The tree of a script. Placeholders that another program fills in before a shell reads it are replaced.
 
-    Such a blank becomes a variable of its own in the tree; these come along with why they are not known.
+    Each placeholder becomes a variable of its own in the tree; these are returned with why their values are unknown.
     """
     if len(script) > MAX_SCRIPT_LENGTH:
         raise GiveUp(TOO_LONG)
@@ -199,11 +199,11 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
 
 
 _MARKS = re.compile(r"[\\'\"()}#]|\$[({]")
-"""What opens or closes something, or hides what does."""
+"""Signs that open or close something, or that hide such a sign."""
 
 
 def unclosed(script: str) -> str | None:
-    """The line on which a quote begins that nothing closes; None where there is none, or where that is not plain."""
+    """The line on which an unclosed quote begins; None if there is none, or if that is uncertain."""
     if len(script) > MAX_SCRIPT_LENGTH or any(mark in script for mark in ("<<", "`", "$'")):
         return None
     opened: list[tuple[str, int]] = []
@@ -240,7 +240,7 @@ def unclosed(script: str) -> str | None:
 
 
 def source(node: Node) -> str:
-    """The text of a node."""
+    """The text of a node in the script."""
     return (node.text or b"").decode(errors="replace")
 
 
@@ -250,12 +250,12 @@ class Tail:
 
     node: Node
     plain: bool
-    """It has no redirection, and nothing but an end of line follows: `bash -c` starts such a command without forking
+    """It has no redirection, and only the end of the line follows: `bash -c` starts such a command without forking
     (bash 5.2, measured; builtins/evalstring.c should_suppress_fork)."""
 
     @property
     def at(self) -> int:
-        """Where its name begins, in bytes: behind variables that it sets for itself."""
+        """The byte at which its name begins, after the variables that it sets for itself."""
         return self._named.start_byte
 
     @property
@@ -269,7 +269,7 @@ class Tail:
 
 
 def tail(root: Node) -> Tail | None:
-    """The last command of a script, also behind `&&`; None where it ends with something else (`&`, a pipe, `fi`)."""
+    """The last command of a script, also after `&&`; None if it ends with something else (`&`, a pipe, `fi`)."""
     node: Node | None = root
     plain = True
     while node is not None and node.type in ("program", "list", "redirected_statement"):
@@ -288,7 +288,7 @@ _LITERAL = frozenset({"word", "number", "string", "string_content", "raw_string"
 
 
 def is_literal(node: Node) -> bool:
-    """The word says what it is: nothing in it is expanded."""
+    """Whether nothing in the word is expanded."""
     return node.type in _LITERAL and all(is_literal(child) for child in node.children if child.is_named)
 
 

@@ -1,4 +1,4 @@
-"""Text that is known in part: what the rooms of this package hand to each other, and what they hand on."""
+"""Text that is known in part: the values that the modules of this package exchange and return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Piece:
     text: str
     """The text; if it is unknown, as it was written (`$MODEL`)."""
     path: FieldPath | None = None
-    """The field it came from; None: the field that is being read."""
+    """The field it came from; None: the field being read."""
     unknown: str | None = None
     """Why it is unknown, else None."""
     span: tuple[int, int] | None = field(default=None, compare=False)
@@ -64,21 +64,21 @@ def texts_of(values: Iterable[Value]) -> list[str]:
 
 
 def reason_of(value: Value) -> str | None:
-    """Why the value is not known, None where it is."""
+    """Why the value is unknown, None if it is known."""
     if len(value) == 1:  # as nearly all are
         return value[0].unknown
     return next((piece.unknown for piece in value if piece.unknown is not None), None)
 
 
 def origin_of(value: Value) -> FieldPath | None:
-    """The field that it came from, None where it does not say."""
+    """The field that it came from, None if the value does not have one."""
     if len(value) == 1:
         return value[0].path
     return next((piece.path for piece in value if piece.path is not None), None)
 
 
 def known(value: Value) -> str | None:
-    """The text where all of it is known, else None."""
+    """The text if all of it is known, else None."""
     if len(value) == 1:
         return value[0].text if value[0].unknown is None else None
     return None if reason_of(value) is not None else text_of(value)
@@ -126,16 +126,16 @@ def all_known(values: Mapping[str, Value]) -> dict[str, str]:
 
 
 UNEXPANDED = "is not expanded outside of a shell"
-"""The end of why a word is not known: a shell's reference, where no shell runs."""
+"""End of the reason for an unknown word: a shell's reference outside of a shell."""
 UNDEFINED = "is not in this container's env"
 """The same of a reference of Kubernetes' to a variable that the manifest defines nowhere."""
 
 
 @frozen
 class Word(Piece):
-    """One argument, as vLLM's process receives it: a piece that is whole, and knows its field.
+    """One argument, as vLLM's process receives it: a complete piece with its field.
 
-    `unknown` is such as "command substitution $(cat /model)"; `span` is a place in `Command.script`.
+    `unknown` is for example "command substitution $(cat /model)"; `span` is a position in `Command.script`.
     """
 
     path: FieldPath
@@ -180,7 +180,7 @@ class Command:
     words: tuple[Word, ...]
     """The arguments after `vllm serve` or after the module's name."""
     path: FieldPath
-    """The field that holds the command: where a finding about the whole command points."""
+    """The field that contains the command: findings about the whole command refer to it."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The process's environment as far as it is known."""
     decided: frozenset[str] = frozenset()
@@ -209,18 +209,18 @@ class Command:
     config: Mapping[str, str] = field(default_factory=dict)
     """Path in the container → text, of the mounted files that `--config` names."""
     program: str = "vllm serve"
-    """What is started: "vllm serve", a module ("vllm.entrypoints.openai.api_server", "dynamo.vllm"), or a file."""
+    """What it starts: "vllm serve", a module ("vllm.entrypoints.openai.api_server", "dynamo.vllm"), or a file."""
     own_flags: bool = False
     """`program` wraps vLLM and has flags of its own (dynamo.vllm), so a flag that vLLM does not know is not an
     error."""
     guessed: str | None = None
-    """Why this is taken for vLLM although nothing in the manifest says so with certainty, else None."""
+    """Why podfit assumes that this is vLLM although the manifest does not say so with certainty, else None."""
     complete: bool = True
-    """False: more arguments may come from where the manifest does not show (a wrapper, an operator's preset)."""
+    """False: more arguments may come from outside the manifest (a wrapper, an operator's preset)."""
     changes: frozenset[Change] = frozenset()
-    """What the script may have changed of the Python code that vLLM runs."""
+    """What the script may have changed in the Python code that vLLM runs."""
     release: str = ""
-    """The release of vLLM that the command itself brings (`uvx vllm@0.10.0`), where it says so."""
+    """The release of vLLM that the command itself installs (`uvx vllm@0.10.0`), if it names one."""
     slip: Slip | None = None
     """A mistake that keeps the command from starting vLLM at all; the rest is read as the author means it."""
     unclosed: str | None = None
@@ -242,5 +242,5 @@ class Command:
 
     @property
     def serves(self) -> bool:
-        """Answers HTTP: a joining worker and the batch runner do not."""
+        """Whether it answers HTTP: a joining worker and the batch runner do not."""
         return self.entry != "worker" and not self.program.replace("-", "_").endswith("run_batch")

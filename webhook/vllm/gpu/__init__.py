@@ -1,4 +1,4 @@
-"""Pod spec + facts → Accelerator: which GPU, how many of them the container gets, what memory a process sees."""
+"""Pod spec + facts → Accelerator: the GPU model, the number of GPUs, and the memory that a process sees."""
 
 from __future__ import annotations
 
@@ -132,14 +132,14 @@ def _named_by_nodes(placement: Placement | None, facts: Facts) -> NamedProducts 
 
 
 def _narrowed_to_nodes(named: NamedProducts, placement: Placement) -> NamedProducts:
-    """The GPU models that nodes of the cluster have, if the policy says that no other nodes will come."""
+    """The named GPU models that nodes of the cluster have, for a policy that says that no other nodes will come."""
     there = {gpu.name for kind in placement.kinds for gpu in kind.gpus}
     left = tuple(gpu for gpu in named.gpus if gpu.name in there)
     return replace(named, gpus=left) if left and not placement.unknown else named
 
 
 def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[tuple[Accelerator, str]]:
-    """Each kind of GPU that the container may get, alone, and where: by the nodes if known, else by the GPU models."""
+    """Each possible kind of GPU separately, and its nodes: by the nodes' labels if known, else by the GPU models."""
     accelerator = fact.value
     kinds = placement.kinds if placement is not None and placement.kinds else ()
     for kind in kinds:

@@ -36,9 +36,9 @@ class _UnreadableError(Exception):
 
 
 def read(expression: str) -> Callable[[Device], bool | None]:
-    """The expression as a function of a device. An expression outside the part of CEL read here is always None.
+    """The expression as a function of a device, which returns None for an expression outside this part of CEL.
 
-    Neither this nor the function raises.
+    Neither this function nor the returned one raises.
     """
     try:
         value = _Parser(expression).expression()
@@ -46,7 +46,7 @@ def read(expression: str) -> Callable[[Device], bool | None]:
         return lambda _: None
 
     def select(device: Device) -> bool | None:
-        """Whether a device matches; None where that is unknown."""
+        """Whether a device matches; None if unknown."""
         answer = value(device)
         return answer if isinstance(answer, bool) else None
 
@@ -71,7 +71,7 @@ class _Parser:
         self._depth = 0
 
     def expression(self) -> _Value:
-        """The whole expression; raises _UnreadableError where something is left."""
+        """The whole expression; raises _UnreadableError if text is left after it."""
         found = self._disjunction()
         if self._at != len(self._tokens):
             raise _UnreadableError
@@ -201,7 +201,7 @@ def _constant(value: Any) -> _Value:
 
 
 def _field_access(value: _Value, name: _Value) -> _Value:
-    """The field of an object; None where it is unknown."""
+    """The field of an object; None if unknown."""
 
     def read(device: Device) -> Any:
         whole, key = value(device), name(device)
@@ -244,7 +244,7 @@ def _method_call(name: str, value: _Value, arguments: list[_Value]) -> _Value:
     """A method of a value, such as `compareTo` or `startsWith`."""
 
     def call(device: Device) -> Any:
-        """The method's result for a device; None where the value or an argument is unknown."""
+        """The method's result for a device; None if the value or an argument is unknown."""
         found, given = value(device), [argument(device) for argument in arguments]
         if name in ("orValue", "value"):
             return found
@@ -264,7 +264,7 @@ def _method_call(name: str, value: _Value, arguments: list[_Value]) -> _Value:
 
 
 def _matches_pattern(text: str, pattern: str) -> bool | None:
-    """Whether the text matches the pattern; None for patterns that may be slow or are not Python's."""
+    """Whether the text matches the pattern; None for patterns that may be slow or that Python does not support."""
     quantified, repeats = len(re.findall(r"[*+?{]", pattern)), len(re.findall(r"[*+{]", pattern))
     if len(pattern) > 200 or len(text) > _LONGEST_TEXT or quantified > _QUANTIFIERS or repeats > _REPEATS:
         return None
@@ -287,7 +287,7 @@ def _order(left: Any, right: Any) -> int | None:
 
 
 def _compare(sign: str, left: Any, right: Any) -> bool | None:
-    """The relation of two values; None where one of them is unknown or they can't be ordered."""
+    """The relation of two values; None if one of them is unknown or they can't be ordered."""
     if sign == "in":
         if left is None or not isinstance(right, list):
             return None
@@ -303,7 +303,7 @@ def _compare(sign: str, left: Any, right: Any) -> bool | None:
 
 
 def _or(parts: list[Any]) -> bool | None:
-    """The disjunction of answers that may be unknown (None): one True decides."""
+    """The disjunction of results that may be unknown (None): one True is enough."""
     if any(part is True for part in parts):
         return True
     return False if all(part is False for part in parts) else None

@@ -33,7 +33,7 @@ _NO_ACCELERATOR = ("compute-domain", "vfio", "nic", "dranet", "efa")
 
 @dataclass(frozen=True)
 class Claim:
-    """What a container gets by its claims."""
+    """The devices that a container gets by its claims."""
 
     count: int | None
     """Number of devices; None if unknown."""
@@ -46,7 +46,7 @@ class Claim:
 
 
 def find(workload: Workload, container: Container, snapshot: Snapshot | None) -> Claim | None:
-    """What the container claims; None where it claims nothing that may be an accelerator."""
+    """The container's claim; None if it claims nothing that may be an accelerator."""
     asked = mapping(container.spec.get("resources")).get("claims")
     if not isinstance(asked, list):
         return None
@@ -72,13 +72,13 @@ _UNSEEN = Claim(None, (), "DRA claim", False)
 
 
 def _all_seen(asked: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
-    """Whether all claims are known and none is for an accelerator (instead: a network interface, a compute domain)."""
+    """Whether all claims are known, and none is for an accelerator but for a network interface or a compute domain."""
     named = [there.get(str(one.get("name"))) for one in _mappings(asked)]
     return all(one is not None and _spec(one, workload.namespace, snapshot) is not None for one in named)
 
 
 def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: Snapshot | None) -> Iterator[Claim]:
-    """What a Pod's resource claim requests, one Claim per request; with a `request` named, only that one."""
+    """A Pod's resource claim, one `Claim` per request; if `request` names one, only that one."""
     spec = _spec(pod_claim, namespace, snapshot)
     if spec is None:
         yield _UNSEEN
@@ -133,7 +133,7 @@ def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gp
 
 
 _SHORT = 4096
-"""Characters of the selectors whose result is cached, where every selector counts as _EACH characters more."""
+"""Characters of selectors up to which the result is cached; every selector counts as _EACH characters more."""
 _EACH = 64
 
 
@@ -159,7 +159,7 @@ def _matching_products(driver: str | None, kind: str | None, selectors: tuple[st
 
 _EXACT = re.compile(r"\.(productName|profile) ?(==|in) ")
 _MOST = 24
-"""Most GPU models that selectors may match: if more match, none counts as named."""
+"""Most GPU models that selectors may match: if more match, the GPU model is unknown."""
 
 
 def _device_count(one: JSON) -> int | None:

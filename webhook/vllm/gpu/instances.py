@@ -1,4 +1,4 @@
-"""Cloud machine types: what they carry, and which of them a set of demands leaves."""
+"""Cloud machine types: their GPUs, and which machine types meet a set of requirements."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PREFIXES = ("karpenter.k8s.aws/instance-", "eks.amazonaws.com/instance-")
 """Karpenter's labels, and the same of EKS Auto Mode."""
 _PARTS = ("family", "category", "generation", "size", "gpu-name", "gpu-manufacturer", "gpu-count", "gpu-memory",
           "accelerator-name", "accelerator-manufacturer", "accelerator-count")  # fmt: skip
-"""Those that say something of the accelerators; sizes of processors and memory do not."""
+"""Karpenter's labels about accelerators; sizes of processors and memory are left out."""
 _TELLING = {"family", "category", "gpu-name", "accelerator-name"}
-"""Without one of these, demands leave far too much open."""
+"""Without one of these labels, requirements match far too many machine types."""
 
 
 def of_types(names: Iterable[str]) -> tuple[Gpu, ...]:
@@ -51,21 +51,21 @@ def of_family(name: str) -> list[str]:
 
 
 def count_of(name: str) -> int | None:
-    """The whole GPUs of a machine type; None where it is not known, or has a fraction of one."""
+    """The whole GPUs of a machine type; None if unknown, or if it has a fraction of one."""
     row = _table().get(_in_any_case().get(name.lower(), name))
     return int(row["count"]) if row and not row.get("fraction") else None
 
 
 class Size(NamedTuple):
-    """What a machine type has."""
+    """The GPUs and the host memory of a machine type."""
 
     gpus: int
     memory: int
-    """Bytes of host memory; 0 where it is not known."""
+    """Bytes of host memory; 0 if unknown."""
 
 
 def size_of(name: str) -> Size | None:
-    """The whole GPUs and the host memory of a machine type; None where they are not known."""
+    """The whole GPUs and the host memory of a machine type; None if unknown."""
     row = _table().get(_in_any_case().get(name.lower(), name))
     if row is None or row.get("fraction") or "count" not in row:
         return None
@@ -86,9 +86,10 @@ def smallest_machine_type(name: str, gpus: Sequence[Gpu], count: int) -> str | N
 
 
 def left_by(demands: Sequence[NodeRequirement]) -> tuple[Gpu, ...]:
-    """What Karpenter's labels leave of AWS's machine types: `instance-category In [g]`, `instance-generation Gt 5` …
+    """The GPUs of AWS's machine types that meet Karpenter's labels: `instance-category In [g]`, `instance-generation Gt
+    5` …
 
-    Empty where they say too little, or nothing of this kind.
+    Empty if none of the labels identifies the kind of accelerator (`_TELLING`).
     """
     said = [(part, one) for one in demands if (part := _label_part(one.key)) is not None]
     if not _TELLING & {part for part, one in said if one.operator == "In"}:
@@ -102,12 +103,12 @@ def left_by(demands: Sequence[NodeRequirement]) -> tuple[Gpu, ...]:
 
 
 def is_telling(key: str) -> bool:
-    """A label of Karpenter's that says something of the accelerators."""
+    """Whether it is a label of Karpenter's about accelerators."""
     return key.startswith(_PREFIXES) and _label_part(key) is not None
 
 
 def _requirement_holds(one: NodeRequirement, value: str | None) -> bool:
-    """Whether a value satisfies a node's requirement; None: the label is absent."""
+    """Whether a value meets a node's requirement; None: the label is absent."""
     return one.holds({one.key: value} if value is not None else {})
 
 

@@ -15,10 +15,10 @@ from webhook.vllm.release import Release, parse
 
 
 class Step(NamedTuple):
-    """From some release on, a method asks for this."""
+    """A method's requirement from some release on."""
 
     after: Release | None
-    """The last release that was read with another number; between it and `first` the lower of both holds."""
+    """The last release read with another number; for releases between it and `first`, the lower of both applies."""
     first: Release
     """The first release that was read with this number."""
     least: int
@@ -53,13 +53,13 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
     "compressed-tensors FP8": _capability_steps(("0.5.4", 80), ("0.14.0 … 0.16.0", 75)),
     "compressed-tensors NVFP4": _capability_steps(("0.9.0", 80), ("0.14.0 … 0.16.0", 75)),
 }
-"""Beyond the last release that was read, nothing is known of newer ones."""
+"""Method → its requirements by release, up to `NEWEST`; for newer releases nothing is known."""
 NEWEST = Release(0, 33)
 """The last release that was read."""
 
 
 def least_capability(method: str, release: Release) -> tuple[int, int] | None:
-    """(major, minor) that this release asks for the method; None where it asks nothing that is known."""
+    """(major, minor) that this release requires for the method; None if no requirement is known."""
     if release > NEWEST:
         return None
     asked = [one.least for one in STEPS.get(method, ()) if (release > one.after if one.after else release >= one.first)]

@@ -1,4 +1,4 @@
-"""Labels of a node → which GPUs it may have: labels that a Pod demands, and labels that a live node carries."""
+"""Labels of a node → the GPUs that it may have: labels that a Pod requires, and labels of a live node."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ AMD_PARTITION = "amd.com/compute-memory-partition"
 USE_TYPE = ("nvidia.com/use-gputype", "hami.io/use-gputype")
 """HAMi's annotation: GPUs whose type contains one of these words."""
 PRODUCTS_SHOWN = 8
-"""Most GPU models that filters alone may match: if more match, none counts as named."""
+"""Most GPU models that filters alone may match: if more match, the GPU model is unknown."""
 
 
 @frozen
@@ -101,9 +101,9 @@ def _said(workload: Workload) -> NamedProducts | None:
 
 
 def _of_spec(spec: JSON) -> NamedProducts | None:
-    """What the Pod demands of its node, by labels."""
+    """The GPU models by the labels that the Pod requires of its node."""
     selector = spec.get("nodeSelector") or {}
-    if spec.get("affinity") is None and isinstance(selector, dict) and len(selector) <= _MANY:  # as most Pods say it
+    if spec.get("affinity") is None and isinstance(selector, dict) and len(selector) <= _MANY:  # as in most Pods
         pairs = tuple(selector.items())
         texts = [text for pair in pairs for text in pair if isinstance(text, str)]
         if len(texts) == 2 * len(pairs) and _are_short(texts):
@@ -180,7 +180,7 @@ def as_demands(labels: Mapping[str, str]) -> Demands:
 
 
 def of_demands(demands: Demands) -> NamedProducts | None:
-    """The GPU models that requirements leave that apply together; None if no requirement names one."""
+    """The GPU models that meet all requirements; None if no requirement names one."""
     gpus: tuple[Gpu, ...] | None = None
     sources: list[str] = []
     may_deny, shared = True, False
@@ -327,7 +327,7 @@ def _is_number(value: str) -> bool:
 
 
 def _has_label_memory(gpu: Gpu, one: NodeRequirement) -> bool:
-    """MiB that NVML prints, within what drivers and clouds differ by."""
+    """MiB as NVML reports them, within the difference between drivers and clouds."""
     sizes = _mib(one)
     mib = gpu.memory_high / (1 << 20)
     if one.operator in ("In", "NotIn"):

@@ -58,7 +58,7 @@ def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
 
 
 def nearest(text: str) -> tuple[str, ...]:
-    """Up to three short names that look like `text`, for "did you mean"."""
+    """Up to three short names similar to `text`, for "did you mean"."""
     short = {"-".join(word for word in _words(name) if not NOISE.fullmatch(word)): None for name in _products_by_name()}
     return tuple(near.nearest(_normalize(text), [name for name in short if name], 3))
 

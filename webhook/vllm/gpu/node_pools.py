@@ -21,12 +21,12 @@ NODE_POOL = "karpenter.sh/nodepool"
 COMPUTE_CLASS = "cloud.google.com/compute-class"
 """The same for GKE's ComputeClass (cloud.google.com/kubernetes-engine/docs/concepts/about-custom-compute-classes)."""
 _MANY = 64
-"""Alternatives of a Pod's demands, and pools, that are looked at: with more of them nothing is named."""
+"""Most alternatives of a Pod's requirements, and most pools, that are read: beyond that, the GPU model is unknown."""
 
 
 def product_of_pools(workload: Workload, snapshot: Snapshot | None) -> NamedProducts | None:
-    """The products of the pools that the Pod may get a node from; None where one of them does not say, or none is
-    known."""
+    """The GPU models of the pools that may make a node for the Pod; None if the labels of one pool name none, or no
+    pool is known."""
     pools, classes = (snapshot.objects.get(kind, {}) if snapshot else {} for kind in ("nodepools", "computeclasses"))
     if (not pools and not classes) or max(len(pools), len(classes)) > _MANY:
         return None
@@ -48,7 +48,7 @@ def product_of_pools(workload: Workload, snapshot: Snapshot | None) -> NamedProd
 
 
 def _of_node_pool(term: Demands, name: str, kept: JSON) -> Iterator[Demands]:
-    """What a NodePool says of its nodes, if these meet the demands and one of the demands is about a label of its."""
+    """The labels of a NodePool's nodes, if they meet the requirements and one requirement is about such a label."""
     own = {**kept["labels"], NODE_POOL: name}
     about = [one for one in term if one.key in own]
     if about and all(one.holds(own) for one in about):
@@ -56,7 +56,7 @@ def _of_node_pool(term: Demands, name: str, kept: JSON) -> Iterator[Demands]:
 
 
 def _of_compute_class(term: Demands, name: str, kept: JSON) -> Iterator[Demands]:
-    """What each priority of a ComputeClass says of its nodes, if the demands name the class."""
+    """The labels of the nodes for each priority of a ComputeClass, if the requirements name the class."""
     if any(one.key == COMPUTE_CLASS and one.holds({COMPUTE_CLASS: name}) for one in term):
         for priority in kept["priorities"]:
             yield labels.as_demands(priority)

@@ -1,4 +1,4 @@
-"""What a Pod demands of its node: nodeSelector and required node affinity, as the scheduler reads them."""
+"""A Pod's requirements for its node: nodeSelector and required node affinity, as the scheduler reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "metadata.name"
 
 @frozen
 class NodeRequirement:
-    """One thing a node must have: `key In values`, `key Gt value` …"""
+    """One requirement for a node: `key In values`, `key Gt value` …"""
 
     key: str
     operator: str
@@ -26,7 +26,7 @@ class NodeRequirement:
         return f"{self.key}: {said}" if self.operator == "In" else f"{self.key} {self.operator} {said}".rstrip()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels has it (k8s.io/apimachinery labels.Requirement.Matches)."""
+        """Whether a node with these labels meets it (k8s.io/apimachinery labels.Requirement.Matches)."""
         value = labels.get(self.key)
         if self.operator == "In":
             return value in self.values
@@ -39,7 +39,7 @@ class NodeRequirement:
         return value is not None and self.compares(value)
 
     def compares(self, value: str | float) -> bool:
-        """`Gt` and `Lt`: integers, and False where one is none."""
+        """`Gt` and `Lt` compare integers; False if one of the values is not an integer."""
         there, than = _as_number(value), _as_number(self.values[0] if self.values else "")
         if there is None or than is None:
             return False
@@ -47,7 +47,7 @@ class NodeRequirement:
 
 
 def _as_number(value: str | float) -> float | None:
-    """An integer that Kubernetes compares by; None for a text that is none."""
+    """An integer that Kubernetes compares by; None for a text that is not one."""
     if isinstance(value, str):
         return int(value) if value.lstrip("+-").isdecimal() and value.isascii() and len(value) < 20 else None
     return value
@@ -58,9 +58,9 @@ Demands = tuple[NodeRequirement, ...]
 
 @frozen
 class NodeDemand:
-    """What a Pod demands of its node. A preferred affinity and a toleration choose no node and are not in it.
+    """A Pod's requirements for its node. A preferred affinity and a toleration choose no node and are left out.
 
-    The two parts are kept apart: of both, an object may have tens of thousands.
+    The two parts are kept separate, because an object may have tens of thousands of both.
     """
 
     always: Demands
@@ -91,7 +91,7 @@ def _holds(demands: Demands, labels: Mapping[str, str], name: str) -> bool:
 
 
 def wanted(workload: Workload) -> NodeDemand:
-    """What the Pod demands, read once."""
+    """The Pod's requirements, read once."""
     return workload.once(_of_workload)
 
 
@@ -100,7 +100,7 @@ def _of_workload(workload: Workload) -> NodeDemand:
 
 
 def of_spec(spec: JSON) -> NodeDemand:
-    """What a PodSpec demands."""
+    """The requirements of a PodSpec."""
     return NodeDemand(tuple(_selector(spec.get("nodeSelector"))), tuple(_affinity_terms(spec)))
 
 

@@ -1,4 +1,4 @@
-"""What the container asks for: the resource, how many, and the limits that a software slice sets."""
+"""The accelerator resource that the container requests, its count, and the limits of software slices."""
 
 from __future__ import annotations
 

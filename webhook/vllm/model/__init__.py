@@ -52,11 +52,11 @@ URI_FIELDS = (
     ("spec", "model", "name"),
     ("spec", "modelUri"),
 )
-"""Where KServe's InferenceService and LLMInferenceService name the model."""
+"""Fields in which KServe's InferenceService and LLMInferenceService name the model."""
 
 
 def find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
-    """The served model, by the order in `webhook.vllm.facts`; None where nothing names one that is known."""
+    """The served model, by the order in `webhook.vllm.facts`; None if no known model is named."""
     found = _find(args, workload, container, facts)
     if found is None:
         return None
@@ -94,7 +94,7 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         and isinstance(written, str)
         and not HOLE.search(written.rstrip("/").rpartition("/")[2])
     ):
-        name = written  # "s3://$BUCKET/models/Qwen3-8B": what can't be known is not what names it
+        name = written  # "s3://$BUCKET/models/Qwen3-8B": the unknown part is not the one that names the model
         if found := _model_of_name(name, facts):
             return Fact(found.value, f"path: {found.source.removeprefix('path: ')}", may_deny=False)
     for hint in _names_in_object(args, workload, container):
@@ -115,7 +115,7 @@ def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact
 
 
 def is_default(found: Fact[Model] | None) -> bool:
-    """The command names no model, and this is the one that vLLM serves then: mostly not what is meant."""
+    """Whether the command names no model and this is vLLM's default model: usually a mistake of the author."""
     return found is not None and found.source.startswith(DEFAULT_MODEL)
 
 
@@ -157,7 +157,7 @@ def _hub_id(uri: str) -> str | None:
 
 
 def _is_placeholder(name: str) -> bool:
-    """The name is a mount point or a template's hole: something else says which model is there."""
+    """Whether the name is a mount point or a template's placeholder, so that something else names the model."""
     return MOUNTS.fullmatch(name) is not None or "{{" in name
 
 
@@ -211,16 +211,17 @@ def given_model(name: str, given: GivenModel) -> Model:
 
 
 MOST_OVERRIDES = 16 << 10
-"""Characters of overrides that are read, and EACH for every item of theirs: what is computed of a model is remembered,
-and its config with it. A list of 126 layers' types has 10,000."""
+"""Characters of overrides that are read, and EACH for every item in them. Results are cached per model, and so is its
+config. A list of the types of 126 layers has 10,000 characters."""
 EACH = 50
 OUTER = ("architectures", "dtype", "quantization_config", "tie_word_embeddings", "torch_dtype", "vision_config")
-"""What vLLM reads of a multimodal model's outer config (vLLM 0.33 config/model.py)."""
+"""Fields that vLLM reads from a multimodal model's outer config (vLLM 0.33 config/model.py)."""
 _OVERRIDES = frozenset({"hf_overrides", "rope_scaling"})
 
 
 def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
-    """The model with what --hf-overrides (and, before 0.14, --rope-scaling) changes of its config; None: too much."""
+    """The model with the changes of --hf-overrides (and, before 0.14, --rope-scaling) to its config; None if there are
+    too many."""
     if _OVERRIDES.isdisjoint(args.given):
         return model
     overrides = {**_json(args.given.get("hf_overrides"))}
@@ -230,7 +231,7 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
         return model
     if _parsing_cost(overrides) > MOST_OVERRIDES:
         return None
-    if model.config.get("model_type") != model.model_type:  # what is not nested changes the outer config alone
+    if model.config.get("model_type") != model.model_type:  # only nested fields change the language model's config
         overrides = {key: value for key, value in overrides.items() if key in (*NESTED, *OUTER)}
     whole = {"model_type": model.model_type, "architectures": list(model.architectures)}
     changed = from_config(model.id, {**model.config, **whole, **language_model_config(overrides)}, complete=False)
@@ -259,7 +260,7 @@ def _parsing_cost(overrides: Mapping[str, Any]) -> int:
 
 
 def _json(value: object) -> Mapping[str, Any]:
-    """An option's JSON object, parsed or not; empty for anything else (a Python function's name, say)."""
+    """An option's JSON object, parsed or not; empty for any other value (for example a Python function's name)."""
     if isinstance(value, str):
         try:
             value = from_json(value)

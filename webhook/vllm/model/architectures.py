@@ -42,13 +42,13 @@ class Removed:
 
 
 def architecture_of(model: Model) -> Known | None:
-    """The model's architecture, where a release is known that does not know it; None also where that is not sure."""
+    """The model's architecture, if a release is known that lacks it; None also if that is uncertain."""
     return _oldest_architecture(model.architectures, (model.model_type or "").lower())
 
 
 @remembered(256)
 def _oldest_architecture(architectures: tuple[str, ...], kind: str) -> Known | None:
-    """The architecture among these that vLLM has known longest; None unless all are in the table."""
+    """The one of these architectures that vLLM added first; None unless all are in the table."""
     found = [one for name in architectures if (one := _architecture_row(name)) is not None]
     if not found or len(found) < len(architectures) or kind.startswith(OTHER_FORMATS):
         return None
@@ -57,7 +57,7 @@ def _oldest_architecture(architectures: tuple[str, ...], kind: str) -> Known | N
 
 
 def removed_architecture(model: Model, release: Release) -> Removed | None:
-    """The model's architecture, where this release serves it no more; None also where that is not sure."""
+    """The model's architecture, if this release no longer serves it; None also if that is uncertain."""
     rows = [_table()["removed"].get(name) for name in model.architectures]
     if not rows or not all(rows) or (model.model_type or "").lower().startswith(OTHER_FORMATS):
         return None
@@ -76,9 +76,9 @@ def is_removed(model: Model, release: Release, *, remote_code: bool) -> bool:
 
 
 def is_unserved(model: Model, release: Release, *, remote_code: bool) -> bool:
-    """Whether neither vLLM nor the Transformers of its image can know the model's architecture.
+    """Whether both vLLM and the Transformers of its image certainly lack the model's architecture.
 
-    `remote_code`: the checkpoint's own code is trusted, and may bring what they lack.
+    `remote_code`: the checkpoint's own code is trusted, and may add it.
     """
     found = architecture_of(model)
     if found is None or release > found.missing:

@@ -112,7 +112,7 @@ def _by_id(name: str) -> Fact[Model] | None:
 
 
 def _fact_of_row(name: str) -> Fact[Model]:
-    """The fact for a catalog entry; it may deny where the entry is trusted."""
+    """The fact for a catalog entry; it may deny if the entry is trusted."""
     row = row_of(name)
     source = f"built-in catalog ({SOURCE_IN_WORDS.get(row['confidence'], row['confidence'])})"
     if not row["trusted"]:
@@ -166,7 +166,7 @@ def source(name: str) -> str | None:
 
 
 def nearest(name: str) -> list[str]:
-    """Ids that look like `name`, the likeliest first; for "did you mean"."""
+    """Ids similar to `name`, the likeliest first; for "did you mean"."""
     wanted = name.strip().lower()
     close = near.nearest(wanted, ids(), 3, 0.75)
     if not close and "/" not in wanted:
@@ -208,8 +208,8 @@ def search(words: Sequence[str], given: Iterable[str] = ()) -> list[FoundModel]:
 
 
 def _distance(name: str, word: str) -> tuple[bool, bool, bool]:
-    """How far an id is from a word: whether its name (or the id) is another one, begins otherwise, and whether its
-    organization has another name."""
+    """How much an id differs from a word: whether its name (or the id) is another one or begins in another way, and
+    whether its organization has another name."""
     organization, _, own = name.rpartition("/")
     related = bool(organization) and (word.startswith(organization) or word in organization)
     return word not in (name, own), not (own.startswith(word) or name.startswith(word)), not related

@@ -13,7 +13,7 @@ from webhook.vllm.model.read import attention_of, first_integer, integer, mappin
 from webhook.vllm.model.shape import Model
 
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
-"""Where multimodal configs keep the language model's (vLLM 0.33 transformers_utils/config.py, get_hf_text_config)."""
+"""Fields for the language model in multimodal configs (vLLM 0.33 transformers_utils/config.py, get_hf_text_config)."""
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
 HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
@@ -31,7 +31,8 @@ DENSE_LAYERS = ("first_k_dense_replace", "num_dense_layers")
 NEXT_TOKEN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 
 UNDECLARED_MTP_LAYERS = {"qwen3_next": 1}
-"""Families whose checkpoints hold such layers unsaid (vLLM 0.33 models/qwen3_next_mtp.py)."""
+"""Families whose checkpoints have layers for multi-token prediction that config.json does not list (vLLM 0.33
+models/qwen3_next_mtp.py)."""
 
 
 def from_config(
@@ -41,17 +42,17 @@ def from_config(
     weights_bytes: int | None = None,
     complete: bool = True,
 ) -> Model:
-    """The model of a config.json; odd values count as absent, nothing is raised.
+    """The model of a config.json; invalid values count as absent; never raises.
 
-    `complete`: `config` is the whole file, so transformers' class defaults stand for what it does not say. A table's
-    row may lack a null that the file has: there a window of all layers must not be assumed.
+    `complete`: `config` is the whole file, so missing fields get transformers' class defaults. A row of a library's
+    table may lack a null that the file has; for such a row, a window of all layers must not be assumed.
     """
     given = language_model_config(config)
     whole_type, own_type = text_of(config.get("model_type")), text_of(given.get("model_type"))
     beneath = {**_class_defaults(whole_type), **_class_defaults(own_type)}
     if not complete and "layer_pattern" not in beneath:
         beneath.pop("sliding_window", None)
-    text = {**beneath, **given}  # an explicit null is an answer: no window, as many key-value heads as heads
+    text = {**beneath, **given}  # an explicit null is a value: no window, as many key-value heads as heads
 
     heads, hidden = first_integer(text, HEADS), first_integer(text, HIDDEN)
     layers = (
@@ -158,6 +159,6 @@ def _head_dim(text: Mapping[str, Any], hidden: int | None, heads: int | None) ->
 
 
 def _sliding_window(text: Mapping[str, Any]) -> int | None:
-    """Qwen2 carries a window that it does not use; Mistral's null means none."""
+    """The sliding window in tokens. Qwen2 has one that it does not use; Mistral's null means none."""
     window = integer(text.get("sliding_window", text.get("sliding_window_size", text.get("local_attention"))))
     return window if window and text.get("use_sliding_window") is not False else None

@@ -14,7 +14,7 @@ _ADDED = re.compile(
     r"|compressed|tensors|g?128g|marlin|autoround|auto[-_]round|mixed|sym|hf)(?=[-_.]|$)",
     re.IGNORECASE,
 )
-"""What makers of copies add to a name."""
+"""Words that makers of copies add to a name."""
 _OWNERS = (
     "nvidia",
     "redhatai",
@@ -58,5 +58,5 @@ def _base_name(name: str) -> str:
 
 @remembered(256)
 def _copies(stem: str) -> tuple[str, ...]:
-    """Ids whose name is `stem` and what makers add to one."""
+    """Ids whose name is `stem` with words that makers of copies add."""
     return tuple(name for name in ids() if stem in name and tells_quantisation(name) and _base_name(name) == stem)

@@ -1,13 +1,13 @@
-"""A model's own files, as an admin gives them: a ConfigMap, a folder, or the one file that `podfit models add` writes.
+"""A model's own files from an admin: a ConfigMap, a folder, or the one file that `podfit models add` writes.
 
-Entries are relative paths and their texts; where they come from is the edge's matter:
+Entries are relative paths and their texts; the caller reads the files:
 
     config.json                          the model that the ConfigMap names
     acme/ours/config.json                the model acme/ours, or a path of that name
-    acme--ours.json                      the same in one file: a mounted ConfigMap's keys hold no slash
-    …/model.safetensors.index.json       beside a config.json: the checkpoint's bytes
+    acme--ours.json                      the same in one file: keys of a mounted ConfigMap have no slash
+    …/model.safetensors.index.json       next to a config.json: the checkpoint's bytes
 
-A config.json may carry `"podfit": {…}` with what was counted in the checkpoint (`Counted`'s words).
+A config.json may have `"podfit": {…}` with counts from the checkpoint (the fields of `Counted`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from webhook.vllm.facts import Counted, GivenModel
 from webhook.vllm.model.read import integer, mapping
 
 LABEL = snapshot.MODEL_CONFIG
-"""On a ConfigMap: it holds a model's config.json."""
+"""Label of a ConfigMap that contains a model's config.json."""
 MODEL_ANNOTATION = "podfit.dev/model"
 """An annotation on that ConfigMap: the ids and paths under which the model is served, separated by commas."""
 CONFIG, INDEX, OURS = "config.json", "model.safetensors.index.json", "podfit"
@@ -77,7 +77,7 @@ def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> 
 
 
 def is_read(path: str, *, beside_config: bool) -> bool:
-    """Whether a file of a folder says something of a model: not a checkpoint's tokenizer.json, not an adapter's config.
+    """Whether a file in a folder describes a model: not a checkpoint's tokenizer.json, not an adapter's config.
 
     `beside_config`: there is a config.json in the same folder.
     """
@@ -92,7 +92,7 @@ def is_read(path: str, *, beside_config: bool) -> bool:
 
 
 def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[str]]:
-    """The models of one ConfigMap object, none where it is not labelled `LABEL`; never raises.
+    """The models of one ConfigMap object, none if it does not have the label `LABEL`; never raises.
 
     Its config.json is the model that the annotation `MODEL_ANNOTATION` names; else the ConfigMap's own name.
     """
@@ -118,7 +118,7 @@ def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[s
 
 
 def key(name: str) -> str:
-    """A name as `Facts.models` holds it: without the slash that ends a path, ids as they are written."""
+    """A name as a key of `Facts.models`: without the slash at the end of a path; ids are unchanged."""
     return name.strip().rstrip("/") or name
 
 
@@ -136,7 +136,7 @@ def is_model_config(config: Mapping[str, Any]) -> bool:
 
 
 def count_weights(config: Mapping[str, Any], index: Mapping[str, Any]) -> Counted:
-    """What was counted: the config's own `podfit` words, else the index's `total_size`."""
+    """The counts: in the config's own `podfit` field, else the index's `total_size`."""
     own = config.get(OURS)
     own = own if isinstance(own, Mapping) else {}
     metadata = index.get("metadata")
@@ -168,9 +168,9 @@ _EXPERT = re.compile(r"\.(experts|block_sparse_moe\.experts|local_experts)\.")
 
 
 def of_headers(headers: Iterable[Mapping[str, Any]]) -> Counted:
-    """What the headers of a checkpoint's safetensors files say: tensor → {"dtype", "shape", "data_offsets"}.
+    """Counts from the headers of a checkpoint's safetensors files: tensor → {"dtype", "shape", "data_offsets"}.
 
-    `parameters` only where nothing is packed. https://huggingface.co/docs/safetensors, "Format".
+    `parameters` is set only if no tensor is packed. https://huggingface.co/docs/safetensors, "Format".
     """
     elements: dict[str, int] = {}
     size = experts = files = 0
@@ -191,7 +191,7 @@ def of_headers(headers: Iterable[Mapping[str, Any]]) -> Counted:
 
 
 def one_file(config: Mapping[str, Any], found: Counted, names: Iterable[str] = (), source: str = "") -> dict[str, Any]:
-    """The config.json with what was counted in it: the file that `read` reads again."""
+    """The config.json with the counts in it: the file that `read` reads."""
     said = {
         "names": list(names), "source": source, "parameters": found.parameters, "weights_bytes": found.weights_bytes,
         "dtype_parameters": dict(found.dtype_parameters), "expert_bytes": found.expert_bytes,

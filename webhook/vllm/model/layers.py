@@ -1,4 +1,4 @@
-"""What kind of attention each layer has: every family says it in words of its own."""
+"""The kind of attention of each layer, which every family states in another way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEMOTRON = {"M": "mamba", "*": "full_attention", "-": "mlp", "E": "moe"}
 
 
 def layer_types_of(text: Mapping[str, Any], given: Mapping[str, Any], layers: int | None) -> tuple[str, ...]:
-    """What config.json says each layer is; () where it does not say, or says that all are alike."""
+    """The kind of each layer in config.json; () if it does not state them, or if all layers are alike."""
     if not layers:
         return ()
     found = tuple(_stated_layers(given, layers) or _stated_layers(text, layers) or ())
@@ -33,7 +33,7 @@ def layer_types_of(text: Mapping[str, Any], given: Mapping[str, Any], layers: in
 
 
 def _stated_layers(config: Mapping[str, Any], layers: int) -> list[str] | None:
-    """The kind of each layer as the config states it, in any of the ways that vLLM reads; None where it states none."""
+    """The kind of each layer as the config states it, in any form that vLLM reads; None if it states none."""
     count = range(layers)
     if config.get("model_type") in ("mamba", "mamba2", "falcon_mamba"):
         return ["mamba"] * layers

@@ -1,4 +1,4 @@
-"""How long a context a model takes: what vLLM derives from config.json where --max-model-len is not given."""
+"""The longest context of a model: the default of --max-model-len that vLLM derives from config.json."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LENGTH_GENERATIONS = (Release(0, 10), Release(0, 29), Release(0, 33))
 def _same_in_releases(
     rule: Callable[[Model, Release, bool], int | None], model: Model, release: Release | None, within_window: bool
 ) -> int | None:
-    """What the rule says in this release, or in all of them where it is unknown; None where they differ."""
+    """The rule's result in this release, or in all of them if it is unknown; None if they differ."""
     lengths = {rule(model, one, within_window) for one in ((release,) if release else LENGTH_GENERATIONS)}
     return lengths.pop() if len(lengths) == 1 else None
 
@@ -63,7 +63,7 @@ def _same_in_releases(
 def _default_length(model: Model, release: Release, within_window: bool) -> int | None:
     """The context length in tokens that this release takes by default."""
     kinds = {_rope_type(scaling) for scaling in _rope_scalings(model.config)}
-    if release >= LONGROPE and "longrope" in kinds:  # short prompts get worse answers beyond it
+    if release >= LONGROPE and "longrope" in kinds:  # beyond it, answers to short prompts get worse
         original = integer(model.config.get("original_max_position_embeddings"))
         return original or _scaled_length(model, release, within_window)
     return _scaled_length(model, release, within_window)
@@ -103,7 +103,7 @@ def _rope_type(scaling: Mapping[str, Any]) -> str:
 
 
 def _rope_scalings(text: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """`rope_parameters` since transformers 5 (one for each kind of layer where they differ), `rope_scaling` before."""
+    """`rope_parameters` since transformers 5 (one per kind of layer if they differ), `rope_scaling` before."""
     for key in ("rope_parameters", "rope_scaling"):
         found = text.get(key)
         if not isinstance(found, dict) or not found:

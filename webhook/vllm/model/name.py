@@ -38,7 +38,8 @@ def model_of_name(name: str) -> Fact[Model] | None:
 
 
 def last_part(name: str) -> str:
-    """What names a model in a path, a URI or an id, spelled so that people's spellings meet; "" where nothing does."""
+    """The part of a path, a URI or an id that names the model, normalized so that different spellings are equal; "" if
+    there is none."""
     parts = _path_parts(name) if len(name) <= _LONGEST_NAME else []
     return normalize_name(parts[-1]) if parts else ""
 
@@ -66,7 +67,7 @@ def normalize_name(name: str) -> str:
 
 
 def _by_last_part(name: str) -> Fact[Model] | None:
-    """The one model of that last part: copies by several owners are one where shape and scheme agree."""
+    """The only model with that last part: copies by several owners count as one if shape and scheme are equal."""
     rows = last_parts().get(normalize_name(name.rpartition("/")[2]), ())
     if not rows:
         return None
@@ -74,7 +75,7 @@ def _by_last_part(name: str) -> Fact[Model] | None:
     wanted = shape(model_of_row(best))
     others = (
         row for row in rows if _row_rank(row)[:2] <= _row_rank(best)[:2]
-    )  # worse rows of the same name say nothing
+    )  # less trusted rows of the same name are ignored
     return by_id(best) if all(shape(model_of_row(row)) == wanted for row in others) else None
 
 
@@ -167,7 +168,7 @@ def _by_beginning(name: str) -> Fact[Model] | None:
 
 
 def _model_with_suffix(model: Model, name: str, rest: str) -> Fact[Model] | None:
-    """`model` as the further words of a name change it; None where they name a format of unknown size."""
+    """`model` with the changes that the further words of a name mean; None if they name a format of unknown size."""
     source = f"{NAME_BEGINS_WITH}{model.id}'s"
     settings = scheme_of(rest)
     if settings is None:
@@ -177,7 +178,7 @@ def _model_with_suffix(model: Model, name: str, rest: str) -> Fact[Model] | None
     elif re.search(r"(^|-)(bf16|fp16|f16|dequantized)(-|$)", rest):
         model = replace(model, quantization_config=None, weights_bytes=None, dtype_parameters={}, expert_bytes=None)
     if model.quantization_config:
-        # which layers are left in 16 bits is the maker's choice: the published copy's list says nothing of this one
+        # the maker chooses the layers that stay in 16 bits: the list of the published copy does not apply to this one
         scheme = {key: value for key, value in model.quantization_config.items() if key not in LEFT_ALONE}
         model = replace(
             model, quantization_config=scheme, weights_bytes=None, dtype_parameters={}, expert_bytes=None,
@@ -197,14 +198,14 @@ SIZED = re.compile(
 
 
 def size_of(name: str) -> Fact[Model] | None:
-    """A model of which only the number of parameters is known: its name says "70B", "8x7B", "235B-A22B"."""
+    """A model with only a known number of parameters, from its name: "70B", "8x7B", "235B-A22B"."""
     if len(name) > _LONGEST_NAME:
         return None
     for part in reversed(_path_parts(name)[-2:]):
         sizes = list(SIZED.finditer(part))
         if not sizes or (settings := scheme_of(normalize_name(part))) is None:
             continue
-        said = sizes[0]  # what follows is active parameters, or tokens: 235B-A22B, 2B-4T
+        said = sizes[0]  # the next sizes are active parameters, or tokens: 235B-A22B, 2B-4T
         if re.match(r"-\d+e(?![a-z])", part[said.end() :], re.IGNORECASE):
             continue  # Llama 4: 17B-16E gives only the active parameters
         unknown = from_config(name, {"quantization_config": settings} if settings else {})

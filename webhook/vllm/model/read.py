@@ -1,4 +1,4 @@
-"""Reading a config.json that may hold anything: odd values count as absent."""
+"""Helpers to read a config.json with arbitrary content: invalid values count as absent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def integer(value: object) -> int | None:
 
 
 def first_integer(config: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    """The first of `keys` that holds a positive number; a list that says the same for every layer counts as one."""
+    """The first of `keys` with a positive number; a list with the same number for every layer counts as one."""
     return next((value for key in keys if (value := integer(_single_value(config.get(key))))), None)
 
 

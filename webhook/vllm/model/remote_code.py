@@ -18,8 +18,8 @@ OF_CODE_ALONE = frozenset({
     "aquila", "baichuan", "bailing_moe", "deepseek", "grinmoe", "internlm", "internlm2", "interns1", "mimo", "minicpm",
     "minicpmv", "minimax_m1", "molmo", "nemotron-nas", "orion", "phi3_v", "phi3small", "phi4mm", "qwen",
 })  # fmt: skip
-"""Types of published models that neither Transformers (4.49.0, 4.51.3, 4.53.3, 4.57.6, 5.5.4 and 5.23.0, models/auto)
-nor vLLM (0.8 … 0.33, _CONFIG_REGISTRY) knows."""
+"""Types of published models that are neither in Transformers (4.49.0, 4.51.3, 4.53.3, 4.57.6, 5.5.4 and 5.23.0,
+models/auto) nor in vLLM (0.8 … 0.33, _CONFIG_REGISTRY)."""
 
 
 def may_run(model: Model) -> bool:

@@ -28,8 +28,8 @@ GGUF_BITS: Mapping[str, float] = {
     "q3-k-s": 3.64, "q3-k-m": 3.97, "q3-k-l": 4.30, "q4-0": 4.68, "q4-k-s": 4.67, "q4-k-m": 4.89, "q4-1": 5.15,
     "q5-0": 5.57, "q5-k-s": 5.57, "q5-k-m": 5.70, "q5-1": 6.05, "q6-k": 6.56, "q8-0": 8.50,
 }  # fmt: skip
-"""Bits a weight of Llama 3.1 8B's files, embeddings and scales included (llama.cpp tools/quantize/README.md); Q3_K_M as
-the mean of its neighbours, the old formats by the size of their blocks."""
+"""Bits per weight of Llama 3.1 8B's files, embeddings and scales included (llama.cpp tools/quantize/README.md). Q3_K_M
+is the mean of its neighbors; the old formats are by the size of their blocks."""
 
 
 def scheme_of(words: str) -> Mapping[str, Any] | None:

@@ -60,20 +60,20 @@ class Model:
     num_nextn_predict_layers: int = 0
     quantization_config: Mapping[str, Any] | None = None
     scheme_guessed: bool = False
-    """The quantization_config was made of the words of an id: enough to estimate with, none of the file's own keys."""
+    """The quantization_config was derived from the words of an id: enough for an estimate, without the file's keys."""
     vision_config: Mapping[str, Any] | None = None
     parameters: int | None = None
     """All parameters of the checkpoint, unpacked."""
     weights_bytes: int | None = None
-    """Bytes of the checkpoint's tensors, where known exactly."""
+    """Bytes of the checkpoint's tensors, if known exactly."""
     files: int | None = None
-    """Files that the checkpoint is spread over, where its index was read."""
+    """Files that the checkpoint is spread over, if its index was read."""
     gated: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
-    """The whole text config with transformers' defaults beneath, for what has no field here."""
+    """The whole text config with transformers' defaults, for values that have no field here."""
     dtype_parameters: Mapping[str, int] = field(default_factory=dict)
-    """Stored elements by safetensors dtype ("BF16", "F8_E4M3", "I32"), where the checkpoint's index was read."""
+    """Stored elements by safetensors dtype ("BF16", "F8_E4M3", "I32"), if the checkpoint's index was read."""
     expert_bytes: int | None = None
-    """Bytes of the routed experts' tensors, where the checkpoint's index was read."""
+    """Bytes of the routed experts' tensors, if the checkpoint's index was read."""
     replicated_bytes: int | None = None
-    """Bytes of the tensors that every rank holds whole, where the checkpoint's index was read."""
+    """Bytes of the tensors that every rank has whole, if the checkpoint's index was read."""
