@@ -339,7 +339,7 @@ def test_a_kind_that_nothing_reads_is_noted_with_what_a_policy_can_say(run: Run,
 
     code, _, err = run("check", str(file))
     assert code == 0
-    assert f"{file}:9: not judged: podfit does not know where a PyTorchJob has its Pods" in err
+    assert f"{file}:9: not evaluated: podfit does not know where a PyTorchJob has its Pods" in err
     assert f"PyTorchJob.kubeflow.org: [{PLACE}]" in err
 
     code, out, err = run("check", str(file), "--policy", str(policy))

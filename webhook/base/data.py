@@ -1,6 +1,6 @@
-"""The tables that podfit judges by: facts with their sources, read once. The packaged set, or a newer one.
+"""The tables that podfit uses: facts with their sources, read once. The packaged set, or a newer one.
 
-Which set is in use belongs to the evaluation (`using`), not to the process: a review that has begun ends with the set
+The set in use belongs to the evaluation (`using`), not to the process. A review ends with the set
 that it began with, while others use the next one. What is computed from tables is remembered per set (`remembered`).
 """
 
@@ -90,7 +90,7 @@ def current() -> Tables:
 
 
 def use(tables: Tables) -> None:
-    """Make a set the one of the whole process: for a command, which judges by one set from start to end."""
+    """Make a set the one of the whole process: for a command, which uses one set from start to end."""
     _process[0] = tables
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from webhook.base.data import Tables
 
 SCHEMA = 1
-"""Version of what the tables' fields mean: a set of another version is refused."""
+"""Version of what the tables' fields mean: a set of another version is rejected."""
 NAMES = (
     "architectures", "facts", "flags", "gpus", "instances", "model_defaults", "models", "releases", "settings",
 )  # fmt: skip
@@ -124,7 +124,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(word: str) -> None:
-    raise _AmbiguousError(f"{word} is no number of JSON")
+    raise _AmbiguousError(f"{word} is not a number of JSON")
 
 
 def _quoted(value: object) -> str:

@@ -17,7 +17,7 @@ Release = Annotated[str, StringConstraints(pattern=r"^\d{1,4}(\.\d{1,6}){1,3}(\.
 Share = Annotated[float, Field(gt=0, le=1)]
 GiB = Annotated[float, Field(gt=0)]
 Span = Annotated[list[Any], Field(min_length=2)]
-"""`[first, last, …]`: indices into `releases`, both included, and what holds in them."""
+"""`[first, last, …]`: indices into `releases`, both included, and what is true in them."""
 Spans = dict[str, list[Span]]
 
 
@@ -59,7 +59,7 @@ class Models(Shape):
 
 
 class Mig(Shape):
-    """A MIG profile of a product."""
+    """A MIG profile of a GPU."""
 
     profile: Text
     memory: PositiveInt
@@ -245,10 +245,11 @@ def _dangling(read: Shape) -> Iterator[str]:
     elif isinstance(read, Gpus):
         names_of = {product.name for product in read.products}
         if len(names_of) < len(read.products):
-            yield "products: two products have one name"
+            yield "`products`: two entries have one name"
         for product in read.products:
             if not product.memory <= product.memory_high:
-                yield f"products.{product.name}.memory_high: {product.memory_high}, less than memory {product.memory}"
+                low, high = product.memory, product.memory_high
+                yield f"products.{product.name}.memory_high: {high}, less than memory {low}"  # style: quoted
     elif isinstance(read, Flags):
         if read.underscores >= len(read.releases):
             yield f"underscores: {read.underscores} of {len(read.releases)} releases"

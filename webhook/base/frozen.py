@@ -29,8 +29,8 @@ def frozen(cls: type[T] | None = None, /, *, slots: bool = True) -> Any:
 
 
 class kept(Generic[T]):  # noqa: N801 - used as `property` is
-    """`functools.cached_property` without the lock that it takes at every first access before Python 3.12, which is
-    most of its time: two threads that ask at once may both compute what is the same."""
+    """`functools.cached_property` without its lock, which takes most of the time of a first access before Python 3.12.
+    Two threads that ask at once may both compute the same value."""
 
     def __init__(self, of: Callable[[Any], T]) -> None:
         self.of = of

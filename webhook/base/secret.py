@@ -1,9 +1,9 @@
 """Find the secrets in a manifest, and mask them in text for people. Every such text passes through `Secrets`.
 
-A secret is the value of a flag, variable, JSON key, header or query parameter whose name says so, the password in a
-URL, or a text in the form of a known kind of token. Each quote of a known secret is masked, also in another spelling
-(JSON, percent-encoding, upper and lower case). Placeholders, paths and words such as "auto" stay readable; a number of
-a few digits is masked only after such a name.
+A secret is the value of a flag, variable, JSON key, header or query parameter with such a name, or the password in a
+URL. So is a text in the form of a known kind of token. Each quote of a known secret is masked, also in other
+spellings (JSON, percent-encoding, upper and lower case). Placeholders, paths and words such as "auto" stay readable; a
+number of a few digits is masked only after such a name.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _ENDINGS = _words("value plain plaintext text base base64 b64 old new primary se
 _OTHER_KEYS = _words(
     "annotation cache column config dict field foreign group hash host idempotency index key kv label lookup map match "
     "metric node num object partition prefix primary public query routing shard sort sub taint toleration "
-    "topology"
+    "topology"  # style: quoted
 )
 """Words before a key that is not a secret: `topologyKey`, `num_key`."""
 _OTHER_TOKENS = _words(
     "adapter audio begin boi bos call cls control draft end eoi eos first image input last mask max min next num "
     "output pad per placeholder prompt sep separator special speculative start stop think tool unk video "
-    "vision"
+    "vision"  # style: quoted
 )
 """Words before a token of a tokenizer: `eos_token`, `image_token`."""
 _COUNTS = frozenset({"max", "min", "num", "per"})
@@ -651,7 +651,7 @@ class Secrets:
     def masked(self, text: str, *, quoted: bool = False) -> str:
         """Return `text` with a star for each character of a secret.
 
-        `quoted`: the text comes from a log or a file and is no message of podfit, so that the value after the name of a
+        `quoted`: the text comes from a log or a file and is not a message of podfit, so the value after the name of a
         secret is one.
         """
         if self.show or not text:

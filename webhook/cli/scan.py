@@ -65,7 +65,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         default=[],
         metavar="RULE=MODE|FILE|NAME",
-        help="tell which workloads would be refused if a rule had this mode (deny), or with a policy added",
+        help="show which workloads would be denied if a rule had this mode (deny), or with a policy added",
     )
     FORMATS.add_argument(parser)
     parser.add_argument(

@@ -1,11 +1,11 @@
 """What a Pod died of, from its log, its Events and its status: the first cause, not its consequences.
 
 Input is read line by line, in any mixture of logs, Events, `kubectl describe` and objects. A cause is data
-(`causes/`): its plane, its remedy, the rules that find it in a manifest, and its texts, each with its source. The
-order of proof: what the kubelet says of the container (`OOMKilled` is proof, exit code 137 is not); the first error
-in the log that the process did not survive (it survives a retry, a warning, and any error before `Application startup
-complete`); Events that no later Event resolves; last, symptoms that fit one cause better than others. Unknown causes
-stay unknown, with their line.
+(`causes/`): its plane, its remedy, the rules that find it in a manifest, and its texts, each with its source.
+The kubelet's status of the container is the first proof (`OOMKilled` is proof, exit code 137 is not). Next is the first
+error in the log that the process did not survive. (It survives a retry, a warning, and any error before `Application
+startup complete`.) Then come Events that no later Event resolves; last, symptoms that fit one cause better than others.
+Unknown causes stay unknown, with their line.
 
 Here also `calibrate`: a start-up log compared with the plan. Not here: requests to a cluster.
 `tests/diagnose/CAUSE.txt` has what the programs print; each log is read again as eight collectors would wrap it.
@@ -44,7 +44,7 @@ class Diagnosis:
     cause: Cause | None
     signature: Signature | None
     evidence: tuple[str, ...]
-    """The lines that say so; without a cause, an error that nobody knows, or an exit code, which proves nothing."""
+    """The lines that say so; without a cause, an unknown error, or an exit code, which proves nothing."""
     line: int | None = None
     then: tuple[str, ...] = ()
     """Other causes that were seen and follow from the first, or are weaker."""

@@ -238,7 +238,7 @@ def compare(source: str, start: Start, engine: Engine) -> StartComparison:
     elif len(engine.gpu.value.gpus) > 1:
         problem = f"which GPU it was is not certain: --gpu {_one_of(engine.gpu.value.gpus)} says so"
     elif engine.release is None:
-        problem = "which release it was is not known: neither the log nor the image's tag tells"
+        problem = "which release it was is not known: neither the log nor the image's tag names it"
     elif start.release is not None and start.release != engine.release:
         problem = f"the log is of vLLM {start.release}, the manifest of {engine.release}"
     elif engine.model is None:

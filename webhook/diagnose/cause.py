@@ -19,7 +19,7 @@ class Signature:
     source: str
     """Who prints it: a file of a release, an issue."""
     releases: str = ""
-    """The releases of vLLM whose source has it; empty where somebody else prints it."""
+    """The releases of vLLM whose source has it; empty if another program prints it."""
     channel: Channel = "log"
     weak: bool = False
     """A symptom: it counts only where nothing else explains the failure."""

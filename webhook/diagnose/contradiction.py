@@ -14,8 +14,8 @@ from webhook.rules.engine import Engine
 from webhook.vllm import measured
 
 SAME_SHARE = 0.05
-"""Memory that PyTorch reports of two GPUs of one product differs by less (ECC, firmware, display); that of two
-products by more (`webhook/data/gpus.json`)."""
+"""The memory that PyTorch reports of two GPUs of one name differs by less (ECC, firmware, display); that of two
+other GPUs by more (`webhook/data/gpus.json`)."""
 
 
 ADDITIONAL = "VLLM_ADDITIONAL_ARGS"

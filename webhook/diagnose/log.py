@@ -76,9 +76,9 @@ def read(lines: Sequence[LogLine]) -> LogReading:
     for index, line in enumerate(lines):
         hit = _signature_of_line(lines, index)
         if index > stopped and (hit is None or hit.signature.weak):
-            continue  # what a process says that was told to end
+            continue  # the output of a process that is ending
         if hit is not None and hit.signature.weak and error is not None:
-            continue  # what an error that nobody knows brought about
+            continue  # a consequence of an unknown error
         if hit is not None:
             if not _is_survived(hit, index, lines, alive, dead, loaded):
                 found.append((index, hit))
@@ -99,7 +99,7 @@ def read(lines: Sequence[LogLine]) -> LogReading:
 
 
 def _stopped(lines: Sequence[LogLine], alive: Sequence[int], dead: Sequence[int]) -> int:
-    """Where vLLM, well until then, was told to end; past the last line where it was not."""
+    """Where a running vLLM got a signal to end; past the last line if it got none."""
     for index, line in enumerate(lines):
         if alive and index > alive[0] and line.level in (None, "info") and _TOLD.search(line.text):
             failed = any(at < index and lines[at].level in (None, "error") for at in dead)

@@ -49,7 +49,7 @@ class Known:
 
     @property
     def total(self) -> int | None:
-        """Bytes of GPU memory, as the log prints them, else as the product has them."""
+        """Bytes of GPU memory, as the log prints them, else as the GPU's facts say."""
         gpu = self.engine.gpu.value if self.engine and self.engine.gpu else None
         return self.size("total") or (min(one.memory for one in gpu.gpus) if gpu and gpu.gpus else None)
 

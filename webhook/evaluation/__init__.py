@@ -1,13 +1,14 @@
 """Objects, policies and facts in; findings, repairs and decisions out. Pure.
 
-Here: `lint` (object → report), `repair` (findings → edits), `review` (AdmissionReview → its answer), `compare` (two
+Here: `lint` (object → report), `repair` (findings → edits), `review` (AdmissionReview → answer). Also `compare` (two
 reports), `subject` (how an object is called), `policy`, `rehearsal` (what a policy would do), `scan` (all workloads
 of a cluster). Not here: HTTP, files, formats for people. Imports `base` to `rules`.
 
 What softens a denial to a warning (`lint`, `Engine.doubt`; an example of each is in `tests/never_denied`):
 - the finding rests on a fact that may only inform;
-- the command is not seen whole: arguments in an unknown variable, a config file that is not shown, a server in one of
-  several branches of a script, a program that wraps vLLM, an engine that spans Pods;
+- parts of the command are unknown: arguments in a variable, a config file that is not shown, a server in one of
+  several branches of a script;
+- a program wraps vLLM, or an engine spans Pods;
 - the image is not vLLM's own, so flags may differ under the same version, unless a policy vouches for it
   (`spec.releases.images`);
 - a parameter of a Template or a Workflow has no value yet, or has a default that may be replaced;

@@ -190,8 +190,8 @@ def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
 
 
 def warnings(report: Report) -> list[str]:
-    """One line a finding that warns, the most important first: what only its certainty or its place keeps from being
-    a denial, then what keeps vLLM from starting; then what is surest."""
+    """One line per finding that warns, by importance. First come those that only their certainty or place keeps
+    from being a denial, then what keeps vLLM from starting, then the most certain."""
     warned = [judged for judged in report.findings if judged.mode == "warn"]
     lines = [warning(judged, _in_vain(judged)) for judged in sorted(warned, key=weight)]
     lines += [
@@ -217,7 +217,7 @@ def weight(judged: Judged) -> tuple[bool, int, int]:
 
 
 def importance(judged: Judged) -> tuple[int, tuple[bool, int, int]]:
-    """Where a finding stands in a list for people: by level, then by weight."""
+    """The place of a finding in a list for people: by level, then by weight."""
     return list(LEVELS).index(judged.level), weight(judged)
 
 

@@ -438,8 +438,8 @@ _ROOM, _EACH, _OTHER = 1 << 15, 64, 4
 """What the containers of one object may cost together, and what each costs at least, with vLLM and without. 512 with
 vLLM (a Ray cluster has a group for each), or 8,192 without: no object that runs has more."""
 _WORD, _RELEASES, _REFUSED, _STEPS = 2, 12, 48, 8
-"""What a word of vLLM's command costs besides, how many times as much if the release is not known, since the parsers of
-many releases may read it, how many times if all of them reject its values, and how many steps of a script
+"""The cost of a word of vLLM's command. The factor if the release is not known, since the parsers of
+many releases may read it. The factor if all of them reject its values. How many steps of a script
 (`WorkLimit`) cost 1."""
 
 

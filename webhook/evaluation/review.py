@@ -1,8 +1,8 @@
 """AdmissionReview in, AdmissionReview out: what the two webhooks answer, without HTTP.
 
-The shape of the answer is `admission.k8s.io/v1`, to which API servers hold us strictly
-(k8s.io/apiserver pkg/admission/plugin/webhook/request/admissionreview.go): the request's uid comes back, a patch goes
-with its type, and only the mutating webhook may send one. Nothing here raises but `parse`, which raises BadReview.
+The shape of the answer is `admission.k8s.io/v1`, which API servers check strictly
+(k8s.io/apiserver pkg/admission/plugin/webhook/request/admissionreview.go). It has the request's uid. A patch has
+its type, and only the mutating webhook may send one. Nothing here raises but `parse`, which raises BadReview.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from webhook.vllm.facts import Facts
 API_VERSION = "admission.k8s.io/v1"
 Webhook = Literal["validate", "mutate"]
 Outcome = Literal["allowed", "denied", "patched", "skipped", "failed", "late"]
-"""skipped: allowed without a judgement, there is no vLLM in it or nothing that is judged changed; failed: an error of
-ours, allowed; late: we were too slow, allowed."""
+"""skipped: allowed without an evaluation, there is no vLLM in it or no evaluated field changed; failed: an error of
+podfit, allowed; late: podfit was too slow, allowed."""
 
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _RESOURCES = {

@@ -78,7 +78,7 @@ def scaling_targets(engine: Engine) -> Targets:
 
 
 def usage_metric(release: Release) -> str:
-    """The name by which a release tells how full its KV cache is, 0 to 1."""
+    """The metric by which a release reports how full its KV cache is, 0 to 1."""
     return _USAGE if release >= _USAGE_SINCE else _USAGE_BEFORE
 
 

@@ -43,7 +43,7 @@ def _pods(series: str, average: str) -> Object:
 
 
 def _adapted(series: str) -> str:
-    """As prometheus-adapter is told to call it: a metric's name is part of a path."""
+    """The name that prometheus-adapter gives it: a metric's name is part of a path."""
     return series.replace(":", "_")
 
 

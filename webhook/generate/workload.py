@@ -1,7 +1,7 @@
-"""`-o yaml`: a Deployment that serves the model, with the claim, the Service and the budget that it needs beside it.
+"""`-o yaml`: a Deployment that serves the model, with the claim, the Service and the disruption budget that it needs.
 
-Nothing here estimates: the Deployment is written without numbers, read as the webhook would read it, and gets those
-that the rules would advise (`webhook.rules`), so that no rule has anything to say of it.
+Nothing here estimates. The Deployment is written without numbers and read as the webhook reads it. It gets the numbers
+that the rules would advise (`webhook.rules`), so no rule has a finding.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Object = dict[str, Any]
 
 
 def render(engine: Engine) -> str:
-    """The manifests of one planned engine, with a head that says where the numbers are from; raises ValueError where
-    model or GPU are not known, or no Deployment of one Pod a replica can serve them."""
+    """The manifests of one planned engine, with a head that says where the numbers are from. Raises ValueError if
+    model or GPU are not known, or no Deployment with one Pod per replica can serve them."""
     made = list(objects(engine))
     whole = _read(made[-1], engine)
     head = "".join(f"# {line}".rstrip() + "\n" for line in _comment_lines(whole, made))
@@ -133,7 +133,7 @@ def _make_pod_spec(engine: Engine, name: str, replicas: int) -> Object:
 
 
 def _node_selection(engine: Engine) -> Object:
-    """The product by its label; several (a name that is ambiguous) by a required affinity, each as good."""
+    """The GPU by its label; several (a name that is ambiguous) by a required affinity, each as good."""
     accelerator = engine.gpu.value if engine.gpu else None
     labels = [label for gpu in (accelerator.gpus if accelerator else ()) for label in gpu.labels[:1]]
     if not labels:
@@ -171,12 +171,12 @@ def _make_container(engine: Engine) -> Object:
 
 
 def _arguments(engine: Engine) -> list[str]:
-    """What stands behind `vllm serve` on the command line."""
+    """The words after `vllm serve` on the command line."""
     return [word.text for word in engine.command.words]
 
 
 def _drain(engine: Engine, release: Release) -> list[str]:
-    """From 0.18 on vLLM finishes what it is answering when it is told to."""
+    """From 0.18 on vLLM can finish its answers before it ends."""
     if "shutdown_timeout" in engine.args.given:
         return []
     return ["--shutdown-timeout", str(DRAIN)] if release >= DRAINS else []
@@ -230,7 +230,7 @@ def _toleration(taint: Mapping[str, Any]) -> Object:
     return {"key": str(taint.get("key")), "operator": "Exists", "effect": str(taint.get("effect"))}
 
 
-# ── Beside it ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Other objects ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _claim(engine: Engine, name: str, replicas: int, checkpoint: int) -> Object:

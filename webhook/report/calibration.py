@@ -59,7 +59,7 @@ def _off(row: PrintedLine, one: StartComparison) -> str:
     share = _percent(difference / row.printed) if row.printed else f"{difference:+,}"
     if row.name == "kv_cache_tokens" or one.engine.plan.gpu is None:
         return share
-    return f"{share}, {_percent(difference / max(1, one.engine.plan.gpu.total.likely))} of the card"
+    return f"{share}, {_percent(difference / max(1, one.engine.plan.gpu.total.likely))} of the GPU"
 
 
 def _percent(share: float) -> str:

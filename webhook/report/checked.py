@@ -25,7 +25,7 @@ SEVERITIES: Mapping[Level, Severity] = {"denied": "error", "likely": "warning", 
 
 @dataclass(frozen=True)
 class Accepted:
-    """Why a finding does not count: somebody wrote so."""
+    """Why a finding does not count: a user wrote so."""
 
     by: Literal["annotation", "exception", "comment", "baseline"]
     reason: str
@@ -171,7 +171,7 @@ class Checked:
 
     @property
     def open(self) -> tuple[Item, ...]:
-        """The findings that nobody accepted."""
+        """The findings that are not accepted."""
         return tuple(item for item in self.items if item.accepted is None)
 
     def count(self, level: Level) -> int:
@@ -212,7 +212,7 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
 
 
 def audited(file: str, document: Document, report: Report) -> Iterator[str]:
-    """A line for each finding that a policy only audits, and nobody excepted."""
+    """A line for each finding that a policy only audits, without those with an exception."""
     for result in report.results:
         for judged in result.findings:
             if judged.mode == "audit" and judged.exempted is None:
@@ -324,7 +324,7 @@ def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:
 
 
 VERSION = 2
-"""Of a baseline. In version 1 nothing told two findings of one rule in a container's `args` or `env` apart."""
+"""Of a baseline. Version 1 did not distinguish two findings of one rule in a container's `args` or `env`."""
 
 
 def baseline(items: Iterable[Item]) -> dict[str, Any]:
@@ -346,8 +346,8 @@ def baseline(items: Iterable[Item]) -> dict[str, Any]:
 
 
 def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checked, int]:
-    """The run with the findings of a baseline accepted, each as often as it is in the baseline, and how many of it
-    are gone from the files that were read; raises ValueError where `known` is not a baseline."""
+    """The run with the findings of a baseline accepted, each as often as it is there. Also how many of the baseline
+    are gone from the files that were read. Raises ValueError if `known` is not a baseline."""
     version = known.get("version")
     rows = known.get("findings") if version in (1, VERSION) else None
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) and row.get("fingerprint") for row in rows):

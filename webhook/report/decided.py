@@ -11,7 +11,7 @@ from webhook.rules.rule import Rule
 
 
 def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *, every: bool) -> str:
-    """Rule by rule what holds and where it is; without `every`, only the rules that a policy speaks of."""
+    """Rule by rule the settings in force and their places; without `every`, only the rules that a policy names."""
     top = cap(policy, subject)
     lines = [f"no mode is stronger than {top.value}: {_where(top)}", ""] if top and top.value != "deny" else []
     for rule in rules:

@@ -96,7 +96,7 @@ def _unread(file: str, document: Document, place: FieldPath) -> str:
     word = f"{kind}.{group}" if group else kind
     pattern = ".".join("*" if isinstance(part, int) else part for part in place.parts)
     return (
-        f"{file}:{document.line_of(place)}: not judged: podfit does not know where a {kind} has its Pods; "
+        f"{file}:{document.line_of(place)}: not evaluated: podfit does not know where a {kind} has its Pods; "
         f"`kinds` of a policy can say: {word}: [{pattern}]"
     )
 
@@ -114,4 +114,4 @@ def _mentioned(file: str, document: Document, place: FieldPath) -> str:
     """What is said of an object that names vLLM, and of which nothing was evaluated."""
     kind = document.object.get("kind")
     why = f"{place} names vLLM, and podfit does not know what Pods this {kind} makes"
-    return f"{file}:{document.line_of(place)}: not judged: {why}; check the rendered Pods, or a running cluster"
+    return f"{file}:{document.line_of(place)}: not evaluated: {why}; check the rendered Pods, or a running cluster"

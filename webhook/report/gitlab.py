@@ -16,7 +16,7 @@ GRADES: Mapping[Level, str] = {"denied": "critical", "likely": "major", "advice"
 
 
 def render(checked: Checked) -> str:
-    """One entry a finding that nobody accepted, and one a file that can't be read."""
+    """One entry per finding that is not accepted, and one per file that can't be read."""
     seen: Counter[str] = Counter()
     out = []
     for item in checked.open:

@@ -153,7 +153,7 @@ class Marked:
     def _add(self, at: Node, part: str, value: Any, path: Sequence[str]) -> str:
         """The text with a new field in the object `at`."""
         if not isinstance(at, MappingNode):
-            raise ValueError(f"{'/'.join(path[:-1]) or 'the document'} is no object")
+            raise ValueError(f"{'/'.join(path[:-1]) or 'the document'} is not an object")
         if not self._block(at):
             return self._into_flow(at, {part: value})
         column = at.value[0][0].start_mark.column
@@ -271,7 +271,7 @@ class Marked:
         """The text without a field or item."""
         _, child, _ = self._child(at, part)
         if child is None:
-            raise ValueError(f"{'/'.join(path)} stands elsewhere (a merge key)")
+            raise ValueError(f"{'/'.join(path)} is elsewhere (a merge key)")
         entries: list[Any] = at.value
         if len(entries) == 1:
             start, end = at.start_mark.index, self._end(at, at.start_mark.index)

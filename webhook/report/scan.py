@@ -193,9 +193,9 @@ def _what_if(broken: list[NewDenial], limit: int) -> Iterator[str]:
     """What another policy would newly deny, at most `limit` workloads."""
     names = list(dict.fromkeys(one.object for one in broken))
     if not broken:
-        yield "what if: no more workloads would be refused than today"
+        yield "what if: no more workloads would be denied than today"
         return
-    yield f"what if: {many(len(names), 'more workload')} would be refused if applied again:"
+    yield f"what if: {many(len(names), 'more workload')} would be denied if applied again:"
     shown = broken[:limit] if limit else broken
     for one in shown:
         yield f"  {clean(str(one.object))}: {one.rule}: {one_line(one.message)}"

@@ -1,7 +1,7 @@
 """What `podfit scan` found as one HTML page that needs nothing else: for a ticket, or to be opened years later.
 
-Nothing is loaded from anywhere (the page's own policy forbids it), every word of a cluster is escaped, and without a
-script it is still all there: the script only sorts and filters.
+Nothing is loaded from anywhere (the page's own policy forbids it), and every word of a cluster is escaped. Without a
+script all content is there: the script only sorts and filters.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _spaces(scan: Scan) -> Iterator[list[str]]:
 
 def _what_if(broken: list[NewDenial]) -> Iterator[str]:
     count = len({one.object for one in broken})
-    yield f"<h2>What if</h2><p>{many(count, 'more workload')} would be refused if applied again.</p>"
+    yield f"<h2>What if</h2><p>{many(count, 'more workload')} would be denied if applied again.</p>"
     rows = ([_e(one.object.namespace), _named(one.object), f"<code>{_e(one.rule)}</code>", _e(one.message)]
             for one in broken)  # fmt: skip
     yield from _table("", ("namespace", "workload", "rule", "why"), rows, "whatif")

@@ -41,7 +41,7 @@ def _name(row: SweepRow) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """Requests at once: `2.3`, `12`; `3?` if it may not start, `?` if less than one may fit, `–` if it does not fit,
+    """Requests at once: `2.3`, `12`; `3?` if it may not start, `?` if less than one may fit. `–` if it does not fit,
     `yes` if it fits and the KV cache of a request is unknown."""
     if cell.verdict == "does-not-fit":
         return "–"

@@ -31,8 +31,8 @@ from webhook.vllm.model.name import NAME_BEGINS_WITH
 
 
 def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
-    """One line about a container: model, GPU, release, verdict and `why`; of the CPU backend, where its memory is; of a
-    Ray worker, what it joins with."""
+    """One line about a container: model, GPU, release, whether it fits and `why`. For the CPU backend: where its
+    memory is; for a Ray worker: what it joins with."""
     return secrets.line(_summary(engine, why=why))
 
 

@@ -39,7 +39,7 @@ def prepare(desk: Desk) -> None:
 
 
 _RECORDED = (
-    "A saved scan holds findings, not objects: parameters of rules and matches on labels are not evaluated again, and "
+    "A saved scan has findings, not objects. Parameters of rules and matches on labels are not evaluated again, and "
     "what only warned there may also stay a warning."
 )
 

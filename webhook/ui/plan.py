@@ -199,7 +199,7 @@ def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
 
 
 def _gpus(engine: Engine) -> list[dict[str, Any]]:
-    """Which GPUs hold this command line: a row per product, a cell per number of GPUs."""
+    """Which GPUs fit this command line: a row per GPU, a cell per count."""
     held = engine.plan.settings
     if engine.model is None or held is None or not held.max_model_len:
         return []

@@ -17,7 +17,7 @@ class QuestionError(ValueError):
 
 
 def text(asked: Mapping[str, Any], field: str) -> str:
-    """The text of a field without the blanks around it, "" if it is missing; raises QuestionError if it is no text."""
+    """The text of a field without the blanks around it, "" if it is missing. Raises QuestionError for other types."""
     return raw(asked, field).strip()
 
 

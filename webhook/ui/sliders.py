@@ -1,4 +1,4 @@
-"""Where a control stops fitting: the planner's verdict at each stop of its slider, and the last value that fits."""
+"""Where a control stops fitting: the planner's answer at each stop of its slider, and the last value that fits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONGEST = 131_072
 
 
 def slider(engine: Engine, dest: str) -> dict[str, Any]:
-    """Stops, the verdict at each (None: unknown model or GPU), the value in force, and a sentence on where it fits."""
+    """Stops, the answer at each (None: unknown model or GPU), the value in force, and a sentence on where it fits."""
     value = engine.args.given.get(dest, settings_of(engine).get(dest))
     stops = SLIDERS[dest] or _lengths(engine)
     verdicts = [_verdict(engine, dest, stop) for stop in stops]
@@ -49,7 +49,7 @@ def _lengths(engine: Engine) -> list[int]:
 
 
 def _verdict(engine: Engine, dest: str, value: float) -> Verdict | None:
-    """The verdict on the GPU memory with this value."""
+    """Whether the GPU memory is enough with this value."""
     if engine.model is None or engine.gpu is None:
         return None
     changed = with_changes(engine.args, {dest: value})

@@ -428,7 +428,7 @@ def test_what_if_of_a_rule_that_never_refuses_says_so(command: Run) -> None:
     _, out, err = command(Api(workload("Deployment", "a")), "--what-if", "disruption-budget-missing=deny")
 
     assert "disruption-budget-missing is asked in check and scan alone" in err
-    assert "what if: no more workloads would be refused than today" in out
+    assert "what if: no more workloads would be denied than today" in out
 
 
 @pytest.mark.parametrize("words", [("--kinds", "Sandwich"), ("-l", "a=b=c"), ("--limit", "few"), ("--format", "pdf")])

@@ -22,7 +22,7 @@ CAUSES = (
     Cause(
         "wrong-flag",
         "config",
-        "vLLM refuses an argument",
+        "vLLM rejects an argument",
         "The line names the argument: a flag that this release does not know, a value it can't read, or two "
         "that contradict each other.",
         (
@@ -72,7 +72,7 @@ CAUSES = (
             ),
             Signature(
                 r"\d+ validation errors? for \w*(?:Config|Args)\b|^\s*Value error, ",
-                "pydantic, around what vLLM's config classes refuse",
+                "pydantic, around what vLLM's config classes reject",
                 "0.8–0.33",
                 weak=True,
                 rules=("invalid-flag-value", "conflicting-flags"),
@@ -99,7 +99,7 @@ CAUSES = (
         "tensor-parallel-indivisible",
         "config",
         "The tensor-parallel size does not divide the model",
-        "Needs a --tensor-parallel-size that divides attention heads, vocabulary and quantisation groups: "
+        "Needs a --tensor-parallel-size that divides attention heads, vocabulary and quantization groups: "
         "mostly a power of two.",
         (
             Signature(
@@ -125,10 +125,10 @@ CAUSES = (
     Cause(
         "too-few-gpus",
         "config",
-        "vLLM is told to use more GPUs than the container has",
+        "The arguments need more GPUs than the container has",
         "In one Pod: needs nvidia.com/gpu equal to tensor-parallel size × pipeline-parallel size × data-parallel size. "
-        "Where several Pods have the GPUs together: needs --distributed-executor-backend ray in the Ray cluster of the "
-        "Pods, or --nnodes (with --node-rank, --master-addr) without Ray; since 0.11.1 vLLM takes neither by itself.",
+        "If several Pods have the GPUs together: needs --distributed-executor-backend ray in the Ray cluster of the "
+        "Pods, or --nnodes (with --node-rank, --master-addr) without Ray. Since 0.11.1 vLLM chooses neither by itself.",
         (
             Signature(
                 r"World size \(\d+\) is larger than the number of available GPUs|"

@@ -54,7 +54,7 @@ CAUSES = (
         "unschedulable",
         "cluster",
         "No node takes the Pod",
-        "The scheduler counts the nodes by reason: too few GPUs on one node, a taint without toleration, a "
+        "The scheduler counts the nodes by reason. Reasons are too few GPUs on one node, a taint without toleration, a "
         "nodeSelector that no node has, a claim that is not bound.",
         (
             Signature(
@@ -99,7 +99,7 @@ CAUSES = (
                 r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA runtime|"
                 r"unsupported display driver / cuda driver combination|PTX was compiled with an unsupported toolchain|"
                 r"forward compatibility was attempted on non supported HW|unsatisfied condition: cuda|"
-                r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|"
+                r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|"  # style: quoted
                 r"Failed to initialize NVML: Driver/library version mismatch|NVMLError_LibRmVersionMismatch",
                 "PyTorch torch/cuda/__init__.py; CUDA runtime API; nvidia-container-cli",
             ),
@@ -131,8 +131,8 @@ CAUSES = (
     Cause(
         "admission-denied",
         "cluster",
-        "The API server refuses the Pod",
-        "The event carries the refusal of the webhook or of Pod security.",
+        "The API server rejects the Pod",
+        "The event has the message of the webhook or of Pod security.",
         (
             Signature(
                 r"^Failed\w*: .*(?:admission webhook .* denied the request|violates PodSecurity|is forbidden)",
@@ -145,8 +145,7 @@ CAUSES = (
         "devices-unavailable",
         "cluster",
         "The node promised a GPU that it can't give",
-        "The device plugin restarted or a GPU is unhealthy: look at the node's device plugin; the Pod must "
-        "be made anew.",
+        "The device plugin restarted or a GPU is unhealthy: look at the node's device plugin; create the Pod again.",
         (
             Signature(
                 r"UnexpectedAdmissionError|Allocate failed due to|^OutOf|TopologyAffinityError|"

@@ -12,9 +12,9 @@ CAUSES = (
         "gpu-out-of-memory",
         "gpu",
         "The GPU ran out of memory",
-        "Needs fewer bytes on each GPU: a lower --gpu-memory-utilization where it happens after the KV cache "
-        "was made, a higher --tensor-parallel-size, a quantised checkpoint or a larger GPU where weights are "
-        "loaded, fewer --max-num-seqs or --max-num-batched-tokens where the engine profiles. Host memory "
+        "After the KV cache was made: lower --gpu-memory-utilization. While weights are loaded: raise "
+        "--tensor-parallel-size, use a quantized checkpoint or a larger GPU. While the engine profiles: lower "
+        "--max-num-seqs or --max-num-batched-tokens. Host memory "
         "does not help.",
         (
             Signature(
@@ -67,7 +67,7 @@ CAUSES = (
         "gpu",
         "Weights and activations leave no GPU memory for the KV cache",
         "Needs a larger share (--gpu-memory-utilization), fewer bytes of weights on each GPU "
-        "(--tensor-parallel-size, a quantised checkpoint), smaller activations (--max-num-batched-tokens, "
+        "(--tensor-parallel-size, a quantized checkpoint), smaller activations (--max-num-batched-tokens, "
         "--max-num-seqs) or a larger GPU.",
         (
             Signature(
@@ -127,7 +127,7 @@ CAUSES = (
     Cause(
         "gpu-memory-taken",
         "gpu",
-        "Somebody else holds part of the GPU's memory",
+        "Another process uses part of the GPU's memory",
         "Another process is on the GPU: a second engine (time-slicing, MPS), the last one not yet gone, a "
         "display. Shares of the engines on one GPU must add up to less than 1; after a crash, wait until the "
         "old process is gone.",
@@ -183,7 +183,7 @@ CAUSES = (
     Cause(
         "gpu-lacks-quantization",
         "gpu",
-        "The GPU has no kernels for this quantisation",
+        "The GPU has no kernels for this quantization",
         "Needs a checkpoint in another format, or a GPU of the compute capability that vLLM names.",
         (
             Signature(
@@ -222,19 +222,19 @@ CAUSES = (
         meanings=(
             (
                 r"compute capability not supported",
-                "'compute capability not supported': the backend has no kernels for this GPU. FLASH_ATTN wants 8.0 or "
-                "more, FLASHINFER 8.0 … 12.1 (before 0.24: 7.5), FLASHMLA and FLASHMLA_SPARSE 9.x or 10.x, "
-                "FLASH_ATTN_MLA 9.x, CUTLASS_MLA and FLASHINFER_MLA 10.x; TRITON_ATTN and TRITON_MLA run on all.",
+                "'compute capability not supported': the backend has no kernels for this GPU. FLASH_ATTN needs 8.0 or "
+                "more, FLASHINFER 8.0 … 12.1 (before 0.24: 7.5). FLASHMLA and FLASHMLA_SPARSE need 9.x or 10.x, "
+                "FLASH_ATTN_MLA 9.x, CUTLASS_MLA and FLASHINFER_MLA 10.x. TRITON_ATTN and TRITON_MLA run on all.",
             ),
             (
                 r"kv_cache_dtype not supported|KV[ -]cache requires|kv-cache dtype",
-                "'kv_cache_dtype not supported': leave --kv-cache-dtype out, or take a backend that reads it: "
-                "FLASH_ATTN reads fp8 with FlashAttention 3 only (compute capability 9.x; 4 on 10.x since 0.27), "
-                "TRITON_MLA since 0.18, FLASH_ATTN_MLA not at all; FLASHINFER and TRITON_ATTN do.",
+                "'kv_cache_dtype not supported': leave --kv-cache-dtype out, or use a backend that reads it. "
+                "FLASH_ATTN reads fp8 with FlashAttention 3 only (compute capability 9.x; 4 on 10.x since 0.27). "
+                "TRITON_MLA reads it since 0.18, FLASH_ATTN_MLA not at all; FLASHINFER and TRITON_ATTN do.",
             ),
             (
                 r"\bsinks? (?:setting )?not supported",
-                "'sink not supported': the model (gpt-oss and its like) has attention sinks, which FLASH_ATTN computes "
+                "'sink not supported': the model (gpt-oss and its like) has attention sinks. FLASH_ATTN computes them "
                 "on compute capability 9.x, since 0.17 on 10.x too, and TRITON_ATTN everywhere.",
             ),
             (

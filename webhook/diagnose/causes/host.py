@@ -84,7 +84,7 @@ CAUSES = (
         "host-memory-exhausted",
         "host",
         "An allocation of host memory failed",
-        "Nobody was killed: the allocation itself was refused. Needs a higher memory limit or node, less "
+        "No process was killed: the allocation itself failed. Needs a higher memory limit or node, less "
         "swap space or offload, or no limit on locked and virtual memory (ulimit).",
         (
             Signature(
@@ -141,7 +141,7 @@ CAUSES = (
         "shm-too-small",
         "host",
         "/dev/shm is too small",
-        "Needs a memory volume at /dev/shm (emptyDir with medium: Memory, counted in the memory limit): a "
+        "Needs a memory volume at /dev/shm (emptyDir with medium: Memory, counted in the memory limit). A "
         "container has 64 MiB otherwise, and engines of several processes need 256 MiB and more.",
         (
             Signature(

@@ -119,7 +119,7 @@ CAUSES = (
         "tokenizer-missing",
         "config",
         "The tokenizer can't be loaded",
-        "Needs the tokenizer's files beside the weights, or --tokenizer, or the library that the line names.",
+        "Needs the tokenizer's files next to the weights, or --tokenizer, or the library that the line names.",
         (
             Signature(
                 r"Can't load tokenizer for '|Couldn't instantiate the backend tokenizer|requires the (?:SentencePiece|"

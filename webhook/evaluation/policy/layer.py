@@ -120,8 +120,8 @@ class Terms:
     def asked(
         self, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: Iterable[str]
     ) -> ApplicableRules:
-        """The rules that have a say at a place about an engine of which `unknown` is not known (words of `rule.FACTS`),
-        whose operator fills in `completes`, and that shows `shown` (`rules.glance`). Remembered: most engines are
+        """The rules that apply at a place to an engine. Of the engine, `unknown` is not known (words of `rule.FACTS`),
+        its operator fills in `completes`, and it shows `shown` (`rules.glance`). Remembered: most engines are
         alike in what of it matters."""
         who = (where, unknown, completes, self._glance_words.intersection(shown))
         found = self._asked.get(who)

@@ -251,7 +251,7 @@ class _RuleWords(Strict):
     mode: Mode | None = Field(default=None, description="deny, warn, audit or ignore.")
     fix: words.Repaired | None = Field(
         default=None,
-        description="Who applies the rule's fix: the webhook (true), nobody (false), the webhook where the finding is "
+        description="Who applies the rule's fix: the webhook (true), no program (false), the webhook if the finding is "
         'certain ("certain"), only `podfit fix` ("manual").',
     )
 

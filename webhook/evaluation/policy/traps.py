@@ -1,8 +1,8 @@
 """What YAML makes of a text behind its author's back, in a policy a mistake each: the parsed value is what applies.
 
-YAML 1.1 reads `off` and `no` as false, YAML 1.2 as text, kubectl `n` as false too (`manifest/scalar.py`); `010` is
-eight or ten; `1e3` is a number or text; an anchor lets a line far away decide. kubectl, editors and others do not read
-them alike, so that a policy may not have them.
+YAML 1.1 reads `off` and `no` as false, YAML 1.2 as text, kubectl `n` as false too (`manifest/scalar.py`). `010` is
+eight or ten. `1e3` is a number or text. An anchor takes a value from a line far away. kubectl, editors and others do
+not read them alike, so a policy may not have them.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ DECISION_ORDER: Mapping[State, int] = {"denied": 0, "warned": 1, "clean": 2}
 class Owners:
     """Who made what: of a workload and all that comes of it, the top one counts.
 
-    An object whose owner is no vLLM workload, as far as that can be seen (an operator's own kind, a model server that
+    An object whose owner is not known as a vLLM workload (an operator's own kind, a model server that
     names no command), counts itself.
     """
 
@@ -318,8 +318,8 @@ PREDICTORS = "serving.kserve.io"
 
 
 def runs_predictor(container: JSON, pod: JSON) -> bool:
-    """A Pod of KServe's runs a predictor's present container: it has the image and all arguments that the container
-    sets, and the model of its storageUri where the Pod names one (KServe's storage initializer)."""
+    """Whether a Pod of KServe's runs a predictor's present container. It has the image and all arguments that it
+    sets, and the model of its storageUri if the Pod names one (KServe's storage initializer)."""
     spec = mapping(pod.get("spec"))
     uri, image, own = container.get("storageUri"), container.get("image"), set(_words(container.get("args")))
     annotations = mapping(mapping(pod.get("metadata")).get("annotations")).values()

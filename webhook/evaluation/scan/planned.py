@@ -49,8 +49,8 @@ def planned_lines(plan: MemoryPlan) -> Planned:
 
 
 def _used_of_gpu(ledger: GpuLedger) -> Span:
-    """The KV cache takes what the other lines leave of the budget, so that their doubts cancel out: what stays doubtful
-    is the budget, and the graphs of releases that capture them outside of it."""
+    """The KV cache takes what the other lines leave of the budget, so their doubts cancel out. Doubtful is then
+    the budget, and the graphs of releases that capture them outside of it."""
     lines = [getattr(ledger, name) for name in GPU_LINES]
     likely = sum(max(0, one.likely) for one in lines)
     graphs, budget = ledger.cuda_graphs, ledger.budget

@@ -130,8 +130,8 @@ def _card(engine: Engine) -> str:
 
 
 def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
-    """From the left what is taken of the budget, the KV cache behind it, at the right what is spared: the CUDA graphs
-    too, where the budget does not pay for them."""
+    """From the left: what takes a part of the budget, then the KV cache, then what is spared. The CUDA graphs are there
+    too, if they are not in the budget."""
     total, budget = ledger.total.likely, ledger.budget.likely
     yield Bar("total", "whole", 0, total, ledger.total, ledger.total.note)
     at = 0

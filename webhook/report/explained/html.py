@@ -51,7 +51,7 @@ code { font: .92em ui-monospace, monospace }
   .waterfall thead { display: none } .waterfall tr { display: grid; grid-template-columns: 1fr auto; margin: .5rem 0 }
   .waterfall td:nth-child(2) { padding-right: 0 } .waterfall td.plot { grid-column: 1 / 3; width: auto } }
 @media print { body { max-width: none } .bar { print-color-adjust: exact } }
-"""
+"""  # style: quoted
 
 
 def render(explained: Sequence[Explained]) -> str:

@@ -25,7 +25,7 @@ STYLE = """
     .whole, .sum { fill: #656c76 } .used { fill: #4493f8 } .left { fill: #3fb950 } .spared { fill: #3d444d }
     .missing { fill: #f85149 } .limit { stroke: #9198a1 }
   }
-"""
+"""  # style: quoted
 
 
 def render(explained: Sequence[Explained]) -> str:
