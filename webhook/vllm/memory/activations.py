@@ -40,7 +40,7 @@ SAMPLERS = {
     "not NVIDIA": Sampler(LOGITS, 13.0, 14.0, 40.0),
     # PyTorch's sort of the whole vocabulary with its scratch: 1.26 GiB for 256 × 128,256
     "V0": Sampler(LOGITS, 20.0, 38.0, 40.0),
-    # the sort, or FlashInfer (14) where that was installed: 0.49 GiB in all for 256 × 152,064 on 0.10.1
+    # the sort, or FlashInfer (14) if it was installed: 0.49 GiB in all for 256 × 152,064 on 0.10.1
     "V1 before 0.11": Sampler(10.0, 12.0, 38.0, 40.0),
     "FlashInfer asked for, before 0.17": Sampler(10.0, 13.0, 14.0, 38.0),
     "0.11.0": Sampler(12.0, 14.0, 15.0, 38.0),
@@ -81,7 +81,7 @@ def sampler(settings: Settings) -> str:
 
 
 class Run(NamedTuple):
-    """What of the settings decides the peak of the profile run."""
+    """The settings that decide the peak of the profile run."""
 
     release: Release
     v1: bool
@@ -105,7 +105,7 @@ class Run(NamedTuple):
 
 
 def _run(model: Model, settings: Settings) -> Run:
-    """What of the settings the activations depend on."""
+    """The settings that the activations depend on."""
     chunk = (model.num_experts and settings.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
     return Run(
         settings.release, settings.v1, settings.parallel, settings.dtype, settings.max_num_seqs,
@@ -127,8 +127,11 @@ CHUNKED, UNCHUNKED = Release(0, 6, 6), Release(0, 20)
 
 def gathered(model: Model, run: Run) -> int:
     """Tokens that reach the experts of a rank: those of all data-parallel ranks, each with a full batch in the profile
-    run (vLLM 0.10 fused_moe/layer.py, do_naive_dispatch_combine; from 0.11 all-gather). Backends that send each expert
-    its own tokens, in chunks, are asked for by name."""
+    run (vLLM 0.10 fused_moe/layer.py, do_naive_dispatch_combine; from 0.11 all-gather).
+
+    Some backends send each expert its own tokens, in chunks. vLLM uses them only if an argument or a variable names
+    one.
+    """
     spread = model.num_experts and run.all2all in (None, "naive", "allgather_reducescatter")
     return run.max_num_batched_tokens * (run.cut.dp if spread else 1)
 
@@ -144,7 +147,7 @@ def at_once(model: Model, run: Run) -> int:
 
 
 def expert_width(model: Model, run: Run) -> int:
-    """Of one routed expert on a rank: whole with expert parallelism, else cut over TP × DP."""
+    """Width of one routed expert on a rank: whole with expert parallelism, else cut over TP × DP."""
     width = model.moe_intermediate_size or model.intermediate_size or 0
     return width // (1 if run.cut.expert else run.cut.experts)
 
@@ -184,8 +187,8 @@ def least_experts(model: Model, run: Run) -> int:
 
 
 def latent_workspace(model: Model, run: Run) -> float:
-    """What latent attention makes of the latents of a long prefill: keys and values of 65,536 tokens for the heads of
-    a rank, made once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`)."""
+    """Keys and values that latent attention makes from the latents of a long prefill: of 65,536 tokens, for the heads
+    of a rank, once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`)."""
     if not model.kv_lora_rank or not run.v1:
         return 0.0
     width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
@@ -236,7 +239,7 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
     bytes_ = run.sampler
     wider = run.width - 2  # logits in float32
     if run.cut.pp > 1:
-        kept *= 3  # what the stages hand on
+        kept *= 3  # the tensors that pipeline stages pass on
     if model.kv_lora_rank:
         kept += int(0.4 * GI)  # workspace of chunked prefill: 1.93 printed for DeepSeek-V2-Lite, 2.92 for Kimi-VL
     scratch = multiprocessors(run) * vocab * 4 if rows and (0, 17) <= run.release < (0, 21) else 0

@@ -1,5 +1,5 @@
-"""What the arguments and the environment say of an engine, whatever the release and the GPU are: read once for all of
-them."""
+"""The arguments and the environment of an engine that affect memory, independent of release and GPU: read once for all
+of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from webhook.vllm.memory.quantisation import Scheme
 from webhook.vllm.model import Model, by_id
 
 LONGEST_NAME = 64
-"""Characters of a value that names something: none is longer, and what is remembered by it stays small."""
+"""Characters of a value that is a name: real ones are shorter, and cached keys stay small."""
 
 
 class MemoryArguments(NamedTuple):
-    """What decides the settings; None where nothing is said."""
+    """The arguments that decide the settings; None if an argument is not set."""
 
     args: EngineArgs
     model: Model
@@ -27,7 +27,7 @@ class MemoryArguments(NamedTuple):
     length: int | None
     """`--max-model-len` in tokens."""
     own_length: bool
-    """No length is given, or `auto`: the model's own holds."""
+    """No length is set, or `auto`: the model's own applies."""
     auto: bool
     kv_cache_memory: int | None
     parallel: Parallel
@@ -50,7 +50,7 @@ class MemoryArguments(NamedTuple):
     images: bool
     """Images are accepted."""
     profiled: bool
-    """The vision tower is profiled where they are."""
+    """Whether the vision tower is profiled, if images or videos are."""
     flashinfer: bool | None
     """`--attention-backend` names one of FlashInfer's."""
     flashinfer_by_variable: bool | None
@@ -59,10 +59,10 @@ class MemoryArguments(NamedTuple):
     v1: str | None
     """VLLM_USE_V1."""
     variables: tuple[tuple[str, str], ...]
-    """Those of VARIABLES that the environment holds."""
+    """Those of VARIABLES that are set in the environment."""
     other_kernels: bool
     seldom: tuple[Any, ...]
-    """The last fields of Settings, from `block_size` on; () where nothing is said of them."""
+    """The last fields of Settings, from `block_size` on; () if none of their arguments is set."""
 
     @property
     def speculative(self) -> Speculative | None:
@@ -75,7 +75,7 @@ VARIABLES = frozenset({
     "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE", "VLLM_USE_FLASHINFER_SAMPLER",
     "VLLM_USE_V2_MODEL_RUNNER",
 })  # fmt: skip
-"""What the lines of the ledger read of the environment."""
+"""Environment variables that the lines of the ledger read."""
 OTHER_KERNELS = (
     "VLLM_USE_DEEP_GEMM",
     "VLLM_USE_FLASHINFER",
@@ -91,7 +91,7 @@ RARE_ARGUMENTS = frozenset({
     "limit_mm_per_prompt", "mamba_cache_dtype", "mamba_cache_mode", "mamba_ssm_cache_dtype", "mm_encoder_tp_mode",
     "speculative_config", "speculative_model",
 })  # fmt: skip
-"""Arguments that `_seldom` reads: most command lines have few of them or none."""
+"""Arguments that `_seldom` reads: most command lines have few or none of them."""
 
 
 class Speculative(NamedTuple):
@@ -106,7 +106,7 @@ class Speculative(NamedTuple):
     drafter: Model | None = None
     """The draft model, if the catalog knows it."""
     tp: int | None = None
-    """`draft_tensor_parallel_size`; None: the target's."""
+    """`draft_tensor_parallel_size`; None: the same as the target's."""
     certain: bool = False
     """The drafter's catalog entry may deny, and no argument quantizes it while it loads."""
 
@@ -120,7 +120,7 @@ class Lora(NamedTuple):
 
 
 def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArguments:
-    """What is said. `env`: the process's environment."""
+    """Read the arguments. `env`: the process's environment."""
     given = args.given
     utilization = given.get("gpu_memory_utilization")
     if not isinstance(utilization, int | float) or isinstance(utilization, bool) or not abs(utilization) < 1e6:
@@ -131,7 +131,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArgume
     dtype, kv_dtype = given.get("dtype"), given.get("kv_cache_dtype")
     backend, variable = given.get("attention_backend"), env.get("VLLM_ATTENTION_BACKEND")
     usual = RARE_ARGUMENTS.isdisjoint(given)
-    return MemoryArguments(  # by position, which takes half as long: a search for what would fit asks some ten times
+    return MemoryArguments(  # positional arguments take half the time; a search for changes calls this some ten times
         args,
         model,
         None if utilization is None else float(utilization),
@@ -173,7 +173,7 @@ def _variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _seldom(given: Mapping[str, Any], model: Model) -> tuple[Any, ...]:
-    """What hangs on arguments of `RARE_ARGUMENTS` alone: as `Settings` has it, from `block_size` on."""
+    """The fields of `Settings` from `block_size` on, which depend only on `RARE_ARGUMENTS`."""
     return (
         _positive_int(given.get("block_size")),
         int(_float(given.get("cpu_offload_gb")) * GI),
@@ -196,7 +196,7 @@ def _is_pooling(given: Mapping[str, Any], model: Model) -> bool:
 
 @lru_cache(256)
 def embeds(model: Model) -> bool:
-    """Whether the model is made to answer with vectors or scores, by its class or its name."""
+    """Whether the model returns vectors or scores, by its class or its name."""
     endings = ("ForSequenceClassification", "EmbeddingModel", "ForTokenClassification", "ForRewardModel", "Model")
     return any(one.endswith(endings) for one in model.architectures) or "embedding" in model.id.lower()
 
@@ -208,7 +208,7 @@ bert_with_rope.py: `attn_type("encoder_only")` or the pooling type CLS)."""
 
 @lru_cache(256)
 def is_bidirectional(model: Model) -> bool:
-    """Whether a token of a pooling model sees those after it: prompts can't be chunked, nor prefixes cached."""
+    """Whether a token of a pooling model attends to later ones: then prompts can't be chunked, nor prefixes cached."""
     named = any(part in one for one in model.architectures for part in BIDIRECTIONAL)
     return named or model.config.get("is_causal") is False
 

@@ -1,4 +1,4 @@
-"""What vLLM may use of a GPU: `--gpu-memory-utilization` × the total that the process sees."""
+"""The memory that vLLM may use of a GPU: `--gpu-memory-utilization` × the total that the process sees."""
 
 from __future__ import annotations
 

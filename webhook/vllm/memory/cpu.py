@@ -22,13 +22,13 @@ SHARE_SINCE = Release(0, 11, 1)
 """Not given, newer releases take a share of a NUMA node's memory; 4 GiB up to 0.11.0 (platforms/cpu.py; half of the
 node in 0.13.0)."""
 UTILIZATION_SINCE = Release(0, 20)
-"""From here the share is `--gpu-memory-utilization` of the node's memory, less what the process has taken by then, and
-`--kv-cache-memory-bytes` gives the size, too (v1/worker/cpu_worker.py)."""
+"""From this release on, the share is `--gpu-memory-utilization` of the node's memory, less the process's own memory at
+that time. `--kv-cache-memory-bytes` sets the size, too (v1/worker/cpu_worker.py)."""
 LIMITED_SINCE = Release(0, 24)
-"""By here what is taken for the node's memory is the container's limit where that is less (utils/cpu_resource_utils.py;
-not yet in 0.20.2)."""
+"""From this release on, at the latest, the container's limit replaces the node's memory if it is less
+(utils/cpu_resource_utils.py; not yet in 0.20.2)."""
 CPU_LINES = ("processes", "requests", "compilers", "weights in a memory volume", "caches")
-"""Lines of the host ledger that hold on a processor, too."""
+"""Lines of the host ledger that also apply to processors."""
 
 
 def exceeds_limits(args: EngineArgs, env: Mapping[str, str], release: Release) -> bool:
@@ -45,10 +45,10 @@ def ledger(
     *,
     certain: bool,
 ) -> HostLedger | None:
-    """The host ledger of an engine on processors; None where the model's size is not known.
+    """The host ledger of an engine on processors; None if the model's size is unknown.
 
-    Only the weights are certain, and those only where the model is (`certain`): the KV cache is zeroed memory, which
-    the kernel gives as it is written to.
+    Only the weights are certain, and only if the model is (`certain`). The KV cache is zeroed memory, which the kernel
+    provides only as it is written.
     """
     number = release or Release(0, 33)
     if model is None:
@@ -73,11 +73,11 @@ def ledger(
     steady = _sum([line for name, line in lines if name != "compilers"], "while serving")
     loading = _sum([line for name, line in lines if name not in ("KV cache", "requests")], "while loading")
     peak = loading if loading.likely > steady.likely else steady
-    if release is None:  # which processes there are hangs on the release
+    if release is None:  # the processes depend on the release
         steady, peak = steady._replace(floor=loaded.floor), peak._replace(floor=loaded.floor)
     floor, low, likely, high = map(max, peak[:4], steady[:4])
     need = Estimate(floor, low, likely, high)
-    unknown = Estimate(0, 0, 0, 0)  # what its ranks share in /dev/shm, and how many cores they need, is not NCCL's
+    unknown = Estimate(0, 0, 0, 0)  # NCCL's figures for /dev/shm and cores do not apply to ranks on processors
     return hosted._replace(
         lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak, need=need,
         shm=unknown, in_shm=0, busy=0, offloaded=NOTHING,
@@ -85,7 +85,7 @@ def ledger(
 
 
 def kv_cache(args: EngineArgs, env: Mapping[str, str], ranks: int, release: Release | None) -> Estimate:
-    """The KV cache of all ranks, full: what is given, else this release's default where that does not hang on the
+    """The KV cache of all ranks, full: the given size, else this release's default if it does not depend on the
     node."""
     given = env.get(SPACE, "").strip()
     space = float(given) if given.isdecimal() and int(given) < 1 << 20 else 0.0

@@ -18,7 +18,7 @@ NO_GRAPHS = Estimate(0, 0, 0, 0, "none: --enforce-eager", SOURCE)
 
 
 def line(model: Model, settings: Settings) -> Estimate:
-    """What the graphs take of a GPU, whether it is charged to the budget or not (see `charged`)."""
+    """GPU memory of the CUDA graphs, whether it is charged to the budget or not (see `charged`)."""
     if settings.eager:
         return NO_GRAPHS
     twice = settings.lora is not None and settings.release >= (0, 11, 1)

@@ -17,12 +17,13 @@ from webhook.vllm.release import Release
 RELEASES_READ = (Release(0, 6, 6), Release(0, 33, 99))
 """The first and the last release whose check was read."""
 REFINED = Release(0, 29)
-"""From here the scales of routed experts are refined where a slice ends within a block (weight_scale_refine)."""
+"""From this release on, the scales of routed experts are refined if a slice ends within a block
+(weight_scale_refine)."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """What tensor parallelism cuts, and the columns that stay together."""
+    """Sizes that tensor parallelism cuts, and the columns that stay together."""
 
     width: int
     """Columns of the MLP, or of one expert."""
@@ -35,7 +36,7 @@ class Blocks:
 
 
 def blocks(args: EngineArgs, model: Model) -> Blocks | None:
-    """The blocks at which this release must cut; None where there are none, or that is not certain."""
+    """The blocks between which this release must cut; None if there are none, or that is uncertain."""
     config, given, release = model.quantization_config or {}, args.given, args.release
     if (
         model.scheme_guessed
@@ -65,7 +66,7 @@ def blocks(args: EngineArgs, model: Model) -> Blocks | None:
 
 
 def divisible(model: Model, size: int, args: EngineArgs) -> bool:
-    """Whether tensor parallelism of `size` divides the heads and the blocks, and goes with the KV heads."""
+    """Whether tensor parallelism of `size` divides the heads and the blocks, and works with the KV heads."""
     heads, groups = model.num_attention_heads, model.num_key_value_heads
     if heads is None or heads % size:
         return False

@@ -40,10 +40,10 @@ NAMES = {"half": "float16", "float": "float32"}
 
 
 def resolved(given: object, model: Model, gpu: Gpu | None, release: Release, *, pooling: bool) -> str | None:
-    """The dtype of activations, as vLLM names it; None where it is not known.
+    """The dtype of activations, as vLLM names it; None if unknown.
 
-    vLLM 0.10.2 … 0.33 config/model.py _resolve_auto_dtype: config.json's, where the GPU and the model can both have
-    it; else, and in place of float32, the best that they can. A pooling model prefers float16.
+    vLLM 0.10.2 … 0.33 config/model.py _resolve_auto_dtype: the one in config.json if GPU and model both support it.
+    Otherwise, and instead of float32, the best that both support. A pooling model prefers float16.
     """
     if isinstance(given, str) and given != "auto":
         return NAMES.get(given, given)

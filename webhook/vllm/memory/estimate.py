@@ -1,4 +1,4 @@
-"""A quantity with its uncertainty: what each line of a ledger is."""
+"""A quantity with its uncertainty: the type of each line of a ledger."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 class Estimate(NamedTuple):
     """A quantity in bytes with its uncertainty: `floor ≤ low ≤ likely ≤ high`.
 
-    `low … high` is the 95 % interval for people, `floor` the certain minimum: the only one a denial may rest on.
-    For what is *available* (total, budget, KV memory) the roles turn round where a docstring says so.
+    `low … high` is the 95 % interval for people, `floor` the certain minimum: only `floor` may support a denial. For
+    *available* memory (total, budget, KV memory) the roles are reversed if a docstring says so.
     """
 
     floor: int

@@ -1,4 +1,4 @@
-"""What an unknown release is planned as: one release of each way to account for memory, if it can serve the model."""
+"""Releases that are planned if the release is unknown: one per way to count memory, if it can serve the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webhook.vllm.model import Model, architectures
 from webhook.vllm.release import Release
 
 OLDEST = Release(0, 4)
-"""Before, nothing is known well enough to be certain."""
+"""The oldest release for which anything is certain."""
 MEMORY_GENERATIONS = tuple(
     Release(*numbers)
     for numbers in (

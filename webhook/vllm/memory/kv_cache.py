@@ -28,15 +28,15 @@ class KvCacheGroup(NamedTuple):
     """Layers that share block ids."""
 
     spec: Spec
-    """Of each of them; of the first, where they differ in size."""
+    """The spec of each layer; of the first one, if they differ in size."""
     layers: int
     """How many of them are on this rank."""
     page: int
-    """Bytes of a block in all of them."""
+    """Bytes of a block in all layers of the group."""
 
 
 class LayoutError(Exception):
-    """vLLM raises: these layers can't be managed together. `certain`: whatever the attention backend is."""
+    """vLLM raises: these layers can't be managed together. `certain`: with every attention backend."""
 
     def __init__(self, why: str, *, certain: bool) -> None:
         super().__init__(why)
@@ -45,26 +45,26 @@ class LayoutError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """How one rank's KV cache is laid out."""
+    """The layout of one rank's KV cache."""
 
     groups: tuple[KvCacheGroup, ...]
     bytes_per_block: int
     checked: tuple[tuple[Spec, int], ...]
-    """What this release's check of one request counts: bytes of a block of each spec."""
+    """The bytes that this release's check of one request counts, per spec: those of a block."""
     known: bool
     """False: some layer's cache is not described here, so only a part is counted."""
     sure_blocks: bool
-    """False: the attention backend, which is not known, decides how many tokens a block has."""
+    """False: the attention backend, which is unknown, decides how many tokens a block has."""
     null: int = 0
-    """Bytes that the check leaves out of the memory: the block that stands for "no block"."""
+    """Bytes that the check leaves out of the memory: the block that represents "no block"."""
     refusal: LayoutError | None = None
-    """What vLLM raises: then there are no groups."""
+    """The error that vLLM raises; then there are no groups."""
     of_all_stages: bool = False
     """The check counts the layers of every pipeline stage."""
 
     @property
     def bytes_per_token(self) -> int:
-        """Of a long request: what each further token takes."""
+        """Bytes for each further token of a long request."""
         growing = [one.spec.block_size for one in self.groups if one.spec.kind == FULL or _is_per_block(one.spec)]
         return sum([-(-self.bytes_per_block // size) for size in growing if size])
 
@@ -75,7 +75,7 @@ class Layout:
 
     @cached_property
     def _alike(self) -> Mapping[Spec, int]:
-        """Groups of one spec are counted once: a search for what fits asks often."""
+        """Number of groups per spec. Cached, because a search for changes reads it often."""
         return Counter(group.spec for group in self.groups)
 
     def bytes(self, tokens: int, settings: Settings) -> int:
@@ -89,7 +89,7 @@ class Layout:
 
     @property
     def rounding(self) -> int:
-        """Bytes by which blocks of another size may lower what is needed."""
+        """Bytes by which blocks of another size may lower the needed memory."""
         return 0 if self.sure_blocks else sum([size for _, size in self.checked])
 
 
@@ -119,13 +119,13 @@ def _blocks(spec: Spec, tokens: int, flight: int, context: int) -> int:
 
 
 def layout(model: Model, settings: Settings, first: int = 0, last: int | None = None) -> Layout | None:
-    """The layout of the layers `first … last` of one rank; None where nothing is stored or known of them."""
+    """The layout of the layers `first … last` of one rank; None if they store nothing or are unknown."""
     return _layout(model, stored(settings), first, last)
 
 
 @lru_cache(256)
 def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
-    """The KV cache groups of the layers from `first` to before `last`; None if a layer is not known."""
+    """The KV cache groups of the layers from `first` up to, but without, `last`; None if a layer is unknown."""
     specs = kv_specs.of(model, how)
     if specs is None:
         return None
@@ -166,7 +166,7 @@ Layers = Sequence[tuple[int, Spec]]
 
 
 def _groups(layers: Layers, how: Stored) -> Sequence[Layers]:
-    """get_kv_cache_groups: the layers of each group. Raises LayoutError where vLLM raises."""
+    """get_kv_cache_groups: the layers of each group. Raises LayoutError if vLLM raises."""
     release = how.release
     if not how.v1:
         return [layers]
@@ -203,7 +203,7 @@ def _promoted(layers: Layers, release: Release) -> Layers:
 
 
 def _unified(layers: Layers, release: Release) -> Layers:
-    """unify_kv_cache_spec_page_size: larger blocks, or padding, where pages are smaller than the largest."""
+    """unify_kv_cache_spec_page_size: larger blocks, or padding, if pages are smaller than the largest."""
     largest = max(spec.page for _, spec in layers)
 
     def grown(spec: Spec) -> Spec:
@@ -223,7 +223,7 @@ def _unified(layers: Layers, release: Release) -> Layers:
 
 
 def _of_one_page(layers: Layers, release: Release) -> list[Layers]:
-    """_get_kv_cache_groups_uniform_page_size: like layers in groups of one depth, the last ones padded."""
+    """_get_kv_cache_groups_uniform_page_size: equal layers in groups of the same depth, the last ones padded."""
     alike: dict[Spec, list[tuple[int, Spec]]] = {}
     for one in layers:
         alike.setdefault(one[1], []).append(one)
@@ -272,8 +272,8 @@ def concurrency(available: int, found: Layout, length: int, settings: Settings) 
 
 
 def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
-    """ "the estimated maximum model length is N": the longest single request that fits, up to `ceiling` tokens; 0 where
-    none does."""
+    """ "the estimated maximum model length is N": the longest single request that fits, up to `ceiling` tokens; 0 if
+    none fits."""
     room = available - found.null
     if found.refusal and settings.release >= since.FIRST_GROUP:  # before, the check comes first
         return 0

@@ -1,4 +1,4 @@
-"""What the KV cache of one rank holds: requests, tokens, the longest context, as vLLM logs them."""
+"""The capacity of one rank's KV cache: requests, tokens, and the longest context, as vLLM logs them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class KvCapacity(NamedTuple):
 
     @property
     def bytes_per_request(self) -> int | None:
-        """What this release's check counts for one request of max_model_len."""
+        """Bytes that this release's check counts for one request of max_model_len."""
         return self.layout.needed(self.length, self.settings) if self.layout and self.length else None
 
     @property
     def model_length(self) -> int | None:
-        """The longest that the model's config allows; None where that is not known."""
+        """The longest context that the model's config allows; None if unknown."""
         return longest_max_model_len(self.model, self.settings.release)
 
     def tokens(self, left: Estimate) -> tuple[int, int, int] | None:

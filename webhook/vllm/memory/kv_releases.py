@@ -1,7 +1,7 @@
-"""What the KV cache does, release by release: each behavior next to the release that brought it, and vLLM's own line.
+"""The KV cache's behavior by release: each change with the release that introduced it, and vLLM's own code for it.
 
-Read in every release from 0.8.0 to 0.33.0 and run there on a CPU. A file without a directory is in vllm/v1/core; its
-last release is named where the file moved. `kv_cache_utils` is kv_cache_planning from 0.33.
+Read in every release from 0.8.0 to 0.33.0 and run there on a CPU. A file without a directory is in vllm/v1/core; if a
+file moved, its last release is named. `kv_cache_utils` is kv_cache_planning from 0.33.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ STATE_PER_BLOCK = Release(0, 11, 1)
 """Prefix caching of state layers, which keeps a state at the end of every block (models/config.py
 HybridAttentionMambaModelConfig, MambaSpec.max_memory_usage_bytes). Before, it is switched off."""
 PAGES = Release(0, 12)
-"""Layers with smaller pages get larger blocks where the sizes divide (unify_kv_cache_spec_page_size). Before, vLLM
-raises NotImplementedError."""
+"""Layers with smaller pages get larger blocks if the sizes divide (unify_kv_cache_spec_page_size). Before, vLLM raises
+NotImplementedError."""
 RATIOS = ((Release(0, 18), 1.5), (Release(0, 12), 1.25))
 """If the largest set of equal layers is below this many times the smallest, groups are as large as it. Else, and before
 these releases, they are as large as the smallest (_get_kv_cache_groups_uniform_page_size)."""
@@ -49,7 +49,7 @@ ALL_STAGES, OWN_STAGE = Release(0, 14), Release(0, 17)
 MODES = Release(0, 15)
 """`mamba_cache_mode`: "align" keeps two states; each speculative token keeps one more (MambaSpec)."""
 DELTA_NET_STATES = Release(0, 17)
-"""`--mamba-ssm-cache-dtype` holds for Gated DeltaNet too, and the convolution of Mamba 2 keeps the speculative tokens
+"""`--mamba-ssm-cache-dtype` also applies to Gated DeltaNet, and the convolution of Mamba 2 keeps the speculative tokens
 (layers/mamba/mamba_utils.py)."""
 ALL_GROUPS = Release(0, 19)
 """The check of one request counts every group (_max_memory_usage_bytes_from_groups)."""
@@ -77,7 +77,7 @@ STATES_CACHED = Release(0, 28)
 NULL_BLOCK = Release(0, 29)
 """The check leaves out one block, which stands for "no block" (get_kv_cache_configs `check_memory`)."""
 PADDED = Release(0, 29)
-"""Every page but a latent's is padded where its size does not divide the largest (unify_kv_cache_spec_page_size)."""
+"""Every page except a latent's is padded if its size does not divide the largest (unify_kv_cache_spec_page_size)."""
 SHORT_CONVOLUTIONS = Release(0, 29)
 """A short convolution keeps the speculative tokens (layers/mamba/mamba_utils.py)."""
 ALIGNED_ONLY = Release(0, 32)
@@ -85,7 +85,7 @@ ALIGNED_ONLY = Release(0, 32)
 MAMBA2_CHECKPOINT = Release(0, 32)
 """Mamba 2 keeps one state more, which it exports in the middle of a prefill (layers/mamba/mamba_mixer2.py)."""
 DELTA_NET_CHECKPOINT = Release(0, 33)
-"""So does Gated DeltaNet where FlashInfer's kernel prefills, and blocks are multiples of 64 tokens there
+"""So does Gated DeltaNet if FlashInfer's kernel does the prefill; its blocks are then multiples of 64 tokens
 (layers/mamba/gdn/qwen_gdn_linear_attn.py, platforms/interface.py _align_hybrid_block_size)."""
 
 SUPPORTS_MANAGER = (  # connector → the first release whose class inherits SupportsHMA, of those from CONNECTORS on
@@ -105,7 +105,7 @@ Check = Literal["layers", "first group", "groups"]
 
 
 def check(release: Release) -> Check:
-    """What the check of one request counts."""
+    """The layers and groups that the check of one request counts."""
     return "layers" if release < FIRST_GROUP else "first group" if release < ALL_GROUPS else "groups"
 
 

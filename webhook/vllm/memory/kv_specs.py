@@ -1,7 +1,7 @@
-"""What each layer of a model stores in the KV cache: kind, tokens a block, bytes a block.
+"""The KV cache of each layer of a model: kind, tokens per block, bytes per block.
 
-The mirror of vLLM's v1/kv_cache_interface.py (the specs), of the model runner that makes them (get_kv_cache_spec) and
-of the block sizes (models/config.py HybridAttentionMambaModelConfig; from 0.20 platforms/interface.py).
+It mirrors vLLM's v1/kv_cache_interface.py (the specs), the model runner that makes them (get_kv_cache_spec), and the
+block sizes (models/config.py HybridAttentionMambaModelConfig; from 0.20 platforms/interface.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ATTENTION = (FULL, SLIDING, CHUNKED, CROSS)
 ENCODERS = ("bert", "roberta", "xlm-roberta", "modernbert", "nomic_bert", "eurobert", "distilbert", "new", "gte")
 """Encoder-only families: their attention stores nothing."""
 BLOCK = 16
-"""Tokens of a block (config/cache.py DEFAULT_BLOCK_SIZE)."""
+"""Tokens per block (config/cache.py DEFAULT_BLOCK_SIZE)."""
 
 
 class Spec(NamedTuple):
@@ -32,26 +32,27 @@ class Spec(NamedTuple):
     kind: str
     """One of ATTENTION, or the kind of a state layer."""
     block_size: int
-    """Tokens of a block; 0: the whole length."""
+    """Tokens per block; 0: the whole length."""
     page: int
-    """Bytes of a block."""
+    """Bytes per block."""
     window: int = 0
-    """Tokens that stay: of a sliding window or a chunk, or of the encoder; 0: all of them."""
+    """Tokens that are kept: of a sliding window or a chunk, or of the encoder; 0: all of them."""
     states: int = 0
-    """Blocks that a request takes whatever its length is."""
+    """Blocks that a request takes regardless of its length."""
     per_block: bool = True
-    """A request takes a block for each `block_size` tokens, too."""
+    """Whether a request also takes a block per `block_size` tokens."""
     heads: int = 0
-    """Key-value heads of an attention layer: two that differ in them are of two kinds, whatever their size is."""
+    """Key-value heads of an attention layer: layers with different numbers are of different kinds, even if their sizes
+    are equal."""
 
     @property
     def is_state(self) -> bool:
-        """Whether a block holds a recurrent state."""
+        """Whether a block contains a recurrent state."""
         return self.kind not in ATTENTION
 
 
 class Stored(NamedTuple):
-    """What of the settings decides what a layer stores."""
+    """The settings that decide what a layer stores."""
 
     release: Release
     v1: bool
@@ -73,7 +74,7 @@ class Stored(NamedTuple):
 
 
 def stored(settings: Settings) -> Stored:
-    """Of these settings."""
+    """The part of the settings for this module."""
     return Stored(
         settings.release, settings.v1, settings.parallel.tp, settings.dtype, settings.kv_cache_dtype,
         settings.block_size, settings.prefix_caching, settings.manager, settings.speculative, settings.state_dtypes,
@@ -90,7 +91,7 @@ class Specs(NamedTuple):
     known: bool
     """False: some layer's cache is not described here, so only a part is counted."""
     sure_blocks: bool
-    """False: the attention backend, which is not known, decides how many tokens a block has."""
+    """False: the attention backend, which is unknown, decides how many tokens a block has."""
 
 
 KV_BYTES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0}
@@ -112,10 +113,10 @@ def is_known(dtype: str) -> bool:
 
 
 def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
-    """(bytes for each element, bytes for each key or value vector) of the cache.
+    """(bytes per element, bytes per key or value vector) of the cache.
 
-    Under `auto` checkpoints that carry a KV scheme choose for themselves: ModelOpt from 0.11.1, compressed-tensors
-    from 0.17; DeepSeek-V3.2-like models take fp8.
+    Under `auto`, a checkpoint with a KV scheme decides itself: ModelOpt from 0.11.1, compressed-tensors from 0.17;
+    DeepSeek-V3.2-like models use fp8.
     """
     dtype = how.kv_cache_dtype
     if dtype == "auto":
@@ -130,8 +131,8 @@ def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
 
 
 def _checkpoint_kv_dtype(model: Model, how: Stored) -> str | None:
-    """The type of the KV cache that the checkpoint's quantization config asks for; None before the release that reads
-    it: 0.11.1 for ModelOpt, 0.17 for others (vLLM utils/torch_utils.py, resolve_kv_cache_dtype_string)."""
+    """The KV cache type in the checkpoint's quantization config; None before the release that reads it. That is 0.11.1
+    for ModelOpt, 0.17 for others (vLLM utils/torch_utils.py, resolve_kv_cache_dtype_string)."""
     config = model.quantization_config or {}
     scheme = config.get("kv_cache_scheme")
     method = str(config.get("quant_method") or "")
@@ -150,7 +151,7 @@ def _checkpoint_kv_dtype(model: Model, how: Stored) -> str | None:
 
 
 def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
-    """Bytes of one token in one attention layer of a rank; None where a size is missing."""
+    """Bytes of one token in one attention layer of a rank; None if a size is missing."""
     each, vector = element_bytes(model, how)
     if model.kv_lora_rank and not how.mla:
         # whole heads: keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py), later values to the keys' width
@@ -237,7 +238,7 @@ def state_bytes(model: Model, how: Stored, kind: str) -> int | None:
 
 @lru_cache(256)
 def of(model: Model, how: Stored) -> Specs | None:
-    """The layers of a whole model; None where nothing is known of them or nothing is stored."""
+    """The layers of a whole model; None if they are unknown or store nothing."""
     layers = model.num_hidden_layers
     if not layers or model.model_type in ENCODERS or _sees_both_ways(model):
         return None
@@ -279,7 +280,7 @@ def of(model: Model, how: Stored) -> Specs | None:
 
 
 def _kinds(model: Model, last: int) -> Iterator[tuple[int, str]]:
-    """(index, kind) of each cache of the layers before `last`; a layer may have two, or none."""
+    """(index, kind) of each cache of the layers before `last`; a layer may have two caches, or none."""
     crossed = _cross_tokens(model) > 0
     for index in range(last):
         kind = shape.kind(model, index)
@@ -293,7 +294,7 @@ def _kinds(model: Model, last: int) -> Iterator[tuple[int, str]]:
 
 
 def _drafted(model: Model, how: Stored) -> Iterator[tuple[Model, Stored, str, int]]:
-    """(model, settings, kind, bytes a token) of each layer of the drafter."""
+    """(model, settings, kind, bytes per token) of each layer of the drafter."""
     speculative = how.speculative
     if speculative is None or not speculative.layers:
         return
@@ -318,7 +319,7 @@ def _attention(model: Model, how: Stored, kind: str, block: int, per_token: int)
 
 
 def _window(model: Model, kind: str) -> int:
-    """Tokens that a layer of this kind keeps at most; 0: all."""
+    """Most tokens that a layer of this kind keeps; 0: all."""
     if kind == CROSS:
         return _cross_tokens(model)
     if kind == SLIDING:
@@ -366,7 +367,7 @@ def _state_spec(model: Model, how: Stored, kind: str, block: int, page: int) -> 
 
 
 def _checkpoints(model: Model, how: Stored, kind: str) -> int:
-    """States more that a layer exports in the middle of a prefill."""
+    """Additional states that a layer exports in the middle of a prefill."""
     if kind == "mamba" and (mixer := shape.mamba(model)) and mixer.heads:
         return int(how.release >= since.MAMBA2_CHECKPOINT)
     return int(kind == "linear_attention" and _prefills_with_flashinfer(model, how))
@@ -384,7 +385,8 @@ def _prefills_with_flashinfer(model: Model, how: Stored) -> bool:
 
 
 def _block(model: Model, how: Stored, per_token: Mapping[str, int], states: Mapping[str, int]) -> int:
-    """Tokens of a block. Next to states, so many that an attention layer's page is as large as a state."""
+    """Tokens per block. Next to state layers, a block is so long that an attention layer's page is as large as a
+    state."""
     latent = bool(model.kv_lora_rank) and how.mla
     base = how.block_size or (_latent_block(model, how) if latent else BLOCK)
     if not states or not per_token:
@@ -398,14 +400,14 @@ def _block(model: Model, how: Stored, per_token: Mapping[str, int], states: Mapp
 CHUNK = 2048
 """Tokens of a Mamba 1 model's chunk (config/model.py get_mamba_chunk_size)."""
 PREFERRED = Release(0, 18)
-"""From here a block is as large as the attention backend prefers (platforms/interface.py
-update_block_size_for_backend). Before, platforms/cuda.py sets what some backends for latents need."""
+"""From this release on, a block is as large as the attention backend prefers (platforms/interface.py
+update_block_size_for_backend). Before, platforms/cuda.py sets the size that some backends for latents need."""
 ALIGNED_BY_PLATFORM = Release(0, 20)
-"""From here blocks next to states are multiples of the backend's block, not of a constant."""
+"""From this release on, blocks next to state layers are multiples of the backend's block, not of a constant."""
 
 
 def _latent_block(model: Model, how: Stored) -> int:
-    """Tokens of a block of latents, by the backend that vLLM prefers on this GPU (platforms/cuda.py)."""
+    """Tokens per block of latents, by the backend that vLLM prefers on this GPU (platforms/cuda.py)."""
     major = how.capability[0] if how.capability else 0
     if model.index_head_dim:
         return 64  # the sparse backends
@@ -418,7 +420,7 @@ def _latent_block(model: Model, how: Stored) -> int:
 
 
 def _alignment(model: Model, how: Stored, base: int, latent: bool) -> int:
-    """Tokens of which a block next to states is a multiple."""
+    """A block next to state layers is a multiple of this many tokens."""
     if how.release >= ALIGNED_BY_PLATFORM:
         size = max(base, 128) if latent and how.release >= since.WIDE_LATENT_BLOCKS else base
     elif latent and how.release >= since.STATE_PER_BLOCK:
@@ -433,15 +435,15 @@ def _alignment(model: Model, how: Stored, base: int, latent: bool) -> int:
 
 
 def _sees_both_ways(model: Model) -> bool:
-    """An embedding model of a decoder's family whose attention is not causal: it stores nothing (vLLM 0.33
-    layers/attention/attention.py, get_kv_cache_spec; models/config.py, which sets `is_causal` for some)."""
+    """Whether it is an embedding model of a decoder's family with attention that is not causal. It stores nothing (vLLM
+    0.33 layers/attention/attention.py, get_kv_cache_spec; models/config.py, which sets `is_causal` for some)."""
     config = model.config
     return (
         config.get("is_causal") is False
         or config.get("use_bidirectional_attention") is True
         or "bidirec" in (model.model_type or "")
         or any("Bidirectional" in one or one.startswith("LlamaNemotronVL") for one in model.architectures)
-        or "gte-qwen2" in model.id.lower()  # its config.json says is_causal; a table's row may lack it
+        or "gte-qwen2" in model.id.lower()  # its config.json has is_causal; a row of a library's table may lack it
     )
 
 
@@ -459,14 +461,14 @@ def _is_special(model: Model) -> bool:
 
 
 def _nas_blocks(model: Model) -> Iterator[layer_tensors.Block]:
-    """The layers of a NAS model; none of any other."""
+    """The layers of a NAS model; empty for any other."""
     if isinstance(blocks := model.config.get("block_configs"), list):
         yield from (one for index in range(len(blocks)) if (one := layer_tensors.block(model, index)) is not None)
 
 
 def _cross_tokens(model: Model) -> int:
-    """Tokens of the encoder that every request's cross attention stores (Whisper: 1,500 for 30 s); 0 where there are
-    none or that is not known."""
+    """Tokens of the encoder that every request's cross attention stores (Whisper: 1,500 for 30 s); 0 if there are none
+    or if unknown."""
     if model.config.get("is_encoder_decoder") is not True:
         return 0
     return shape.number(model.config, "max_source_positions") or 0

@@ -1,4 +1,4 @@
-"""What a layer's tensors are counted in, and the parts that only some families have."""
+"""The types in which a layer's tensors are counted, and the parts that only some families have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Layer = tuple[LayerTensors, ...]
 
 
 def number(config: Mapping[str, Any], *keys: str) -> int | None:
-    """The first of `keys` that holds a positive whole number."""
+    """The first of `keys` with a positive whole number."""
     for key in keys:
         value = config.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -35,13 +35,13 @@ def number(config: Mapping[str, Any], *keys: str) -> int | None:
 
 
 def numbers(config: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    """A list of whole numbers, () where there is none."""
+    """A list of whole numbers, () if there is none."""
     value = config.get(key)
     return tuple(value) if isinstance(value, list) and all(isinstance(one, int) for one in value) else ()
 
 
 class Block(NamedTuple):
-    """One layer of a NAS model (`block_configs`): heads in a group and MLP width, 0 for none, -1 for a linear layer."""
+    """One layer of a NAS model (`block_configs`): heads per group and MLP width, 0 for none, -1 for a linear layer."""
 
     heads_in_group: int
     width: int

@@ -34,12 +34,12 @@ class GpuLedger(NamedTuple):
     cuda_graphs: Estimate
     non_torch: Estimate
     kv_cache: Estimate
-    """What is left for the KV cache; negative where nothing is. `floor` is here the certain *maximum* (what would be
-    left if every line took its floor of the largest total ever seen): below zero, vLLM can't start."""
+    """Bytes left for the KV cache; negative if less than nothing is left. Here `floor` is the certain *maximum*: what
+    is left if every line is at its floor, of the largest total ever measured. If it is negative, vLLM can't start."""
     graphs_charged: bool
-    """The budget pays for the CUDA graphs; else they come out of what it leaves of the GPU."""
+    """The CUDA graphs count against the budget; otherwise they use GPU memory outside of it."""
     loading: Estimate | None
-    """The weights while they load, where that is more than what stays: held against the total, not the budget."""
+    """The weights while they load, if they are larger then: compared with the total, not with the budget."""
     kv_capacity: KvCapacity
     """How the KV cache is laid out."""
 
@@ -51,12 +51,12 @@ class GpuLedger(NamedTuple):
 
     @property
     def kv_cache_bytes_per_token(self) -> int | None:
-        """Of a long request: what each further token takes."""
+        """Bytes for each further token of a long request."""
         return self.kv_capacity.layout.bytes_per_token if self.kv_capacity.layout else None
 
     @property
     def kv_cache_bytes_per_request(self) -> int | None:
-        """What one request of max_model_len takes of the KV cache."""
+        """Bytes of the KV cache for one request of max_model_len."""
         return self.kv_capacity.bytes_per_request
 
     @property
@@ -71,8 +71,8 @@ class GpuLedger(NamedTuple):
 
     @property
     def estimated_max_model_len(self) -> int | None:
-        """The longest single request that fits (likely), up to max_model_len: what vLLM prints where one does not
-        fit."""
+        """The longest single request that fits (likely), up to max_model_len: the length that vLLM prints if a request
+        does not fit."""
         return self.kv_capacity.estimated(self.kv_cache)
 
     @property
@@ -82,7 +82,7 @@ class GpuLedger(NamedTuple):
 
     @property
     def model_length(self) -> int | None:
-        """The longest that the model's config allows; None where that is not known."""
+        """The longest context that the model's config allows; None if unknown."""
         return self.kv_capacity.model_length
 
     @property
@@ -113,18 +113,18 @@ class HostLedger(NamedTuple):
     ranks: int = 1
     """GPUs of the container's engines."""
     offloaded: Estimate = NOTHING
-    """What arguments move from the GPU to the host."""
+    """Bytes that arguments move from the GPU to the host."""
 
 
 class Startup(NamedTuple):
-    """Seconds from the container's start to the first answer on /health."""
+    """Seconds from the container's start to the first successful response on /health."""
 
     floor: float
     low: float
     likely: float
     high: float
     parts: tuple[tuple[str, float], ...] = ()
-    """What takes how long (likely): ("download", 95.0) …"""
+    """Part of the start-up → its likely seconds: ("download", 95.0) …"""
 
 
 @frozen
@@ -132,7 +132,7 @@ class MemoryPlan:
     """Will it start?"""
 
     verdict: Verdict
-    """The arithmetic of GPU memory at start-up alone."""
+    """Whether GPU memory is enough at start-up; nothing else is considered."""
     tell: Callable[[], str] = field(compare=False)
     """Builds the text of `why`; most plans that fit never need it."""
     gpu: GpuLedger | None

@@ -1,4 +1,4 @@
-"""The ledger's lines as vLLM printed them, where a start was exactly this one (`webhook.vllm.measured`)."""
+"""The ledger's lines as vLLM printed them, if a start in a log was exactly this one (`webhook.vllm.measured`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of(
     release: Release,
     env: Mapping[str, str],
 ) -> MeasuredStart | None:
-    """The start that was exactly this; None also where an argument can't be known, or ranks differ (PP)."""
+    """The measured start that was exactly this one; None also if an argument is unknown, or ranks differ (PP)."""
     if gpu is None or args.release != release or args.unresolved or args.open:
         return None
     if (args.given.get("pipeline_parallel_size") or 1) != 1:
@@ -53,7 +53,7 @@ def rank(seen: MeasuredStart, own: Rank) -> Rank:
 
 
 def _line(own: Estimate, size: int | None, seen: MeasuredStart) -> Estimate:
-    """The floor may sink, and never rises: a denial rests on what is certain of every start, not on one."""
+    """The line with its measured size. The floor may fall but never rises: a denial must be certain for every start."""
     if size is None:
         return own
     slack = int(max(ROUNDED[0] * size, ROUNDED[1]))
@@ -62,7 +62,7 @@ def _line(own: Estimate, size: int | None, seen: MeasuredStart) -> Estimate:
 
 
 def kv_cache(seen: MeasuredStart, own: Estimate, whole: Estimate) -> Estimate:
-    """What was left. `floor` is the certain maximum: it may rise, and never sinks."""
+    """The measured memory for the KV cache. `floor` is the certain maximum: it may rise but never falls."""
     size = seen.lines.get("kv_cache")
     if size is None:
         return own

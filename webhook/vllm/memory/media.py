@@ -18,7 +18,7 @@ VIDEO_TOKENS: Final = 32 * (70 + 2 + 6)
 """Of the longest video that Gemma 4 takes: 32 frames of at most 70 tokens, two marks and six of a time stamp
 (vLLM 0.20.2 to 0.33.0 model_executor/models/gemma4_mm.py, get_mm_max_tokens_per_item)."""
 IMAGE_TOKENS: Final = 1120
-"""Of the largest image that a request may ask for (the same file, _SUPPORTED_SOFT_TOKENS)."""
+"""Tokens of the largest image that a request may ask for (the same file, _SUPPORTED_SOFT_TOKENS)."""
 
 
 def is_whole(model: Model, release: Release) -> bool:
@@ -31,7 +31,8 @@ def is_whole(model: Model, release: Release) -> bool:
 
 
 def least_default(model: Model, release: Release) -> int:
-    """What the default of max_num_batched_tokens is raised to, whatever the limits for prompts are; 0: it is not."""
+    """Least value to which vLLM raises the default of max_num_batched_tokens, whatever the limits for prompts; 0: it is
+    not raised."""
     return VIDEO_TOKENS if release >= RAISED_SINCE and is_whole(model, release) else 0
 
 

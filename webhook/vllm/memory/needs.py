@@ -165,8 +165,8 @@ def _ways(
 
 
 def capacity(ledger: GpuLedger) -> int | None:
-    """Requests of the full length that the low end of the KV cache surely holds, at least one where it fits; None where
-    none is kept (an encoder)."""
+    """Requests of full length that the low end of the KV cache certainly has room for, at least one if the plan fits.
+    None if there is no KV cache (an encoder)."""
     if ledger.max_concurrency is None or ledger.kv_cache.likely <= 0:
         return None
     return max(1, math.floor(ledger.max_concurrency * ledger.kv_cache.low / ledger.kv_cache.likely))

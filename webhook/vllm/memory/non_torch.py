@@ -38,7 +38,7 @@ MEASURED = {
     "0.9.1 to 0.10, ranks on Hopper": MeasuredOverhead(0.0, 0.05, 2.2, 3.0, "with NCCL"),
     "0.9.1 to 0.10, several ranks": MeasuredOverhead(0.0, 0.05, 0.3, 1.6, "with NCCL"),
     "from 0.11, stages on Hopper": MeasuredOverhead(0.0, 0.05, 0.07, 0.3, "PP alone"),
-    # two 3090s, 0.21, 31B: 2 GiB that nothing else explains
+    # two 3090s, 0.21, 31B: 2 GiB with no other explanation
     "from 0.11, stages elsewhere": MeasuredOverhead(0.0, 0.05, 0.07, 2.2, "PP alone"),
     # H100: 0.13 on 0.11 … 0.17, 0.24 … 0.46 on 0.18 and 0.19
     "0.11 to 0.17": MeasuredOverhead(0.0, 0.05, 0.13, 0.35, "kernels' workspaces"),
@@ -59,10 +59,10 @@ def line(settings: Settings) -> Estimate:
 
 @lru_cache(64)
 def _line(seen: MeasuredOverhead, spread: bool, flashinfer: bool) -> Estimate:
-    """The ledger line of a measured start, with what all-to-all and FlashInfer add."""
+    """The ledger line of a measured overhead, with the additions for all-to-all and FlashInfer."""
     floor, low, likely, high, note = seen
     if spread:
-        likely, high = likely + 1.2, high + 4.0  # 0.10.1, 8 H20, 480B: what the gathered tokens leave unexplained
+        likely, high = likely + 1.2, high + 4.0  # 0.10.1, 8 H20, 480B: memory that gathered tokens do not explain
         note += ", all-to-all buffers"
     if flashinfer:
         likely, high = likely + 0.385, high + 0.4  # VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE: 394 MiB

@@ -10,7 +10,7 @@ from webhook.vllm.args import EngineArgs
 
 
 class Parallel(NamedTuple):
-    """Sizes of the parallel groups; 1 where a dimension is not used."""
+    """Sizes of the parallel groups; 1 if a dimension is not used."""
 
     tp: int = 1
     pp: int = 1
@@ -174,5 +174,5 @@ def gpus_of_group(args: EngineArgs) -> int | None:
 
 
 def key_value_heads(heads: int, tp: int) -> int:
-    """KV heads of one rank: replicated where there are fewer than ranks (vLLM 0.33 linear.py QKVParallelLinear)."""
+    """KV heads of one rank: replicated if there are fewer than ranks (vLLM 0.33 linear.py QKVParallelLinear)."""
     return max(1, heads // tp)

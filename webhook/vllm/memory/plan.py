@@ -233,7 +233,7 @@ class _Facts(NamedTuple):
 
 
 def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRelease | None:
-    """One GPU: the release's plan, or every generation's where it is not known."""
+    """One GPU: the release's plan, or every generation's if it is unknown."""
     if (release := asked.args.release) is not None:
         one = _judge(asked, gpu, release, facts)
         if one is not None and release < OLDEST:
@@ -281,7 +281,7 @@ VERDICT_ORDER: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 
 
 
 def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release) -> LoadedEngine | None:
-    """The engine with its weights; None where the memory, the runtime or the checkpoint's size can't be known."""
+    """The engine with its weights; None if the memory, the runtime or the checkpoint's size is unknown."""
     whole = budget.total(gpu, measured)
     if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
@@ -291,9 +291,9 @@ def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release:
 
 
 def _ledger(begun: LoadedEngine, rank: Rank, seen: MeasuredStart | None = None, found: int | None = None) -> GpuLedger:
-    """The lines of one rank, what they leave, and what that holds.
+    """The lines of one rank, the memory that they leave, and its capacity.
 
-    `found`: bytes of KV cache memory that vLLM found."""
+    `found`: bytes of KV cache memory that vLLM reported."""
     model, whole, allowed, resolved, _ = begun
     if seen is not None:
         rank = log_lines.rank(seen, rank)  # without the peak while loading: that start has loaded the weights

@@ -54,7 +54,7 @@ class Scheme:
 
 
 def scheme(model: Model, given: str | None) -> Scheme | None:
-    """The scheme vLLM serves with: the checkpoint's own, else what `--quantization` makes of a plain one."""
+    """The scheme that vLLM serves with: the checkpoint's own, else the one that `--quantization` applies."""
     return _scheme(model, given if given in METHODS else None)
 
 
@@ -87,18 +87,18 @@ def _scheme(model: Model, given: str | None) -> Scheme | None:
 
 
 CONFIGURED = ("compressed-tensors", "modelopt", "auto_round", "gguf")
-"""Methods whose bits the checkpoint's config says: 8 are likely where it is not here, and 4 may be."""
+"""Methods whose bits are in the checkpoint's config: if they are missing there, 8 are likely and 4 are possible."""
 ONLINE_FP8 = ("fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "ptpc_fp8")
 STREAMED = {"fp8": Release(0, 16), "ptpc_fp8": Release(0, 15)}
-"""Method → the first release that does not hold all weights in 16 bits first; the others came later (vLLM 0.15 and 0.16
-model_executor/layers/quantization/fp8.py, ptpc_fp8.py)."""
+"""Method → the first release that does not load all weights in 16 bits first. The other methods are newer (vLLM 0.15
+and 0.16 model_executor/layers/quantization/fp8.py, ptpc_fp8.py)."""
 ONLINE_INT8 = ("experts_int8", "int8_per_channel_weight_only")
 ONLINE_BNB = ("bitsandbytes", "inflight_bnb")
 FOUR_BITS = ("awq", "awq_marlin", "gptq", "gptq_marlin", "modelopt_fp4")
 METHODS = frozenset({
     *ONLINE_FP8, *ONLINE_INT8, *ONLINE_BNB, *FOUR_BITS, *CONFIGURED, "nvfp4_per_token", "mxfp8",
 })  # fmt: skip
-"""Values of `--quantization` that change what is loaded; another one is as none."""
+"""Values of `--quantization` that change the loaded weights; any other value has no effect."""
 
 
 METHODS_WITHOUT_DETAILS = ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm")
@@ -126,8 +126,8 @@ _NAMED = (
 
 
 def _named(model: Model) -> Mapping[str, Any] | None:
-    """What the id says where config.json does not: a table's row may lack the key, and half of a checkpoint's size
-    hangs on it. The bytes, where they were counted, overrule a name ("…-unquantized", a file in 16 bits)."""
+    """The quantization config from the id, if config.json has none: a row of a library's table may lack the key, which
+    halves a checkpoint's size. Counted bytes overrule a name ("…-unquantized", a file in 16 bits)."""
     name = model.id.rpartition("/")[2]
     if "unquantized" in name.lower():
         return None
@@ -138,7 +138,7 @@ def _named(model: Model) -> Mapping[str, Any] | None:
 
 
 def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Scheme | None:
-    """The scheme that a checkpoint's quantization config describes; None if it is not known."""
+    """The scheme that a checkpoint's quantization config describes; None if unknown."""
     inner = config.get("quantization")
     if isinstance(inner, Mapping):  # ModelOpt's hf_quant_config.json
         config = {**config, **inner}
@@ -157,7 +157,7 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
         # all Qwen 3.5 MoE checkpoints read, of all makers, quantize only the routed experts
         kept = {"attention": 1.0, "linear": 1.0, "shared": 1.0, "mlp": 1.0, "vision": 1.0}
     per_weight = config.get("_bits")
-    if method == "gguf" and isinstance(per_weight, int | float) and per_weight > 0:  # as the file's name says
+    if method == "gguf" and isinstance(per_weight, int | float) and per_weight > 0:  # from the file's name
         return Scheme(f"GGUF {config.get('_scheme', '')}".strip(), per_weight / 8, head=True, embedding=True)
     if method == "mxfp4" or "MXFP4" in hint:
         return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=model.num_experts is not None, kept=kept)
@@ -235,7 +235,7 @@ _LAYER = re.compile(r"layers?[.\\]+(\d+)")
 
 
 def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None:
-    """Which share of each group the checkpoint leaves alone, by `ignore` or `modules_to_not_convert`."""
+    """Share of each group that the checkpoint does not quantize, by `ignore` or `modules_to_not_convert`."""
     names: list[str] = []
     said = False
     for key in ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"):

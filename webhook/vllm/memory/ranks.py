@@ -16,7 +16,7 @@ from webhook.vllm.model import Model
 
 
 class Rank(NamedTuple):
-    """The lines of one rank, and what those that the budget pays for are together."""
+    """The lines of one rank, and the sum of those that count against the budget."""
 
     weights: Estimate
     activations: Estimate

@@ -1,4 +1,4 @@
-"""What vLLM will use of the arguments that a configuration resolves, under their own names."""
+"""The values that vLLM will use for the arguments that a configuration resolves, under their own names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BY_DEVICE = ("max_num_seqs", "max_num_batched_tokens")
 
 
 def values(settings: Settings, args: EngineArgs, model: Model, gpu: Gpu | None, *, known: bool) -> dict[str, Any]:
-    """Argument → the value that vLLM will use; None where that is not known. `known`: the GPU's memory is."""
+    """Argument → the value that vLLM will use; None if unknown. `known`: whether the GPU's memory is known."""
     found: dict[str, Any] = {
         "max_model_len": settings.max_model_len,
         "max_num_seqs": settings.max_num_seqs,

@@ -55,7 +55,7 @@ class Search:
                 asked = asked or self._asked(changes, model)
                 if plan.fit(asked, where, memory, release):
                     continue
-            self._releases.insert(0, self._releases.pop(index))  # the likeliest to fail again: asked first
+            self._releases.insert(0, self._releases.pop(index))  # it will probably fail again, so try it first
             return False
         return True
 
@@ -70,7 +70,7 @@ class Search:
         return arguments.read(with_changes(self.args, changes), model or self.model, self.env or {})
 
     def _times(self, changes: Mapping[str, Any]) -> float:
-        """Over how many times as many GPUs the weights are cut; 0 where more than that changes."""
+        """How many times as many GPUs the weights are cut over; 0 if more than that changes."""
         if not changes:
             return 1.0
         return changes["tensor_parallel_size"] / self.cut.tp if changes.keys() == {"tensor_parallel_size"} else 0.0

@@ -1,4 +1,4 @@
-"""What this release makes of the arguments: its defaults for everything that costs memory."""
+"""The arguments as one release resolves them: its defaults for everything that affects memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     """`--kv-cache-memory-bytes`; if it is set, the utilization is not used."""
     release: Release
     v1: bool
-    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, alone from 0.11.0)."""
+    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, V1 only from 0.11.0)."""
     parallel: Parallel
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -48,9 +48,9 @@ class Settings(NamedTuple):
     pooling: bool
     """No logits, no sampler, no LM head."""
     manager: bool | None
-    """The hybrid KV cache manager is on, so that layers with a window keep only that much; None: not known."""
+    """The hybrid KV cache manager is on, so that layers with a window keep only the window; None: unknown."""
     batches: int
-    """Batches that are under way at once."""
+    """Batches that are in flight at once."""
     vision: bool
     """The vision tower is loaded, and profiled."""
     vision_profiled: bool
@@ -65,7 +65,7 @@ class Settings(NamedTuple):
     unified_memory: bool
     """The GPU's memory is the host's (GB10, Jetson)."""
     variables: tuple[tuple[str, str], ...] = ()
-    """Those of VARIABLES that the environment holds."""
+    """Those of VARIABLES that are set in the environment."""
     other_kernels: bool = False
     """A variable chooses another kernel for the experts."""
     block_size: int | None = None
@@ -74,15 +74,15 @@ class Settings(NamedTuple):
     speculative: Speculative | None = None
     lora: Lora | None = None
     no_video: bool = False
-    """Videos are not accepted, so none is profiled."""
+    """Videos are not accepted, so no video is profiled."""
     vision_replicated: bool = False
-    """`--mm-encoder-tp-mode data`: every tensor-parallel rank holds the whole tower."""
+    """`--mm-encoder-tp-mode data`: every tensor-parallel rank has the whole tower."""
     state_dtypes: tuple[str | None, str | None] = (None, None)
-    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None where they are left to the model."""
+    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None if the model decides."""
     skipped_layers: bool = False
     """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
     state_mode: str | None = None
-    """`--mamba-cache-mode`, None where it is left to vLLM."""
+    """`--mamba-cache-mode`, None if vLLM decides."""
 
     @property
     def uses_mla(self) -> bool:
@@ -107,7 +107,7 @@ def resolve(
 
 
 def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -> Settings:
-    """The same of what is said."""
+    """The same from `MemoryArguments`."""
     model = asked.model
     capability = gpu.compute_capability if gpu else None
     v1 = is_v1(release, capability, asked)
@@ -143,7 +143,7 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
     named = flashinfer is not None
     if flashinfer is None:
         flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
-    return Settings(  # by position, as what is said
+    return Settings(  # positional arguments, as for MemoryArguments
         default_utilization(release) if asked.utilization is None else asked.utilization,
         length,
         auto,
@@ -177,7 +177,7 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
 
 
 def _manager(asked: MemoryArguments, release: Release) -> bool | None:
-    """Whether the hybrid KV cache manager is on (config/vllm.py __post_init__); None where that can't be known."""
+    """Whether the hybrid KV cache manager is on (config/vllm.py __post_init__); None if unknown."""
     given, wish = asked.args.given, asked.manager
     if release < kv_releases.MANAGER or wish is False:
         return False
@@ -219,11 +219,11 @@ def _batches(asked: MemoryArguments, release: Release) -> int:
 
 
 SECOND_RUNNER = Release(0, 29)
-"""Model runner V2 is the default for every model; it alone schedules asynchronously over pipeline stages."""
+"""Model runner V2 is the default for every model; only V2 schedules asynchronously over pipeline stages."""
 
 
 def is_v1(release: Release, capability: tuple[int, int] | None, asked: MemoryArguments) -> bool:
-    """Whether the V1 engine runs: with VLLM_USE_V1=1 from 0.6.6, by default from 0.8.0, alone from 0.11."""
+    """Whether the V1 engine runs: with VLLM_USE_V1=1 from 0.6.6, by default from 0.8.0, always from 0.11."""
     if release >= v0_fallback.LAST:
         return True
     if release < v0_fallback.FIRST:
@@ -283,7 +283,7 @@ SEQS_CUT = Release(0, 10, 1)
 """Since then the default of max_num_seqs is at most max_num_batched_tokens (vLLM 0.10.1 engine/arg_utils.py
 _set_default_args_v1)."""
 ALWAYS_CHUNKED_UNTIL = Release(0, 11, 1)
-"""Before, V1 chunks the prompts of every model that generates, whatever the flag says ("V1 always uses chunked
+"""Before, V1 chunks the prompts of every model that generates, regardless of the flag ("V1 always uses chunked
 prefills": vLLM 0.8.5, 0.9.2, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args)."""
 BY_POOLER = Release(0, 12)
 """Since then a pooling type other than the last token's may be chunked, if it is not one of MEAN, CLS and STEP. The
@@ -305,7 +305,7 @@ POOLED = 32768
 
 
 def _whole_prompt(release: Release, v1: bool, asked: MemoryArguments, length: int | None, usual: int) -> int:
-    """Tokens of a batch that must hold a whole prompt: V1 takes the length alone up to 0.11.0."""
+    """Tokens of a batch that must contain a whole prompt: up to 0.11.0, V1 uses only the length."""
     if not v1:
         with_images = 5120 if release >= (0, 6, 3) else 4096  # config.py _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS
         usual = POOLED if asked.pooling else with_images if asked.model.vision_config else 2048
@@ -324,15 +324,15 @@ def _is_a100(gpu: Gpu | None) -> bool:
 
 
 def _own_length(asked: MemoryArguments, release: Release) -> int | None:
-    """The model's own length; None where that is not known."""
+    """The model's own length; None if unknown."""
     return derived_max_model_len(asked.model, release, bool(asked.args.given.get("disable_sliding_window")))
 
 
 def _chunked(
     asked: MemoryArguments, release: Release, v1: bool, length: int | None, pooling: bool, whole_prompts: bool
 ) -> bool:
-    """V1: on, except where the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a
-    vision tower or LoRA."""
+    """V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a vision
+    tower or LoRA."""
     if v1 and release < ALWAYS_CHUNKED_UNTIL and not pooling:
         return True
     if asked.chunked is not None:

@@ -1,7 +1,7 @@
-"""A model's tensors, counted from its config.json: what each layer holds, and how each part is cut over ranks.
+"""A model's tensors, counted from its config.json: the tensors of each layer, and how each is cut over ranks.
 
-Counts are elements. Formulas follow the modules in vLLM's model_executor/models; a model whose layers are not
-described here is left with `known = False`, and its layers share what is left of the checkpoint evenly.
+Counts are elements. Formulas follow the modules in vLLM's model_executor/models. A model whose layers are not described
+here has `known = False`, and its layers share the rest of the checkpoint evenly.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ FOURFOLD = frozenset({
     "RefinedWeb", "RefinedWebModel", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt",
     "phi-msft",
 })  # fmt: skip
-"""Families whose MLP is four times the hidden size where config.json does not say."""
+"""Families whose MLP is four times the hidden size if config.json does not set it."""
 POSITIONS = frozenset({
     "bart", "bert", "camembert", "distilbert", "electra", "ernie", "gpt2", "gpt_bigcode", "gpt_neo", "mbart", "mpnet",
     "opt", "roberta", "whisper", "xlm-roberta",
 })  # fmt: skip
 """Families that learn an embedding of each position."""
 OWN_TABLES = frozenset({"deepseek_v3", "deepseek_v32", "glm4_moe"})
-"""Families whose checkpoints hold embedding and head once more for the multi-token-prediction layer."""
+"""Families whose checkpoints contain embedding and head once more for the multi-token-prediction layer."""
 PURE_MAMBA = frozenset({"falcon_mamba", "mamba", "mamba2"})
-"""Families whose layers are a Mamba mixer and nothing else."""
+"""Families whose layers are only a Mamba mixer."""
 STATELESS = ("mlp", "moe")
 
 
@@ -51,11 +51,11 @@ class Shape:
     embedding: int
     """Tables of tokens and positions; of an encoder-decoder the encoder, too."""
     head: int
-    """0 where it is tied to the embedding."""
+    """0 if it is tied to the embedding."""
     extra: int
     """Multi-token-prediction layers: in the checkpoint, loaded only for speculative decoding."""
     known: bool
-    """False where a size is missing or the kind of layer is not described."""
+    """False if a size is missing or the kind of layer is not described."""
 
     def count(self, first: int = 0, last: int | None = None) -> tuple[int, ...]:
         """Number of layers of each variant, from `first` up to, but without, `last`."""
@@ -78,13 +78,13 @@ class Shape:
 
 @lru_cache(256)
 def of(model: Model) -> Shape | None:
-    """The shape; None where not even layers, hidden size and vocabulary are known."""
+    """The shape; None if layers, hidden size or vocabulary are unknown."""
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
     if not layers or not hidden or not vocab:
         return None
     numbered: dict[tuple[str, bool, layer_tensors.Block | None, bool], int] = {}
     double = layers - (number(model.config, "num_kv_shared_layers") or 0)
-    wide = model.config.get("use_double_wide_mlp") is True  # Gemma 4 E2B: where keys and values are shared
+    wide = model.config.get("use_double_wide_mlp") is True  # Gemma 4 E2B: in layers that share keys and values
     order = tuple(
         numbered.setdefault(
             (kind(model, index), is_moe(model, index), layer_tensors.block(model, index), wide and index >= double),
@@ -123,7 +123,7 @@ def of(model: Model) -> Shape | None:
 
 
 def kind(model: Model, index: int) -> str:
-    """What the layer is: one of the words of `Model.layer_types`."""
+    """The kind of the layer: one of the words of `Model.layer_types`."""
     if index < len(model.layer_types):
         return model.layer_types[index]
     return "sliding_attention" if model.sliding_window and not model.layer_types else "full_attention"
@@ -162,7 +162,7 @@ def is_moe(model: Model, index: int) -> bool:
 def _layer(
     model: Model, hidden: int, kind: str, moe: bool, block: layer_tensors.Block | None, double: bool
 ) -> Layer | None:
-    """The tensors of one layer; None if the config does not say enough."""
+    """The tensors of one layer; None if the config lacks a size."""
     if block is not None:
         return layer_tensors.nas_layer(model, hidden, block)
     mixer = _mixer(model, hidden, kind)
@@ -177,7 +177,7 @@ def _layer(
 
 
 def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
-    """The tensors of a layer's attention, linear attention or Mamba part; None if the config does not say enough."""
+    """The tensors of a layer's attention, linear attention or Mamba part; None if the config lacks a size."""
     if kind in STATELESS:
         return ()
     if kind in ("full_attention", "sliding_attention", "chunked_attention"):

@@ -1,11 +1,11 @@
 """Changes that would fit, computed by the planner: least first, each enough by itself.
 
-Nothing here estimates: a change is applied to the arguments, the model or the accelerator, and `plan.fits` says
-whether the result fits. Ranked by what it changes (the answers of the model last), by the number of edits, and by what
-is given up: context and sequences before GPUs.
+This module makes no estimate of its own: a change is applied to the arguments, the model or the accelerator, and
+`plan.fits` decides. Changes are ranked by what they affect (the model's answers last), by the number of edits, and by
+what is given up: context and sequences before GPUs.
 
-A search costs a number of plans, not a time: the same manifest gets the same advice on every machine, and the
-benchmark holds the number against 15 ms.
+A search is limited by a number of plans, not by a time, so that a manifest gets the same advice on every machine. The
+benchmark compares the time of that many plans with 15 ms.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PRODUCTS = (
     "NVIDIA-L4", "NVIDIA-A10G", "NVIDIA-A100-SXM4-40GB", "NVIDIA-L40S", "NVIDIA-A100-SXM4-80GB",
     "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-B200",
 )  # fmt: skip
-"""What clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
+"""GPU models that clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
 CHANGES_OUTPUT = "(changes the model's output)"
 Rank = tuple[bool, int, float]
 """Whether it changes the model's output, edits, loss."""
@@ -91,7 +91,7 @@ def alternatives(
         return []  # whatever is changed, others may use the same GPU
     search = Search(args, model, accelerator, gpu_memory, env, steps)
     found: list[Alternative] = []
-    full = search.is_full()  # then nothing helps but more memory or smaller weights
+    full = search.is_full()  # then only more memory or smaller weights help
     finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
         ((False, 1, 0), lambda: _utilization(search)),
         ((False, 1, 0), lambda: _cache_memory(search)),
@@ -189,9 +189,9 @@ def _cache_memory(search: Search) -> Iterator[Alternative]:
 
 
 def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int | None:
-    """The longest context that fits with `also`, in steps of 1,024 tokens; None where none worth giving does.
+    """The longest context that fits with `also`, in steps of 1,024 tokens; None if none of useful length fits.
 
-    Bisected, and what the KV cache holds by arithmetic is asked about first: mostly that is it, and the next is not.
+    A bisection that starts with the length that the KV cache has room for by arithmetic: usually that is the result.
     """
     longest = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release)
     if longest is None:
@@ -221,7 +221,7 @@ def _length(search: Search) -> Iterator[Alternative]:
 
 
 def _batch(search: Search) -> Iterator[Alternative]:
-    """At the edge: fewer sequences at once, smaller batches, or no CUDA graphs."""
+    """Changes that save a little memory: fewer sequences at once, smaller batches, or no CUDA graphs."""
     seqs = search.given("max_num_seqs") or 1024
     for fewer in (256, 128, 64, 16):
         if fewer < seqs and search.fits({"max_num_seqs": fewer}):
@@ -237,9 +237,9 @@ def _batch(search: Search) -> Iterator[Alternative]:
 
 
 def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
-    """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments, how it is written).
+    """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments, their text).
 
-    Tensor parallelism first; where no size divides the heads, pipeline stages.
+    Tensor parallelism comes first; if no size divides the heads, pipeline stages.
     """
     now = search.cut
     if any(gpu.mig for gpu in search.accelerator.gpus):

@@ -1,4 +1,4 @@
-"""Seconds from the container's start to the first answer on /health.
+"""Seconds from the container's start to the first successful response on /health.
 
 vLLM listens only after it has loaded, compiled and captured everything. Ranges read from public logs:
 
@@ -32,11 +32,11 @@ from webhook.vllm.volumes import CheckpointSource
 GB = 10**9
 IMPORTS = (8.0, 10.0, 20.0, 45.0)
 DISK_SPEEDS = (10.0, 4.0, 1.0, 0.2)
-"""GB/s for a whole checkpoint: page cache, local NVMe, a good network disk, a poor one."""
+"""GB/s for a whole checkpoint: page cache, local NVMe, a fast network disk, a slow one."""
 FETCH = (2.0, 0.5, 0.1)
-"""GB/s from a hub, where no policy says: hf_xet reaches 0.2 … 2."""
+"""GB/s from a hub, if no policy sets it: hf_xet reaches 0.2 … 2."""
 PREFAULT = 10 * GI
-"""Bytes a second at which offloaded KV cache is filled at start (vLLM 0.27 and later, MADV_POPULATE_WRITE)."""
+"""Bytes per second at which offloaded KV cache is filled at start (vLLM 0.27 and later, MADV_POPULATE_WRITE)."""
 
 
 def estimate(
@@ -48,7 +48,7 @@ def estimate(
     files: CheckpointSource | None = None,
     kv_in_memory: int = 0,
 ) -> Startup | None:
-    """The start-up time; None where not even the checkpoint's size is known.
+    """The start-up time; None if the checkpoint's size is unknown.
 
     `kv_in_memory`: bytes of offloaded KV cache that are filled at start.
     """
@@ -108,7 +108,7 @@ def first_download(size: float) -> float:
 
 
 def _fetch(size: float, files: CheckpointSource) -> tuple[float, float, float]:
-    """Low, likely, high; only in `high` where it is not known whether anything is fetched."""
+    """Low, likely, high. If it is unknown whether anything is downloaded, only `high` counts the download."""
     if files.download is False:
         return 0.0, 0.0, 0.0
     rates = (files.rate * 1.5, files.rate, files.rate / 2) if files.rate else tuple(rate * GB for rate in FETCH)

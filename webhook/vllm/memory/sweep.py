@@ -15,7 +15,7 @@ from webhook.vllm.memory.solve import NODE, PRODUCTS
 from webhook.vllm.model import Model, longest_max_model_len
 
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
-"""Contexts that are asked about, in tokens; those beyond the model's own are left out."""
+"""Context lengths that are planned, in tokens; those beyond the model's own are left out."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Cell:
 
     verdict: Verdict
     concurrency: float | None
-    """Requests of that length at once (likely): "Maximum concurrency"; None where the KV cache is not known."""
+    """Requests of that length at once (likely): "Maximum concurrency"; None if the KV cache is unknown."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SweepRow:
     gpus: int
     """GPUs of one engine."""
     cells: Mapping[int, Cell]
-    """Context length → what fits."""
+    """Context length → the requests that fit."""
 
     @property
     def longest(self) -> int | None:
@@ -45,7 +45,7 @@ class SweepRow:
 
 
 def lengths(model: Model) -> tuple[int, ...]:
-    """The lengths to ask about."""
+    """The context lengths to plan."""
     longest = longest_max_model_len(model, None) or LENGTHS[-1]
     return tuple(length for length in LENGTHS if length <= longest) or (longest,)
 

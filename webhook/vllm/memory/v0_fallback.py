@@ -1,5 +1,5 @@
-"""What makes vLLM 0.8.0 … 0.10.2 start its V0 engine, although V1 is the default (engine/arg_utils.py
-_is_v1_supported_oracle of each release). With VLLM_USE_V1=1 the same is an error, or V1 all the same."""
+"""Why vLLM 0.8.0 … 0.10.2 starts its V0 engine, although V1 is the default (engine/arg_utils.py _is_v1_supported_oracle
+of each release). With VLLM_USE_V1=1 the same is an error, or V1 starts anyway."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webhook.vllm.memory.arguments import MemoryArguments
 from webhook.vllm.release import Release
 
 FIRST, LAST = Release(0, 8), Release(0, 11)
-"""V1 is the default since the first, and alone since the last."""
+"""V1 is the default since the first of these, and the only engine since the last."""
 BEFORE_AMPERE = Release(0, 10, 2)
 """Since then V1 runs below compute capability 8.0."""
 IN_V1 = Release(0, 8, 3)
@@ -25,7 +25,7 @@ POOLERS = Release(0, 9, 2)
 TRACES = Release(0, 10, 2)
 """Since then V1 has traces."""
 FP8_CACHE = Release(0, 8, 2)
-"""Since then V1 has an FP8 KV cache with FlashAttention 3, which runs on Hopper alone."""
+"""Since then V1 has an FP8 KV cache with FlashAttention 3, which runs only on Hopper."""
 IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", "deepseek_mtp"})
 
 
@@ -59,7 +59,7 @@ def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, 
 
 ALWAYS = ("logits_processor_pattern", "preemption_mode", "disable_async_output_proc", "scheduler_delay_factor",
           "enable_prompt_adapter", "enable_prompt_embeds")  # fmt: skip
-"""Arguments that V1 has in none of these releases."""
+"""Arguments that V1 supports in none of these releases."""
 
 
 def _above_one(given: Mapping[str, Any], *names: str) -> bool:

@@ -40,10 +40,10 @@ PARALLEL_SIZES = (
     "hf_overrides",
     "model",
 )
-"""Arguments that decide the sizes: where one can't be known, nothing about them is certain."""
+"""Arguments that decide the sizes: if one is unknown, nothing about the sizes is certain."""
 
 PEAKS = ("max_num_batched_tokens", "max_num_seqs", "all2all_backend")
-"""Arguments that decide the activation peak: where one can't be known, only the weights are certain."""
+"""Arguments that decide the activation peak: if one is unknown, only the weights are certain."""
 
 
 class PlannedRelease(NamedTuple):

@@ -1,8 +1,8 @@
 """The model's tensors on one rank, as vLLM's "Model loading took N GiB" counts them.
 
-Elements come from `shape`, their total from the checkpoint (safetensors index) where that was read: what the formulas
-do not name (a vision tower, scales) is the difference. Compared with 65 printed values of releases 0.6 … 0.27: off by
-0.1 % in the median, by 2 % for one in twenty.
+The elements come from `shape`, their total from the checkpoint (safetensors index) if it was read. The difference is
+what the formulas leave out (a vision tower, scales). Compared with 65 printed values of releases 0.6 … 0.27, the result
+is off by 0.1 % in the median, by 2 % for one in twenty.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Checkpoint:
 
     counted: Shape
     variants: tuple[Mapping[Cut, float], ...]
-    """For each variant of a layer: bytes by how they are cut."""
+    """Per variant of a layer: bytes by how they are cut."""
     embedding: float
     head: float
     tied: bool
@@ -127,10 +127,10 @@ def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
     ends = plain - counted.body
     agrees, stretch, vision = False, 1.0, 0
     if total and counted.head and not tied and _is_near(total - plain, -counted.head, model, counted):
-        tied, plain, ends = True, plain - counted.head, ends - counted.head  # the files hold no head: Qwen3 Embedding
+        tied, plain, ends = True, plain - counted.head, ends - counted.head  # files without a head: Qwen3 Embedding
     if total:
         rest = total - plain
-        if tied or not counted.head:  # a tied head that the files hold all the same is not loaded: Qwen3 0.6B
+        if tied or not counted.head:  # a tied head that is in the files anyway is not loaded: Qwen3 0.6B
             table = (model.vocab_size or 0) * (model.hidden_size or 0)
             rest -= table if _is_near(rest, table, model, counted) else 0
         drafted = counted.extra and rest >= 0.8 * counted.extra + 0.5 * tower.parameters(model)
@@ -161,7 +161,7 @@ def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
 
 
 def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
-    """Whether what the files hold beyond the formulas, towers and draft layers aside, is this table of embeddings."""
+    """Whether the bytes beyond the formulas, without towers and draft layers, are this table of embeddings."""
     beside = tower.parameters(model)
     return any(abs(rest - one - table) <= 0.06 * abs(table) for one in {beside, beside + counted.extra})
 
@@ -171,7 +171,7 @@ NOMINAL_LAYERS = 64
 
 
 def _by_parameters(model: Model, how: WeightSettings) -> Checkpoint | None:
-    """The checkpoint where nothing but a number of parameters is known: a size in a name. None without one."""
+    """The checkpoint if only a number of parameters is known: a size in a name. None without one."""
     total = total_elements(model)
     if not total:
         return None
@@ -301,7 +301,7 @@ def padding(model: Model, settings: Settings) -> float:
 
 
 def _absorbed_mla(model: Model, how: WeightSettings) -> float:
-    """Bytes of MLA's matrices that vLLM keeps a second time, absorbed."""
+    """Bytes of MLA's matrices that vLLM keeps a second time in absorbed form."""
     if not model.kv_lora_rank or not model.num_attention_heads or not how.mla:
         return 0.0
     width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)

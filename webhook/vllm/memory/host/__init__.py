@@ -1,6 +1,6 @@
 """The container's host memory: processes, staged weights, pinned buffers, caches, /dev/shm.
 
-What counts against a limit is what the kernel can't take back: anonymous memory, pinned buffers, tmpfs. Memory-mapped
+Only memory that the kernel can't reclaim counts against a limit: anonymous memory, pinned buffers, tmpfs. Memory-mapped
 safetensors are page cache and are not in any floor. Figures without a source are engineering estimates from measured
 processes; they are in `low … high` and never in a floor.
 """
@@ -48,9 +48,9 @@ __all__ = [
 
 TMPFS_WEIGHTS = "weights in a memory volume"
 MODEL_FREE = ("processes", "KV offload", "in /dev/shm")
-"""Lines whose floor neither the model nor the GPU changes."""
+"""Lines whose floor does not depend on the model or the GPU."""
 OFFLOAD = ("swap space", "CPU offload", "KV offload")
-"""Lines that are there because an argument asks for them."""
+"""Lines that exist only because of an argument."""
 
 
 RARE_ARGUMENTS = frozenset({
@@ -98,8 +98,8 @@ def ledger(
 ) -> HostLedger:
     """Both totals and their parts. Without a model, only the parts that the arguments alone decide.
 
-    `files`: where the checkpoint comes from; in a memory-backed volume it stays. `amd`: vLLM's ROCm build runs;
-    `cuda`: its CUDA build does.
+    `files`: where the checkpoint comes from; in a memory-backed volume, it stays in memory. `amd`: it is vLLM's ROCm
+    build; `cuda`: it is its CUDA build.
     """
     kind = HostSettings(
         release,
@@ -180,12 +180,12 @@ def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolv
 WHILE_LOADING = (
     "processes", "staged weights", "compilers", TMPFS_WEIGHTS, "CPU offload", "in /dev/shm",
 )  # fmt: skip
-"""What is there before the KV cache is: its offload, swap space and requests come after."""
+"""Lines that exist before the KV cache does: its offload, swap space and requests come later."""
 
 
 def _kept(model: Model | None, checkpoint: Checkpoint | None, files: CheckpointSource | None) -> Estimate:
-    """A checkpoint on tmpfs: as much as its files. Certain where vLLM itself writes it: what an init container wrote is
-    the Pod's, and counts against the limits of all its containers together."""
+    """A checkpoint on tmpfs: as large as its files. It is certain only if vLLM itself writes it. An init container's
+    files belong to the Pod, and count against the limits of all its containers together."""
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     if size is None or files is None or not files.in_memory:
         return NOTHING
@@ -193,10 +193,10 @@ def _kept(model: Model | None, checkpoint: Checkpoint | None, files: CheckpointS
 
 
 def _caches(args: EngineArgs, running: Processes, release: Release) -> Estimate:
-    """The multimodal processor cache fills over time: it looks like a leak.
+    """The multimodal processor cache. It fills over time, which looks like a leak.
 
-    One API server and one engine: `lru`, the data once. Several: each server holds up to mm-processor-cache-gb itself
-    (vLLM 0.33 multimodal/cache/factories.py).
+    With one API server and one engine (`lru`), the data is there once. With several, each server keeps up to
+    mm-processor-cache-gb itself (vLLM 0.33 multimodal/cache/factories.py).
     """
     if release < Release(0, 8):
         return NOTHING

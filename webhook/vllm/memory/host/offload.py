@@ -1,4 +1,4 @@
-"""What vLLM moves from the GPU to pinned host memory: page-locked, and so never given back."""
+"""Memory that vLLM moves from the GPU to pinned host memory: page-locked, and so never reclaimed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAZY = 0.2
 
 
 def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Estimate:
-    """V0 pins `--swap-space` (4 GiB) a GPU at start; V1 allocates none."""
+    """V0 pins `--swap-space` (4 GiB) per GPU at start; V1 allocates none."""
     if v1:
         return NOTHING
     size = gib(args.given.get("swap_space"), 4) * ranks
@@ -38,7 +38,7 @@ def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: flo
 
     `in_layers`: bytes that are certainly in a rank's layers; embeddings and head are not offloaded.
 
-    PyTorch's pinned allocator rounds (said in vLLM 0.33 v1/simple_kv_offload/cuda_mem_ops.py), hence up to twice.
+    PyTorch's pinned allocator rounds (stated in vLLM 0.33 v1/simple_kv_offload/cuda_mem_ops.py), hence up to twice.
     """
     wished = gib(args.given.get("cpu_offload_gb"))
     if not wished:

@@ -1,4 +1,4 @@
-"""The processes of a container and what they hold by themselves."""
+"""The processes of a container and their own memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Processes:
     ranks: int
     """GPUs they work on together."""
     fronts: int = 1
-    """API servers alone."""
+    """API servers, without the processes in front of them."""
 
     @property
     def count(self) -> int:
@@ -59,7 +59,7 @@ def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) ->
     if args.given.get("headless"):
         servers = 0
     elif ports:
-        servers = engines  # one a rank, on ports of their own; the launcher is their supervisor
+        servers = engines  # one per rank, on ports of their own; the launcher supervises them
     else:
         usual = engines if release >= Release(0, 15) else 1
         servers = cut.api_servers if cut.api_servers else usual
@@ -105,7 +105,7 @@ def memory(running: Processes, release: Release, *, cuda: bool) -> Estimate:
 
 
 def requests(running: Processes, *, vision: bool) -> Estimate:
-    """Tokenizer state, queues, and what is decoded for requests in flight; images and videos are hundreds of MB."""
+    """Tokenizer state, queues, and decoded inputs of requests in flight; images and videos are hundreds of MB."""
     each = 4 * GI if vision else GI // 2
     return Estimate(
         0, 0, each // 8 * running.servers, each * running.servers, "tokenizer and request buffers, under load"

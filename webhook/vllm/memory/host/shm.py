@@ -1,4 +1,4 @@
-"""/dev/shm: what must be free there, and what is really used."""
+"""/dev/shm: the bytes that must be free, and the bytes in use."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _cache(args: EngineArgs) -> int:
 
 
 def used(running: Processes) -> Estimate:
-    """What is really in use there, offloaded KV aside: rings are sparse, NCCL takes some."""
+    """Bytes that are really in use there, without offloaded KV: rings are sparse, NCCL uses some."""
     if not running.workers:
         return NOTHING
     each = running.workers

@@ -1,4 +1,4 @@
-"""What loading the weights holds in memory that the kernel can't take back."""
+"""Memory that the kernel can't reclaim while the weights load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webhook.vllm.model import Model
 SHARD = 5 * GI
 """The usual largest safetensors file: transformers' `max_shard_size` was 10GB, then 5GB."""
 LEAST_SHARD = 1 * GI
-"""No file of a checkpoint of many GiB is taken to be smaller than this where their number is not known."""
+"""Least size of a file of a checkpoint with many GiB, if the number of files is unknown."""
 CHECKPOINT_FILES: Mapping[str, int] = {
     "llama-2-70b-hf": 15, "llama-2-70b-chat-hf": 15, "meta-llama-3-70b": 30, "meta-llama-3-70b-instruct": 30,
     "llama-3.1-70b": 30, "llama-3.1-70b-instruct": 30, "meta-llama-3.1-70b-instruct": 30, "llama-3.3-70b-instruct": 30,
@@ -35,7 +35,7 @@ def shard(size: int, model: Model | None) -> tuple[int, int]:
 def line(
     args: EngineArgs, model: Model | None, checkpoint: Checkpoint | None, ranks: int, env: Mapping[str, str]
 ) -> Estimate:
-    """By load format. Memory-mapped safetensors hold none: they are page cache.
+    """By load format. Memory-mapped safetensors use none: they are page cache.
 
     vLLM 0.33 model_executor/model_loader/weight_utils.py. `eager` reads a whole file and decodes it, so that its bytes
     and its tensors are in memory together. Every rank does so, and all read the same files in the same order.
@@ -78,7 +78,7 @@ def line(
 def _streamed(
     form: str, extra: Mapping[str, object], size: int, usual: int, ranks: int, env: Mapping[str, str]
 ) -> Estimate:
-    """Run:ai's streamer: a buffer in each rank, bounded by `memory_limit` (40 GB if nothing is said; 0: one tensor)."""
+    """Run:ai's streamer: a buffer in each rank, limited by `memory_limit` (default 40 GB; 0: one tensor)."""
     limit = extra.get("memory_limit", env.get("RUNAI_STREAMER_MEMORY_LIMIT"))
     bound = (
         int(limit)
