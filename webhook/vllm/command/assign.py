@@ -51,7 +51,9 @@ def assignment(shell: Shell, node: Node) -> Status:
         variables[name] = _concatenated(before if isinstance(before, tuple) else literal(""), value)
     else:
         variables[name] = value
-    return "yes"
+    if name in shell.state.computed:
+        shell.state.forget([name], f"bash computes what {name} is assigned")
+    return "likely" if value_node is not None and _RUNS.search(source(value_node)) else "yes"
 
 
 def declaration(shell: Shell, node: Node) -> Status:
@@ -74,19 +76,27 @@ def declaration(shell: Shell, node: Node) -> Status:
         elif child.is_named and child.type not in _NAMED and source(child)[:1] != "-":
             builtin.assign_words(shell, shell.words.fields(child), exported=exports)
         if exports and name:
-            shell.state.exported.add(name)
+            (shell.state.exported.discard if "n" in flags else shell.state.exported.add)(name)
         if name and keyword == "local" and not shell.locals:
             shell.state.forget([name], "local is an error outside of functions")
         if name and not _KNOWN_ATTRIBUTES.issuperset(flags):
             shell.state.forget([name], f"{name} is declared with {flags}")
+            if not _COMPUTES.isdisjoint(flags):
+                shell.state.computed.add(name)
     if "n" in flags and not exports:
         shell.state.forget_all("a variable is a reference to another one")
-    return "yes"
+    return "yes" if _ASKS.isdisjoint(flags) else "maybe"
 
 
+_RUNS = re.compile(r"\$\((?!\()|`")
+"""A substitution: the assignment ends as its command does."""
 _NAMED = ("variable_name", "variable_assignment", "comment")
 _KNOWN_ATTRIBUTES = frozenset("-aAxrgp")
-"""Options of `declare` that do not change a value; `-i`, `-u` and `-l` change it when it is assigned."""
+"""Options of `declare` that do not change a value."""
+_ASKS = frozenset("pfF")
+"""Options that ask whether a variable or a function is there."""
+_COMPUTES = frozenset("iluc")
+"""Options that change a value when it is assigned."""
 
 
 def _make_local(shell: Shell, name: str, *, array: bool) -> None:

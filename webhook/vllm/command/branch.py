@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from webhook.vllm.command import condition
-from webhook.vllm.command.flow import Status
+from webhook.vllm.command.flow import Status, either_of
+from webhook.vllm.command.state import ShellState, merge
 from webhook.vllm.command.tree import GiveUp, source
 from webhook.vllm.command.word import known
 
@@ -97,16 +98,44 @@ def and_or(shell: Shell, node: Node) -> Status:
         node = named[0]
     # The command on the left of `||` may fail without ending the script, even if it is a long chain itself.
     branches, caught = shell.branches, sum(operator == "||" for _, operator, _ in chain)
+    failed: list[ShellState] = []
     try:
         shell.branches = branches + caught
         status = shell.statement(node) if chain else shell.block(node.children)
         for left, operator, right in reversed(chain):
             caught -= operator == "||"
             shell.branches = branches + caught
+            if operator == "||" and failed:
+                _rejoin(shell, failed, left)
+                status = either_of([status, "likely"])
+            if operator == "&&" and status == "likely" and _last(left) not in _SURE:
+                shell.spend(sum(len(v) for v in (shell.state.positional, *shell.state.variables.values())) // 8)
+                failed.append(shell.state.copy())
             status = _then(shell, status, left, operator, right)
         return status
     finally:
         shell.branches = branches
+        _rejoin(shell, failed, node)
+
+
+_SURE = frozenset({"date", "echo", "printf", "sleep"})
+"""Commands that nobody asks whether they fail."""
+
+
+def _last(node: Node) -> str:
+    """The name of the command that a list ends with."""
+    while node.type == "list" and node.children:
+        node = node.children[-1]
+    name = node.child_by_field_name("name") if node.type == "command" else None
+    return source(name) if name is not None else ""
+
+
+def _rejoin(shell: Shell, failed: list[ShellState], left: Node) -> None:
+    """What follows `A && B` runs also where A has failed."""
+    for state in failed:
+        shell.spend(len(state.variables) // 8)
+        shell.state.__dict__.update(merge(shell.state, state, f"how {source(left)[:80]} ends").__dict__)
+    failed.clear()
 
 
 def _then(shell: Shell, status: Status, left: Node, operator: str, right: Node) -> Status:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from webhook.vllm.command import changes, condition, python
+from webhook.vllm.command import changes, condition, handed, python
 from webhook.vllm.command.flow import Break, Exit, Return, Status
 from webhook.vllm.command.tree import GiveUp
-from webhook.vllm.command.word import Value, known, literal, mystery, reason_of, text_of
+from webhook.vllm.command.word import Value, joined_list, known, literal, mystery, reason_of, text_of
 
 if TYPE_CHECKING:
     from webhook.vllm.command.script import Shell
@@ -23,13 +23,18 @@ def _set(shell: Shell, argv: list[Value]) -> Status:
             return "yes"
         if not text.startswith(("-", "+")):
             if position and text_of(argv[position - 1]).endswith("o"):
+                on = text_of(argv[position - 1]).startswith("-")
                 if text == "errexit":
-                    shell.state.errexit = text_of(argv[position - 1]).startswith("-")
+                    shell.state.errexit = on
+                elif text == "allexport":
+                    shell.state.export_all(on)
                 continue  # set -o pipefail
             shell.state.positional = argv[position:]
             return "yes"
         if "e" in text:
             shell.state.errexit = text.startswith("-")
+        if "a" in text:
+            shell.state.export_all(text.startswith("-"))
     return "yes"
 
 
@@ -66,11 +71,22 @@ def _cd(shell: Shell, argv: list[Value]) -> Status:
 
 
 def _eval(shell: Shell, argv: list[Value]) -> Status:
-    with shell.deeper():
-        status = shell.block(shell.parse(" ".join(map(text_of, argv))).children)
+    status = _follow(shell, joined_list(argv))
     if any(reason_of(word) is not None for word in argv):
         shell.state.forget_all(f"eval {' '.join(map(text_of, argv))} may set any variable")
     return status
+
+
+def _follow(shell: Shell, script: Value) -> Status:
+    """A script that the shell itself reads."""
+    given, doubt = handed.to_itself(script), shell.doubt
+    shell.state.variables.update(given.variables)
+    shell.doubt = doubt or given.doubt
+    try:
+        with shell.deeper():
+            return shell.block(shell.parse(given.text).children)
+    finally:
+        shell.doubt = doubt
 
 
 _SETS_PATHS = re.compile(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|setvars|vars)\.sh$")
@@ -79,15 +95,14 @@ _SETS_PATHS = re.compile(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|
 
 def _source(shell: Shell, argv: list[Value]) -> Status:
     path = known(argv[0]) if argv else None
-    text = shell.file(path) if path else None
+    text = shell.contents(path) if path else None
     if text is None:
         shell.changes.add(changes.sourced(path))
         if path is None or not _SETS_PATHS.search(path):
             shell.state.forget_all(f"{path or 'a file'} may set any variable when it is sourced")
         return "likely"
     try:
-        with shell.deeper():
-            return shell.block(shell.parse(text).children)
+        return _follow(shell, text)
     except Return:
         return "likely"
 
@@ -104,10 +119,11 @@ def _read(shell: Shell, argv: list[Value]) -> Status:
             names.pop(0)
     separator = shell.state.variables.get("IFS")
     by = known(separator) if isinstance(separator, tuple) else " "
-    raw = shell.stdin is not None and ("r" in letters or "\\" not in shell.stdin)
+    stdin = known(shell.stdin) if shell.stdin is not None else None
+    raw = stdin is not None and ("r" in letters or "\\" not in stdin)
     plain = raw and not set(letters) & _TAKES and all(map(str.isidentifier, names)) and by
-    if plain and names and shell.stdin is not None and by is not None:
-        line = shell.stdin.partition("\n")[0]
+    if plain and names and stdin is not None and by is not None:
+        line = stdin.partition("\n")[0]
         words = line.split() if by.isspace() else line.removesuffix(by).split(by) if len(by) == 1 else None
         if words is not None and ("a" in letters or len(names) >= len(words) > 0):
             shell.spend(2 * len(words))
@@ -162,7 +178,10 @@ def _exit(shell: Shell, argv: list[Value]) -> Status:
 
 
 def _return(shell: Shell, argv: list[Value]) -> Status:
-    raise Return
+    if not argv:
+        raise Return("likely")
+    status = re.fullmatch(r"0*(\d{1,3})", known(argv[0]) or "")
+    raise Return("maybe" if status is None else "no" if int(status[1]) % 256 else "yes")
 
 
 def _break(shell: Shell, argv: list[Value]) -> Status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 Status = Literal["yes", "no", "likely", "maybe"]
@@ -20,6 +21,10 @@ class Exit(Exception):  # noqa: N818 - a way out of the walk, not an error
 class Return(Exception):  # noqa: N818
     """The function ends here."""
 
+    def __init__(self, status: Status = "likely") -> None:
+        self.status: Status = status
+        """How it ends."""
+
 
 class Break(Exception):  # noqa: N818
     """The loop's body ends here, and the loop with it, or only the round (`continue`)."""
@@ -29,6 +34,12 @@ class Break(Exception):  # noqa: N818
         """How many loops end, from the inside (`break 2`)."""
         self.goes_on = goes_on
         """Whether the outermost of these loops continues with its next round."""
+
+
+def either_of(statuses: Iterable[Status]) -> Status:
+    """How one of several commands ends."""
+    found = set(statuses)
+    return found.pop() if len(found) == 1 else "likely" if found == {"yes", "likely"} else "maybe"
 
 
 def negate(status: Status) -> Status:

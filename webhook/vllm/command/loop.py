@@ -40,6 +40,7 @@ def for_statement(shell: Shell, node: Node) -> Status:
                 break
         if shell.skips > skips:
             shell.state.forget(shell.state.changed(before), f"the loop over {name} may have ended before")
+            shell.state.unsettle(before.files)
     shell.skips = skips
     return "likely"
 

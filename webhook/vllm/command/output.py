@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from webhook.vllm.command.tree import source
-from webhook.vllm.command.word import Piece, Value, known, literal, text_of
+from webhook.vllm.command.word import Piece, Value, joined, known, literal, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -14,37 +15,56 @@ if TYPE_CHECKING:
     from webhook.vllm.command.script import Shell
 
 
-def written(shell: Shell, node: Node, body: Node) -> tuple[str, str, bool] | None:
-    """The file that `cat <<EOF > file`, `tee file <<EOF` or `echo … > file` writes: path, text, appended."""
-    while body.type == "list" and body.children:
+_INTO_A_FILE = (">", ">>", ">|", "&>", "&>>", ">&")
+
+
+@dataclass(frozen=True)
+class Write:
+    """What a statement writes into a file."""
+
+    target: Value
+    text: Value | None
+    """None: only known when the script runs."""
+    appends: bool
+
+
+def writes(shell: Shell, node: Node, body: Node | None) -> list[Write]:
+    """The files that `cat <<EOF > file`, `tee file <<EOF`, `echo … > file` or any other statement writes."""
+    while body is not None and body.type == "list" and body.children:
         body = body.children[-1]
-    if body.type != "command":
-        return None
     redirects = node.children_by_field_name("redirect")
     heredoc = next((r for r in redirects if r.type == "heredoc_redirect"), None)
     files = [r for r in redirects if r.type == "file_redirect"]
     if heredoc is not None:
         files += [r for r in heredoc.children if r.type == "file_redirect"]
-    argv = [known(w) for w in shell.argv(body)]
-    target, append = None, False
+    argv = shell.argv(body) if body is not None and body.type == "command" else []
+    text = literal("") if body is None else _printed(shell, argv, heredoc)
+    found: list[Write] = []
     for redirect in files:
-        operator = next((c.type for c in redirect.children if c.type in (">", ">>", ">|", "&>")), None)
+        operator = next((c.type for c in redirect.children if c.type in _INTO_A_FILE), None)
         destination = redirect.child_by_field_name("destination")
-        if operator and destination is not None and redirect.child_by_field_name("descriptor") is None:
-            target, append = known(shell.words.scalar(destination)), operator == ">>"
-    if argv[:1] == ["tee"]:
-        append = "-a" in argv
-        target = next((a for a in argv[1:] if a and not a.startswith("-")), None)
-    if target is None or not argv:
-        return None
-    if heredoc is not None and argv[0] in ("cat", "tee"):
-        return target, heredoc_text(shell, heredoc), append
-    if argv[0] in ("echo", "printf") and None not in argv:
-        return target, _echo([a for a in argv if a is not None]), append
-    return None
+        if operator is None or destination is None or re.fullmatch(r"\d+|-|/dev/.*", source(destination)):
+            continue
+        descriptor = redirect.child_by_field_name("descriptor")
+        plain = descriptor is None or source(descriptor) == "1"
+        target = shell.words.scalar(destination)
+        found.append(Write(target, text if plain else None, operator in (">>", "&>>")))
+    if argv and text_of(argv[0]) == "tee":
+        appends = any(text_of(word) == "-a" for word in argv)
+        found += [Write(word, text, appends) for word in argv[1:] if text_of(word)[:1] != "-"]
+    return found
 
 
-def given(shell: Shell, node: Node) -> str | None:
+def _printed(shell: Shell, argv: list[Value], heredoc: Node | None) -> Value | None:
+    """What a command prints, or passes on."""
+    name = text_of(argv[0]) if argv else ""
+    if name in ("cat", "tee") and heredoc is not None:
+        return heredoc_text(shell, heredoc)
+    texts = [text for word in argv if (text := known(word)) is not None]
+    return literal(_echo(texts)) if name in ("echo", "printf") and len(texts) == len(argv) else None
+
+
+def given(shell: Shell, node: Node) -> Value | None:
     """The input from a statement's redirections: `<<EOF`, `<<< text`, `< file`."""
     for redirect in node.children_by_field_name("redirect"):
         if redirect.type == "heredoc_redirect":
@@ -52,14 +72,14 @@ def given(shell: Shell, node: Node) -> str | None:
         words = [child for child in redirect.children if child.is_named]
         if redirect.type == "herestring_redirect" and words:
             text = known(shell.words.scalar(words[-1]))
-            return None if text is None else f"{text}\n"
+            return None if text is None else literal(f"{text}\n")
         if redirect.type == "file_redirect" and redirect.children[0].type == "<" and words:
             path = known(shell.words.scalar(words[-1]))
-            return shell.file(path) if path else None
+            return shell.contents(path) if path else None
     return None
 
 
-def plain(shell: Shell, node: Node) -> str | None:
+def plain(shell: Shell, node: Node) -> Value | None:
     """The output of a command, if it is certain; None if only running the command would show it."""
     if node.type != "command":
         return None
@@ -68,28 +88,30 @@ def plain(shell: Shell, node: Node) -> str | None:
     if len(argv) < len(words) or not argv:
         return None
     if argv[0] in ("echo", "printf"):
-        return _echo(argv)
-    return shell.file(argv[1]) if argv[0] == "cat" and len(argv) == 2 else None
+        return literal(_echo(argv))
+    return shell.contents(argv[1]) if argv[0] == "cat" and len(argv) == 2 else None
 
 
-def heredoc_text(shell: Shell, node: Node) -> str:
+def heredoc_text(shell: Shell, node: Node) -> Value:
     """The text of a here-document."""
     start = next((source(c) for c in node.children if c.type == "heredoc_start"), "")
     body = next((c for c in node.children if c.type == "heredoc_body"), None)
     if body is None:
-        return ""
-    text = source(body)
+        return literal("")
     if any(mark in start for mark in "'\"\\"):
-        return text
-    pieces, at = [], body.start_byte
+        return literal(source(body))
+    pieces, at = list[Piece](), body.start_byte
     raw = body.text or b""
     for child in body.children:
         if child.is_named and child.type != "heredoc_content":
-            pieces.append(raw[at - body.start_byte : child.start_byte - body.start_byte].decode(errors="replace"))
-            pieces.append(text_of(shell.words.scalar(child)))
+            pieces.append(_unescaped(raw[at - body.start_byte : child.start_byte - body.start_byte]))
+            pieces += shell.words.scalar(child)
             at = child.end_byte
-    pieces.append(raw[at - body.start_byte :].decode(errors="replace"))
-    return re.sub(r"\\([$`\\\n])", lambda m: "" if m[1] == "\n" else m[1], "".join(pieces))
+    return joined([*pieces, _unescaped(raw[at - body.start_byte :])])
+
+
+def _unescaped(raw: bytes) -> Piece:
+    return Piece(re.sub(r"\\([$`\\\n])", lambda m: "" if m[1] == "\n" else m[1], raw.decode(errors="replace")))
 
 
 def substitute(shell: Shell, node: Node) -> Value | None:
@@ -118,21 +140,19 @@ def _output(shell: Shell, node: Node) -> Value | None:
     if inner[0].type == "file_redirect":
         destination = inner[0].child_by_field_name("destination")
         path = known(shell.words.scalar(destination)) if destination is not None else None
-        text = shell.file(path) if path else None
-        return literal(text.rstrip("\n")) if text is not None else None
+        return stripped(shell.contents(path)) if path else None
     if inner[0].type == "redirected_statement":
         body = inner[0].child_by_field_name("body")
         redirects = inner[0].children_by_field_name("redirect")
         if body is not None and source(body) == "cat" and [r.type for r in redirects] == ["heredoc_redirect"]:
-            return literal(heredoc_text(shell, redirects[0]).rstrip("\n"))
+            return stripped(heredoc_text(shell, redirects[0]))
         return None
     if inner[0].type != "command":
         return None
     argv = shell.argv(inner[0])
     texts = [known(word) for word in argv]
     if texts[:1] == ["cat"] and len(texts) == 2 and texts[1]:
-        text = shell.file(texts[1])
-        return literal(text.rstrip("\n")) if text is not None else None
+        return stripped(shell.contents(texts[1]))
     if texts[:1] in (["which"], ["command"], ["type"]) and texts[-1] and not texts[-1].startswith("-"):
         return literal(texts[-1]) if len(texts) == 2 + (texts[0] != "which") else None  # the path of that program
     if texts[:1] == ["echo"] and any("\\" in text_of(word) for word in argv):
@@ -143,6 +163,14 @@ def _output(shell: Shell, node: Node) -> Value | None:
             pieces += [Piece(" "), *word] if position else word
         return tuple(pieces) or literal("")
     return None
+
+
+def stripped(value: Value | None) -> Value | None:
+    """A text without the line ends behind it, as `$(…)` hands it on."""
+    if not value or value[-1].unknown is not None:
+        return value
+    last = value[-1]
+    return joined([*value[:-1], Piece(last.text.rstrip("\n"), last.path)])
 
 
 def _echo(argv: list[str]) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from webhook.vllm.command import output, tree
+from webhook.vllm.command import output
 from webhook.vllm.command.flow import Status
+from webhook.vllm.command.tree import MAX_SCRIPT_LENGTH
+from webhook.vllm.command.word import joined, known, literal, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -18,14 +20,8 @@ def statement(shell: Shell, node: Node, alone: bool = False) -> Status:
     """Follow a statement with its redirections: the file that it writes, and its input."""
     body = node.child_by_field_name("body")
     if body is None:
+        _write(shell, node, None)
         return shell.block(node.children)
-    written = output.written(shell, node, body)
-    if written is not None:
-        path, text, append = written
-        path = posixpath.normpath(path)
-        text = (shell.state.files.get(path, "") if append else "") + text
-        shell.spend(len(text) // 16)
-        shell.state.files[path] = text[: 2 * tree.MAX_SCRIPT_LENGTH]
     before, shell.stdin = shell.stdin, output.given(shell, node) or shell.stdin
     try:
         return _with_input(shell, node, body, alone)
@@ -33,14 +29,37 @@ def statement(shell: Shell, node: Node, alone: bool = False) -> Status:
         shell.stdin = before
 
 
+def _write(shell: Shell, node: Node, body: Node | None) -> None:
+    """What the statement leaves in files."""
+    files = shell.state.files
+    for one in output.writes(shell, node, body):
+        shell.spend(len(files) // 4)
+        path = known(one.target)
+        before = files.get(posixpath.normpath(path), ()) if one.appends and path else ()
+        shell.state.overwrite(one.target)
+        if path and one.text is not None and before is not None:
+            text = joined([*before, *one.text])
+            size = sum(len(piece.text) for piece in text)
+            shell.spend(size // 16)
+            files[posixpath.normpath(path)] = text if size <= MAX_SCRIPT_LENGTH else literal(text_of(text)[:_TOO_LONG])
+
+
+_TOO_LONG = MAX_SCRIPT_LENGTH + 1
+"""Characters that are kept of a text that is too long to be read, which says so."""
+
+
 def _with_input(shell: Shell, node: Node, body: Node, alone: bool) -> Status:
-    """A redirected statement, its input and output known."""
+    """A redirected statement, its input known."""
     if body.type == "command":
         # `vllm serve m 2>&1 --flag`: the grammar takes the words after a redirection for further destinations.
         redirects = [r for r in node.children_by_field_name("redirect") if r.type == "file_redirect"]
         status = shell.command(body, alone, [d for r in redirects for d in r.children_by_field_name("destination")[1:]])
     else:
         status = shell.statement(body, alone)
+    before = dict(shell.state.files) if body.type == "list" else {}
+    _write(shell, node, body)
+    if body.type == "list" and (status in ("maybe", "no") or any(c.type == "||" for c in body.children)):
+        shell.state.unsettle(before)  # `A && B > FILE`: B may not run
     for redirect in node.children_by_field_name("redirect"):
         if redirect.type == "heredoc_redirect":
             for child in redirect.children_by_field_name("right"):

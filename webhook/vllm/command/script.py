@@ -17,13 +17,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from webhook.vllm.command import assign, branch, builtin, condition, loop, output, redirect, tree
+from webhook.vllm.command import assign, branch, builtin, condition, loop, output, overwrite, redirect, tree
 from webhook.vllm.command.expand import Environment
-from webhook.vllm.command.flow import Break, Exit, Return, Status, negate
+from webhook.vllm.command.flow import Break, Exit, Return, Status, either_of, negate
 from webhook.vllm.command.parameter import WordExpander
 from webhook.vllm.command.state import Array, ShellState, merge
 from webhook.vllm.command.tree import TOO_MUCH, GiveUp, WorkLimit, only_command, source
-from webhook.vllm.command.word import Change, Piece, Value, mystery, text_of
+from webhook.vllm.command.word import Change, Piece, Value, known, literal, mystery, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -36,6 +36,8 @@ _QUESTIONS = frozenset({"grep", "egrep", "pgrep", "which", "type", "cmp", "diff"
 _IGNORED = frozenset({"wait", "ulimit", "umask", "hash", "alias", "unalias", "getopts", "pushd", "popd", "jobs"})
 _SPECIAL = frozenset({".", ":", "eval", "export", "set", "shift"})
 """Builtins of POSIX before which an assignment stays, but in bash."""
+_ENDLESS = {"sleep": "infinity", "tail": "-f /dev/null"}
+"""Commands that never end, with their words."""
 _SPACE = re.compile(r"\s+")
 
 
@@ -49,7 +51,7 @@ class Shell:
         self.visit = visit
         self.environment: dict[str, Value] = {}
         """The environment of the command that is being visited."""
-        self.stdin: str | None = None
+        self.stdin: Value | None = None
         """The input of the next command, if it is certain: a here-document, or what `echo` writes into the pipe."""
         self.exec = False
         """The command that is being visited replaces the shell."""
@@ -64,6 +66,8 @@ class Shell:
         """Above 0: in a background command (`&`), for which the script does not wait."""
         self.failed = False
         """The visited command certainly fails; the visitor sets it for the commands after it."""
+        self.followed = False
+        """The visited command is a script whose writes are known; the visitor sets it."""
         self.branches = 0
         """Above 0: in a branch that may not be taken, or in a command whose failure is caught (`… || true`)."""
         self.choices: int = parent.choices if parent else 0
@@ -72,6 +76,8 @@ class Shell:
         """The script may already have ended with success."""
         self.skips = False
         """The function or the loop's body may already have ended."""
+        self.returns: list[Status] = []
+        """How the function that is being called may already have ended."""
         self.marks = False
         """The script is read exactly as its field has it, so that a word's position in it is meaningful."""
         self.changes: set[Change] = parent.changes if parent else set()
@@ -106,8 +112,9 @@ class Shell:
         state = self.copy()
         state.positional = list(positional)
         state.zero = zero or mystery("$0", "$0 is the shell's own name")
-        state.functions, state.errexit = {}, False
-        state.variables = {name: v for name, v in state.variables.items() if name in state.exported}
+        exports = state.exports()
+        state.functions, state.errexit, state.unexported = {}, False, None
+        state.variables = {name: v for name, v in state.variables.items() if name in exports}
         return Shell(state, self.visit, self)
 
     def run(self, script: str) -> Status:
@@ -228,6 +235,7 @@ class Shell:
     def either(self, branches: Sequence[Callable[[], Status]], why: str) -> Status:
         """Follow every branch from the same state; afterwards, only what they have in common is known."""
         before, ends, jumps = self.state, list[ShellState](), list[tuple[ShellState, Return | Break]]()
+        left = list[dict[str, Value | None]]()
         exits, skips, choices = self.exits, self.skips, self.choices
         for follow in branches:
             self.state = before.copy()
@@ -238,17 +246,21 @@ class Shell:
                 follow()
                 ends.append(self.state)
             except Exit as end:
-                before.files.update(self.state.files)
+                left.append(self.state.files)
                 exits = exits or not end.failed
             except (Return, Break) as jump:
                 jumps.append((self.state, jump))
                 skips = True
+                if isinstance(jump, Return):
+                    self.returns.append(jump.status)
             finally:
                 self.branches -= 1
                 self.choices = choices
             exits, skips = exits or self.exits, skips or self.skips
         self.exits, self.skips = exits, skips
         self.state = before
+        for files in left:  # of a subshell, for the shell around it
+            before.unsettle(files)
         # The variables that a branch sets before a jump are kept at the target, where they may or may not be set.
         states = [*ends, *(state for state, _ in jumps)]
         if not states:
@@ -256,7 +268,7 @@ class Shell:
         merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why[:400])[:80]), states)
         before.__dict__.update(merged.__dict__)
         if not ends:
-            raise jumps[0][1]
+            raise jumps[0][1]  # how a function ends is in `returns`
         return "maybe"
 
     def _function_definition(self, node: Node) -> Status:
@@ -322,7 +334,7 @@ class Shell:
         self.spend(10)
         name = text_of(argv[0])
         if name in self.state.functions:
-            return self._call(self.state.functions[name], argv)
+            return self._call(self.state.functions[name], argv, prefix)
         if name in builtin.BUILTINS:
             if name in _SPECIAL:
                 self.state.forget(prefix, f"bash and sh differ in whether `A=b {name}` keeps A")
@@ -330,6 +342,8 @@ class Shell:
                 return builtin.BUILTINS[name](self, argv[1:])
         if name in _IGNORED:
             return "likely"
+        if name in _ENDLESS and _ENDLESS[name] == " ".join(map(text_of, argv[1:3])):
+            raise Exit
         if name == "exec":
             rest = _after_options(argv[1:])
             if not rest:
@@ -362,24 +376,31 @@ class Shell:
     def _program(self, argv: list[Value], prefix: dict[str, Value], *, replaces: bool) -> bool:
         """A program is started; returns whether it certainly fails."""
         variables = self.state.variables
-        exported = {n: v for n in self.state.exported if isinstance(v := variables.get(n), tuple)}
+        exported = {n: v for n in self.state.exports() if isinstance(v := variables.get(n), tuple)}
         self.environment = {**exported, **prefix}
         self.exec, self.failed = replaces, False
+        self.followed = False
         self.visit(argv, self)
+        if not self.followed:
+            overwrite.by_program(self, argv)
         return self.failed
 
-    def _call(self, body: Node, argv: list[Value]) -> Status:
-        """Runs a function's body with its own positional parameters."""
-        skips = self.skips
+    def _call(self, body: Node, argv: list[Value], prefix: dict[str, Value]) -> Status:
+        """Runs a function's body with its own positional parameters, and the variables that stand before its name."""
+        skips, returns, self.returns = self.skips, self.returns, []
         before = self.copy()
         self.state.positional = argv[1:]
-        self.locals.append({})
+        self.locals.append({name: self.state.variables.get(name) for name in prefix})
+        self.state.variables.update(prefix)
+        self.state.exported |= prefix.keys()
         try:
             with self.deeper():
-                return self.statement(body)
-        except Return:
-            return "likely"
+                return either_of([self.statement(body), *self.returns])
+        except Return as end:
+            return either_of([end.status, *self.returns])
         finally:
+            self.returns = returns
+            self.state.exported -= prefix.keys() - before.exported
             for name, value in self.locals.pop().items():
                 self.state.variables.pop(name, None)
                 if value is not None:
@@ -387,6 +408,7 @@ class Shell:
             self.state.positional = before.positional
             if self.skips > skips:
                 self.state.forget(self.state.changed(before), f"{text_of(argv[0])} may have ended before")
+                self.state.unsettle(before.files)
             self.skips = skips
 
     @contextlib.contextmanager
@@ -399,7 +421,12 @@ class Shell:
             self.depth -= 1
 
     def file(self, path: str) -> str | None:
-        """The text of a file that the manifest or the script itself wrote."""
+        """The text of a file that the manifest or the script itself wrote; None where not all of it is known."""
+        text = self.contents(path)
+        return known(text) if text is not None else None
+
+    def contents(self, path: str) -> Value | None:
+        """The same, also where parts of it are not known."""
         files = self.state.files
         path = posixpath.normpath(path)
         if path in files:
@@ -442,7 +469,11 @@ def shell(
 ) -> Shell:
     """A new shell in a container. `whole`: the work that all scripts of the object may cost."""
     values: dict[str, Value | Array] = dict(environment)
-    made = Shell(ShellState(variables=values, exported=set(values), files=dict(files), rest=environment.rest), visit)
+    texts: dict[str, Value | None] = {path: literal(text) for path, text in files.items()}
+    state = ShellState(
+        variables=values, exported=set(values), files=texts, mounted=frozenset(files), rest=environment.rest
+    )
+    made = Shell(state, visit)
     made.budget.whole = whole
     return made
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.kube.path import FieldPath, mapping
 from webhook.kube.workload import JSON, Container, Whole, Workload
-from webhook.vllm.command import changes, dialect, entry, images, kserve, telling
+from webhook.vllm.command import changes, dialect, entry, handed, images, kserve, telling
 from webhook.vllm.command.entry import Join, Script, Serve, Unknown
 from webhook.vllm.command.expand import items
 from webhook.vllm.command.reading import Reading
@@ -400,44 +400,45 @@ class _Resolver(Reading):
         elif isinstance(started, Join):
             seen.joined = True
         elif isinstance(started, Script):
-            text = "".join(p.text for p in started.text) if started.text is not None else None
+            text = started.text
             if text is None and started.file is not None:
                 name = known(started.file)
-                text = sh.file(name) if name else None
+                text = sh.contents(name) if name else None
             if text is not None:
-                seen.texts.append(text)
                 child = _child(sh, argv, started.positional, started.zero)
-                child.state.errexit = started.errexit or _SHEBANG_E.match(text) is not None
+                child.state.errexit = started.errexit
                 self._run_child(child, text, sh, seen, entry.shell_name(argv))
             elif started.file is not None:
                 sh.changes.add("packages")
                 self._note_guess(text_of(started.file), started.positional, sh, seen)
         elif started.program == entry.A_SHELL:
             if sh.stdin is not None:
-                seen.texts.append(sh.stdin)
                 self._run_child(_child(sh, argv, started.words), sh.stdin, sh, seen, entry.shell_name(argv))
             else:
                 sh.changes.add("packages")
         else:
             self.beyond = started.beyond or self.beyond
-            text = sh.file(started.program) if started.program else None
+            text = sh.contents(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
-                seen.texts.append(text)
                 child = _child(sh, argv, started.words, literal(started.program))
-                child.state.errexit = _SHEBANG_E.match(text) is not None
                 self._run_child(child, text, sh, seen)
             else:
-                if (change := changes.change_made_by(argv, sh.stdin)) is not None:
+                if (change := changes.change_made_by(argv, text_of(sh.stdin or ()))) is not None:
                     sh.changes.add(change)
                     if change == "vllm":
                         seen.installed = "" if sh.conditional else entry.release_installed(argv)
                 self._note_guess(started.program, started.words, sh, seen)
 
-    def _run_child(self, child: Shell, text: str, sh: Shell, seen: _Seen, name: str = "") -> None:
+    def _run_child(self, child: Shell, script: Value, sh: Shell, seen: _Seen, name: str = "") -> None:
         """Follows a script that another one starts. It fails if the servers in it fail. `name`: its shell."""
-        child.doubt = sh.doubt or dialect.doubt(text, _shell_of(text, name))
+        given = handed.to_child(script, sh.state)
+        seen.texts.append(text_of(script))
+        child.state.variables.update(given.variables)
+        child.state.errexit = child.state.errexit or _SHEBANG_E.match(given.text) is not None
+        child.doubt = sh.doubt or given.doubt or dialect.doubt(given.text, _shell_of(given.text, name))
         before = len(seen.servers)
-        sh.failed = child.run(text) == "no" and len(seen.servers) > before
+        sh.failed = child.run(given.text) == "no" and len(seen.servers) > before
+        sh.state.files, sh.followed = child.state.files, True
 
     def _unforked(self, sh: Shell) -> bool:
         """Whether a shell may replace itself by this command, although the script has no `exec`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,9 +23,16 @@ class ShellState:
 
     variables: dict[str, Value | Array] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
+    unexported: dict[str, Value | Array] | None = None
+    """The variables before `set -a`, after which each that is assigned is exported; None: that is off."""
+    computed: set[str] = field(default_factory=set)
+    """Variables of which bash changes each value that they are assigned (`declare -i`, `-l`, `-u`)."""
     positional: Array = field(default_factory=list)
     zero: Value = field(default_factory=lambda: mystery("$0", "$0 is the shell's own name"))
-    files: dict[str, str] = field(default_factory=dict)
+    files: dict[str, Value | None] = field(default_factory=dict)
+    """Path → text of the files that are mounted or that the script has written; None: a text that is not known."""
+    mounted: frozenset[str] = frozenset()
+    """Those of them that nothing in the container can write."""
     functions: dict[str, Node] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     """Variables that the script has unset, on one of its ways at least."""
@@ -40,9 +48,12 @@ class ShellState:
         return ShellState(
             {k: list(v) if isinstance(v, list) else v for k, v in self.variables.items()},
             set(self.exported),
+            self.unexported,
+            set(self.computed),
             list(self.positional),
             self.zero,
             dict(self.files),
+            self.mounted,
             dict(self.functions),
             set(self.removed),
             self.errexit,
@@ -68,6 +79,18 @@ class ShellState:
         """Makes the parameters unknown, and how many they are."""
         self.positional = [mystery("$@", why)]
 
+    def export_all(self, on: bool) -> None:
+        """`set -a` and `set +a`."""
+        self.exported = self.exports()
+        self.unexported = dict(self.variables) if on else None
+
+    def exports(self) -> set[str]:
+        """The variables that a program gets."""
+        before = self.unexported
+        if before is None:
+            return self.exported
+        return self.exported | {name for name, value in self.variables.items() if value is not before.get(name)}
+
     def hide(self, variables: Mapping[str, Value | Array]) -> None:
         """Adds the values of those with the name of a secret to `hidden`."""
         for name, value in variables.items():
@@ -78,6 +101,25 @@ class ShellState:
         """Variables whose value has changed."""
         names = {**self.variables, **before.variables}
         return {name for name in names if self.variables.get(name) != before.variables.get(name)}
+
+    def unsettle(self, files: Mapping[str, Value | None]) -> None:
+        """Makes files unknown that are others, or not there, in what another way through the script leaves."""
+        if files != self.files:
+            for path in {**self.files, **files}:
+                if path not in self.files or path not in files or self.files[path] != files[path]:
+                    self.files[path] = None
+
+    def overwrite(self, target: Value) -> None:
+        """Makes the file unknown that something writes, and those that may be the same one."""
+        text = known(target)
+        path = posixpath.normpath(text) if text else ""
+        ends = target[-1].text if target and target[-1].unknown is None else ""
+        name = posixpath.basename(path or (ends if "/" in ends else ""))
+        for other in self.files.keys() - self.mounted:
+            if (not name or posixpath.basename(other) == name) and not other[:1] == path[:1] == "/":
+                self.files[other] = None
+        if path:
+            self.files[path] = None
 
     def get(self, name: str) -> Value | Array | None:
         """A variable's value; None if both the manifest and the script certainly leave it unset."""
@@ -100,10 +142,12 @@ def merge(one: ShellState, two: ShellState, why: str) -> ShellState:
     if one.positional != two.positional:
         merged.positional = _merge_lists(one.positional, two.positional, why)
     merged.exported |= two.exported
+    merged.unexported = two.unexported if one.unexported is None else one.unexported
+    merged.computed |= two.computed
     merged.removed |= two.removed
     merged.errexit = one.errexit and two.errexit
     merged.rest = one.rest or two.rest
-    merged.files.update(two.files)
+    merged.unsettle(two.files)
     merged.functions.update(two.functions)
     return merged
 
