@@ -58,7 +58,7 @@ class Cluster:
         self._threads: list[Thread] = []
 
     def start(self) -> None:
-        """Begins to watch, each kind in a thread of its own: a refusal of one stops no other."""
+        """Begins to watch, each kind in a thread of its own: if the API server forbids one, the others continue."""
         self._threads = [
             Thread(target=watch.run, name=f"watch-{watch.kind.name}", daemon=True) for watch in self._watches
         ]
@@ -151,7 +151,7 @@ class Status:
 
 
 def _models(state: WatchState) -> dict[str, GivenModel]:
-    """The models that labelled ConfigMaps teach; one that can't be read is told and skipped."""
+    """The models in labelled ConfigMaps; one that can't be read is reported and skipped."""
     found: dict[str, GivenModel] = {}
     for config_map in (state.objects or {}).values():
         taught, errors = given.of_config_map(config_map)

@@ -1,7 +1,7 @@
 """Credentials for one API server, and requests to it, by the `kubernetes` client.
 
-`kubernetes.config` turns a Pod's account or one context into credentials (`webhook.cluster.kubeconfig` chooses the
-context, `webhook.cluster.signin` signs in); `kubernetes.dynamic` sends requests. podfit decodes bodies itself, because
+`kubernetes.config` turns a Pod's account or one context into credentials. `webhook.cluster.kubeconfig` chooses the
+context, `webhook.cluster.signin` signs in, `kubernetes.dynamic` sends requests. podfit decodes bodies itself, because
 the client's typed models keep all fields. Unused fields are dropped while the text is parsed. docs/dependencies.md
 lists what is podfit's own, with the reason in the client and the measurement.
 """
@@ -45,7 +45,7 @@ APPLY = {"content_type": "application/apply-patch+yaml", "field_manager": "podfi
 _MOST = 64 << 20
 """Bytes of an answer to a list: 500 nodes are about 10 MiB."""
 _LONGEST = 200
-"""Characters of an answer that is no Status of Kubernetes."""
+"""Characters of an answer that is not a Status of Kubernetes."""
 _UNREAD = frozenset(("managedFields", "images", "conditions", "volumesAttached", "volumesInUse"))
 """Unused fields, most of a Node: dropped while the text is parsed."""
 
@@ -99,7 +99,7 @@ class Access:
 
 
 def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> Access | None:
-    """The account of the Pod that this is; None where this is no Pod, or one without a token. Raises AccessError.
+    """The account of the Pod in which podfit runs; None outside a Pod, or in one without a token. Raises AccessError.
 
     Never through a proxy, whatever the environment says: the API server is in the same network.
     """
@@ -131,7 +131,7 @@ def from_kubeconfig(
     chosen = kubeconfig.read([files] if isinstance(files, Path) else files, context)
     if not plugins and (way := signin.way(chosen)):
         raise AccessError(f"{chosen}: signs in by {way}, which a server does not run. Fix: use a token or certificate")
-    # As client-go: nobody signs in where the connection is not TLS, and everybody could read the credentials.
+    # As client-go: without TLS podfit does not sign in, since anyone on the network could read the credentials.
     user, ends = signin.credentials(chosen, patience) if chosen.is_secure else ({}, None)
     file = Path(user["tokenFile"]) if "tokenFile" in user else None
     loaded, tls = configuration.load(chosen, user)

@@ -97,11 +97,11 @@ def tls(configuration: Configuration) -> ssl.SSLContext:
 
 
 def set_proxy(configuration: Configuration, own: str | None = None) -> None:
-    """Proxies as kubectl has them: a cluster's own whatever NO_PROXY says; the environment's never to this machine, and
-    not by ALL_PROXY (Go's net/http); without a scheme http; names are resolved by a SOCKS proxy; a password in the URL
+    """Proxies as in kubectl. A cluster's own, whatever NO_PROXY says. The environment's never to this machine, and
+    not by ALL_PROXY (Go's net/http). Without a scheme http; a SOCKS proxy resolves names; a password in the URL
     is sent.
 
-    Raises ValueError for what is no URL of a proxy, without showing it: it may hold a password."""
+    Raises ValueError for an invalid URL of a proxy, without showing it: it may contain a password."""
     configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},localhost,127.0.0.0/8,::1"
     if not own:
         configuration.proxy = getproxies_environment().get(urlsplit(configuration.host).scheme)

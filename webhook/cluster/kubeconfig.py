@@ -1,7 +1,7 @@
 """One context of one or more kubeconfig files, merged as kubectl merges them.
 
-`kubernetes.config` merges files too, but differs from client-go (read in 37.0.2, `config/kube_config.py`): the last
-`current-context` wins instead of the first, so that it connects to another cluster than kubectl; a user's relative
+`kubernetes.config` merges files too, but differs from client-go (read in 37.0.2, `config/kube_config.py`). The last
+`current-context` wins instead of the first, so it connects to another cluster than kubectl. A user's relative
 paths start at the cluster's file; an empty file is an error. So the client's loader gets one context from here, with
 absolute paths and without empty fields, and turns it into credentials (`webhook.cluster.access`).
 """

@@ -50,8 +50,8 @@ def kinds(client: Client, version: str) -> Iterator[Resource]:
 
 
 def served(client: Client, wanted: Collection[str]) -> tuple[dict[Key, Resource], dict[str, Exception]]:
-    """The kinds of these API groups that can be listed, each in the version that the server prefers and has it in; and
-    the versions ("apps/v1") that could not be asked for (an aggregated API that is down), each with why."""
+    """The kinds of these API groups that can be listed, each in the preferred version that has it. Also
+    the versions ("apps/v1") that could not be read (an aggregated API that is down), each with the reason."""
     found: dict[Key, Resource] = {}
     silent: dict[str, Exception] = {}
     versions = groups(client)
@@ -68,11 +68,11 @@ def served(client: Client, wanted: Collection[str]) -> tuple[dict[Key, Resource]
 def pages(
     client: Client, path: str, query: Mapping[str, str] | None = None, wait: Callable[[float], object] = time.sleep
 ) -> Iterator[list[dict[str, Any]]]:
-    """All objects of a list, a page at a time; raises StatusError where the API server refuses, OSError or ValueError
+    """All objects of a list, a page at a time; raises StatusError if the API server forbids it, OSError or ValueError
     where it stays away.
 
-    Where its place in the history is gone (410: a list that takes more than some five minutes), the list goes on from
-    the same name with the token that the refusal brings; without one, from the start, and what was seen is left out.
+    If its place in the history is gone (410: a list of more than some five minutes), the list continues from
+    the same name with the token of that answer. Without a token it starts again and leaves out what was seen.
     """
     asked = {**(query or {}), "limit": str(PAGE)}
     seen: set[str] | None = None

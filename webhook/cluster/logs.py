@@ -11,7 +11,7 @@ from webhook.evaluation.scan.drift import TOKENS, Used
 from webhook.vllm.measured import GPU_LINES
 
 LOGGED = frozenset(f"gpu/{line}" for line in (*GPU_LINES, TOKENS))
-"""What a log can tell."""
+"""What a log can show."""
 FIRST_BYTES = 2 << 20
 """Bytes of a log: a start says all of it within the first few hundred lines."""
 

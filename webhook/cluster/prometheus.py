@@ -28,12 +28,12 @@ GPU = "max by (namespace, pod) (DCGM_FI_DEV_FB_USED)"
 CACHE = '{__name__="vllm:cache_config_info"}'
 """One series an engine, whose labels are its CacheConfig (vLLM 0.33 v1/metrics/loggers.py); since 0.6."""
 ASKED = frozenset((f"host/{STEADY}", f"gpu/{USED}", f"gpu/{TOKENS}"))
-"""What it can tell."""
+"""What it can show."""
 _MOST = 64 << 20
 
 
 class PrometheusError(Exception):
-    """It does not answer, or refuses; one line for people."""
+    """It does not answer, or answers with an error; one line for people."""
 
 
 class Prometheus:
@@ -93,8 +93,8 @@ def _pod(labels: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _tokens(engines: list[Mapping[str, str]]) -> int | None:
-    """ "GPU KV cache size" of one engine: the label `kv_cache_size_tokens` since 0.24, before that blocks times their
-    size, which is too much for models with several groups of layers; the blocks are those of all engines together
+    """ "GPU KV cache size" of one engine. Since 0.24 the label `kv_cache_size_tokens`, before that blocks times their
+    size, which is too much for models with several groups of layers. The blocks are those of all engines together
     (v1/engine/core_client.py)."""
     sizes = [size for one in engines if (size := _number(one.get("kv_cache_size_tokens")))]
     if sizes:

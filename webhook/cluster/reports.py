@@ -25,7 +25,7 @@ class Written:
     reports: int = 0
     removed: int = 0
     refused: str = ""
-    """Why some could not be written: the first refusal."""
+    """Why some could not be written: the first error."""
 
 
 def write(
@@ -51,7 +51,7 @@ def write(
             try:
                 client.apply(resource.path(place[1], place[0] or None), one)
                 done.reports += 1
-            except StatusError as error:  # nobody may write there; what goes away with its namespace needs no report
+            except StatusError as error:  # writing is not allowed; a namespace that is being deleted needs no report
                 if not _going(error):
                     done.refused = done.refused or f"{group_resource(resource)} in {place[0]}: {error}"
             tell(f"{api.kind}s: {done.reports:,} written")

@@ -1,4 +1,4 @@
-"""Reads a cluster from end to end and judges what runs vLLM: only lists and gets, a page in memory at a time."""
+"""Reads a whole cluster and evaluates what runs vLLM: only lists and gets, a page in memory at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALSO_LISTED: tuple[Key, ...] = (
     ("policy", "PodDisruptionBudget"),
     ("", "PersistentVolumeClaim"),
 )
-"""What stands beside a workload, as `webhook.kube.companions` knows it."""
+"""The objects that belong to a workload, as `webhook.kube.companions` knows them."""
 MAX_CONFIG_MAPS = 512
 """ConfigMaps that are remembered: a namespace's workloads often share one."""
 
@@ -48,7 +48,7 @@ class WorkloadSelection:
     kinds: frozenset[Key] | None = None
     """None: all that the API server has."""
     what_if: Callable[[Policy], Policy] | None = None
-    """From the policy that holds to another one: what it would refuse is told."""
+    """From the policy in force to another one: the scan reports what that one would deny."""
     pods: bool = False
     """Which Pod comes of which workload is wanted, too."""
 
@@ -64,7 +64,7 @@ class Scanner:
         policy: Callable[[Mapping[str, JSON] | None], Policy],
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`policy`: Policy objects of the cluster (None: not known) → what holds; `tell` hears how far it is."""
+        """`policy`: Policy objects of the cluster (None: not known) → the policy in force; `tell` gets the progress."""
         self._client = client
         self._wanted = wanted
         self._base = facts
@@ -83,9 +83,9 @@ class Scanner:
         """API groups of which not every version said what kinds it has."""
 
     def run(self) -> Scan:
-        """Reads and judges everything; raises OSError, ValueError or StatusError where the API server can't be
-        asked at all."""
-        self._client.whole("/version")  # before anything is asked twice: who is away is told at once
+        """Reads and evaluates everything; raises OSError, ValueError or StatusError if the API server can't be
+        reached at all."""
+        self._client.whole("/version")  # first, so that an API server that is away is reported at once
         policy = self._policy_of(self._policies())
         extra = {_parsed(name) for name in policy.kinds}
         self._discover({*WORKLOAD_KINDS, *scan.BETWEEN, *extra})
@@ -135,7 +135,7 @@ class Scanner:
         return [one for name in here if (one := self._kinds[name]).namespaced or self._wanted.namespace is None]
 
     def _objects(self, resource: Resource) -> Iterator[dict[str, Any]]:
-        """All objects of a kind; where it ends early, that is told and the other kinds go on."""
+        """All objects of a kind; if the list ends early, that is reported and the other kinds continue."""
         count = 0
         try:
             for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
@@ -165,7 +165,7 @@ class Scanner:
         models: dict[str, GivenModel] = {}
         for kind in WATCHED_KINDS:
             resource = self._kinds.get((kind.group, kind.kind))
-            if resource is None or kind.name == "policies" or kind.aside:  # what earlier revisions were is no matter
+            if resource is None or kind.name == "policies" or kind.aside:  # earlier revisions do not matter
                 continue
             self._tell(group_resource(resource))
             own = self._client.namespace if self._client.in_pod else None  # a person's context is not podfit's
@@ -187,7 +187,7 @@ class Scanner:
         return replace(self._base, cluster=Snapshot(objects, version="scan"), models={**models, **self._base.models})
 
     def _beside(self) -> Callable[[str], Companions]:
-        """Namespace → what stands beside its workloads."""
+        """Namespace → the objects that belong to its workloads."""
         found: dict[str, list[JSON]] = {}
         whole = True
         for name in ALSO_LISTED:
@@ -214,7 +214,7 @@ class Scanner:
         return beside
 
     def _config_maps(self, obj: JSON, namespace: str) -> dict[str, JSON]:
-        """Those that the object's Pods refer to, each read once; what may not be read is told once."""
+        """Those that the object's Pods refer to, each read once; a forbidden one is reported once."""
         found: dict[str, JSON] = {}
         resource = self._kinds.get(("", "ConfigMap"))
         for name in sorted(config_map_names(obj)) if resource and namespace else ():
@@ -239,7 +239,7 @@ class Scanner:
                 self._note_unread(f"configmaps: {namespace}/{name}", error, "could not be read")
             return None
 
-    # ── What is judged ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── What is evaluated ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _judge(
         self, obj: JSON, policy: Policy, other: Policy | None, facts: Facts, beside: Callable[[str], Companions]
@@ -294,7 +294,7 @@ class Scanner:
 
 
 def _broken(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[NewDenial]:
-    """Why another policy would refuse the object, were it applied again, which the one that holds would not."""
+    """Why another policy would deny the object if it were applied again, and the one in force would not."""
     asked = rehearsal.RehearsedObject(obj)
     after = rehearsal.rehearse(asked, other, facts)
     if not after.denied or rehearsal.rehearse(asked, policy, facts).denied:

@@ -1,10 +1,10 @@
 """Users of a kubeconfig who sign in by a program (`exec`) or at an OpenID Connect provider: credentials made of them.
 
-Programs are run here because the client's ExecProvider (read in 37.0.2, `config/exec_provider.py`) waits for ever,
-hands over standard input (which may be the manifest of `podfit check -`), runs in the cluster's folder instead of ours,
-raises AttributeError if a plugin fails in a terminal, and its caller logs each error and goes on as system:anonymous.
-OpenID Connect is sent here, as client-go did, because the client's loader waits for ever, does not verify a provider
-without a CA of its own, and identifies itself by Basic authentication alone, which providers refuse to public clients.
+Programs run here because of the client's ExecProvider (read in 37.0.2, `config/exec_provider.py`). It waits for ever,
+hands over standard input (which may be the manifest of `podfit check -`), and runs in the cluster's folder. It
+raises AttributeError if a plugin fails in a terminal, and its caller logs each error and continues as system:anonymous.
+OpenID Connect requests are sent here, as client-go did. The client's loader waits for ever, and verifies no provider
+without a CA of its own. It identifies itself only by Basic authentication, which providers reject for public clients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Follows the objects of one kind: list, then watch from there, for ever.
 
-As client-go's Reflector does it: pages of 500, bookmarks so that a quiet kind can go on where it was, another list
-where the API server has forgotten that place (410) and now and then anyway, growing pauses where it is away or refuses.
+As in client-go's Reflector: pages of 500, and bookmarks so that a quiet kind can continue where it was. Another list
+if the API server has forgotten that place (410) and now and then anyway; growing pauses if it is away or forbids.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SILENCE = 150.0
 WATCH = 290
 """Seconds after which the API server is asked to end a watch, as client-go does (5 to 10 minutes)."""
 RESYNC = 1800.0
-"""Seconds after which everything is listed anew, in case something was missed."""
+"""Seconds after which everything is listed again, in case something was missed."""
 FORGET = 300.0
-"""Seconds of refusals after which what was seen is forgotten."""
+"""Seconds of answers 401 or 403 after which what was seen is forgotten."""
 FIRST, LONGEST = 0.5, 60.0
 """Seconds of the first and of the longest pause after a failure."""
 SHORT = 5.0
@@ -46,7 +46,7 @@ class WatchState:
 
     kind: str
     objects: Objects | None = None
-    """None: never seen, or refused."""
+    """None: never seen, or forbidden."""
     contact: float = 0.0
     """When the API server last said something of it (`clock`); 0: never."""
     problem: str = ""
@@ -90,11 +90,11 @@ class KindWatch:
                 least = self._refused(error)
             except (OSError, ValueError) as error:
                 self._set_problem(f"{type(error).__name__}: {error}")
-            except Exception as error:  # our fault: told, and tried again, so that one odd object stops nothing
+            except Exception as error:  # a bug in podfit: logged, and tried again, so that one odd object stops nothing
                 log.exception("watching %s failed", self.kind.name)
                 self._set_problem(f"internal error: {type(error).__name__}")
                 least = LONGEST
-            if self._clock() - listed > LONGEST:  # a list alone is no success: the watch may be refused each time
+            if self._clock() - listed > LONGEST:  # a list alone is not a success: each watch may be forbidden
                 pause = FIRST
             self._stop.wait(max(least, pause) * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not ask together
             pause = min(pause * 2, LONGEST)
@@ -108,14 +108,14 @@ class KindWatch:
         return True
 
     def _refused(self, error: StatusError) -> float:
-        """How long to wait after a refusal, at least."""
+        """How long to wait after an error, at least."""
         if error.code == 404:
             self._version = 0
             self._set(WatchState(self.kind.name, None, self._clock(), "this API server does not have it"))
             return LONGEST
         self._set_problem(str(error))
-        # An API server that has just started refuses everybody until it has read its roles; rights that stay away were
-        # taken, and what was read with them is not used on.
+        # An API server that has just started forbids everything until it has read its roles. Rights that stay away were
+        # taken, and what was read with them is no longer used.
         if error.code in (401, 403) and self._clock() - self._state.contact > FORGET:
             self._set(WatchState(self.kind.name, None, 0.0, str(error)))
         return error.retry_after or 0.0
@@ -139,7 +139,7 @@ class KindWatch:
         return str(metadata.get("resourceVersion") or "")
 
     def _follow(self, place: str) -> None:
-        """Watches from `place` on, until everything has to be listed anew."""
+        """Watches from `place` on, until everything has to be listed again."""
         end = self._clock() + RESYNC * random.uniform(0.9, 1.1)  # noqa: S311
         pause = FIRST
         while not self._stop.is_set() and self._clock() < end:
@@ -172,7 +172,7 @@ class KindWatch:
         return None
 
     def _gone(self, event: Mapping[str, Any]) -> None:
-        """An ERROR event: the history is gone (410), or the server can't go on; a list mends both."""
+        """An ERROR event: the history is gone (410), or the server can't continue; a list fixes both."""
         status = event.get("object") or {}
         if status.get("code") not in (None, 410):
             raise StatusError(int(status["code"]), str(status.get("message")))
@@ -187,7 +187,7 @@ class KindWatch:
         after = self._keep(obj) if kind in ("ADDED", "MODIFIED") else None
         if kind in ("ADDED", "MODIFIED", "DELETED") and after != before:
             self._replace(name, before, after)
-        else:  # a bookmark, or a change of what nobody reads
+        else:  # a bookmark, or a change of fields that are not read
             self._touch()
         version = (obj.get("metadata") or {}).get("resourceVersion")
         return str(version) if version else None
