@@ -8,7 +8,7 @@ contradict each other (scripts/facts/checks.py). If one is rejected, nothing is 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from scripts.facts import checks, settle
 from scripts.facts.models import UNKNOWN
 from scripts.facts.reduce import useful
-from scripts.facts.table import FACTS, Entry, entries, write_entries
+from scripts.facts.table import FACTS, Entry, entries, extracts, write_entries
 from webhook.cli.models import locate
 from webhook.cli.support.edge import UnusableError
 from webhook.vllm.facts import GivenModel
@@ -35,6 +35,9 @@ def entry(name: str, found: GivenModel, today: str) -> tuple[Entry, Entry | None
     for key in ("architectures", "model_type"):
         if not config.get(key):
             raise ValueError(f"{name}: config.json: {key} is missing")
+    architectures = config["architectures"]
+    if not isinstance(architectures, list) or not all(isinstance(one, str) for one in architectures):
+        raise ValueError(f"{name}: config.json: architectures {architectures!r:.60}, expected a list of names")
     shape = from_config(name, config)
     missing = [key for key in NEEDED if getattr(shape, key) is None]
     if missing:
@@ -68,10 +71,10 @@ def _known(row: Mapping[str, Any]) -> Entry:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def problems(row: Entry, checkpoint: Entry | None) -> Iterator[str]:
-    """Why an entry can't be right."""
+def problems(row: Entry, checkpoint: Entry | None, served: Collection[str]) -> Iterator[str]:
+    """Why an entry can't be right; `served`: the architectures that vLLM serves."""
     whole = {**UNKNOWN, **row}
-    yield from (f"{row['id']}: {why}" for why in checks.model_problems(whole))
+    yield from (f"{row['id']}: {why}" for why in (*checks.model_problems(whole), *checks.misspelt(row, served)))
     if checkpoint is not None:
         yield from (f"{row['id']}: {why}" for why in checks.checkpoint_problems(checkpoint))
     if not settle.is_quantised(row["config"]) and "parameters" not in row:
@@ -92,6 +95,7 @@ def wanted(words: list[str]) -> Iterator[tuple[str, str]]:
 def add(words: list[str], today: str, folder: Path = FACTS) -> list[str]:
     """Adds the entries, or none of them; returns what is wrong."""
     models, checkpoints = entries("models", folder), entries("checkpoints", folder)
+    served = checks.served_architectures(extracts(folder).values())
     taken = {name.lower() for row in models for name in (row["id"], *row.get("aliases", ()))}
     wrong = []
     for name, place in wanted(words):
@@ -106,7 +110,7 @@ def add(words: list[str], today: str, folder: Path = FACTS) -> list[str]:
         if name.lower() in taken:
             wrong.append(f"{name}: an entry has this name. Fix: correct it in facts/corrections.jsonl")
         taken.add(name.lower())
-        wrong += problems(row, checkpoint)
+        wrong += problems(row, checkpoint, served)
         models.append(row)
         checkpoints += [checkpoint] if checkpoint else []
     if not wrong:

@@ -11,7 +11,7 @@ from typing import Any
 from scripts.facts import fields, hardware_checks, release_checks, settle
 from scripts.facts.models import UNKNOWN, corrected
 from scripts.facts.reduce import NESTED
-from scripts.facts.table import FACTS, Entry, entries, extracts
+from scripts.facts.table import FACTS, Entry, Extract, entries, extracts
 from webhook.vllm.model.name import size_of
 
 DTYPE_BYTES = {"BF16": 2.0, "F16": 2.0, "F32": 4.0, "F8_E4M3": 1.0, "F8_E5M2": 1.0, "I8": 1.0, "U8": 1.0, "I32": 4.0}
@@ -53,7 +53,7 @@ def problems(today: str, folder: Path = FACTS) -> list[str]:
     gpus = {row["name"]: row for row in entries("gpus", folder)}
     instances, releases = entries("instances", folder), extracts(folder)
     found = [*_taken(models, folder), *_corrected(models, folder)]
-    served = {name for one in releases.values() for name in (*one["architectures"], *one["previously_supported"])}
+    served = served_architectures(releases.values())
     relatives = {row["id"].lower() for row in entries("relatives", folder)}
     for row in models:
         found += [f"models: {row['id']}: {why}" for why in (*model_problems(row), *misspelt(row, served))]
@@ -197,8 +197,13 @@ def model_problems(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{counted:,} parameters, {off:.0%} off what its sizes give"
 
 
+def served_architectures(releases: Iterable[Extract]) -> set[str]:
+    """Architectures that a release of vLLM serves or served."""
+    return {name for one in releases for name in (*one["architectures"], *one["previously_supported"])}
+
+
 def misspelt(row: Mapping[str, Any], served: Collection[str]) -> Iterator[str]:
-    """Architectures that no release serves, but for a letter."""
+    """Architectures that no release serves, but that differ in a letter or two from one that is served."""
     for name in row["config"].get("architectures", ()):
         near = () if name in served else get_close_matches(name, served, 1, ALMOST)
         if near and re.sub(r"\d", "", near[0]) != re.sub(r"\d", "", name):

@@ -159,6 +159,7 @@ def _tables(tmp_path: Path) -> Path:
     tables.mkdir()
     for name in ("models", "checkpoints"):
         shutil.copy(FACTS / f"{name}.jsonl", tables)
+    (tables / "releases").symlink_to(FACTS / "releases")
     return tables
 
 
@@ -191,6 +192,18 @@ def test_a_model_is_read_from_its_files(tmp_path: Path, tables: Path) -> None:
         ("acme/tiny", {**CONFIG, "model_type": None}, PARAMETERS, "model_type is missing"),
         ("acme/tiny", CONFIG, 3 * PARAMETERS, "606,144 parameters, 67% off what its sizes give"),
         ("acme/tiny", {**CONFIG, "torch_dtype": "float32"}, PARAMETERS, "2.00 bytes for each parameter, expected 4"),
+        (
+            "acme/tiny",
+            {**CONFIG, "architectures": ["LlamaForCasualLM"]},
+            PARAMETERS,
+            "acme/tiny: architectures 'LlamaForCasualLM', expected 'LlamaForCausalLM'",
+        ),
+        (
+            "acme/tiny",
+            {**CONFIG, "architectures": "LlamaForCausalLM"},
+            PARAMETERS,
+            "acme/tiny: config.json: architectures 'LlamaForCausalLM', expected a list of names",
+        ),
         ("tiny", CONFIG, PARAMETERS, "not an id such as acme/chat-9b. Fix: ID=FOLDER"),
         (LLAMA, CONFIG, PARAMETERS, "an entry has this name"),
     ],
