@@ -87,8 +87,8 @@ def serving(folder: Path, *options: str, stdout: TextIO | int | None = None, pat
 
     `patch`: Python that the process runs first."""
     certs.write(folder, ["localhost", "127.0.0.1"])
-    imports = "import sys, pathlib\nfrom webhook.cli import main\nfrom webhook.server import memory, reviews\n"
-    imports += "from webhook.server.edge import peer, worker"
+    imports = "import sys, pathlib\nfrom webhook.cli import main\n"
+    imports += "from webhook.server import live_facts, memory, reviews\nfrom webhook.server.edge import peer, worker"
     known = re.sub(r"^(\w+\.\w+) = ", r"\1; \1 = ", patch, flags=re.MULTILINE)  # fails for a name that is not there
     code = f"{imports}\n{known}\nsys.exit(main())"
     command = [sys.executable, "-c", code, "serve", "--bind", "127.0.0.1:0", *options]
