@@ -84,7 +84,7 @@ def chart_values() -> str:
         "# Chart values",
         "",
         "Every value of the Helm chart, with its default and the comment in `charts/podfit/values.yaml`.",
-        "Helm checks values against the chart's schema, and the chart refuses combinations that are not safe.",
+        "Helm checks values against the chart's schema, and the chart rejects combinations that are not safe.",
         "",
         "| value | default | meaning |",
         "| --- | --- | --- |",
