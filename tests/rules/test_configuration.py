@@ -110,7 +110,7 @@ CASES: list[tuple[str, Mapping[str, Any], str, str, str]] = [
     ("0.19.1", LLAMA_8B, '--structured-outputs-config {"backend":"xgrammar","disable_additional_properties":true}',
      '--structured-outputs-config {"backend":"guidance","disable_additional_properties":true}', "needs the backend"),
     ("0.19.1", HYBRID, "--mamba-block-size 512", "--mamba-block-size 512 --enable-prefix-caching", "needs prefix"),
-    ("0.33.0", LLAMA_8B, "--runner pooling --convert none", "--runner pooling --convert embed", "no pooling model"),
+    ("0.33.0", LLAMA_8B, "--runner pooling --convert none", "--runner pooling --convert embed", "not a pooling model"),
     ("0.11.0", HYBRID, '--compilation-config {"level":2}', '--compilation-config {"level":3}', "no piecewise"),
     ("0.33.0", LLAMA_8B, '--compilation-config {"cudagraph_capture_sizes":[1,4],"max_cudagraph_capture_size":8}',
      '--compilation-config {"cudagraph_capture_sizes":[1,4],"max_cudagraph_capture_size":4}', "not the largest"),

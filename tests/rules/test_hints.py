@@ -107,7 +107,7 @@ def test_several_flags_in_one_item_are_still_split() -> None:
 )
 def test_an_unknown_gpu_is_told_its_makers_label(resource: str, label: str) -> None:
     (only,) = found(judged(resource=resource), "unknown-gpu")
-    assert only.finding.suggestions == (f"nodeSelector {label} with the product's label",)
+    assert only.finding.suggestions == (f"nodeSelector {label} with the GPU's label",)
 
 
 def test_what_is_computed_of_doubtful_weights_says_so() -> None:

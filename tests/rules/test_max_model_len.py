@@ -58,7 +58,7 @@ def test_of_the_catalog_it_is_a_warning_without_a_policy(pod: dict[str, Any]) ->
         (["/models/Qwen2.5-7B-Instruct"], {}, "no config.json of /models/Qwen2.5-7B-Instruct was read"),
         ([QWEN, "--revision", "main"], {}, "--revision names another file"),
         ([QWEN, "--trust-remote-code"], {}, "a config class of the model's own"),
-        ([QWEN], {"envFrom": [{"secretRef": {"name": "s"}}]}, "VLLM_ALLOW_LONG_MAX_MODEL_LEN may be set"),
+        ([QWEN], {"envFrom": [{"secretRef": {"name": "s"}}]}, "VLLM_ALLOW_LONG_MAX_MODEL_LEN may have a value"),
         ([QWEN], {"image": "registry.acme.com/vllm:v0.27.1"}, "is none of vLLM's own"),
         (["--model", QWEN], {"image": "vllm/vllm-openai:v0.6.0"}, "how vLLM 0.6.0 derives the length"),
         (["mistralai/Mistral-7B-Instruct-v0.3"], {}, ""),

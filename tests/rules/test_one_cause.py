@@ -58,7 +58,7 @@ def test_a_length_that_the_shell_loses_is_not_said_to_be_missing(pod: dict[str, 
     found = _findings(pod, *args, command=["sh", "-c"])
     room = found["kv-cache-too-small"]
     assert room.mode == "deny"  # vLLM starts without it
-    assert room.finding.details[0].startswith("--max-model-len stands in the command, but does not reach")
+    assert room.finding.details[0].startswith("--max-model-len is in the command, but does not reach")
     assert "max-model-len-unset" not in found
 
 

@@ -38,13 +38,13 @@ def said(pod: dict[str, Any], release: str, scheme: Mapping[str, Any] | None, *a
 @pytest.mark.parametrize(
     ("release", "scheme", "method", "problem"),
     [
-        ("0.33.0", None, "compressed-tensors", "is not quantised"),
-        ("0.11.0", None, "quark", "is not quantised"),
-        ("0.33.0", None, "online", "is not quantised"),
+        ("0.33.0", None, "compressed-tensors", "is not quantized"),
+        ("0.11.0", None, "quark", "is not quantized"),
+        ("0.33.0", None, "online", "is not quantized"),
         ("0.19.1", None, "experts_int8", "is deprecated"),
-        ("0.11.0", FP8, "ptpc_fp8", "is quantised with fp8"),
-        ("0.33.0", PACKED, "moe_wna16", "is quantised with compressed-tensors"),
-        ("0.11.0", MXFP4, "bitsandbytes", "is quantised with mxfp4"),
+        ("0.11.0", FP8, "ptpc_fp8", "is quantized with fp8"),
+        ("0.33.0", PACKED, "moe_wna16", "is quantized with compressed-tensors"),
+        ("0.11.0", MXFP4, "bitsandbytes", "is quantized with mxfp4"),
         ("0.19.1", ASYMMETRIC, "gptq_marlin", "needs symmetric weights"),
     ],
 )

@@ -32,8 +32,10 @@ _NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
 
 
 def is_changed(engine: Engine) -> bool:
-    """Python code of the user may run in place of vLLM's or Transformers': files are mounted or written over it,
-    a variable or a folder comes before it, or the vLLM that runs is not the image's."""
+    """Python code of the user may run in place of vLLM's or Transformers' code.
+
+    Files may be mounted or written over it, a variable or a folder may come first in Python's search path, or the vLLM
+    that runs may not be the image's."""
     mounted = (mount.path for mount in engine.mounts)
     return not engine.command.changes.isdisjoint(("code", "vllm")) or any(
         python.holds_code(path) or (_CODE.search(path) and not _NO_CODE.search(path)) for path in mounted
@@ -41,7 +43,7 @@ def is_changed(engine: Engine) -> bool:
 
 
 def runs_vllms_code(engine: Engine) -> bool:
-    """It is vLLM's own image, of whatever release, or one that the policy vouches for, and nothing changes its code."""
+    """The image is vLLM's own, of any release, or one that the policy vouches for, and nothing changes its code."""
     image = engine.field("image")
     official = engine.vouched or (isinstance(image, str) and release.is_official(image))
     return official and not is_changed(engine)
@@ -52,8 +54,9 @@ _ITS_OWN = {Release(0, 4, 2): "--max-seq_len-to-capture", Release(0, 6, 5): "--m
 
 
 def certainty(engine: Engine) -> Certainty:
-    """Certain for a release that is known in vLLM's own image, or in one that the policy vouches for: a fork may know
-    more flags, and so may tomorrow's `latest`, and code that is changed."""
+    """Certain for a known release in vLLM's own image, or in an image that the policy vouches for.
+
+    A fork, a future `latest` image, or changed code may know more flags."""
     running = engine.release
     known = running is not None and not _has_its_own(engine, running) and runs_vllms_code(engine)
     return "certain" if known else "likely"
@@ -81,14 +84,17 @@ def uncertain(engine: Engine) -> str | None:
 
 
 def registry_certainty(engine: Engine) -> Certainty:
-    """The same of a name that vLLM looks up in a registry (parsers, connectors, backends, models): a plugin, which is a
-    Python package that is installed next to vLLM, may have added to it (vLLM 0.33 plugins/__init__.py)."""
+    """The same for a name that vLLM looks up in a registry (parsers, connectors, backends, models).
+
+    A plugin may have added names to the registry. A plugin is a Python package that is installed next to vLLM
+    (vLLM 0.33 plugins/__init__.py)."""
     return "likely" if engine.command.changes or names_plugins(engine) else certainty(engine)
 
 
 def names_plugins(engine: Engine) -> bool:
-    """VLLM_PLUGINS says which plugins to load, so that the image has some; its value need not be known. What an
-    `envFrom` may hold that is not seen is not such a word: vLLM's own image has no plugin to name."""
+    """VLLM_PLUGINS names the plugins to load, which shows that the image has some; its value need not be known.
+
+    A variable that an unseen `envFrom` source may set does not count: vLLM's own image has no plugins."""
     return "VLLM_PLUGINS" in engine.declared or "VLLM_PLUGINS" in engine.command.env
 
 

@@ -87,11 +87,13 @@ def makes_ray(engine: Engine) -> bool:
 
 
 def short_of_own(engine: Engine) -> tuple[str, int] | None:
-    """Resource and number of this Pod's GPUs where one engine is more, other Pods have the rest, and vLLM is given
-    neither Ray nor nodes: since 0.11.1 it counts the GPUs it sees before it looks for Ray or a placement group (the
-    same in every release until 0.33, config/parallel.py `__post_init__`). On CUDA only; on others the workers die.
+    """Resource and number of this Pod's GPUs if one engine needs more and the arguments do not lead vLLM to the rest.
 
-    None too where more arguments may come, from a `$VARIABLE` or an operator (Dynamo, KServe).
+    The other GPUs are in other Pods, and the arguments set neither Ray nor `--nnodes`. Since 0.11.1 vLLM counts the
+    GPUs it sees before it looks for Ray or a placement group (the same in every release until 0.33, config/parallel.py
+    `__post_init__`). This applies to CUDA only; on other devices the workers fail.
+
+    Also None if more arguments may come from a `$VARIABLE` or an operator (Dynamo, KServe).
     """
     args, release = engine.args, engine.release
     if engine.alone or args.open or engine.command.own_flags or not engine.command.serves or engine.container.init:

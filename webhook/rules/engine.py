@@ -158,7 +158,7 @@ class Engine:
 
     @property
     def vendor(self) -> str:
-        """Who makes the GPUs: as the product says, else the resource or the image; "nvidia" by default."""
+        """The GPUs' vendor: from the known GPU, else from the resource or the image; "nvidia" by default."""
         makers = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
         return makers.pop() if len(makers) == 1 else _vendor(self.requested, self.field("image"))
 
@@ -289,10 +289,10 @@ class Engine:
         )
 
     def _written(self, one: solve.Alternative) -> str | None:
-        """A change in the words of this Pod's own selectors; None where its cloud has no such machine."""
+        """The change as text, with this Pod's own selectors; None if its cloud has no such machine."""
         product, count = one.changes.get("product"), int(one.changes.get("gpus") or 0)
-        if self.requested is not None and gpu.CLAIM in self.requested[0]:  # the product is chosen where the claim is
-            return one.text.replace("nodeSelector nvidia.com/gpu.product:", "a claim of the product")
+        if self.requested is not None and gpu.CLAIM in self.requested[0]:  # the claim selects the GPU, not a selector
+            return one.text.replace("nodeSelector nvidia.com/gpu.product:", "a claim for")
         if product:
             asked = count or (self.requested[1] if self.requested else None) or 1
             usual = f"nodeSelector {gpu.advice.PRODUCT}: {product}"
@@ -411,10 +411,12 @@ def read(
     siblings: list[Sibling] | None = None,
     whole: Whole | None = None,
 ) -> Engine | None:
-    """Reads one container; None where it does not run vLLM.
+    """Reads one container; None if it does not run vLLM.
 
-    `releases`: what a policy says of vLLM's releases; `budget`: what reading the object's scripts may cost;
-    `siblings`: the engines of the same Pod that were read before, to which this one is added; `whole`: the object.
+    - `releases`: the policy's settings about vLLM releases
+    - `budget`: the limit on the cost of reading the object's scripts
+    - `siblings`: the engines of the same Pod that were read before; this one is added
+    - `whole`: the whole object
     """
     siblings, whole = [] if siblings is None else siblings, whole or Whole(workload.object)
     read = _read(workload, container, facts, releases, budget, siblings, whole)

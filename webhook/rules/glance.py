@@ -17,7 +17,7 @@ FACT = {name: attrgetter(name) for name in FACTS}
 """A word of FACTS → what the engine knows of it."""
 _ALL = attrgetter(*FACTS)
 _NUMBERS = frozenset({"max_model_len", "max_num_seqs"})
-"""Arguments of many Pods whose values pass every check, but for a few that are easily told."""
+"""Arguments that many Pods set; nearly all of their values pass every check, and the others are easily recognized."""
 CONFIGURED = (
     frozenset({row.dest for module in (_combinations, _values, _speculative) for row in module.CHECKS}) - _NUMBERS
 )
@@ -30,8 +30,12 @@ def unknown(engine: Engine) -> frozenset[str]:
 
 
 def shown(engine: Engine) -> list[str]:
-    """What a rule may be about (`Rule.about`): the object's kind; fields of the Pod, the container, its resources and
-    its limits, arguments that are given and variables, each by its name; and whatever is true of these words."""
+    """The terms of `Rule.about` that apply to this engine.
+
+    - the object's kind
+    - the names of the fields of the Pod, the container, its resources and its limits
+    - the names of the given arguments and variables
+    - the descriptions below that are true"""
     command, args, spec, requested = engine.command, engine.args, engine.container.spec, engine.requested
     gpus = engine.gpu.value.gpus if engine.gpu else ()
     model, host = engine.model.value if engine.model else None, engine.plan.host

@@ -39,8 +39,10 @@ def offload_is_to_blame(engine: Engine) -> bool:
 
 
 def certainty(engine: Engine, needed: Estimate) -> Certainty:
-    """Certain below the floor, but for devices that share their memory with the host: which pool is charged is not;
-    possible in the upper half between what little and what is likely needed."""
+    """Certain below the minimum, likely in the lower half between the low and the likely need, else possible.
+
+    A limit below the minimum is only likely too low on devices that share their memory with the host: it is not certain
+    which of the two memories is charged."""
     limit, host = engine.memory_limit or 0, engine.plan.host
     floor = needed.floor
     if host is not None and engine.vendor == "amd":
@@ -67,8 +69,10 @@ def parts(host: HostLedger) -> tuple[str, ...]:
 
 
 def advised_limit(engine: Engine) -> int | None:
-    """Bytes, rounded as people write them: the larger of the high estimate, and the likely need with room for the
-    checkpoint in the page cache (on tmpfs it is in the ledger already)."""
+    """The memory limit to suggest, in bytes, rounded to a number that is easy to write.
+
+    It is the larger of two values: the high estimate, and the likely need with room for the checkpoint in the page
+    cache (on tmpfs the ledger includes it already)."""
     host = engine.plan.host
     if host is None:
         return None

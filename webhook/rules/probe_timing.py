@@ -198,17 +198,17 @@ def tls(engine: Engine) -> bool:
 
 
 def health(engine: Engine) -> dict[str, Any] | None:
-    """An httpGet of /health that vLLM will answer; None where port, scheme or role can't be known.
+    """An httpGet of /health that vLLM will answer; None if port, scheme or role is unknown.
 
-    On another way through the script it may be another port, or none; another container that declares the port may be
-    the one that answers, and a client certificate is more than the kubelet has.
+    On another path through the script vLLM may listen on another port, or on none. Another container that declares the
+    port may be the one that answers. The kubelet has no client certificate, if vLLM requires one.
     """
     if engine.port is None or not engine.served or engine.container.init or engine.args.get("ssl_cert_reqs"):
         return None
     if engine.command.branched or may_not_serve(engine):
         return None
     if any(_OF_A_PORT.search(word.text) for word in unsplit(engine).values()):
-        return None  # it is said, and vLLM does not get it yet
+        return None  # the script sets a port that does not reach vLLM yet
     if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile", "grpc", "uds")):
         return None
     declaring = engine.workload.once(_declaring).get(engine.port, ())

@@ -70,10 +70,12 @@ class Finding:
     """A rule whose problem hides this one until it is fixed. The finding's mode is at most that rule's in the same
     container under the policy in force."""
     rests_on: tuple[str, ...] | None = None
-    """What of `Rule.needs`' words it was found by, in place of them: a rule that needs a ledger, and finds what the
-    arguments alone show, rests on nothing; one that looks at a fact it does not need names it here."""
+    """The facts that the finding is based on, instead of all of `Rule.needs`.
+
+    It is empty if a rule needs a ledger, but this finding follows from the arguments alone. It names a fact that the
+    rule uses without needing it."""
     fix: tuple[Edit, ...] = ()
-    """Edits that repair it. A claim with a proof: applied, the finding is gone and nothing new appears."""
+    """Edits that repair it. It is proved that with these edits the finding is gone and no new finding appears."""
 
 
 def lines(*texts: str | None) -> tuple[str, ...]:
@@ -126,9 +128,13 @@ class Rule:
 
     @classmethod
     def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: frozenset[str]) -> bool:
-        """Whether the rule is asked there about an engine of which `unknown` (words of FACTS) is not known, whose
-        operator fills in `completes`, and that shows `shown`; raises KeyError where the rule needs what is no word of
-        FACTS."""
+        """Whether the rule is evaluated in the place `where` for such an engine.
+
+        - `unknown`: the names in FACTS whose value is unknown
+        - `completes`: the fields that the operator fills in
+        - `shown`: the terms that apply to the engine (`glance.shown`)
+
+        Raises KeyError if the rule needs a name that is not in FACTS."""
         if unheard_of := set(cls.needs) - FACTS.keys():
             raise KeyError(*unheard_of)
         asked = where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)

@@ -225,5 +225,5 @@ def test_advice_for_a_claim_speaks_of_the_claim() -> None:
     (found,) = [one for one in report.findings if one.rule == "gpu-memory-exceeded"]
 
     assert found.mode == "deny"
-    assert any("a claim of the product NVIDIA-" in text for text in found.finding.suggestions)
+    assert any("a claim for NVIDIA-" in text for text in found.finding.suggestions)
     assert not any("nodeSelector" in text for text in found.finding.suggestions)

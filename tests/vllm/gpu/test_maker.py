@@ -93,7 +93,7 @@ def test_the_policys_gpu_is_taken_where_the_one_that_was_given_is_another_makers
 def test_the_finding_says_why_what_was_given_is_not_believed() -> None:
     found = report("vllm/vllm-tpu:v0.11.0", {"google.com/tpu": 4}, Facts(gpu=L4))
     (message,) = (one.finding.message for one in found.findings if one.rule == "unknown-gpu")
-    assert message.endswith("GPU memory is not judged (--gpu NVIDIA L4 is another maker's)")
+    assert message.endswith("GPU memory is not checked (--gpu NVIDIA L4 is another maker's)")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_finding_says_why_what_was_given_is_not_believed() -> None:
 def test_the_label_that_is_proposed_is_one_of_the_makers_nodes(resource: str, label: str | None) -> None:
     found = report("registry.example.com/ours:1", {resource: 1}, Facts())
     (finding,) = (one.finding for one in found.findings if one.rule == "unknown-gpu")
-    assert finding.suggestions == ((f"nodeSelector {label} with the product's label",) if label else ())
+    assert finding.suggestions == ((f"nodeSelector {label} with the GPU's label",) if label else ())
 
 
 def test_every_product_has_a_maker_and_every_maker_a_resource() -> None:

@@ -1,7 +1,7 @@
 """Combinations of arguments that vLLM rejects while it builds its configuration: one row per check of vLLM's.
 
-Each row is asked only if its argument is given, and names the releases that have the check (every one of them was read,
-from 0.8.5 on) and where in vLLM it is. Values that are not given are vLLM's defaults for this release and GPU.
+A row is evaluated only if its argument is given. It names the releases that have the check and the check's place in
+vLLM; every release from 0.8.5 on was read. Arguments that are not given have vLLM's defaults for this release and GPU.
 """
 
 from __future__ import annotations

@@ -28,8 +28,10 @@ def name(given: str, allowed: Iterable[Any]) -> str | None:
 
 
 def tool_parsers(message: str, release: Release | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What "--enable-auto-tool-choice requires --tool-call-parser" wants: the names that there are, and what to do.
-    Which one reads a model's calls hangs on its chat template, which nobody knows here."""
+    """Details and suggestions for vLLM's error "--enable-auto-tool-choice requires --tool-call-parser".
+
+    They list the parsers of the release. Which of them reads a model's calls depends on the model's chat template,
+    which podfit does not know."""
     if not message.endswith("requires --tool-call-parser"):
         return (), ()
     none = settings.unknown_name("tool_call_parser", "", release)

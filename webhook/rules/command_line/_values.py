@@ -189,7 +189,7 @@ def _as_it_is(it: Given) -> str | None:
         return None
     if not all(one.endswith("ForCausalLM") for one in classes):
         return None
-    return f"--runner pooling with --convert none: {it.model.id} generates text, and is no pooling model as it is"
+    return f"--runner pooling with --convert none: {it.model.id} generates text and is not a pooling model"
 
 
 def _levels(it: Given) -> str | None:

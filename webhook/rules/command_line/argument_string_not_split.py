@@ -24,10 +24,10 @@ _PLAIN = re.compile(r"(?!=)[\w./:,%@+=-]+")
 class ArgumentStringNotSplit(Rule):
     """One item of the argument list holds a flag and its value.
 
-    Kubernetes hands each item of `command` and `args` to the program as one word; no shell splits it. vLLM then looks
+    Kubernetes passes each item of `command` and `args` to the program as one word; no shell splits it. Then vLLM looks
     for a flag called `--max-model-len 4096`, finds none, and ends with exit code 2. Write two items, or
-    `--max-model-len=4096`. A whole line in the first item (`command: ["vllm serve MODEL"]`) names a program that does
-    not exist, and the container does not even start.
+    `--max-model-len=4096`. If the first item is a whole line (`command: ["vllm serve MODEL"]`), it names a program that
+    does not exist, and the container does not even start.
 
     From vLLM 0.10 on, the module `vllm.entrypoints.openai.api_server` (the entrypoint of vLLM's images up to 0.11.0)
     takes one such item for a positional argument, ignores it, and starts without the flag. That is a warning.

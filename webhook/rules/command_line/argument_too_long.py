@@ -12,7 +12,7 @@ from webhook.vllm.command.expand import MAX_EXPANDED_LENGTH
 ANYWHERE = 1 << 21
 """32 pages of 64 KiB, the largest that Linux has (arm64, ppc64le)."""
 ARM = ("GH200", "GB200", "GB300", "GB10")
-"""Products that are sold with Arm processors alone, whose kernels may have pages of 64 KiB."""
+"""GPUs that are only sold with Arm processors, whose kernels may have pages of 64 KiB."""
 
 
 class ArgumentTooLong(Rule):
@@ -23,15 +23,15 @@ class ArgumentTooLong(Rule):
 
         exec /usr/local/bin/vllm: argument list too long
 
-    Put long values, such as a chat template or a JSON config, into a file of a ConfigMap and name the file. podfit
-    does not read such a value: its argument counts as not known.
+    Put a long value, such as a chat template or a JSON config, into a file of a ConfigMap, and pass the file's path.
+    Since podfit does not read such a long value, it treats the argument as unknown.
     """
 
     plane = "config"
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain but for nodes whose kernel may have larger pages: those with Arm processors."""
+        """Certain, except on nodes with Arm processors, whose kernels may have larger pages."""
         for path, size, what in (*((*one, "an argument") for one in engine.command.long), *_variables(engine)):
             certain = size >= ANYWHERE or not _may_be_arm(engine)
             yield Finding(

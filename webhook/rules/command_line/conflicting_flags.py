@@ -14,8 +14,8 @@ from webhook.vllm.release import Release
 V1_BY_DEFAULT = Release(0, 8)
 """Since then chunked prefill is on unless it is switched off."""
 V0_GONE, ALWAYS_CHUNKED_UNTIL = Release(0, 11), Release(0, 13)
-"""V1 overwrites what is said of chunked prefill (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py); 0.13 does what it is
-told. Of the releases between nothing is claimed."""
+"""V1 overwrites the chunked prefill setting (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py); 0.13 follows it. podfit
+makes no claim about the releases between them."""
 V0_CHUNKS_ABOVE = 32768
 """V0 switches chunked prefill on by itself for longer contexts (vLLM 0.7 engine/arg_utils.py create_engine_config)."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -57,8 +57,8 @@ class ConflictingFlags(Rule):
         NotImplementedError: Unsupported speculative method: 'mtp'
 
     Many of these checks depend on values that are not given: the length of the model, the default batch of the GPU. An
-    encoder such as bge-m3 reads a prompt whole, so that a smaller `--max-num-batched-tokens` is refused; `podfit plan
-    --format json` shows the values under `engine.resolved`.
+    encoder such as bge-m3 reads each prompt in one piece, so vLLM rejects a smaller `--max-num-batched-tokens`.
+    `podfit plan --format json` shows the values under `engine.resolved`.
     """
 
     plane = "config"

@@ -20,17 +20,18 @@ READS_PORT = Release(0, 4, 3)
 V1_SWITCH = Release(0, 8), Release(0, 11, 0)
 """VLLM_USE_V1 is read as a number in these; the last one has no V0 any more (vLLM 0.11.0 v1/engine/async_llm.py)."""
 BACKEND = Release(0, 10, 1), Release(0, 14, 99)
-"""VLLM_ATTENTION_BACKEND is rejected where it names none (read in vLLM 0.10.1.1 … 0.12 attention/selector.py, 0.13 and
-0.14.1 envs.py); before, vLLM chooses another, after, nobody reads it."""
+"""vLLM rejects a VLLM_ATTENTION_BACKEND that is not a backend's name (read in vLLM 0.10.1.1 … 0.12
+attention/selector.py, 0.13 and 0.14.1 envs.py). Earlier releases choose another backend; later ones ignore the
+variable."""
 CHOICES = Release(0, 11)
-"""From then on the variable has choices, and `FLASH_ATTN_VLLM_V1` is none of them: 0.11.1 … 0.12 would cut the suffix
-off (attention/selector.py), but read the variable through its choices first (vLLM 0.11.0 … 0.14.1 envs.py)."""
+"""From this release on the variable has a list of choices, and `FLASH_ATTN_VLLM_V1` is not in it. 0.11.1 … 0.12 would
+cut the suffix off (attention/selector.py), but they check the choices first (vLLM 0.11.0 … 0.14.1 envs.py)."""
 ASKED_AT_START = Release(0, 13)
-"""From then on the variable is read for every model, before only for one with attention (vLLM 0.13 engine/arg_utils.py,
-0.12 attention/selector.py)."""
+"""From this release on vLLM reads the variable for every model, before only for a model with attention (vLLM 0.13
+engine/arg_utils.py, 0.12 attention/selector.py)."""
 READ_AT_ONCE = Release(0, 11, 1)
-"""Since then the engine reads every variable of vLLM's while it starts, used or not (v1/engine/core.py
-`enable_envs_cache`); before, those that it needs."""
+"""Since this release the engine reads all of vLLM's variables while it starts, used or not (v1/engine/core.py
+`enable_envs_cache`). Earlier releases read only the variables that they need."""
 METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 """vLLM may write `spawn` in its place: on processors and Intel's GPUs, in a Ray actor, with --numa-bind, under WSL
 (vLLM 0.33 utils/system_utils.py `_maybe_force_spawn`, platforms/)."""
@@ -85,9 +86,10 @@ class InvalidEnvironment(Rule):
 
         ValueError: Unknown level: 'VERBOSE'
 
-    From v0.11.1 on vLLM takes the backend that is named, or none: one that has no kernels for the GPU, or does not read
-    the KV cache's dtype there (FLASH_ATTN an FP8 cache on Ampere and Ada), ends it; so does FLASH_ATTN for gpt-oss,
-    whose attention sinks it computes on compute capability 9.x, from v0.17 on 10.x too, and nowhere else.
+    From v0.11.1 on vLLM uses the named backend or none. It ends if the backend has no kernels for the GPU, or cannot
+    read the KV cache's dtype there (for FLASH_ATTN, an FP8 cache on Ampere and Ada). It also ends with FLASH_ATTN and
+    gpt-oss, except on compute capability 9.x and, from v0.17 on, 10.x: FLASH_ATTN computes the model's attention sinks
+    only there.
 
         ValueError: Selected backend AttentionBackendEnum.FLASH_ATTN is not valid for this configuration. Reason:
         ['compute capability not supported']
@@ -142,7 +144,7 @@ def _v1(engine: Engine) -> Iterator[Finding]:
             path=_entry(engine, "VLLM_USE_V1"),
             certainty=certainty(engine),
             uncertain=uncertain(engine),
-            message=f"VLLM_USE_V1 is 0, and vLLM {release} has no V0: it refuses to start",
+            message=f"VLLM_USE_V1 is 0, and vLLM {release} has no V0: it does not start",
             suggestions=("leave it out", "vLLM 0.10.2, the last with V0"),
         )
     elif int(given) == 1 and release < BEFORE_AMPERE:
@@ -237,8 +239,8 @@ def _backend(engine: Engine) -> Iterator[Finding]:
 
 
 VALIDATES = Release(0, 11, 1), Release(0, 34)
-"""From the first on an explicit backend is asked whether it takes the GPU, the dtypes and the model (platforms/cuda.py
-get_attn_backend_cls); every release until before the second was read, and nothing replaces a backend that is named."""
+"""From the first release on vLLM checks whether an explicit backend supports the GPU, the dtypes and the model
+(platforms/cuda.py get_attn_backend_cls). Every release before the second was read; none replaces a named backend."""
 CAPABILITIES: dict[str, tuple[str, Callable[[tuple[int, int]], bool]]] = {
     "FLASH_ATTN": ("8.0 or more", lambda has: has >= (8, 0)),
     "FLASHMLA": ("9.x or 10.x", lambda has: has[0] in (9, 10)),
@@ -247,18 +249,18 @@ CAPABILITIES: dict[str, tuple[str, Callable[[tuple[int, int]], bool]]] = {
     "CUTLASS_MLA": ("10.x", lambda has: has[0] == 10),
     "FLASHINFER_MLA": ("10.x", lambda has: has[0] == 10),
 }
-"""Backend → the compute capabilities that it has kernels for: `supports_compute_capability` of the 29 releases from
-0.11.1 to 0.33 says the same in each (vLLM v1/attention/backends/)."""
+"""Backend → the compute capabilities that it has kernels for. `supports_compute_capability` is the same in each of the
+29 releases from 0.11.1 to 0.33 (vLLM v1/attention/backends/)."""
 SINKS_ON_10 = Release(0, 17)
-"""FLASH_ATTN computes attention sinks with FlashAttention 3, which is for 9.x, and since then with 4, which it takes by
-itself on 10.x; every other GPU gets 2, which has none (vLLM 0.11.1 … 0.16 and 0.17 … 0.33 fa_utils.py
-get_flash_attn_version, flash_attn_supports_sinks)."""
+"""FLASH_ATTN computes attention sinks with FlashAttention 3 on 9.x. From this release on it also does so with
+FlashAttention 4, its default on 10.x. Every other GPU gets FlashAttention 2, which has no sinks (vLLM 0.11.1 … 0.16 and
+0.17 … 0.33 fa_utils.py get_flash_attn_version, flash_attn_supports_sinks)."""
 FP8_VALUES = ("fp8", "fp8_e4m3", "fp8_e5m2")
 _GENERATES = ("ForCausalLM", "ForConditionalGeneration")
 
 
 def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
-    """The backend that is named can't run on any of the GPUs that the Pod may get."""
+    """The named backend can't run on any of the GPUs that the Pod may get."""
     named = _named_backend(engine)
     if named is None or named[0] not in CAPABILITIES or engine.gpu is None:
         return
@@ -303,8 +305,9 @@ def _with_capability(gpus: Iterable[Gpu]) -> str:
 
 
 def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
-    """The attention backend that is chosen, as it is written, and where; None where none is, or it is not the last
-    word, or this release does not hold to it."""
+    """The chosen attention backend, the text that chooses it, and the path of that text.
+
+    None if no backend is chosen, if two settings choose one, or if this release may use another backend."""
     release, given = engine.release, engine.args.given.get("attention_backend")
     if release is None or not VALIDATES[0] <= release < VALIDATES[1] or engine.args.open:
         return None

@@ -84,7 +84,7 @@ class InvalidFlagValue(Rule):
             yield Finding(
                 path=engine.command.script_path or engine.command.path,
                 certainty="likely",
-                message=f"a quote in {line!r} is never closed: the shell refuses the whole script",
+                message=f"a quote in {line!r} is never closed: the shell rejects the whole script",
                 details=("bash: unexpected EOF while looking for matching quote",),
             )
             return
@@ -105,7 +105,7 @@ class InvalidFlagValue(Rule):
                 path=engine.argument("port"),
                 certainty=certainty(engine),
                 uncertain=uncertain(engine),
-                message=f"argument --port: {port} is no port: 1 … 65535",
+                message=f"argument --port: {port} is not a valid port (1 … 65535)",
                 suggestions=("--port 8000",),
             )
 
@@ -328,7 +328,7 @@ def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
             uncertain=uncertain(engine),
             message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(found, engine.release)}"
             f"{f'; did you mean {near[0]}?' if near else ''}",
-            details=(f"it has {', '.join(found.allowed)}", f"without a plugin that adds it, vLLM refuses {name!r}"),
+            details=(f"it has {', '.join(found.allowed)}", f"without a plugin that adds it, vLLM rejects {name!r}"),
             suggestions=(f"{flag} {near[0]}",) if near else (),
         )
 
@@ -370,9 +370,9 @@ def _model_id(engine: Engine, model: str) -> Iterator[Finding]:
     yield Finding(
         path=engine.argument("model"),
         certainty=certainty(engine) if model.strip("'\" \t\r\n") != model else "likely",  # a folder may have a blank
-        message=f"{model!r} is no model's id: {what} are part of it, since no shell takes them off"
+        message=f"{model!r} is not a valid model ID: {what} are part of it, since no shell removes them"
         if not engine.command.shell
-        else f"{model!r} is no model's id: {what} are part of it",
+        else f"{model!r} is not a valid model ID: {what} are part of it",
         suggestions=(clean,) if re.sub(r"['\"]", "", model).strip() == clean else (),
     )
 

@@ -38,7 +38,7 @@ class MisplacedWord(Rule):
                 path=word.path,
                 certainty=certainty(engine),
                 uncertain=uncertain(engine),
-                message=f"{word.text!r} is no flag: it lacks its dashes",
+                message=f"{word.text!r} is not a valid flag: its dashes are missing",
                 suggestions=(instead,),
                 fix=substitute(engine, index, 1, instead),
             )
@@ -54,6 +54,6 @@ class MisplacedWord(Rule):
                 yield Finding(
                     path=engine.at(key),
                     certainty="likely",
-                    message=f"{key!r} is no field of a container: it has one colon too many",
+                    message=f"{key!r} is not a field of a container: it has one colon too many",
                     suggestions=(f"{key[:-1]}:",),
                 )

@@ -11,15 +11,20 @@ from webhook.rules.rule import UNREAD_SCRIPT, Finding, Rule
 class ScriptTooComplex(Rule):
     """The container's script or command line is too long or too deeply nested to be read.
 
-    podfit follows a command line or a script to the command that starts vLLM. It gives up on more than 64 words before
-    vLLM (the variables of `env A=b` do not count), on more than 512 words if none of these starts a server, on a script
-    of more than 16,384 characters, on statements nested more than 50 deep (a function that calls itself, for example),
-    and on loops and branches that take too many steps: no manifest may keep the webhook busy. Whether such a script
-    starts vLLM, and how, is not known, and none of vLLM's arguments is checked. Start vLLM in `command`, or in a short
-    script. What prepares the container can be an init container or a file of the image.
+    podfit follows a command line or a script to the command that starts vLLM. To keep the webhook responsive, it gives
+    up on
 
-    A container that names vLLM in no word and not in its image gets this finding only if it asks for an accelerator.
-    No other rule checks it.
+    - more than 64 words before vLLM (the variables of `env A=b` do not count),
+    - more than 512 words if none of these starts a server,
+    - a script of more than 16,384 characters,
+    - statements nested more than 50 deep (a function that calls itself, for example),
+    - loops and branches that take too many steps.
+
+    podfit then does not know whether and how the script starts vLLM, and checks none of vLLM's arguments. Start vLLM in
+    `command`, or in a short script. Prepare the container in an init container or in a file of the image.
+
+    If neither the command nor the image mentions vLLM, the container gets this finding only if it requests an
+    accelerator. No other rule checks it.
     """
 
     plane = "config"

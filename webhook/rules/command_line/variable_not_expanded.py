@@ -131,13 +131,13 @@ def _finding(
 
 
 def _gets(engine: Engine, word: Word) -> str:
-    """ "--max-model-len gets '$LEN' as it stands"."""
+    """ "--max-model-len gets the literal text '$LEN'"."""
     flag, equals, value = word.text.partition("=")
     if equals and flag.startswith("--"):
-        return f"{flag} gets {value!r} as it stands"
+        return f"{flag} gets the literal text {value!r}"
     dest = _dest(engine, word)
     who = "vLLM" if dest is None else f"--{dest.replace('_', '-')}"
-    return f"{who} gets {word.text!r} as it stands"
+    return f"{who} gets the literal text {word.text!r}"
 
 
 def _dest(engine: Engine, word: Word) -> str | None:

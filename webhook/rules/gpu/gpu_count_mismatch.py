@@ -19,22 +19,22 @@ class GpuCountMismatch(Rule):
 
         ValueError: World size (4) is larger than the number of available GPUs (2) in this node.
 
-    (up to v0.11.0 it switches to Ray instead and waits for ever: `No available node types can fulfill resource
-    request`). Where several Pods serve one model (LeaderWorkerSet, Ray, KServe with a `workerSpec`, StormService,
-    `--nnodes`), the GPUs of all of them count together, and a mismatch is a warning; so it is where the container may
-    see more GPUs than it asks for (`privileged: true`, NVIDIA_VISIBLE_DEVICES) or an executor of the user's own places
-    the workers. `gpu-idle` speaks of too many.
+    (up to v0.11.0 it switches to Ray instead and waits forever: `No available node types can fulfill resource
+    request`). If several Pods serve one model (LeaderWorkerSet, Ray, KServe with a `workerSpec`, StormService,
+    `--nnodes`), podfit counts the GPUs of all of them, and a mismatch is a warning. It is also a warning if the
+    container may see more GPUs than it requests (`privileged: true`, NVIDIA_VISIBLE_DEVICES), or if a custom executor
+    places the workers. `gpu-idle` reports too many GPUs.
 
-    Since v0.11.1 vLLM does not look for a Ray cluster by itself: where one engine is more than this Pod's GPUs, it ends
-    with the same error although other Pods have the rest, unless it is given `--distributed-executor-backend ray` or
-    `--nnodes`. That is certain of a LeaderWorkerSet with vLLM's own image.
+    Since v0.11.1 vLLM does not look for a Ray cluster by itself. If one engine needs more GPUs than this Pod has, it
+    ends with the same error, even if other Pods have the rest. `--distributed-executor-backend ray` or `--nnodes`
+    prevents that. This error is certain for a LeaderWorkerSet with vLLM's own image.
     """
 
     plane = "config"
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where one Pod is the whole engine: both numbers are in the manifest."""
+        """Certain if one Pod is the whole engine: both numbers are in the manifest."""
         found = engine.once(_parallel.count)
         enough = found is None or found.have >= found.needed
         if enough and (short := _parallel.short_of_own(engine)) is not None:
@@ -49,7 +49,7 @@ class GpuCountMismatch(Rule):
                 f"{found.holders}, {_parallel.sizes(engine)} needs {found.needed}",
                 details=() if seen else ("CUDA numbers the container's own GPUs from 0",),
                 certainty=_certainty(engine, found),
-                suggestions=("no CUDA_VISIBLE_DEVICES: the device plugin gives the container its own cards",),
+                suggestions=("no CUDA_VISIBLE_DEVICES: the device plugin gives the container its own GPUs",),
             )
         if enough:
             return
@@ -70,14 +70,14 @@ class GpuCountMismatch(Rule):
 
 
 def _of_this_pod(engine: Engine, resource: str, own: int) -> Finding:
-    """Other Pods have the rest of the GPUs, and vLLM is not told of them."""
+    """The finding that other Pods have the rest of the GPUs, and no argument leads vLLM to them."""
     pods = -(-engine.world_size // own)
     nodes = f"--nnodes {pods} with --node-rank and --master-addr on each Pod, --headless on all but the first"
     ray = "--distributed-executor-backend ray"
     return Finding(
         path=engine.argument("tensor_parallel_size"),
         message=f"{_parallel.sizes(engine)}: one engine is {engine.world_size} GPUs, this Pod has {own} × {resource}, "
-        "and vLLM is not told where the others are",
+        "and no argument shows vLLM where the others are",
         details=("since 0.11.1 vLLM counts the Pod's own GPUs, and ends before it looks for Ray",),
         certainty="certain" if _parallel.own_count_is_certain(engine) else "likely",
         uncertain=uncertain(engine),

@@ -30,7 +30,7 @@ class GpuIdle(Rule):
         yield Finding(
             path=_parallel.requested_at(engine),
             message=f"{found.holders} requested, {_parallel.sizes(engine)} uses {found.needed}: "
-            f"{idle} stand{'s' if idle == 1 else ''} idle",
+            f"{idle} {'is' if idle == 1 else 'are'} idle",
             certainty="likely",
             suggestions=(*fewer, *_parallel.other_sizes(engine, found)),
         )

@@ -30,8 +30,10 @@ class GpuLacksDtype(Rule):
     about = ("a GPU without bfloat16",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where bfloat16 is given, or where a release before 0.9 takes it from config.json, in vLLM's own
-        image, whose every release looks: a fork for older GPUs may compute in another dtype, or not look."""
+        """Certain in vLLM's own image if bfloat16 is given, or if a release before 0.9 takes it from config.json.
+
+        Every release of vLLM makes this check. A fork for older GPUs may compute in another dtype, or skip the check.
+        """
         given = engine.args.given.get("dtype")
         if engine.gpu is None or "dtype" in engine.args.unresolved:
             return

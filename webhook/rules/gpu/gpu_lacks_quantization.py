@@ -18,9 +18,9 @@ class GpuLacksQuantization(Rule):
         ValueError: The quantization method awq is not supported for the current GPU. Minimum capability: 75. Current
         capability: 70.
 
-    What is asked changes with the release: FP8 weights needed 8.9 at first, 8.0 from v0.5.4 (through Marlin, as 16-bit
-    arithmetic) and 7.5 from v0.14; GPTQ runs on anything from 6.0, AWQ from 7.5 (a V100 has 7.0), MXFP4 (gpt-oss) from
-    8.0. A newer GPU, a newer release or another copy of the model helps.
+    The minimum changes with the release. FP8 weights needed 8.9 at first, 8.0 from v0.5.4 (through Marlin, as 16-bit
+    arithmetic) and 7.5 from v0.14. GPTQ needs 6.0, AWQ 7.5 (a V100 has 7.0), and MXFP4 (gpt-oss) 8.0. A newer GPU, a
+    newer release or another copy of the model helps.
     """
 
     plane = "gpu"
@@ -29,7 +29,7 @@ class GpuLacksQuantization(Rule):
     about = ("a quantized checkpoint", "quantization")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the checkpoint's own config names the method and every product is too old for it."""
+        """Certain if the checkpoint's own config names the method and every GPU is too old for it."""
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
         used = kernels.method(engine.model.value, engine.args.quantization)

@@ -21,7 +21,7 @@ class ImageForOtherGpu(Rule):
 
     plane = "config"
     mode = "warn"
-    never_denies = "an image's name only tells of its build"
+    never_denies = "an image's name is only a hint about its build"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the name of the image shows its build, as the resource shows the GPU."""

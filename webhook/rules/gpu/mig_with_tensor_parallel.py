@@ -56,9 +56,9 @@ class MigWithTensorParallel(Rule):
 
 
 LAST_WITH_RAY = Release(0, 11, 0)
-"""Up to here too few GPUs make vLLM look for a Ray cluster, which a script may have started."""
+"""Up to this release too few GPUs make vLLM look for a Ray cluster, which a script may have started."""
 CUDA_13 = Release(0, 20)
-"""From here on the image has CUDA 13 (vLLM docker/Dockerfile); "only enumeration of a single MIG instance is supported"
-is said of CUDA 11 and 12 (NVIDIA MIG user guide, device enumeration)."""
+"""From this release on the image has CUDA 13 (vLLM docker/Dockerfile). NVIDIA's limit "only enumeration of a single MIG
+instance is supported" is for CUDA 11 and 12 (NVIDIA MIG user guide, device enumeration)."""
 BUILT_FOR_CUDA_13 = re.compile(r"(?<![a-z0-9])cu(?:da)?[-_.]?13", re.IGNORECASE)
 """Tags of the builds before it that have it too: v0.13.0-cu130."""

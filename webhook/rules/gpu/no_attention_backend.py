@@ -14,8 +14,9 @@ from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
 RELEASES_READ = Release(0, 11, 1), Release(0, 33)
-"""From the first to the last, vLLM asks each backend of a list whether it takes the GPU, the model and the KV cache's
-dtype, and ends where none does (platforms/cuda.py get_attn_backend_cls); what follows is what 29 of them answer."""
+"""In these releases vLLM checks for each backend of a list whether it supports the GPU, the model and the KV cache's
+dtype, and ends if none does (platforms/cuda.py get_attn_backend_cls). The values below are from 29 of these
+releases."""
 MLA_MODEL_TYPES = frozenset({"deepseek_v2", "deepseek_v3", "kimi_k2"})
 """Families whose attention is multi-head latent attention (`is_deepseek_mla`) in each of these releases."""
 SPARSE = frozenset({"deepseek_v32", "glm_moe_dsa"})
@@ -76,10 +77,10 @@ class NoAttentionBackend(Rule):
           capability 8.0); native FP8 (fp8e4nv) requires SM89+. Re-run with --kv-cache-dtype bfloat16.
 
       and those before fail in the kernel. `fp8_e5m2` and the dtypes per token and head it reads nowhere.
-    - Of other attention, from v0.24 on, an FP8 KV cache is read from 8.0 on (a T4 has 7.5), with gpt-oss' attention
-      sinks from 8.9 on; `--kv-cache-dtype nvfp4` from v0.25.1 until v0.31 on 10.x alone.
+    - Other attention needs 8.0 for an FP8 KV cache from v0.24 on (a T4 has 7.5), or 8.9 with gpt-oss' attention sinks.
+      For `--kv-cache-dtype nvfp4` it needs 10.x from v0.25.1 until v0.31.
 
-    A backend that is named (`--attention-backend`) is checked by `invalid-environment`.
+    `invalid-environment` checks a named backend (`--attention-backend`).
     """
 
     plane = "config"
@@ -163,7 +164,7 @@ def _without_latents(model: Model, dtype: object, release: Release, has: tuple[i
         message = f"vLLM {release} reads no {dtype} KV cache below compute capability 8.0"
         return Lack("kv_cache_dtype", message, without)
     if model.model_type == "gpt_oss":
-        message = f"vLLM {release} reads a {dtype} KV cache beside attention sinks from compute capability 8.9 on"
+        message = f"vLLM {release} reads a {dtype} KV cache with attention sinks from compute capability 8.9 on"
         return Lack("kv_cache_dtype", message, without)
     if model.head_dim and model.head_dim not in HEAD_SIZES:
         message = f"vLLM {release} reads a {dtype} KV cache of heads of {model.head_dim} from compute capability 8.9 on"

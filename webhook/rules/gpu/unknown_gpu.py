@@ -16,8 +16,8 @@ PRODUCT_LABEL = {
     None: "nvidia.com/gpu.product", "nvidia": "nvidia.com/gpu.product", "amd": "amd.com/gpu.product-name",
     "intel": "gpu.intel.com/product", "google": "cloud.google.com/gke-tpu-accelerator",
 }  # fmt: skip
-"""Maker of the resource → the label that shows the product: GPU feature discovery's, the AMD GPU operator's, Intel's,
-GKE's. Other makers' have none that podfit reads a size from."""
+"""Vendor of the resource → the label that names the GPU (of GPU feature discovery, the AMD GPU operator, Intel, GKE).
+podfit reads no size from labels of other vendors."""
 
 
 class UnknownGpu(Rule):
@@ -31,9 +31,9 @@ class UnknownGpu(Rule):
     In CI, `podfit check --gpu NAME` says it for manifests that do not; in a cluster of one kind the policy's
     `assume.gpu` does. Where podfit may read nodes, their labels say it too.
 
-    A node that is named is no GPU yet: without a GPU in `resources.limits` the container sees none, unless the node's
-    runtime gives its GPUs to every container, and vLLM ends with `Failed to infer device type`. A misspelt resource is
-    none that a node has; the API server takes it, and the Pod stays Pending:
+    A nodeSelector alone does not give the container a GPU. Without a GPU in `resources.limits` the container sees none,
+    unless the node's runtime gives its GPUs to every container. vLLM then ends with `Failed to infer device type`. If
+    the resource is misspelled, the API server accepts it, no node has it, and the Pod stays Pending:
 
         0/3 nodes are available: 3 Insufficient nvidia.com/gpus.
     """
@@ -56,8 +56,8 @@ class UnknownGpu(Rule):
         label = PRODUCT_LABEL.get(maker)
         yield Finding(
             engine.workload.path / "nodeSelector",
-            f"{many} of an unknown product: GPU memory is not judged{_of_another_maker(engine)}",
-            suggestions=(f"nodeSelector {label} with the product's label",) if label else (),
+            f"{many} of an unknown kind: GPU memory is not checked{_of_another_maker(engine)}",
+            suggestions=(f"nodeSelector {label} with the GPU's label",) if label else (),
         )
 
 
@@ -78,7 +78,7 @@ def _nothing_requested(engine: Engine) -> Iterator[Finding]:
         side = "limits" if name in mapping(engine.field("resources", "limits")) else "requests"
         yield Finding(
             engine.at("resources", side, name),
-            f"{name!r} is no resource that a node has: the Pod gets no GPU; did you mean {meant}?",
+            f"{name!r} is not a resource of any node, so the Pod gets no GPU; did you mean {meant}?",
             certainty="likely",
             suggestions=(f"{meant}: {asked[name]} in resources.limits",),
         )
@@ -95,8 +95,13 @@ def _nothing_requested(engine: Engine) -> Iterator[Finding]:
 
 
 def _brought_otherwise(engine: Engine) -> bool:
-    """A GPU may come without a request, or none is needed: another image than vLLM's own for CUDA and ROCm, a runtime
-    class, a claim, a privileged container, an operator, Pods of a Ray cluster, `--gpu` or a size that was given."""
+    """The container may get a GPU without a request, or needs none.
+
+    The signs are
+
+    - an image that is not vLLM's own for CUDA or ROCm,
+    - a runtime class, a claim, a privileged container, an operator, or Pods of a Ray cluster,
+    - `--gpu`, or a given GPU memory size."""
     image = engine.field("image")
     if not isinstance(image, str) or not release.is_official(image) or _OTHERS.search(image):
         return True

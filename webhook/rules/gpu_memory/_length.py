@@ -40,8 +40,9 @@ def is_short(engine: Engine) -> bool:
 
 
 def within(engine: Engine) -> tuple[Alternative, ...]:
-    """Changes that fit the GPU with no longer a context than the model allows, where a longer one is given: who follows
-    what only makes room for it is rejected next for its length."""
+    """Changes that fit the GPU and limit a too long context to what the model allows.
+
+    Changes that only make room for the given length would not help: vLLM would reject that length next."""
     longest = too_long(engine)
     if longest is None or engine.model is None or engine.gpu is None:
         return ()
@@ -61,7 +62,7 @@ _WRITTEN = re.compile(r"(?<![\w-])--max[-_]model[-_]len\b")
 
 
 def not_given(engine: Engine) -> str:
-    """That no length is given; where one is written next to a script, or in another command of it, that it is lost."""
+    """The message that no length is set, or that one next to a script or in another of its commands is lost."""
     if engine.command.shell and _WRITTEN.search(engine.raw_command):
-        return "--max-model-len stands in the command, but does not reach this vLLM"
+        return "--max-model-len is in the command, but does not reach this vLLM"
     return "--max-model-len is not set"

@@ -14,9 +14,9 @@ class CpuKvCacheUnbounded(Rule):
     """vLLM's CPU backend sizes its KV cache by the node's memory, not by the container's limit.
 
     Without VLLM_CPU_KVCACHE_SPACE (GiB for each rank) releases after 0.11.0 take half of a NUMA node's memory, from
-    0.20 `--gpu-memory-utilization` (0.92) of it. What the node has is read from /sys, which knows nothing of cgroups:
-    the cache is larger than the container may be, and as requests fill it, the kernel kills vLLM (`OOMKilled`). By 0.24
-    the container's limit is looked at.
+    0.20 `--gpu-memory-utilization` (0.92) of it. These releases read the node's memory from /sys, which ignores
+    cgroups, so the cache may be larger than the container's limit. As requests fill it, the kernel kills vLLM
+    (`OOMKilled`). From 0.24 on vLLM reads the container's limit.
     """
 
     plane = "host"
@@ -40,5 +40,5 @@ class CpuKvCacheUnbounded(Rule):
                 path=engine.at("env"),
                 certainty="likely",
                 message=f"{told}; the limit is {human(limit)}, and the KV cache may outgrow it",
-                suggestions=(f"{cpu.SPACE}, in GiB: what the limit leaves beside the weights", "vLLM 0.24 or newer"),
+                suggestions=(f"{cpu.SPACE}, in GiB: what the limit leaves after the weights", "vLLM 0.24 or newer"),
             )

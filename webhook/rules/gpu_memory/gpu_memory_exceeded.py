@@ -16,17 +16,17 @@ class GpuMemoryExceeded(Rule):
 
     vLLM may use `--gpu-memory-utilization` of each GPU's memory (0.9; 0.92 from v0.20). The weights of this rank, the
     activations of one full batch, and from v0.20 the CUDA graphs come out of that budget; the rest is the KV cache.
-    Where nothing is left the process dies while it starts, with one of
+    If nothing is left, the process ends while it starts, with one of
 
         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …
         ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` …
 
-    and Kubernetes restarts it for ever. The denial rests on the certain minimum of every line of the ledger and on
-    the largest memory ever seen for the product. Tensor parallelism divides the weights; a context length does not.
+    and Kubernetes restarts it forever. The denial is based on the certain minimum of every line of the ledger and on
+    the largest memory ever seen for this GPU. Tensor parallelism divides the weights; a shorter context does not.
 
-    With `--quantization fp8` and a checkpoint in 16 bits, vLLM before v0.16 puts all weights on the GPU in 16 bits and
-    quantizes them then: they must fit its memory as they are stored. From v0.16 on each layer is quantized as it is
-    filled; a checkpoint that is stored in FP8 takes 8 bits from the start.
+    With `--quantization fp8` and a checkpoint in 16 bits, vLLM before v0.16 first puts all weights on the GPU in 16
+    bits and then quantizes them. The 16-bit weights must therefore fit the GPU's memory. From v0.16 on vLLM quantizes
+    each layer as it is loaded. A checkpoint that is stored in FP8 takes 8 bits from the start.
     """
 
     plane = "gpu"
@@ -34,7 +34,7 @@ class GpuMemoryExceeded(Rule):
     needs = ("model", "gpu", "plan.gpu")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where even the floors exceed the budget, likely where the likely values do."""
+        """Certain if even the minimum values exceed the budget, likely if the likely values do."""
         ledger = engine.plan.gpu
         if ledger is None:
             return
@@ -63,17 +63,17 @@ class GpuMemoryExceeded(Rule):
         )
 
     def _while_loading(self, engine: Engine, ledger: GpuLedger, name: str) -> Finding:
-        """Quantized, the weights may fit: not before."""
+        """The finding that the weights do not fit before they are quantized."""
         whole, streamed = ledger.loading or ledger.weights, quantisation.STREAMED.get(engine.args.quantization or "")
         later = (
-            f"; from v{streamed.major}.{streamed.minor} on each layer is quantised as it is filled" if streamed else ""
+            f"; from v{streamed.major}.{streamed.minor} on each layer is quantized as it is loaded" if streamed else ""
         )
         return Finding(
             path=engine.argument("quantization"),
-            message=f"all weights stand on each GPU in 16 bits before vLLM quantises them: {human(whole.likely)}, and "
+            message=f"all weights are on each GPU in 16 bits before vLLM quantizes them: {human(whole.likely)}, and "
             f"{name} has {human(ledger.total.likely)}",
             details=(
-                f"quantised they take {human(ledger.weights.likely)}{later}",
+                f"quantized they take {human(ledger.weights.likely)}{later}",
                 "a checkpoint that is stored in FP8 takes 8 bits a weight from the start",
             ),
             certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",

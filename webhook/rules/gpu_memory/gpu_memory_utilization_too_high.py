@@ -12,8 +12,8 @@ from webhook.rules.rule import Finding, Rule, parameter
 from webhook.vllm.release import Release
 
 REFUSES_ZERO = Release(0, 13)
-"""A share of 0 is refused as such since here (vLLM 0.13 config/cache.py `gt=0`); 0.10.2 and 0.11.0 refuse what is above
-1 alone, and a share of 0 only leaves no memory."""
+"""The first release that rejects a share of 0 as a value (vLLM 0.13 config/cache.py `gt=0`). 0.10.2 and 0.11.0 only
+reject values above 1; there a share of 0 leaves no memory."""
 
 
 def _refuses_zero(release: Release | None) -> bool:
@@ -30,8 +30,8 @@ class GpuMemoryUtilizationTooHigh(Rule):
     """The share of GPU memory that vLLM may use is out of range or leaves nothing to others.
 
     `--gpu-memory-utilization` is a fraction of the *whole* GPU, at most 1 (vLLM config/cache.py); `95` is read as
-    9500 % and rejected. The CUDA context, NCCL's buffers and, before v0.20, the CUDA graphs come on top of it: near 1
-    vLLM runs out of memory while it captures graphs, and from v0.9.1 on does not start:
+    9500 % and rejected. The CUDA context, NCCL's buffers and, before v0.20, the CUDA graphs need memory on top of it.
+    With a fraction near 1, vLLM runs out of memory while it captures graphs, and from v0.9.1 on it does not start:
 
         ValueError: Free memory on device (77.2/79.2 GiB) on startup is less than desired GPU memory utilization (0.98…
 
@@ -71,7 +71,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 path=where,
                 message=f"--gpu-memory-utilization {share:g} asks for {human(budget.likely)} of the GPU's "
                 f"{human(total.likely)}: the CUDA context needs more than what is left",
-                details=("vLLM compares the free memory with this before it loads the model, and refuses",),
+                details=("vLLM compares this with the free memory before it loads the model, and ends",),
                 certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
                 suggestions=engine.alternatives or (f"--gpu-memory-utilization {self.maximum:g}",),
                 computed=bool(engine.alternatives),

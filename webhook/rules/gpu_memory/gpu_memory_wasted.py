@@ -15,16 +15,15 @@ from webhook.vllm.memory import division, solve
 class GpuMemoryWasted(Rule):
     """Fewer GPUs would hold the model, its context and its load.
 
-    `--tensor-parallel-size` is often copied from a larger model. Where one GPU holds the weights and a KV cache for
-    many full-length requests, four of them serve one engine little faster than one: every layer waits for the others
-    over NVLink or PCIe. The GPUs that are freed serve as replicas. Keep the larger size where latency was measured to
-    need it.
+    `--tensor-parallel-size` is often copied from a larger model. If one GPU holds the weights and a KV cache for many
+    full-length requests, an engine on four GPUs is little faster than on one. Every layer waits for the other GPUs over
+    NVLink or PCIe. The freed GPUs can run replicas. Keep the larger size if measured latency requires it.
     """
 
     plane = "gpu"
     threatens = "practice"
     mode = "warn"
-    never_denies = "what memory says knows nothing of latency"
+    never_denies = "memory estimates show nothing about latency"
     where = frozenset({"check", "scan"})
     needs = ("model", "gpu", "plan.gpu")
 

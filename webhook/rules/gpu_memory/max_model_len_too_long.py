@@ -29,15 +29,19 @@ class MaxModelLenTooLong(Rule):
         ValueError: User-specified max_model_len (131072) is greater than the derived max_model_len
         (max_position_embeddings=32768 …). … VLLM_ALLOW_LONG_MAX_MODEL_LEN=1
 
-    A model that is to be stretched needs its rope scaling stated (`--hf-overrides`), else its answers get worse.
+    A model with an extended context needs its rope scaling set (`--hf-overrides`), or its answers get worse.
 
-    It denies if the length is in a config.json that you gave for exactly this model (`--model-config`, `--models`,
-    a ConfigMap), and vLLM's own image, of a release from v0.6.6 on, reads that file. Elsewhere it is a warning that
-    says why: the hub's config.json may have got a longer context since the catalog read it (unless the policy sets
-    `believeCatalog`), the length is of a table or of a copy's original, `--revision` names another file,
-    `--trust-remote-code` runs a config class of the model's own, an `envFrom` may hold VLLM_ALLOW_LONG_MAX_MODEL_LEN,
-    Mistral's repositories have a params.json besides, and an embedding model's sentence_bert_config.json has the last
-    word.
+    The rule denies only if you gave a config.json for exactly this model (`--model-config`, `--models`, a ConfigMap)
+    and vLLM's own image, v0.6.6 or newer, reads that file. Otherwise it warns and names the reason:
+
+    - The hub's config.json may have a longer context than when the catalog read it (unless the policy sets
+      `believeCatalog`).
+    - The length is from a table, or from the original of a copied model.
+    - `--revision` selects another file.
+    - `--trust-remote-code` runs the model's own config class.
+    - An `envFrom` may set VLLM_ALLOW_LONG_MAX_MODEL_LEN.
+    - Mistral's repositories also have a params.json, which vLLM may prefer.
+    - An embedding model's sentence_bert_config.json may override the length.
     """
 
     plane = "config"
@@ -94,13 +98,13 @@ def _uncertain(engine: Engine, model: Model) -> str | None:
     if given.get("trust_remote_code") or "trust_remote_code" in engine.args.unresolved:
         return "--trust-remote-code may run a config class of the model's own"
     if ALLOWS in engine.declared or engine.field("envFrom") or engine.command.decided & {ALLOWS, "*"}:
-        return f"{ALLOWS} may be set to what can't be seen here"
+        return f"{ALLOWS} may have a value that is not in the manifest"
     if model.id.lower().startswith("mistralai/"):
-        return "Mistral's repositories have a params.json besides, which vLLM may prefer"
+        return "Mistral's repositories also have a params.json, which vLLM may prefer"
     if embeds(model):
-        return "an embedding model's sentence_bert_config.json may tell another length"
+        return "an embedding model's sentence_bert_config.json may set another length"
     if engine.release is not None and engine.release < READ_SINCE:
-        return f"how vLLM {engine.release} derives the length is not known here"
+        return f"how vLLM {engine.release} derives the length is unknown"
     if _flags.certainty(engine) == "certain":
         return None
-    return _flags.uncertain(engine) if not _flags.is_changed(engine) else "Python code beside vLLM's own may run"
+    return _flags.uncertain(engine) if not _flags.is_changed(engine) else "Python code other than vLLM's own may run"

@@ -23,10 +23,10 @@ UNSEEN: Final = {
 class VideoExceedsBatch(Rule):
     """One video does not fit one batch.
 
-    Gemma 4's larger models look at an image or a video as a whole, so that vLLM must not cut one in two: the longest
-    item has to fit `--max-num-batched-tokens`. A video of Gemma 4 has up to 2,496 tokens. The default of GPUs with less
-    than 70 GiB, and of the A100, is 2,048; vLLM 0.20 and 0.21 leave it there, and newer releases raise it, though not a
-    number that is given. Then vLLM stops before it serves:
+    Gemma 4's larger models process an image or a video as a whole, so vLLM must not split it: the longest item has to
+    fit `--max-num-batched-tokens`. A video of Gemma 4 has up to 2,496 tokens. On GPUs with less than 70 GiB, and on the
+    A100, the default is 2,048. Releases 0.20 and 0.21 keep this default; newer ones raise it, but they never change a
+    given number. If the batch is too small, vLLM ends before it serves:
 
         ValueError: Chunked MM input disabled but max_tokens_per_mm_item (2496) is larger than max_num_batched_tokens
         (2048). Please increase max_num_batched_tokens.
@@ -54,7 +54,7 @@ class VideoExceedsBatch(Rule):
         yield Finding(
             path=engine.argument("max_num_batched_tokens"),
             message=f"--max-num-batched-tokens {tokens}{'' if written else ' (the default on this GPU)'}: one video of "
-            f"{model.value.id} has up to {media.VIDEO_TOKENS:,} tokens, and vLLM refuses to cut it",
+            f"{model.value.id} has up to {media.VIDEO_TOKENS:,} tokens, and vLLM does not split it",
             certainty=_flags.registry_certainty(engine) if engine.vendor == "nvidia" else "likely",
             suggestions=(f"--max-num-batched-tokens {media.VIDEO_TOKENS}", *others),
             rests_on=("model",) if written else ("model", "gpu"),

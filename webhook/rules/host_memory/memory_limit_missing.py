@@ -14,10 +14,10 @@ from webhook.rules.rule import Finding, Rule, lines
 class MemoryLimitMissing(Rule):
     """The container has no host memory limit.
 
-    Without `resources.limits.memory` a leak, a burst of multimodal requests or a /dev/shm without size takes memory
-    from every Pod on the node, and the kernel kills whichever process it likes, not the one at fault. Host memory is
-    not GPU memory: it holds the processes, pinned buffers, offloaded weights and what is in /dev/shm. Memory-mapped
-    weights are page cache and give way.
+    Without `resources.limits.memory` a leak, a burst of multimodal requests or an unbounded /dev/shm takes memory from
+    every Pod on the node. The kernel may then kill a process that is not at fault. Host memory is not GPU memory: it
+    holds the processes, pinned buffers, offloaded weights and the contents of /dev/shm. Memory-mapped weights are page
+    cache, which the kernel can take back.
     """
 
     plane = "host"

@@ -17,13 +17,13 @@ SMALLEST_SHARE = 0.8
 class MemoryRequestTooLow(Rule):
     """The memory request is below what vLLM needs, so the node may have less.
 
-    The scheduler packs nodes by requests. Where vLLM's own need is above its request, the node has promised the rest to
-    others, and when several replicas load at once, on a scale-up, it runs out: the kubelet evicts the Pods that are
-    furthest above their requests,
+    The scheduler places Pods by their requests. If vLLM needs more than its request, the node may have promised the
+    rest to other Pods. When several replicas load at once after a scale-up, the node runs out of memory: the kubelet
+    evicts the Pods that are furthest above their requests,
 
         The node was low on resource: memory. Container vllm was using 14Gi, request is 4Gi
 
-    or the kernel kills. Request what vLLM needs at its peak; the limit may be higher.
+    or the kernel kills processes. Request what vLLM needs at its peak; the limit may be higher.
     """
 
     plane = "host"

@@ -13,13 +13,13 @@ from webhook.vllm.memory.ledger import HostLedger
 
 
 class OffloadExceedsLimit(Rule):
-    """What is offloaded to host memory does not fit the memory limit.
+    """The memory offloaded to the host does not fit the memory limit.
 
     `--cpu-offload-gb`, `--kv-offloading-size`, an OffloadingConnector, LMCache and (before v0.8) `--swap-space` move
-    memory from the GPU to the host, once for each GPU, and pin it: the kernel can't take it back, and the container is
-    `OOMKilled` while it starts. `--cpu-offload-gb 8` under a limit of 8Gi copied from a CPU service can't work: the
-    offloaded weights alone are the limit. Pinned buffers may take up to twice their size: each allocation is rounded up
-    to a power of two.
+    memory from the GPU to the host, once per GPU. This host memory is pinned, so the kernel can't take it back, and the
+    container is `OOMKilled` while it starts. For example, `--cpu-offload-gb 8` can't work with a memory limit of 8Gi:
+    the offloaded weights alone fill the limit. Pinned buffers may take up to twice their size, since each allocation is
+    rounded up to a power of two.
     """
 
     plane = "host"

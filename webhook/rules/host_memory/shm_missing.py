@@ -30,7 +30,7 @@ class ShmMissing(Rule):
     mute_for = ("shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where this release does not start, possible before; likely where the Pod may have another one."""
+        """Certain if this release does not start, else possible; likely if the Pod may have another /dev/shm."""
         host, size = engine.plan.host, engine.shm.size
         if host is None or engine.shm.mounted or size is None or engine.command.entry == "worker":
             return
@@ -38,7 +38,7 @@ class ShmMissing(Rule):
             return
         refuses = engine.release is not None and size < host.shm.floor
         if refuses:
-            detail = f"vLLM {engine.release} refuses to start with less than {human(host.shm.floor)}"
+            detail = f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}"
         else:
             detail = "it starts where NCCL needs no shared memory (NVLink), else it fails, or dies under load"
         advice = shm_mounts.advised(engine) or 0

@@ -41,8 +41,10 @@ def has_workers(engine: Engine) -> bool:
 
 
 def may_be_resized(engine: Engine) -> bool:
-    """/dev/shm may be larger than a container runtime makes it: a command or a hook mounts it again, or the Pod runs in
-    a sandbox with a /dev/shm of its own (gVisor: no limit; Kata: half of the guest's memory)."""
+    """/dev/shm may be larger than the container runtime's default.
+
+    A command or a hook may mount it again, or the Pod runs in a sandbox with its own /dev/shm (gVisor: no limit; Kata:
+    half of the guest's memory)."""
     said = engine.raw_command
     if hook := engine.field("lifecycle", "postStart"):
         said = f"{said} {hook}"
@@ -53,7 +55,7 @@ def may_be_resized(engine: Engine) -> bool:
 
 
 def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
-    """Gives the memory volume that size; nothing where it is another sort of volume, or not declared here."""
+    """Edits that set the memory volume's size; none if the volume is of another type or is not declared here."""
     mount = engine.shm.mount
     if mount is None or not mount.memory:
         return ()
@@ -61,7 +63,7 @@ def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
 
 
 def grow(engine: Engine, size: int) -> tuple[Edit, ...]:
-    """Gives the memory volume that size, and the container the room for it; nothing where either can't be."""
+    """Edits that set the memory volume's size and raise the memory limit to match; none if either is impossible."""
     room = (
         () if covered(engine, size) else memory_sizes.raise_limit(engine, memory_sizes.rounded(besides(engine) + size))
     )
@@ -71,8 +73,8 @@ def grow(engine: Engine, size: int) -> tuple[Edit, ...]:
 def add(engine: Engine, size: int) -> tuple[Edit, ...]:
     """A memory-backed emptyDir at /dev/shm; nothing for containers that the operator makes.
 
-    A memory volume that the Pod declares and nobody mounts is what was meant. The new one is called `dshm`, as people
-    call it, or after its container where that name is taken, or another container may need one too.
+    If the Pod declares a memory volume that no container mounts, the author meant that one. A new volume has the
+    usual name `dshm`. It is named after its container if that name is taken or another container may need one too.
     """
     if engine.container.synthetic:
         return ()

@@ -19,8 +19,9 @@ class ShmTooSmall(Rule):
 
         RuntimeError: Insufficient space in /dev/shm for CPU KV offload shared region in /dev/shm: … required, … free
 
-    The volume lives as long as the Pod: what a crashed engine leaves there (`vllm_offload_*.mmap`, rings) is still
-    there when the container starts again, and the next start finds no room. Leave some, or delete the Pod.
+    The volume lives as long as the Pod. The files of a crashed engine (`vllm_offload_*.mmap`, ring buffers) are still
+    there when the container starts again, and take the room that the next start needs. Make the volume larger, or
+    delete the Pod.
     """
 
     plane = "host"
@@ -29,7 +30,7 @@ class ShmTooSmall(Rule):
     about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where this release does not start with so little, and where what it needs can't be written."""
+        """Certain if this release does not start with so little, or if it can't write what it needs."""
         host, shm = engine.plan.host, engine.shm
         if host is None or not shm.mounted or engine.command.entry == "worker" or not shm_mounts.has_workers(engine):
             return
@@ -51,7 +52,7 @@ class ShmTooSmall(Rule):
         yield Finding(
             path=shm.path.join("emptyDir", "sizeLimit"),
             message=f"/dev/shm has {human(shm.size)}, about {human(host.shm.likely)} are needed",
-            details=(f"vLLM {engine.release} refuses to start with less than {human(host.shm.floor)}",)
+            details=(f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}",)
             if refuses
             else (),
             certainty="certain" if refuses else "possible",

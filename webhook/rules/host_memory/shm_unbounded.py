@@ -13,9 +13,9 @@ from webhook.rules.rule import Finding, Rule
 class ShmUnbounded(Rule):
     """The memory volume at /dev/shm has no size limit.
 
-    Without `sizeLimit` a memory-backed emptyDir may grow to the Pod's memory limit, and where there is none, to all
-    that the node has to give: what processes leave there (crashed engines do) is taken from the other Pods. With a size
-    the writer gets `No space left on device` and a name instead of an `OOMKilled` neighbour.
+    Without `sizeLimit` a memory-backed emptyDir may grow to the Pod's memory limit or, without such a limit, to the
+    node's whole allocatable memory. Files that crashed engines leave there then take memory from the other Pods. With a
+    size limit, the process that writes too much gets `No space left on device`, and no other Pod is `OOMKilled`.
     """
 
     plane = "host"

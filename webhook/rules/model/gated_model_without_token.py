@@ -15,11 +15,11 @@ from webhook.vllm.volumes import MODELSCOPE, OFFLINE, is_offline, modelscope
 
 
 class GatedModelWithoutToken(Rule):
-    """The model is gated on Hugging Face, and no token is seen.
+    """The model is gated on Hugging Face, and the object has no token.
 
-    Without the token of an account that has accepted the license the download is rejected, and vLLM ends with "You are
-    trying to access a gated repo" and "401 Client Error: Unauthorized". A token anywhere in the object, a volume that
-    may hold the checkpoint already, another hub and offline mode silence this rule.
+    The hub rejects the download without a token of an account that has accepted the license. The errors are "You are
+    trying to access a gated repo" and "401 Client Error: Unauthorized". The rule reports nothing if the object has a
+    token anywhere, if a volume may hold the checkpoint, with another hub, or in offline mode.
     """
 
     plane = "config"
@@ -45,7 +45,7 @@ class GatedModelWithoutToken(Rule):
             + (f"{empty} is empty" if empty else "the container gets no HF_TOKEN"),
             certainty="likely",
             suggestions=(
-                "env HF_TOKEN from a Secret (valueFrom.secretKeyRef), of an account that has accepted the licence",
+                "env HF_TOKEN from a Secret (valueFrom.secretKeyRef), of an account that has accepted the license",
             ),
         )
 

@@ -91,7 +91,7 @@ def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
         return
     yield Finding(
         path=engine.argument("model"),
-        message=f"{engine.model.value.id} is quantised with bitsandbytes: vLLM {engine.release} does not know the "
+        message=f"{engine.model.value.id} is quantized with bitsandbytes: vLLM {engine.release} does not know the "
         "method, 0.27.1 does, 0.28.0 does not",
         certainty=_certainty(engine),
         uncertain=uncertain(engine),

@@ -82,9 +82,9 @@ class QuantizationLacksDtype(Rule):
         known = known and not (model.value.model_type or "").startswith(OVERRIDING)
         yield Finding(
             path=engine.argument("dtype"),
-            message=f"--dtype {given}: {model.value.id} is quantised with {used}, which vLLM {release} does not "
-            f"compute in {dtype}" + (f" where --quantization {named} keeps faster kernels off" if own else ""),
+            message=f"--dtype {given}: {model.value.id} is quantized with {used}, which vLLM {release} does not "
+            f"compute in {dtype}" + (f" if --quantization {named} disables faster kernels" if own else ""),
             certainty=certainty(engine) if known else "likely",
-            uncertain=None if known else "what is known of the checkpoint's quantisation may not be what vLLM finds",
+            uncertain=None if known else "vLLM may find another quantization in the checkpoint than podfit knows of",
             suggestions=("--dtype half",) if own else ("leave it out",),
         )

@@ -134,7 +134,7 @@ class QuantizationMismatch(Rule):
             yield Finding(
                 path=engine.argument("quantization"),
                 certainty=_certainty(engine, exact=is_exact(model.value)),
-                message=f"--quantization {given}, but {model.value.id} is quantised with {has}",
+                message=f"--quantization {given}, but {model.value.id} is quantized with {has}",
                 details=("without --quantization vLLM takes the checkpoint's own method",),
                 suggestions=("leave it out", f"--quantization {has}"),
             )
@@ -145,7 +145,7 @@ class QuantizationMismatch(Rule):
             yield Finding(
                 path=engine.argument("quantization"),
                 certainty=_certainty(engine, exact=_has_no_other_file(model.value, asked)),
-                message=f"--quantization {given}, but {model.value.id} is not quantised: {asked} does not quantise "
+                message=f"--quantization {given}, but {model.value.id} is not quantized: {asked} does not quantize "
                 "while it loads",
                 suggestions=("leave it out", *of_format, "--quantization fp8"),
             )
@@ -159,8 +159,10 @@ class QuantizationMismatch(Rule):
 
 
 def _has_no_other_file(model: Model, asked: str) -> bool:
-    """Nothing but config.json can describe the method: a model that is not in the catalog may have a file of its own
-    next to it, which only the methods of NO_FILE do not look for."""
+    """Only config.json can describe the quantization method.
+
+    A model outside the catalog may have another file for it. Only the methods of NO_FILE do not look for such a
+    file."""
     return (by_id(model.id) is not None or asked in NO_FILE) and not tells_quantisation(model.id)
 
 

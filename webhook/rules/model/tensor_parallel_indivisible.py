@@ -18,12 +18,11 @@ class TensorParallelIndivisible(Rule):
 
         ValueError: Total number of attention heads (40) must be divisible by tensor parallel size (3).
 
-    Key-value heads are split too, or copied where there are fewer of them than ranks: one number must divide the
-    other.
+    Key-value heads are split too, or copied if there are fewer of them than ranks: one number must divide the other.
 
-    FP8 checkpoints with a scale for each block of 128 × 128 weights are cut between blocks, not within one (vLLM
-    quantization/fp8.py). A slice of an MLP that is no multiple of the block is refused while the model loads; routed
-    experts are split within a block from 0.29, or stay whole with --enable-expert-parallel:
+    FP8 checkpoints with a scale for each block of 128 × 128 weights are split between blocks, not within one (vLLM
+    quantization/fp8.py). If a slice of an MLP is not a multiple of the block, vLLM fails while it loads the model.
+    Routed experts are split within a block from 0.29 on; with --enable-expert-parallel they are not split:
 
         ValueError: The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n =
         128.
@@ -65,15 +64,14 @@ class TensorParallelIndivisible(Rule):
             yield Finding(
                 path=where,
                 certainty=_flags.certainty(engine),
-                message=f"--tensor-parallel-size {size} leaves each rank {cut.width / size:g} of the {cut.width} "
-                f"columns of {model.id}'s {what}: no multiple of its FP8 blocks of {cut.block}, within which vLLM "
-                f"{engine.release} does not cut",
+                message=f"--tensor-parallel-size {size} gives each rank {cut.width / size:g} of the {cut.width} "
+                f"columns of {model.id}'s {what}: vLLM {engine.release} does not split its FP8 blocks of {cut.block}",
                 suggestions=(*whole, *_sizes(engine, model, size, cut)),
             )
 
 
 def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None) -> tuple[str, ...]:
-    """The next smaller and the next larger size that would do, or the next two."""
+    """The next smaller and the next larger valid size, or the next two."""
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     fits = [n for n in range(1, 17) if heads and heads % n == 0 and _shares(kv_heads, n) and (not cut or cut.hold(n))]
     near = [n for n in (max((n for n in fits if n < size), default=0), *(n for n in fits if n > size)) if n][:2]

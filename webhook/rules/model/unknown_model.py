@@ -80,21 +80,23 @@ class UnknownModel(Rule):
             told = engine.model.source.removeprefix("name: it ") if engine.model else ""
             yield Finding(
                 engine.argument("model"),
-                f"model {engine.args.model!r} is not known here"
-                + (f"; its name {told}: only its weights are estimated" if told else ": its memory is not judged"),
+                f"unknown model {engine.args.model!r}"
+                + (f"; its name {told}: only its weights are estimated" if told else ": its memory is not checked"),
                 suggestions=(LIKE, TEACH),
             )
 
 
 def _without_organisation(engine: Engine, id_: str) -> Iterator[Finding]:
-    """A published model's name alone is no id of the hub. It may be a folder, in an image or a volume of one's own."""
+    """The finding that a published model's name lacks the organization, which a model ID of the hub needs.
+
+    The name may also be a folder of a custom image or of a volume."""
     name = engine.args.model
     if name is None or "/" in name or "/" not in id_ or last_part(name) != last_part(id_):
         return
     if not engine.container.spec.get("workingDir") and release.is_official(str(engine.field("image"))):
         yield Finding(
             engine.argument("model"),
-            f"model {name!r} names no organisation: vLLM looks for a folder of that name, then at the hub",
+            f"model {name!r} has no organization: vLLM looks for a folder of that name, then at the hub",
             details=(f"{name} is not a local folder and is not a valid model identifier",),
             suggestions=(id_,),
         )

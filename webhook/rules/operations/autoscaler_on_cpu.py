@@ -15,11 +15,11 @@ _BETTER = "vllm:num_requests_waiting (a Pods metric of a metrics adapter, or KED
 
 
 class AutoscalerOnCpu(Rule):
-    """The autoscaler looks at the processor, which says nothing about vLLM's load.
+    """The autoscaler scales on CPU use, which does not show vLLM's load.
 
-    vLLM's work is on the GPU. Its processes keep a core or two busy while they wait for it, at one request as at a
-    hundred, so CPU use is flat, or high from the start; host memory does not fall at all. Such an autoscaler adds
-    replicas that are not needed, or none while requests queue up. What shows the load are vLLM's own metrics:
+    vLLM's work is on the GPU. Its processes keep a core or two busy while they wait for the GPU, with one request as
+    with a hundred. CPU use is therefore flat, or high from the start; host memory use does not fall at all. Such an
+    autoscaler adds unneeded replicas, or adds none while requests queue up. vLLM's own metrics show the load:
     `vllm:num_requests_waiting`, and `vllm:kv_cache_usage_perc` (`vllm:gpu_cache_usage_perc` in old releases).
     """
 

@@ -17,9 +17,9 @@ class DisruptionBudgetMissing(Rule):
     in seconds; vLLM needs minutes, and two replicas that are evicted together leave no replica to answer. A
     PodDisruptionBudget with `maxUnavailable: 1` makes the drain wait until the first one is ready again.
 
-    Said only where all of the cluster's objects are at hand, or the input plausibly holds the whole release: as a
-    warning beside an autoscaler of the workload, as advice beside a Service. A budget may be in a file that podfit was
-    not given.
+    podfit reports this only if it has all objects of the cluster, or if the input probably contains the whole release.
+    It is a warning if the input has an autoscaler of the workload, and advice if it has a Service. The budget may be in
+    a file that podfit was not given.
     """
 
     plane = "cluster"

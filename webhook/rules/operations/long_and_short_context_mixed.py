@@ -13,16 +13,16 @@ from webhook.rules.rule import Finding, Rule, parameter
 class LongAndShortContextMixed(Rule):
     """A few long requests can take the whole KV cache from all short ones.
 
-    `--max-model-len` is what one request may take. Where the KV cache holds only two or three requests of that length,
-    one long document makes dozens of chats wait: `vllm:num_requests_waiting` climbs and running requests are preempted
-    (`vllm:num_preemptions`), although the average prompt is short. Nothing crashes. Two pools with a router before
-    them, one with a short `--max-model-len` and many sequences, one with a long one and few, keep the two apart.
+    `--max-model-len` limits what one request may take. If the KV cache holds only two or three requests of that length,
+    one long document makes dozens of chats wait. `vllm:num_requests_waiting` rises and vLLM preempts running requests
+    (`vllm:num_preemptions`), although the average prompt is short. Nothing crashes. Two pools behind a router keep long
+    and short requests apart: one with a short `--max-model-len` and many sequences, one with a long one and few.
     """
 
     plane = "gpu"
     threatens = "practice"
     mode = "audit"
-    never_denies = "what the requests are like is not in the manifest"
+    never_denies = "the manifest does not show the lengths of the requests"
     needs = ("plan.gpu",)
 
     min_length: int = parameter(32768, "contexts shorter than this are not called long", ge=1)

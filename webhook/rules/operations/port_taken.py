@@ -11,9 +11,9 @@ from webhook.vllm.args import EngineArgs
 from webhook.vllm.release import Release, is_official
 
 SHARED = Release(0, 7, 3), Release(0, 28)
-"""From the first until before the second a server lets others listen on its port (SO_REUSEPORT; vLLM 0.7.3 to 0.27.1
-entrypoints/openai/api_server.py create_server_socket), before and after only its own API servers, where they are more
-than one (vLLM 0.33 entrypoints/cli/serve.py). Linux wants it of both, and of the same user."""
+"""From the first release until before the second a server shares its port with other servers (SO_REUSEPORT; vLLM 0.7.3
+to 0.27.1 entrypoints/openai/api_server.py create_server_socket). Other releases only share it among several API servers
+of one vLLM (vLLM 0.33 entrypoints/cli/serve.py). Linux requires the option on both sockets, and the same user."""
 FIRST_UNREAD_RELEASE = Release(0, 34)
 """The first release whose source has not been read."""
 EVERYWHERE = (None, "", "0.0.0.0", "::")  # noqa: S104
@@ -27,8 +27,8 @@ class PortTaken(Rule):
 
         OSError: [Errno 98] Address already in use
 
-    From v0.7.3 until v0.27 vLLM shares its port with whoever else does (SO_REUSEPORT). Both start then, and the kernel
-    deals requests out among them: where they serve different models, half of all requests are answered with
+    From v0.7.3 until v0.27 vLLM shares its port with other servers that share it too (SO_REUSEPORT). Both then start,
+    and the kernel spreads the requests over them. If they serve different models, half of all requests get
     `404 The model does not exist`.
     """
 

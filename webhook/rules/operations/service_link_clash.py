@@ -51,7 +51,7 @@ class ServiceLinkClash(Rule):
             why = _uncertain(engine, service, variable)
             yield Finding(
                 path=where,
-                message=f"{describe(service)} sets {variable}=tcp://… in this Pod, and vLLM refuses to start",
+                message=f"{describe(service)} sets {variable}=tcp://… in this Pod, and vLLM does not start",
                 certainty="likely" if why else "certain",
                 uncertain=why,
                 suggestions=("enableServiceLinks: false in the Pod", "another name for the Service"),

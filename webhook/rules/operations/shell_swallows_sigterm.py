@@ -14,19 +14,19 @@ class ShellSwallowsSigterm(Rule):
     """A shell stays in front of vLLM and does not pass SIGTERM on.
 
     The kubelet sends SIGTERM to the container's first process. In `sh -c "prepare && vllm serve …"` that is the shell,
-    which waits for vLLM and ignores the signal: vLLM never hears that it should stop. It takes requests until the
-    grace period is over and is killed then, with whatever it was answering; `--shutdown-timeout` and the drain of
-    v0.18 never happen, and each rollout and node drain takes terminationGracePeriodSeconds longer.
+    which waits for vLLM and ignores the signal, so vLLM never learns that it should stop. Until the grace period is
+    over vLLM accepts requests; then it is killed with its running requests. `--shutdown-timeout` and the drain of
+    v0.18 have no effect, and each rollout and node drain takes terminationGracePeriodSeconds longer.
 
-    `exec vllm serve …` as the script's last command makes vLLM the first process. Without `exec` it is the shell's
-    choice: `bash -c` (5.1 and later) replaces itself by a plain last command, with no redirection and nothing after
-    it; dash, which is `sh` in vLLM's image, does not. There `exec` is advice.
+    `exec vllm serve …` as the script's last command makes vLLM the first process. Without `exec`, `bash -c` (5.1 and
+    later) replaces itself with the last command if that is a plain command without a redirection. dash, which is `sh`
+    in vLLM's image, does not. If the shell may replace itself, `exec` is only advice.
     """
 
     plane = "config"
     threatens = "uptime"
     mode = "warn"
-    never_denies = "the shell may hand signals on, or replace itself"
+    never_denies = "the shell may pass signals on, or replace itself"
     about = ("a shell",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

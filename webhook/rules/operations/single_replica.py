@@ -33,6 +33,6 @@ class SingleReplica(Rule):
         gone = f", for about {duration.human(startup.likely)}" if startup else ""
         yield Finding(
             path=FieldPath(("spec", "replicas")),
-            message=f"one replica{' at least' if by else ''}: nobody answers while it starts anew{gone}",
+            message=f"one replica{' at least' if by else ''}: requests get no answer while it restarts{gone}",
             suggestions=("minReplicas: 2" if by else "replicas: 2", "on two nodes: topologySpreadConstraints"),
         )

@@ -25,11 +25,16 @@ _SLEEP = re.compile(r"\bsleep\s+(\d{1,6})(?:s?\b)")
 class TerminationGraceTooShort(Rule):
     """The Pod is killed before vLLM has finished its requests.
 
-    A stopping Pod has terminationGracePeriodSeconds (30) from the beginning of its preStop hook to SIGKILL. A preStop
-    sleep, in which the Pod leaves its Services, and vLLM's `--shutdown-timeout` (0.18 and later: seconds in which it
-    finishes what it is answering; 0 by default, which aborts at once) have to fit in, and some 10 seconds to end its
-    processes. What does not fit is cut: long generations end in the middle, and GPU memory may still be in use when the
-    next container starts. See `shell-swallows-sigterm` for a shell that makes all of it useless.
+    A stopping Pod has terminationGracePeriodSeconds (30) from the beginning of its preStop hook to SIGKILL. Three
+    phases have to fit in that time:
+
+    - a preStop sleep, during which the Pod leaves its Services;
+    - vLLM's `--shutdown-timeout` (0.18 and later), the seconds in which it finishes running requests; the default of 0
+      aborts them at once;
+    - some 10 seconds to end vLLM's processes.
+
+    If the time is too short, long generations end in the middle, and GPU memory may still be in use when the next
+    container starts. See `shell-swallows-sigterm` for a shell that prevents all of this.
     """
 
     plane = "cluster"

@@ -42,7 +42,7 @@ class UnpinnedImage(Rule):
 _PLACEHOLDER = re.compile(
     r"\$[({\w]|\{\{|[<>]|%\w+%|@\w+@|__\w+__|\byour[-_]|(change|replace)[-_]?me|placeholder", re.I
 )
-"""`${IMAGE}`, `{{ .Values.image }}`, `<registry>/vllm`: whoever fills it in gives the tag, perhaps."""
+"""`${IMAGE}`, `{{ .Values.image }}`, `<registry>/vllm`: placeholders whose value may include the tag."""
 _UPPER = re.compile(r"[A-Z]")
 """A repository's name has no capitals (distribution/reference): REGISTRY/vllm is a placeholder."""
 _LONGEST = 128

@@ -45,8 +45,9 @@ class UnquotedValue(Rule):
 
 
 def _string_fields(engine: Engine) -> Iterator[tuple[FieldPath, Any]]:
-    """Every item of the container's command, args and env that must be text, if the object has the list as it is: an
-    operator's own text that is split into words has no items."""
+    """Path and value of every item of the container's command, args and env that must be a string.
+
+    Only lists that are in the object as such count: a text that an operator splits into words has no items."""
     for name in ("command", "args"):
         listed = engine.field(name)
         if isinstance(listed, list) and engine.at(name).get(engine.workload.object) is listed:

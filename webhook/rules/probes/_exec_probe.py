@@ -22,8 +22,10 @@ _OTHERWISE = re.compile(r"--?(retry|unix-socket|resolve|connect-to|proxy|next|co
 
 
 def port(probe: Mapping[str, Any]) -> int | None:
-    """The port that `curl` or `wget` asks, and by whose silence the probe fails; None where it may know better: more
-    than one command, a retry, a condition, a custom program."""
+    """The port of `curl` or `wget` in an exec probe, if the probe fails whenever that port does not answer.
+
+    None if the probe may succeed otherwise: it has more than one command, a retry, a condition, or a custom
+    program."""
     action = probe.get("exec")
     words = as_list(action.get("command")) if isinstance(action, Mapping) else []
     if not words or len(words) > _MANY or not all(isinstance(word, str) and len(word) <= _LONGEST for word in words):

@@ -22,14 +22,14 @@ DEFAULT_READY_TIMEOUT = 600
 class EngineReadyTimeoutTooShort(Rule):
     """Several API servers wait ten minutes for their engines, and loading takes longer.
 
-    With more than one API server (the default with data parallelism from v0.15 on, and with `--api-server-count`) the
+    There is more than one API server by default with data parallelism from v0.15 on, or with `--api-server-count`. The
     servers wait VLLM_ENGINE_READY_TIMEOUT_S (600 s) while the engines download, load, compile and capture graphs. Then
-    vLLM ends, however long the startup probe would wait:
+    vLLM ends, even if the startup probe would wait longer:
 
         TimeoutError: Timed out waiting for engine core processes to start. This is often caused by slow weight
         loading for large models.
 
-    A single API server begins to wait only when the engine is ready, so that the limit does not bite.
+    A single API server begins to wait only when the engine is ready, so the limit has no effect.
     """
 
     plane = "config"

@@ -14,11 +14,11 @@ from webhook.rules.rule import Finding, Rule, parameter
 
 @dataclass(frozen=True)
 class InitialDelayInsteadOfStartupProbe(Rule):
-    """A long initialDelaySeconds of the liveness probe stands in for a startup probe.
+    """A long initialDelaySeconds of the liveness probe replaces a startup probe.
 
-    The delay has to be as long as the slowest start, and every start waits for it: a container that hangs in its first
-    minute, or dies inside after a restart from a warm cache, is not noticed before the delay is over. A startup probe
-    asks from the beginning and hands over to the liveness probe as soon as vLLM answers.
+    The delay has to be as long as the slowest start, and it applies to every start. The kubelet notices a container
+    that hangs in its first minute, or fails after a fast restart from a warm cache, only after the delay. A startup
+    probe checks from the beginning, and the liveness probe takes over as soon as vLLM answers.
     """
 
     plane = "config"

@@ -14,15 +14,15 @@ class LivenessProbeKillsStartup(Rule):
     """The liveness probe kills vLLM before it has started.
 
     Without a startup probe the liveness probe counts from the first second. vLLM does not listen while it loads, so
-    every probe fails, and after initialDelaySeconds + periodSeconds × failureThreshold the kubelet kills a healthy
-    start:
+    every probe fails. After initialDelaySeconds + periodSeconds × failureThreshold the kubelet kills the healthy
+    container:
 
         Liveness probe failed: … connect: connection refused
         Container vllm failed liveness probe, will be restarted
 
-    An exec probe that only runs `curl` or `wget` against vLLM's port fails as long.
+    An exec probe that only runs `curl` or `wget` against vLLM's port fails in the same way.
 
-    A startup probe holds it back for exactly as long as the start takes; a long initialDelaySeconds only guesses.
+    A startup probe delays the liveness probe exactly as long as the start takes; a long initialDelaySeconds is a guess.
     """
 
     plane = "config"

@@ -24,8 +24,8 @@ class ProbeWrongPort(Rule):
     file system, `--grpc` answers no HTTP. Where another container of the Pod listens there, the probe asks that one; so
     it may with `hostNetwork`, an injected sidecar, a postStart hook or a debugger: likely, not certain.
 
-    A probe fails as well where it speaks gRPC to vLLM's HTTP port, where `--host 127.0.0.1` keeps vLLM from listening
-    on the Pod's address, and where it names a port that the container does not declare.
+    A probe also fails if it speaks gRPC to vLLM's HTTP port, or names a port that the container does not declare. With
+    `--host 127.0.0.1` every probe fails, since vLLM does not listen on the Pod's address.
     """
 
     plane = "network"
@@ -104,8 +104,10 @@ def _usual(engine: Engine) -> bool:
 
 
 def _unnamed(engine: Engine, action: str, port: object) -> bool:
-    """The kubelet looks the name up in this container's own ports (kubernetes pkg/probe/util.go); without it a startup
-    probe never passes, and the Pod is never ready (pkg/kubelet/prober/worker.go throws the result away)."""
+    """The probe's port is a name that this container's own ports lack.
+
+    The kubelet looks the name up only there (kubernetes pkg/probe/util.go). If it is missing, a startup probe never
+    passes, and the Pod is never ready (pkg/kubelet/prober/worker.go discards the result)."""
     if action == "grpc" or not isinstance(port, str) or not _PORT_NAME.fullmatch(port) or port.isdigit():
         return False
     return not engine.container.synthetic and probe_timing.port_number(engine, port) is None

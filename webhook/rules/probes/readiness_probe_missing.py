@@ -13,10 +13,10 @@ from webhook.rules.rule import Finding, Rule
 class ReadinessProbeMissing(Rule):
     """There is no readiness probe, so requests are sent to a vLLM that is still loading.
 
-    A container without one is ready as soon as it runs. vLLM rejects connections until it has loaded, minutes later:
-    each rollout, restart and scale-up answers a share of the requests with `connection refused` (502 and 503 behind
-    an ingress), a rolling update takes the old replicas away before the new ones serve, and an autoscaler counts Pods
-    that do nothing yet.
+    A container without a readiness probe is ready as soon as it runs. vLLM rejects connections until it has loaded,
+    minutes later. During each rollout, restart and scale-up, a share of the requests therefore gets
+    `connection refused` (502 and 503 behind an ingress). A rolling update removes the old replicas before the new ones
+    serve, and an autoscaler counts Pods that do not serve yet.
     """
 
     plane = "network"

@@ -15,16 +15,16 @@ from webhook.rules.rule import Finding, Rule, parameter
 class StartupWindowTooLong(Rule):
     """The startup probe waits so long that a hung start goes unnoticed.
 
-    An engine that dies or hangs while it starts does not always end its container: one was seen to hang until a
-    startup window of 120 minutes had passed, with the GPU paid for and no replica serving. Three times the high end
-    of the start-up estimate is enough for a slow download and a cold cache. The author may know of a slower one, so
-    there is no automatic fix.
+    An engine that fails or hangs while it starts does not always end its container. One was seen to hang until its
+    startup window of 120 minutes had passed; the GPU cost money, and no replica served. Three times the high end of the
+    start-up estimate is enough for a slow download and a cold cache. The author may know of a slower start, so there is
+    no automatic fix.
     """
 
     plane = "config"
     threatens = "uptime"
     mode = "warn"
-    never_denies = "the estimate's high end is not the slowest start that there is"
+    never_denies = "a start may be slower than the estimate's high end"
     needs = ("model", "plan.startup")
     about = ("startupProbe",)
 

@@ -14,16 +14,16 @@ from webhook.rules.rule import Finding, Rule
 class CpuTooSmall(Rule):
     """The CPU limit is below what vLLM's processes keep busy.
 
-    An engine's loop and each GPU worker poll, and may keep a core busy each; the API server tokenizes, detokenizes and
-    serializes on another one. vLLM's documentation asks for at least 2 + N physical cores for N GPUs ("CPU Resources
-    for GPU Deployments"). Under a CPU limit below that the kernel throttles the processes that feed the GPU: it idles,
-    latency jumps, and a probe may time out.
+    An engine's loop and each GPU worker poll, and each may keep a core busy. The API server tokenizes, detokenizes and
+    serializes on another one. vLLM's documentation recommends at least 2 + N physical cores for N GPUs ("CPU Resources
+    for GPU Deployments"). With a lower CPU limit the kernel throttles the processes that feed the GPU. The GPU idles,
+    latency increases, and a probe may time out.
     """
 
     plane = "host"
     threatens = "practice"
     mode = "warn"
-    never_denies = "vLLM starts with fewer cores, if later"
+    never_denies = "vLLM starts with fewer cores, only later"
     needs = ("plan.host",)
     mute_for = ("resources",)
     about = ("cpu",)

@@ -40,7 +40,7 @@ class GpuRequestWithoutLimit(Rule):
         if limit is None:
             yield Finding(
                 path=engine.at("resources", "limits", resource),
-                message=f"{resource} is requested ({wanted}) without a limit, which Kubernetes refuses",
+                message=f"{resource} is requested ({wanted}) without a limit, which Kubernetes rejects",
                 certainty=_certainty(engine),
                 suggestions=(f"resources.limits {resource}: {wanted}",),
                 fix=() if engine.container.synthetic else (Edit(engine.at("resources", "limits", resource), wanted),),
@@ -48,7 +48,7 @@ class GpuRequestWithoutLimit(Rule):
         else:
             yield Finding(
                 path=engine.at("resources", "requests", resource),
-                message=f"{resource}: request {wanted} and limit {limit} differ, which Kubernetes refuses",
+                message=f"{resource}: request {wanted} and limit {limit} differ, which Kubernetes rejects",
                 certainty=_certainty(engine),
                 suggestions=(f"a limit of {wanted}", f"a request of {limit}"),
             )

@@ -17,8 +17,8 @@ class MixedGpuNodes(Rule):
     several GPUs (a `Tesla-V100` has 16 or 32 GB). Each kind is planned; where the plan fits one and not another, the
     Pod works until the day that it is scheduled elsewhere, and then dies with `CUDA out of memory`.
 
-    With a cluster the kinds are those of its nodes now. They come and go, so this is never more than a warning; a
-    nodeSelector for the product settles it.
+    With a cluster the kinds are those of its current nodes. Nodes come and go, so this is never more than a warning. A
+    nodeSelector for one kind of GPU fixes it.
     """
 
     plane = "cluster"

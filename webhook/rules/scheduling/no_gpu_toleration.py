@@ -19,8 +19,9 @@ class NoGpuToleration(Rule):
 
         0/12 nodes are available: 4 node(s) had untolerated taint {sku: gpu}, 8 Insufficient nvidia.com/gpu.
 
-    Taints that clouds' admission tolerates by itself for whoever asks for the resource, and those that come and go with
-    a node's state, are not counted. Said where the cluster's nodes are known, and only where no node is left.
+    Two kinds of taints are not counted: those that a cloud's admission tolerates automatically for Pods that request
+    the resource, and those that come and go with a node's state. The finding appears only if podfit knows the cluster's
+    nodes and no node is left.
     """
 
     plane = "cluster"

@@ -16,9 +16,9 @@ class NoNodeMatches(Rule):
 
         0/12 nodes are available: 12 node(s) didn't match Pod's node affinity/selector.
 
-    Compared are nodeSelector, required affinity, taints and the resource that a node allots in whole, not what is free
-    at the moment. An autoscaler, Karpenter or Kueue may bring a node that is not there yet, so that by default this is
-    only counted (`audit`); a Pod with scheduling gates or a Kueue queue is not looked at.
+    podfit compares nodeSelector, required affinity, taints and the whole allocatable resource of each node, not what is
+    free at the moment. An autoscaler, Karpenter or Kueue may add a node later, so by default this is only counted
+    (`audit`). podfit skips a Pod with scheduling gates or a Kueue queue.
     """
 
     plane = "cluster"

@@ -34,9 +34,9 @@ class QuantitySuspicious(Rule):
 
         Error: failed to create containerd task: … container init was OOM-killed (memory limit too low?)
 
-    `64GB` and `64gi` are no quantities at all, and the API server refuses the object: `quantities must match the
-    regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`. Bytes are written 64Gi (1024³) or 64G (1000³),
-    cores 4 or 4000m. GPUs and other devices are whole: `nvidia.com/gpu: "0.5"` is rejected with
+    `64GB` and `64gi` are not valid quantities, and the API server rejects the object: `quantities must match the
+    regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`. Write bytes as 64Gi (1024³) or 64G (1000³), and
+    cores as 4 or 4000m. GPUs and other devices are whole numbers: the API server rejects `nvidia.com/gpu: "0.5"` with
     `Invalid value: "500m": must be an integer`.
     """
 
@@ -44,9 +44,10 @@ class QuantitySuspicious(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: nothing runs in a megabyte, and no node has thousands of cores. With a request of a few bytes, a
-        limit of thousands of cores next to a request of few, or a volume that may not be needed, it runs: likely a
-        slip."""
+        """Certain for a memory limit of a megabyte or a request of thousands of cores, which can't run.
+
+        Otherwise the Pod can run, and the finding is likely. Examples are a memory request of a few bytes, a limit of
+        thousands of cores with a small request, and a volume that may not be needed."""
         resources = mapping(engine.field("resources"))
         sides = [(side, listed) for side in ("limits", "requests") if (listed := mapping(resources.get(side)))]
         for side, listed in sides:
@@ -65,8 +66,10 @@ class QuantitySuspicious(Rule):
 
 
 def _is_fatal(engine: Engine, side: str, name: str) -> bool:
-    """Bytes: a container with so small a limit does not start. Cores: no node has so many free for a request, and a
-    limit is the request where none is given; next to a request of its own it is merely no limit."""
+    """The Pod can't run with such a quantity.
+
+    Memory: a container with so small a limit does not start. Cores: no node has so many free for a request. A limit
+    without a request is also the request; with a separate request, a huge limit only limits nothing."""
     if name == "cpu":
         return side == "requests" or engine.field("resources", "requests", "cpu") is None
     return side == "limits"
@@ -84,9 +87,9 @@ def _not_whole(engine: Engine, side: str, name: str, text: str) -> Finding:
     """The finding about GPUs that are not a whole number."""
     return Finding(
         path=engine.at("resources", side, name),
-        message=f"{name} {text!r} is no whole number: the API server refuses the Pod",
+        message=f"{name} {text!r} is not a whole number: the API server rejects the Pod",
         certainty="certain" if not engine.container.synthetic else "likely",
-        suggestions=(f"{name}: 1", "time-slicing, MPS or MIG where a card is to be shared"),
+        suggestions=(f"{name}: 1", "time-slicing, MPS or MIG to share a GPU"),
     )
 
 
@@ -109,7 +112,7 @@ def _judged(engine: Engine, path: FieldPath, name: str, given: object, *, fatal:
         if match is not None:  # a placeholder that a template fills in is not a number
             yield Finding(
                 path=path,
-                message=f"{name} {text!r} is no quantity: the API server refuses it",
+                message=f"{name} {text!r} is not a valid quantity: the API server rejects it",
                 suggestions=(f"{name}: {meant}",) if meant else (),
             )
         return

@@ -13,9 +13,9 @@ from webhook.rules.rule import Finding, Rule
 class RollingUpdateNeedsSpareGpus(Rule):
     """A rolling update starts a new Pod before it stops an old one, and that takes spare GPUs.
 
-    With Kubernetes' defaults (maxSurge 25 %, rounded up; maxUnavailable 25 %, rounded down) a Deployment of up to three
-    replicas must not lose one during an update: the new Pod needs as many free GPUs as an old one holds. On a cluster
-    without spare GPUs it waits for ever, and the old Pods keep what it waits for:
+    Kubernetes' defaults are maxSurge 25 %, rounded up, and maxUnavailable 25 %, rounded down. With them a Deployment of
+    up to three replicas must not lose one during an update, so a new Pod needs as many free GPUs as an old one holds.
+    On a cluster without spare GPUs the new Pod waits forever, since the old Pods keep their GPUs:
 
         0/4 nodes are available: 4 Insufficient nvidia.com/gpu.
         deployment "llama-70b" exceeded its progress deadline
@@ -43,7 +43,7 @@ class RollingUpdateNeedsSpareGpus(Rule):
         resource, count = engine.requested
         yield Finding(
             path=FieldPath(("spec", "strategy")),
-            message=f"an update needs {count or 'as many'} × {resource} beside those of the {replicas} replica"
+            message=f"an update needs {count or 'as many'} × {resource} in addition to those of the {replicas} replica"
             f"{'' if replicas == 1 else 's'}",
             certainty="possible",
             suggestions=("rollingUpdate: {maxSurge: 0, maxUnavailable: 1}", "strategy type: Recreate"),

@@ -111,8 +111,10 @@ def _hidden(engine: Engine) -> bool:
 
 
 def is_sure(engine: Engine) -> bool:
-    """Nothing that can't be seen moves the files or brings them: a Secret of variables may hold HF_HOME or
-    HF_HUB_OFFLINE, and vLLM takes a directory `org/name` below its working directory before the hub's model."""
+    """Nothing outside the manifest may move the cache or supply the files.
+
+    A Secret used by `envFrom` may set HF_HOME or HF_HUB_OFFLINE. vLLM prefers a directory `org/name` in its working
+    directory to the hub's model."""
     if any(mapping(one).get("secretRef") for one in as_list(engine.field("envFrom"))):
         return False
     return engine.field("workingDir") in (None, "", "/")

@@ -26,8 +26,10 @@ _FETCHES = re.compile(
 
 
 def may_be_there(engine: Engine, path: str) -> bool:
-    """Whether a file or folder may be at `path`, an absolute one: a volume is mounted at, above or below it, the script
-    or a hook may make it, an operator may mount it, or the image is not vLLM's own."""
+    """Whether a file or folder may be at the absolute `path`.
+
+    A volume may be mounted at, above or below it, the script or a hook may make it, an operator may mount it, or the
+    image is not vLLM's own."""
     image, group = engine.field("image"), str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0]
     if not isinstance(image, str) or not is_official(image) or is_changed(engine) or group not in _PLAIN:
         return True

@@ -20,16 +20,16 @@ RUNS_ONCE = ("Job", "CronJob", "Workflow", "WorkflowTemplate", "ClusterWorkflowT
 class ModelCacheMissing(Rule):
     """The model is downloaded again at each restart of the container.
 
-    A container's own file system ends with the container: after a crash, a probe's kill or an eviction, vLLM fetches
-    the whole checkpoint from the hub again, which takes minutes, may run into the hub's rate limit (`429 Client Error:
-    Too Many Requests`), and may not fit the startup probe's window. A PersistentVolumeClaim, mounted where the files
-    go (`/root/.cache/huggingface`, `$HF_HOME` or `--download-dir`), keeps them; an emptyDir there at least survives
-    restarts of the container.
+    A container's own file system ends with the container. After a crash, a failed liveness probe or an eviction, vLLM
+    downloads the whole checkpoint from the hub again. The download takes minutes, may exceed the hub's rate limit
+    (`429 Client Error: Too Many Requests`), and may be longer than the startup probe waits. A PersistentVolumeClaim
+    that is mounted at the cache (`/root/.cache/huggingface`, `$HF_HOME` or `--download-dir`) keeps the files. An
+    emptyDir there at least survives restarts of the container.
     """
 
     plane = "storage"
     threatens = "practice"
-    never_denies = "an image of somebody's own may hold the files"
+    never_denies = "a custom image may contain the files"
     mute_for = ("model", "args")
 
     min_gib: float = parameter(4.0, "checkpoints smaller than this many GiB are not worth a volume", ge=0)
