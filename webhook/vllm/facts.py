@@ -139,7 +139,7 @@ class Facts:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The objects that others refer to by name (claims, device classes, nodes): the cluster's, or the input's."""
+        """Objects that others refer to by name (claims, device classes, nodes): from the cluster, or from the input."""
         return (
             self.cluster
             if self.cluster is not None

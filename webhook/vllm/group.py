@@ -21,7 +21,7 @@ class Replica:
 
     pods: int
     gpus: int
-    """All that its Pods request of `resource`."""
+    """Devices that all its Pods together request of `resource`."""
     resource: str
     closed: bool
     """No other Pod can join: the object gives the whole size of the group."""
@@ -52,7 +52,7 @@ def group_of(workload: Workload, container: Container, whole: Whole | None = Non
 
 
 def _is_led(whole: Whole) -> bool:
-    """A leader has a template of its own."""
+    """Whether the leader has a template of its own."""
     return any({"leaderTemplate", "entryTemplate"} & {*one.path.parts} for one in whole.workloads)
 
 
@@ -61,7 +61,7 @@ def _by_path(whole: Whole) -> Mapping[FieldPath, Workload]:
 
 
 def _path_in_item(workload: Workload) -> FieldPath:
-    """The workload's path in its own object: in a List it continues the item's."""
+    """The workload's path in its own object; for an item of a List, the path within the item."""
     parts = workload.path.parts
     for start in range(len(parts)):
         if parts[start] == "spec" and FieldPath(parts[start:]).get(workload.object) is not None:

@@ -13,7 +13,7 @@ from webhook.base.data import load, remembered
 
 
 class Release(NamedTuple):
-    """A vLLM release; compares by number (`Release(0, 9) < Release(0, 20)`), also with the beginning of one:
+    """A vLLM release; compares by number (`Release(0, 9) < Release(0, 20)`), also with only the first numbers:
     `release >= (0, 20)`."""
 
     major: int
@@ -21,7 +21,7 @@ class Release(NamedTuple):
     patch: int = 0
     post: int = 0
     fix: int = 0
-    """The fourth number that a few releases have: the 1 of 0.10.1.1."""
+    """The fourth number, which a few releases have: the 1 of 0.10.1.1."""
 
     def __str__(self) -> str:
         return (
@@ -61,8 +61,8 @@ _COMMIT = re.compile(
     r"|(?<![a-z0-9])(?:dev|nightly|main|master|head|trunk|edge|unstable|snapshot|preview|pr-?\d+)(?![a-z])",
     re.IGNORECASE,
 )
-"""v0.6.1-edb07092, v0.14.0_amd_dev: a build of some commit after (or before) the release. vLLM tags rc0 when
-it begins to work on a release."""
+"""v0.6.1-edb07092, v0.14.0_amd_dev: a build of a commit after (or before) the release. vLLM tags rc0 when the work on a
+release begins."""
 _OWN_NUMBERS = re.compile(
     r"(?:^|/)(?:nvcr\.io|registry[\w.]*\.redhat\.io|ai-dynamo)/|(?<![a-z])(?:llm-d|lmcache|rhaiis|dynamo)(?![a-z])",
     re.IGNORECASE,
@@ -161,8 +161,8 @@ def known_releases() -> tuple[Release, ...]:
 def neighbours(release: Release, table: Sequence[Release] | None = None) -> tuple[Release | None, Release | None]:
     """The releases of the table around `release`: the same one twice if the table has it.
 
-    A post release brings no flags, so it counts as the one in the table. A patch may (0.11.1 and 0.17.1 did), so it is
-    a release of its own. The lower one is None before the table's first release, the upper one after its last.
+    A post release adds no flags, so it counts as the one in the table. A patch release may (0.11.1 and 0.17.1 did), so
+    it is a release of its own. The lower one is None before the table's first release, the upper one after its last.
     """
     table, same = table or known_releases(), release[:3]
     at = bisect_left(table, same)  # the first of the table that begins with these numbers, or comes after them
@@ -179,9 +179,9 @@ _OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re
 
 
 def is_official(image: str) -> bool:
-    """The image is vLLM's own build or a mirror of it (`…/vllm/vllm-openai:TAG`): its flags are the release's.
+    """Whether the image is vLLM's own build or a mirror of it (`…/vllm/vllm-openai:TAG`), with the release's flags.
 
-    Others build on vLLM under the same numbers and add flags of their own (AIBrix' vllm-openai, vLLM-Omni).
+    Other projects build on vLLM with the same numbers and add flags of their own (AIBrix' vllm-openai, vLLM-Omni).
     """
     return len(image) <= LONGEST and _is_official(image)
 

@@ -58,7 +58,7 @@ def test_other_objects_teach_nothing(obj: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (None, "ConfigMap ours: labelled podfit.dev/model-config, but has no data"),
+        (None, "ConfigMap ours: labeled podfit.dev/model-config, but has no data"),
         ({"notes": "x"}, "but has neither config.json nor ORG--NAME.json"),
         ({given.CONFIG: "{"}, "ConfigMap ours: config.json: not JSON"),
         ({given.CONFIG: "[]"}, "ConfigMap ours: config.json: expected a JSON object, is a list"),

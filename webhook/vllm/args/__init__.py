@@ -90,8 +90,8 @@ class EngineArgs:
     served: str | None = None
     """The value of `--model`, if the model is `unserved`."""
     unserved: bool = False
-    """The model is the positional of the api_server module, which parses it and serves `--model` all the same:
-    only `vllm serve` copies `model_tag` to `model` (vLLM 0.10.2 … 0.33 entrypoints/cli/serve.py)."""
+    """Whether the model is the positional argument of the api_server module, which parses it but serves `--model`. Only
+    `vllm serve` copies `model_tag` to `model` (vLLM 0.10.2 … 0.33 entrypoints/cli/serve.py)."""
     releases: tuple[Release, ...] = ()
     """If the release is not known: the releases of the table whose parser accepts every flag on the command line. vLLM
     of any other release would fail on its arguments. Empty if nothing can be concluded."""
@@ -112,7 +112,7 @@ class EngineArgs:
 
     @property
     def quantization(self) -> str | None:
-        """`--quantization` as vLLM looks it up: in small letters (vLLM 0.4.2 config.py, 0.33 config/model.py)."""
+        """`--quantization` as vLLM looks it up: in lower case (vLLM 0.4.2 config.py, 0.33 config/model.py)."""
         given = self.given.get("quantization")
         return given.lower() or None if isinstance(given, str) else None
 
@@ -126,7 +126,7 @@ class EngineArgs:
 
 
 _ALL = attrgetter(*EngineArgs.__slots__)  # type: ignore[attr-defined]
-"""Of an object, its fields in their order."""
+"""Returns all fields of an object, in their order."""
 _MODULE = "vllm.entrypoints.openai.api_server"
 _READINGS = 1 << 13
 """Words of all readings of one command. If the release is unknown, a long command is read with fewer releases."""
@@ -160,13 +160,13 @@ def parse(
         candidates = table.releases[:: -max(1, len(command.words) * len(table.releases) // _READINGS)]
     else:
         candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
-    parsers = (parser(one, entry) for one in candidates)  # of which the first will mostly do
+    parsers = (parser(one, entry) for one in candidates)  # lazily: usually the first one is enough
     used, reading, problems = _read_by_candidates(command, command_line_of(command, whole), parsers)
     conflicts = _conflicts(reading, command, used.release)
     unheard = _probable_slips(reading, command, used, suggests)
     if lower is None or upper is None:
         unheard = [flag for flag in _unknown_flags(problems, used, suggests) if flag.first is None]
-        problems, conflicts = (), []  # beyond the table, nothing is certain
+        problems, conflicts = (), []  # nothing is certain for releases outside the table
     if conflicts:
         messages = {problem.message for problem in problems}
         conflicts = [conflict for conflict in conflicts if conflict.message not in messages]
@@ -202,7 +202,7 @@ def _flags(command: Command) -> Iterable[str]:
 def _read_by_candidates(
     command: Command, line: CommandLine, candidates: Iterable[Parser]
 ) -> tuple[Parser, ParseResult, tuple[Problem, ...]]:
-    """The reading of the first release that accepts the command, with the fewest abbreviations.
+    """The reading of the first release that accepts the command, preferably without abbreviations.
 
     If no release accepts it: the reading with the fewest problems, of which only those at words that every release
     rejects are returned.

@@ -24,7 +24,7 @@ class Option:
 
     dest: str
     flags: tuple[str, ...] = ()
-    """Its spellings; empty for the positional."""
+    """All spellings; empty for the positional argument."""
     negative: tuple[str, ...] = ()
     """Spellings that switch it off: `--no-x`, and `--disable-x` for `--enable-x` if the release pairs them."""
     nargs: str | int | None = None
@@ -39,7 +39,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """How argparse names it in a message."""
+        """The option's name in argparse's messages."""
         return "/".join(self.flags) or self.dest
 
 
@@ -54,7 +54,7 @@ class Flag:
     explicit: str | None = None
     """The value after `=`, or glued to a short flag."""
     candidates: tuple[str, ...] = ()
-    """More than one: the abbreviation is ambiguous."""
+    """If there are several: the abbreviation is ambiguous."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Parser:
     release: Release
     entry: str
     table: Table
-    """The table it is from."""
+    """The table that it belongs to."""
     spellings: Mapping[str, tuple[Option, bool]]
     """Flag → its option, and whether this spelling switches it on."""
     flags: dict[str, Flag]
@@ -118,7 +118,7 @@ class Table:
         """Oldest first."""
         self._definitions = definitions
         self._spans = spans
-        """dest → the first and the last release that have it so (indices, both included), and its definition."""
+        """dest → the first and last release with this definition (indices, both included), and its index."""
         self._underscores = underscores
         self._made: dict[tuple[str, int], Option] = {}
         self._parsers: dict[tuple[Release, str], Parser] = {}
@@ -131,7 +131,7 @@ class Table:
         return f"Table({', '.join(self._taught)})"
 
     def _option(self, dest: str, definition: int) -> Option:
-        """The option of a definition, made once."""
+        """The option of a definition, built once."""
         made = self._made.get((dest, definition))
         if made is None:
             row = dict(self._definitions[definition])
@@ -142,7 +142,7 @@ class Table:
         return made
 
     def _options(self, number: int) -> Iterator[Option]:
-        """The options of the release with this number in the table."""
+        """The options of the release with this index in the table."""
         for dest, spans in self._spans.items():
             for first, last, definition in spans:
                 if first <= number <= last:
@@ -187,13 +187,13 @@ class Table:
         )
 
     def neighbours(self, release: Release) -> tuple[Release | None, Release | None]:
-        """The releases around one that need not be in the table, as `webhook.vllm.release.neighbours` has it."""
+        """The releases in the table around a release, as `webhook.vllm.release.neighbours` returns them."""
         return self._around(release)
 
     @cached_property
     def _spans_by_flag(self) -> Mapping[str, list[tuple[int, int, Option]]]:
-        """Flag → (first release, last release, option) for each unbroken run of releases that know it, by their
-        numbers."""
+        """Flag → (first release, last release, option) for each unbroken run of releases that know it; releases are
+        indices."""
         found: dict[str, list[tuple[int, int, Option]]] = {}
         for dest, spans in self._spans.items():
             for first, last, definition in spans:
@@ -203,7 +203,7 @@ class Table:
         return found
 
     def nearest_releases_with(self, flag: str, release: Release) -> tuple[Release, Release, Option] | None:
-        """The nearest unbroken run of releases that know `flag`, and how the flag is read there. `release` is not one.
+        """The nearest unbroken run of releases that know `flag`, for a `release` that does not, and its option there.
 
         An earlier run comes first, because people still write flags that were removed. None: no release knows it.
         """
@@ -229,7 +229,7 @@ class Table:
 
     @cached_property
     def spellings(self) -> frozenset[str]:
-        """Every flag of every release."""
+        """All flags of all releases."""
         return frozenset(self._spans_by_flag)
 
     @cached_property
@@ -240,7 +240,7 @@ class Table:
 
     @cached_property
     def switches(self) -> frozenset[str]:
-        """Those that take no value in any release."""
+        """Flags that take no value in any release."""
         return frozenset(
             flag for flag, lives in self._spans_by_flag.items() if all(option.nargs == 0 for _, _, option in lives)
         )
@@ -260,7 +260,7 @@ class Table:
         return tuple(release for number, release in enumerate(self.releases) if number in found) or self.releases
 
     def rows(self, release: Release) -> dict[str, Row]:
-        """dest → how the release, which is in the table, defines it."""
+        """dest → its definition in a release of the table."""
         number = self.releases.index(release)
         return {
             dest: self._definitions[definition]
@@ -270,7 +270,7 @@ class Table:
         }
 
     def with_release(self, release: Release, rows: Mapping[str, Row]) -> Table:
-        """The table with one release more, or with another idea of one that it has."""
+        """The table with one more release, or with another definition of one that it has."""
         known = {one: self.rows(one) for one in self.releases}
         known[release] = dict(rows)
         table = _build_table(known, self._underscores)
@@ -313,9 +313,9 @@ class Releases:
     images: Images = ()
     """The release that an image contains, for images whose tag does not name it."""
     make_table: Callable[[], Table] = builtin
-    """Makes the table from the set of facts in use."""
+    """Builds the table from the facts in use."""
 
     @property
     def table(self) -> Table:
-        """The options of every release that is known."""
+        """The options of all known releases."""
         return self.make_table()

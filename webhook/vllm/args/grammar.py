@@ -52,7 +52,7 @@ class ParseResult:
     are unknown flags, rejected or unknown values, abbreviations, LoRA modules, and levels in place of a compilation
     config."""
     abbreviated: int = 0
-    """How many flags are abbreviations."""
+    """Number of flags that are abbreviated."""
     open: str | None = None
     tagged: bool = False
     """The model is named by the positional argument."""
@@ -71,7 +71,7 @@ def _flag(token: Token, parser: Parser) -> Flag | None:
     text, known = token.text, parser.spellings
     if token.open or text[:1] != "-" or text == "-":
         return None
-    if (found := parser.flags.get(text)) is not None:  # as most are
+    if (found := parser.flags.get(text)) is not None:  # the usual case
         return found
     if text in known:
         made = parser.flags[text] = Flag(text, *known[text])
@@ -95,7 +95,7 @@ def _flag(token: Token, parser: Parser) -> Flag | None:
 
 
 def read(parser: Parser, tokens: list[Token]) -> ParseResult:
-    """Reads all of `tokens`, going on after an error as far as that makes sense."""
+    """Reads all of `tokens`; continues after an error as far as that makes sense."""
     return _Reader(parser, tokens).read()
 
 
@@ -121,7 +121,7 @@ class _Reader:
         return self.reading
 
     def _model(self) -> None:
-        """`model_tag` is `model`, and wins over `--model`; unless it may turn out to be something else."""
+        """`model_tag` becomes `model` and overrides `--model`, unless its text is unknown and there is a `--model`."""
         reading = self.reading
         if "model_tag" not in reading.places:
             return
@@ -206,7 +206,8 @@ class _Reader:
             self._refuse(f"argument {option.name}: ignored explicit argument {value!r}", token, option)
 
     def _note_other_spelling(self, token: Token, flag: Flag, option: Option) -> None:
-        """Another name than the option's own: an abbreviation, or 0.33's `--disable-x` for `--enable-x`."""
+        """Note a spelling that differs from the option's name: an abbreviation, or 0.33's `--disable-x` for
+        `--enable-x`."""
         spelling = token.text.partition("=")[0]
         self.reading.abbreviated += spelling != flag.spelling
         if not is_plain_spelling(spelling, self.parser.dests):
@@ -214,7 +215,7 @@ class _Reader:
             self.reading.written[name_of(spelling)] = True if option.nargs == 0 else value
 
     def _skip_unknown(self, at: int, flag: Flag) -> int:
-        """A flag of no option; its likely values are passed over, so that they don't count as one too many."""
+        """Skip an unknown flag and its likely values, so that these are not reported as unexpected arguments."""
         token = self.tokens[at]
         life = self.parser.table.nearest_releases_with(flag.spelling, self.parser.release)
         nargs = life[2].nargs if life else None
@@ -236,12 +237,12 @@ class _Reader:
         self.reading.written[name] = texts if len(texts) > 1 else texts[0] if texts else True
 
     def _note_unresolved(self, dest: str, texts: list[str], why: str) -> None:
-        """Note an option whose value is not known, with its words."""
+        """Note an option with an unknown value, and its words."""
         self.reading.unresolved[dest] = why
         self._note_written(dest, texts)
 
     def _store_switch(self, option: Option, on: bool, token: Token) -> None:
-        """Set an option without a value."""
+        """Set an option that takes no value."""
         if option.action != "help":
             self.reading.given[option.dest] = on
             self.reading.written.pop(option.dest, None)
@@ -250,7 +251,7 @@ class _Reader:
             self.reading.doubtful.pop(option.dest, None)
 
     def _replaced_value(self, dest: str) -> Any:
-        """An earlier value of the same option, which the next one takes the place of."""
+        """Remove and return an earlier value of the same option, which the next one replaces."""
         self.reading.unresolved.pop(dest, None)
         self.reading.doubtful.pop(dest, None)
         return self.reading.given.pop(dest, None)
@@ -264,10 +265,10 @@ class _Reader:
         doubt = next((token.doubtful for token in tokens if token.doubtful), None)
         reading.places[dest] = tokens[0].path if tokens else flag.path
         if dest in ("model", "model_tag"):
-            why = why or tokens[0].doubtful  # no model is called ${MODEL}, whatever text arrives
+            why = why or tokens[0].doubtful  # no model has the name ${MODEL}, whatever vLLM gets instead
         if why:
             self._note_unresolved(dest, texts, why)
-            # The last of several may be something else than a value; a key from a Secret is one word.
+            # The last of several words may expand to more than a value; a key from a Secret is always one word.
             if option.nargs in ("+", "?") and dest != "api_key":
                 reading.open = reading.open or tokens[-1].open
             return
@@ -294,7 +295,7 @@ class _Reader:
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:
         """The converted value of an option; raises InvalidValueError if its type rejects the text."""
-        if option.action is None and option.nargs is None and len(texts) == 1:  # as most are
+        if option.action is None and option.nargs is None and len(texts) == 1:  # the usual case
             return convert(option, texts[0], self.parser.release)
         if option.action == "StoreBoolean":
             return _true_or_false(texts[0] if texts else "True")

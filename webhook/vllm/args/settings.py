@@ -84,7 +84,7 @@ def _registry_was_read(kind: str) -> tuple[bool, ...]:
 def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
     """A number that a config class gets unchanged and that is outside the bounds of its field."""
     refused: Refusal | None = None
-    for known in _bounds(dest, release):  # as `_refused_by_all` has it
+    for known in _bounds(dest, release):  # like `_refused_by_all`
         if (found := _out_of_bounds("", value, known)) is None:
             return None
         refused = refused or found
@@ -284,9 +284,9 @@ _TRUTH = frozenset(("0", "off", "f", "false", "n", "no", "1", "on", "t", "true",
 
 
 def _pydantic_accepts(value: object, kind: str) -> bool:
-    """Pydantic makes that type of it: it reads texts as numbers, and numbers without a fraction as whole ones.
+    """Whether pydantic converts the value to that type: it reads texts as numbers, and 2.0 as a whole number.
 
-    A text with `$` may be filled in before vLLM sees it.
+    A text with `$` counts as valid: it may be expanded before vLLM sees it.
     """
     if isinstance(value, str) and "$" in value:
         return True

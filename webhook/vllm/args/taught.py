@@ -27,7 +27,7 @@ def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
     """
     default = option.get("default")
     if isinstance(default, str) and (default == _SUPPRESS or default.startswith("<")):
-        default = None  # an object of vLLM's own, or no default at all: not a value that the command line could give
+        default = None  # an object of vLLM's own, or no default: not a value that a command line can set
     only = {entry.partition("(")[0] for entry in option.get("entrypoints") or ()}
     action = option.get("action")
     written = {
@@ -53,7 +53,7 @@ def rows(options: Iterable[Mapping[str, Any]]) -> dict[str, Row]:
 
 
 def options_difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> tuple[list[str], dict[str, Row]]:
-    """How a release's options differ from another's: the dests that are gone, and those that are new or changed."""
+    """The difference between two releases' options: the removed dests, and the new or changed options."""
     return [dest for dest in old if dest not in new], {d: one for d, one in new.items() if old.get(d) != one}
 
 
@@ -87,8 +87,8 @@ class TaughtTable:
         self._made: WeakKeyDictionary[Table, Table] = WeakKeyDictionary()
 
     def __call__(self) -> Table:
-        """The table. An addition that does not apply to newer facts (they know the release themselves, without an
-        option that is removed) is left out."""
+        """The table. Additions that do not apply to newer facts are left out (the facts know the release themselves, or
+        lack an option that is removed)."""
         base = builtin()
         found = self._made.get(base)
         if found is None:

@@ -23,14 +23,14 @@ from webhook.vllm.release import Release
 
 @frozen
 class Token:
-    """A word on its way to argparse."""
+    """A word of the command line, before argparse reads it."""
 
     text: str
     path: FieldPath
     index: int
-    """Which word of the command it is (or comes from), so that two releases' readings can be compared."""
+    """Index of the word in the command, or of the word that it comes from, to compare readings of two releases."""
     unknown: str | None = None
-    """Why its text can't be known."""
+    """Why its text is unknown."""
     doubtful: str | None = None
     """Why vLLM probably gets another text than the manifest has."""
 
@@ -76,7 +76,7 @@ class CommandLine(NamedTuple):
 def command_line_of(command: Command, whole: str) -> CommandLine:
     """The command's words as tokens; `whole`: all their texts."""
     words = command.words
-    if not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole):  # none of `_REFERENCE`'s signs
+    if not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole):  # no sign of a `_REFERENCE`
         return CommandLine(
             [Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], whole
         )
@@ -104,16 +104,16 @@ Observed in 0.8.5 … 0.11.0 and in 0.11.1; the check does not find `--model=X`.
 _NAME_NEEDS_MODEL = Release(0, 17)
 """`vllm serve --served-model-name N X` is an error from this release on (observed in 0.17.1)."""
 _NESTED_CONFIG = Release(0, 16)
-"""Nested mappings of a `--config` file become JSON since here."""
+"""From this release on, nested mappings of a `--config` file become JSON."""
 _NEGATED_CONFIG = Release(0, 28)
 """`key: false` in a `--config` file becomes `--no-key` from this release on, with the api_server module."""
 _DOTTED, _DOTTED_SHORT, _DOTTED_HUMAN = Release(0, 9), Release(0, 9, 2), Release(0, 20)
 _LEVEL_WORD = Release(0, 9, 2)
-"""`-O3` becomes `-O.level=3` since here, …"""
+"""From this release on, `-O3` becomes `-O.level=3`, …"""
 _MODE_WORD = Release(0, 11, 1)
-"""… `-O.mode=3` since here, …"""
+"""… from this one `-O.mode=3`, …"""
 _OPTIMIZATION_LEVEL = Release(0, 12)
-"""… and `--optimization-level 3` since here."""
+"""… and from this one `--optimization-level 3`."""
 
 
 def prepare_words(command: Command, line: CommandLine, parser: Parser) -> ArgparseWords:
@@ -215,7 +215,7 @@ def _config(words: ArgparseWords, command: Command, parser: Parser) -> None:
 
 def _settings(text: str) -> Mapping[Any, Any] | str:
     """The settings in the file, or why they are unknown. podfit reports no problem with a file that it can't read."""
-    import yaml  # here, because few commands have a config file
+    import yaml  # here, because few commands use a config file
 
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
@@ -227,7 +227,7 @@ def _settings(text: str) -> Mapping[Any, Any] | str:
 
 
 def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:
-    """The words that the settings of a `--config` file stand for."""
+    """The settings of a `--config` file as words of a command line."""
     words: list[str] = []
     for key, value in settings.items():
         flag = f"--{key}"
@@ -257,7 +257,7 @@ def _with_dashes(token: Token) -> Token:
 
 
 def _expand_optimization(tokens: list[Token], release: Release) -> list[Token]:
-    """`-O3` and `-O 3` → the flags that the release replaces them by."""
+    """`-O3` and `-O 3` → the flags by which the release replaces them."""
     if release < _LEVEL_WORD or "-O" not in {token.text[:2] for token in tokens}:
         return tokens
     key = "level" if release < _MODE_WORD else "mode"

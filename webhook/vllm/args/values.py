@@ -26,7 +26,7 @@ class UnreadableValueError(InvalidValueError):
 
 
 DEEPEST = 50
-"""Lists and objects within each other, in JSON that is read."""
+"""Most levels of nested lists and objects in JSON that is read."""
 TOO_DEEP = "it is nested too deeply to be read"
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
@@ -37,7 +37,7 @@ def human_int(text: str) -> int:
 
     Raises ValueError if it is not a number, InvalidValueError if vLLM has an error message of its own.
     """
-    if text.isdecimal():  # as most are
+    if text.isdecimal():  # the usual case
         return int(text)
     text = text.strip()
     match = _HUMAN.fullmatch(text)
@@ -56,7 +56,7 @@ def human_int(text: str) -> int:
 
 
 def human_int_or_auto(text: str) -> int:
-    """As `human_int`; "auto" is -1, the longest context that fits."""
+    """Like `human_int`; "auto" is -1, the longest context that fits."""
     return -1 if text.strip().lower() == "auto" else human_int(text)
 
 
@@ -105,7 +105,7 @@ def text_or_json(text: str) -> Any:
 
 
 def json_object(text: str) -> Any:
-    """The fields of one of vLLM's config classes. Which fields it has is not checked."""
+    """The fields of one of vLLM's config classes; their names are not checked."""
     value = from_json(text)
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -117,7 +117,7 @@ _HUMAN_IN_JSON = re.compile(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b")
 
 
 def human_json_object(text: str) -> Any:
-    """As `json_object`, with bare numbers such as 80m and 16K in it (vLLM 0.33 engine/arg_utils.py)."""
+    """Like `json_object`, with unquoted numbers such as 80m and 16K (vLLM 0.33 engine/arg_utils.py)."""
     parts = _STRING.split(text)
     parts[::2] = [_HUMAN_IN_JSON.sub(lambda number: str(human_int(number[0])), part, 99) for part in parts[::2]]
     return json_object("".join(parts))
@@ -145,7 +145,7 @@ def level_or_config(text: str) -> Any:
 
 
 def device_ids(text: str) -> list[int | str]:
-    """ "0,1" → [0, 1]; names of MIG slices stay text."""
+    """ "0,1" → [0, 1]; names of MIG slices are kept as text."""
     return [int(item) if item.strip().isdecimal() else item.strip() for item in text.split(",")]
 
 
@@ -199,7 +199,7 @@ _HUMAN_JSON = Release(0, 17)
 podfit reports no value that vLLM may accept."""
 
 
-@lru_cache(4096)  # options and releases are those of the table
+@lru_cache(4096)  # bounded by the options and releases of the table
 def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str, bool]:
     """The function that converts an option's text, its name in messages, and whether an empty text means None."""
     if name.startswith("optional["):

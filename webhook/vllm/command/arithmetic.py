@@ -17,7 +17,7 @@ Scalar = Callable[["Node"], Value]
 Lookup = Callable[[str], "Value | Array | None"]
 Assign = Callable[[str, "int | None"], None]
 _NAMES = 4
-"""Variables that name each other."""
+"""How many variables may name each other in a chain."""
 _ASSIGNS = re.compile(r"([-+*/%&|^]|<<|>>)?=")
 
 
@@ -59,7 +59,7 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: Dep
         if right is None or operator not in ("-", "+", "!", "~"):
             return None
         if _operator(node.children[1]) not in ("", *(("*", "/", "%") if operator == "-" else ())):
-            return None  # the grammar takes `-5 >> 1` for `-(5 >> 1)`
+            return None  # the grammar reads `-5 >> 1` as `-(5 >> 1)`
         return {"-": -right, "+": right, "!": int(not right), "~": ~right}[operator]
     if kind == "ternary_expression" and len(named) == 3:
         condition = of(named[0])
@@ -79,7 +79,7 @@ def value(node: Node, scalar: Scalar, lookup: Lookup, assign: Assign, depth: Dep
                 return int(bool(left))
         right = of(node.children[2])
         if operator == "**" and "**" in (_operator(node.children[0]), _operator(node.children[2])):
-            return None  # it groups from the right, which the grammar does not know
+            return None  # it groups from the right, which the grammar does not do
         if _ASSIGNS.fullmatch(operator):
             if operator != "=" and left is not None and right is not None:
                 right = _calculate(left, operator[:-1], right)

@@ -107,7 +107,7 @@ def _make_local(shell: Shell, name: str, *, array: bool) -> None:
         shell.state.variables[name] = []
     elif before is None:
         shell.state.variables[name] = literal("")
-    # Else bash unsets it, and dash leaves the value: an assignment mostly follows.
+    # Otherwise bash unsets it, and dash keeps the value: usually an assignment follows.
 
 
 def unset(shell: Shell, node: Node) -> Status:
@@ -123,7 +123,7 @@ def unset(shell: Shell, node: Node) -> Status:
 
 
 def _concatenated(left: Value, right: Value) -> Value:
-    """Two values joined; literal neighbors of one path become one piece."""
+    """Two values joined; adjacent literals of one path become one piece."""
     joined = tuple(p for p in (*left, *right) if p.text or p.unknown is not None)
     if len(joined) > 1 and all(p.unknown is None and p.path == joined[0].path for p in joined):
         joined = literal("".join(p.text for p in joined), joined[0].path)

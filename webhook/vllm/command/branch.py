@@ -119,7 +119,7 @@ def and_or(shell: Shell, node: Node) -> Status:
 
 
 _SURE = frozenset({"date", "echo", "printf", "sleep"})
-"""Commands that nobody asks whether they fail."""
+"""Commands that scripts expect to succeed, so that they do not check them."""
 
 
 def _last(node: Node) -> str:

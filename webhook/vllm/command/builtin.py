@@ -48,7 +48,7 @@ def _shift(shell: Shell, argv: list[Value]) -> Status:
 
 
 def assign_words(shell: Shell, argv: list[Value], *, exported: bool = True) -> Status:
-    """`export A=b C`; a word that is not known may name any variable (`export $(cat FILE)`)."""
+    """`export A=b C`; an unknown word may set any variable (`export $(cat FILE)`)."""
     for word in argv:
         if word and word[0].unknown is not None:
             shell.state.forget_all(f"{text_of(word)} may export any variable")
@@ -90,7 +90,7 @@ def _follow(shell: Shell, script: Value) -> Status:
 
 
 _SETS_PATHS = re.compile(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|setvars|vars)\.sh$")
-"""Files of known programs, which set PATH and variables of their own."""
+"""Files of known programs that set PATH and variables of their own."""
 
 
 def _source(shell: Shell, argv: list[Value]) -> Status:
@@ -108,7 +108,7 @@ def _source(shell: Shell, argv: list[Value]) -> Status:
 
 
 _TAKES = frozenset("dinNptu")
-"""Letters of `read` that take a value."""
+"""Options of `read` that take a value."""
 
 
 def _read(shell: Shell, argv: list[Value]) -> Status:
@@ -142,7 +142,7 @@ def _read(shell: Shell, argv: list[Value]) -> Status:
 
 
 def _mapfile(shell: Shell, argv: list[Value]) -> Status:
-    """`mapfile -t LINES < FILE`: the name comes last, after options of which some take a value."""
+    """`mapfile -t LINES < FILE`: the name comes last, after the options, some of which take a value."""
     names, takes = ["MAPFILE"], False
     for word in map(text_of, argv):
         if not takes and not word.startswith("-"):
@@ -161,7 +161,7 @@ _SUM = re.compile(r"[\w\s=+*/%<>&|^~!?:,()-]{1,200}")
 
 
 def _let(shell: Shell, argv: list[Value]) -> Status:
-    """`let EXPRESSION`: plain arithmetic is evaluated; the variable of another one is unknown from here on."""
+    """`let EXPRESSION`: plain arithmetic is evaluated; any other expression makes its variable unknown."""
     status: Status = "likely"
     for word in argv:
         text = known(word) or ""
@@ -193,7 +193,7 @@ def _continue(shell: Shell, argv: list[Value]) -> Status:
 
 
 def _levels(argv: list[Value]) -> int:
-    """The loops that `break 2` ends."""
+    """The number of loops that `break 2` ends."""
     count = known(argv[0]) if argv else None
     return int(count) if count and re.fullmatch(r"[1-9]\d{0,2}", count) else 1
 

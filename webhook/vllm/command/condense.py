@@ -48,7 +48,7 @@ def condensed(words: Sequence[str]) -> list[Left]:
     from webhook.vllm.args.flags import builtin
 
     table, end = builtin(), len(words)
-    if "--" in words:  # no flag is behind it
+    if "--" in words:  # there are no flags after it
         end = words.index("--")
     flags = [n for n in dashed(words) if words[n][1:2] not in _NUMBER and " " not in words[n]]
     if end < len(words):
@@ -59,9 +59,9 @@ def condensed(words: Sequence[str]) -> list[Left]:
     places = dict(zip(names, range(len(names)), strict=True))
     last: dict[str, int] = {}
     dotted: dict[str, int] = {}
-    full = set[str]()  # as they are written, flags of which enough keys are left
+    full = set[str]()  # flags as they are written, of which enough keys were kept
     left: list[Left] = []
-    known = table.beginnings  # argparse takes the beginning of a flag for the flag
+    known = table.beginnings  # argparse accepts the beginning of a flag
     others: list[int] = []
     read = [name for name in places if name in known or "_" in name or "." in name or name[1:2] != "-"]
     unknown = [flags[places[name]] for name in islice(filterfalse(frozenset(read).__contains__, places), _UNKNOWN)]
@@ -91,7 +91,7 @@ def condensed(words: Sequence[str]) -> list[Left]:
     left += map(Left, [*unknown, *others[: 2 * _UNKNOWN - len(unknown)]])
     for place in last.values():
         left += _group(words, flags[place], ends[place])
-    most = max(map(sub, ends, flags), default=1)  # of a flag and the words up to the next
+    most = max(map(sub, ends, flags), default=1)  # most words of a flag, up to the next one
     first = flags[0] if flags else end
     left += _run(words, 0, first)
     if (most > 2 or (most > 1 and not table.switches.isdisjoint(last))) and first <= _VALUES:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,17})")
-"""A number that `[` and `[[` read alike: to `[[` 010 is octal."""
+"""A number that `[` and `[[` read in the same way: for `[[`, 010 is octal."""
 
 
 def command(shell: Shell, node: Node) -> Status:
@@ -55,10 +55,10 @@ def _answer(shell: Shell, node: Node, extended: bool) -> bool | None:
     if node.type == "binary_expression" and len(children) == 3:
         operator = source(children[1])
         if operator in ("-a", "-o"):
-            return None  # the grammar does not group them as shells do
+            return None  # the grammar groups them in another way than shells
         if operator in ("&&", "||"):
             if any(_joins(child) not in ("", operator) for child in (children[0], children[2])):
-                return None  # nor these two without parentheses
+                return None  # the same for these two without parentheses
             left, right = _test(shell, children[0], extended), _test(shell, children[2], extended)
             decisive = operator == "||"
             if left is decisive or right is decisive:
@@ -94,7 +94,7 @@ _EXPANDS = frozenset({"simple_expansion", "expansion", "command_substitution", "
 
 
 def _splits(shell: Shell, node: Node) -> bool:
-    """An operand without quotation marks that `[` does not get as one word."""
+    """Whether an operand without quotation marks may be several words for `[`."""
     if node.type in ("word", "concatenation") and dialect.has_braces(source(node)):
         return True
     return node.type in _EXPANDS and len(shell.words.fields(node)) != 1

@@ -21,7 +21,7 @@ _HIDDEN = re.compile(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|\\.", re.
 
 
 def has_braces(word: str) -> bool:
-    """Whether bash makes several words of one: `{a,b}`, `{1..3}` (bash(1), Brace Expansion)."""
+    """Whether bash expands a word to several: `{a,b}`, `{1..3}` (bash(1), Brace Expansion)."""
     return any("," in found[1] or ".." in found[1] for found in _BRACES.finditer(_HIDDEN.sub("", word)))
 
 

@@ -17,7 +17,7 @@ from webhook.kube.path import FieldPath
 from webhook.vllm.command.word import Command, Word
 
 _LONGEST = 512
-"""Items of a list that is edited; no person writes more."""
+"""Most items of a list that is edited; lists written by people are shorter."""
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)+")
 _GAP = re.compile(rb"(?:[ \t]|\\\n)+\Z")
 _PLAIN = re.compile(r"[^'\"$`\\\n]*")

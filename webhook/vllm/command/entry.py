@@ -77,7 +77,7 @@ _WRAPPERS = frozenset(
         "docker-entrypoint.sh", "nvidia_entrypoint.sh", "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
     }
 )  # fmt: skip
-"""Programs that start the program they are given."""
+"""Programs that start the program in their arguments."""
 
 _PYTHONS = re.compile(r"(python|pypy)[\d.]*")
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
@@ -86,7 +86,7 @@ A_SHELL = "a shell"
 _DEEPEST = 8
 """Programs that start one another in one command line."""
 _NEAR = 64
-"""How many words a wrapper's own options may take, without the variables that it sets."""
+"""Most words of a wrapper's own options, without the variables that it sets."""
 _SETS = re.compile(r"[A-Za-z_]\w*=")
 TOO_FAR = f"the program has more than {_NEAR} words before it"
 TOO_MANY = f"more than {_DEEPEST} programs hand it on to each other"
@@ -276,13 +276,13 @@ def _slipped(argv: Argv) -> Serve | None:
 
 def alike(text: str, meant: str) -> bool:
     """Whether `text` is probably a misspelled `meant`."""
-    from difflib import SequenceMatcher  # here, because few commands have a slip
+    from difflib import SequenceMatcher  # here, because few commands are misspelled
 
     return len(text) < 2 * len(meant) and SequenceMatcher(None, text, meant).ratio() > 0.8
 
 
 _MOST_WORDS = 1000
-"""More than are read of a command line."""
+"""Most words of a command line that are read."""
 _UNQUOTED = re.compile(r"[^ \t\r\n]+")
 _QUOTED = re.compile(
     r"""[^ \t\r\n'"\\]+|\\.|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*"|([ \t\r\n]+)""",
@@ -292,8 +292,8 @@ _ESCAPED = re.compile(r"""\\(["\\])""")
 
 
 def split(line: str) -> list[str]:
-    """The words that a shell would make of `line`, the first thousand, as `shlex.split`, which takes a microsecond for
-    each character."""
+    """The words into which a shell would split `line`, at most a thousand. Like `shlex.split`, which takes a
+    microsecond per character."""
     if not any(sign in line for sign in "'\"\\"):
         return [word[0] for word in itertools.islice(_UNQUOTED.finditer(line), _MOST_WORDS)]
     words: list[list[str]] = [[]]
@@ -450,7 +450,7 @@ def release_installed(argv: Argv) -> str:
 _MANAGERS = frozenset(
     {"uv", "uvx", "pipx", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "mamba", "micromamba"}
 )
-"""Wrappers that start a program in a Python environment which they choose, or make."""
+"""Wrappers that start a program in a Python environment that they choose or make."""
 
 
 def brings(argv: Argv) -> Change | None:

@@ -1,6 +1,6 @@
-"""`env -S STRING`: the words that env makes of a string, in place of it (GNU coreutils 9.5, src/env.c).
+"""`env -S STRING`: replace the string by the words that env makes of it (GNU coreutils 9.5, src/env.c).
 
-busybox's env has no such option, and ends with an error.
+busybox's env has no such option, and exits with an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from webhook.vllm.command.word import Piece, Value, after, literal, mystery, tex
 Argv = Sequence[Value]
 
 _TIMES = 4
-"""Strings within strings that are split."""
+"""How many nested strings are split."""
 _TAKE = "uCa"
 """Letters with a value: `--unset`, `--chdir`, `--argv0`."""
 _LONG = ("--unset", "--chdir", "--argv0")
@@ -44,7 +44,7 @@ def split(argv: Argv, variables: Mapping[str, Value], spend: Callable[[int], Non
 
 
 def _string(argv: Argv) -> tuple[int, int, list[Value], Value] | None:
-    """Which words are the option and its string, the options that are written in one with it, and the string."""
+    """(start and end of the option with its string, the options written in one word with it, the string)."""
     index = 1
     while index < len(argv):
         word, text = argv[index], text_of(argv[index])

@@ -70,20 +70,20 @@ class Environment(Mapping[str, Value]):
         self.later: set[str] | None = None
         """Variables of `env` below the present one; None until one refers to another."""
         self.grown = 0
-        """How much has been expanded from here so far."""
+        """Number of characters that have been expanded so far."""
         self.known: dict[str, str] = {}
-        """The variables whose value is known."""
+        """The variables with a known value."""
         self.held: dict[str, Value | int] = dict(_SET_AT_START)
-        """Name → value; of a plain text, which is `known`, its index in `env`."""
+        """Name → value; for a plain text, which is in `known`, its index in `env`."""
         self._place = place
 
     @property
     def full(self) -> bool:
-        """No more is expanded."""
+        """Whether the limit is reached, so that no more text is expanded."""
         return self.grown > 64 * MAX_EXPANDED_LENGTH
 
     def set(self, name: str, value: Value) -> None:
-        """Gives a variable a value, whatever it had before."""
+        """Set a variable, regardless of an earlier value."""
         self.held[name] = value
         text = known(value) if len(value) != 1 else value[0].text if value[0].unknown is None else None
         if text is None:
@@ -126,7 +126,8 @@ def string(value: Any) -> str:
 
 
 def environment(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> Environment:
-    """The container's variables in Kubernetes' order: operators' own, `envFrom`, `env`; each sees the earlier ones."""
+    """The container's variables in Kubernetes' order: the operator's, `envFrom`, `env`; later ones may refer to earlier
+    ones."""
     place = container.place("env")
     env = Environment(place)
     for name, value in _injected(workload):
@@ -148,7 +149,7 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
             found = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
             if found is not None:
                 env.set(name, found)
-        elif isinstance(given, str) and "$" not in given:  # as nearly all are
+        elif isinstance(given, str) and "$" not in given:  # the usual case
             held[name], plain[name] = index, given
         else:
             if env.later is None:
@@ -230,8 +231,8 @@ def _value_from(
 def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Value:
     """`$(VAR)` as Kubernetes expands it in `command`, `args` and `env[].value`; `$$` is an escaped `$`.
 
-    A reference to a variable that is not in the container's env stays as it is, and is unknown: an operator or
-    another webhook may still add it.
+    A reference to a variable that is not in the container's env stays as it is, and is unknown: an operator or another
+    webhook may still add the variable.
     """
     if "$" not in text:
         return literal(text, path)
@@ -297,7 +298,7 @@ def _beginning(text: str, env: Environment) -> str:
 
 
 def mounts(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> dict[str, str]:
-    """Path in the container → text, of every ConfigMap that is mounted into it and that we were given."""
+    """Path in the container → text, of every known ConfigMap that is mounted into it."""
     if not config_maps:
         return {}
     volumes = {

@@ -1,4 +1,4 @@
-"""Words that a shell may replace by the names of files, which are not known here."""
+"""Words that a shell may replace by names of files, which are unknown to podfit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def doubt(text: str) -> str | None:
 
 
 def of_word(node: Node) -> str | None:
-    """The same of a word as it is written."""
+    """The same for a word in the script."""
     parts = [node] if node.type == "word" else node.children
     first = parts[0] if parts else node
     if source(first)[:1] == "-" or "=" in source(first):

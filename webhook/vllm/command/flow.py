@@ -27,11 +27,11 @@ class Return(Exception):  # noqa: N818
 
 
 class Break(Exception):  # noqa: N818
-    """The loop's body ends here, and the loop with it, or only the round (`continue`)."""
+    """The loop's body ends here: either the whole loop (`break`), or only this round (`continue`)."""
 
     def __init__(self, levels: int = 1, *, goes_on: bool = False) -> None:
         self.levels = levels
-        """How many loops end, from the inside (`break 2`)."""
+        """How many nested loops end (`break 2`)."""
         self.goes_on = goes_on
         """Whether the outermost of these loops continues with its next round."""
 

@@ -15,7 +15,7 @@ class Image:
     """One row of the table."""
 
     pattern: str
-    """A regular expression that is searched for in the repository."""
+    """A regular expression to search for in the repository."""
     runs: str
     """"serve" (`vllm serve` + args), "module" (`python -m vllm.entrypoints.openai.api_server` + args), "huggingface"
     (KServe's huggingfaceserver + args), "command" (the args are the command), "other" (no vLLM server)."""
@@ -44,7 +44,7 @@ KNOWN_IMAGES = (
         "huggingface",
         "kserve/kserve python/huggingface_server.Dockerfile: ENTRYPOINT python -m huggingfaceserver",
     ),
-    # Images whose entrypoint runs whatever it is given.
+    # Images whose entrypoint runs its arguments.
     Image(r"(^|/)nvidia/vllm$", "command", "NGC vLLM: ENTRYPOINT /opt/nvidia/nvidia_entrypoint.sh"),
     Image(r"(^|/)rocm/vllm(-dev)?$", "command", "ROCm vLLM docs: docker run … rocm/vllm, a shell"),
     Image(

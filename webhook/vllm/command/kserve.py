@@ -1,4 +1,4 @@
-"""KServe's own ways to hand arguments to vLLM.
+"""How KServe passes arguments to vLLM.
 
 KServe 0.17: config/llmisvcconfig/*.yaml (the presets of LLMInferenceService),
 python/huggingfaceserver/huggingfaceserver/__main__.py.

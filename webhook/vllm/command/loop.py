@@ -82,15 +82,15 @@ def while_statement(shell: Shell, node: Node) -> Status:
         return follow()
 
     status, count = ask(), 0
-    for count in range(0 if shell.blind else _ITERATIONS):  # a round inside of a loop's round is followed once
+    for count in range(0 if shell.blind else _ITERATIONS):  # a loop inside of a loop's round is followed once
         if status != "yes" or shell.skips > skips:
             break
         before = shell.copy()
-        with shell.unseen(count > 0):  # the commands of the first round were visited
+        with shell.unseen(count > 0):  # the first round has already visited the commands
             more = _round(shell, follow)
             status = ask() if more else "no"
         if more and not shell.state.changed(before) and shell.state.positional == before.positional:
-            status = "no"  # no round will be another one
+            status = "no"  # certainly no further round
     if status != "no":
         with shell.unseen(count > 0):
             _some_rounds(shell, [follow, lambda: "yes"], again, why)
@@ -99,7 +99,7 @@ def while_statement(shell: Shell, node: Node) -> Status:
 
 
 def _round(shell: Shell, follow: Callable[[], Status]) -> bool:
-    """Follows one round; whether another one may come."""
+    """Follow one round; returns whether another one may follow."""
     try:
         follow()
     except Break as end:
@@ -128,7 +128,7 @@ def _some_rounds(shell: Shell, branches: Sequence[Callable[[], Status]], again: 
 
 
 def _forget(shell: Shell, names: set[str], positional: Sequence[Value], why: str) -> None:
-    """Makes variables unknown, and the parameters if they are others than before."""
+    """Make variables unknown, and the positional parameters if they differ from those before."""
     said = f"it depends on the rounds of {why}"
     shell.state.forget(names, said)
     if shell.state.positional != positional:

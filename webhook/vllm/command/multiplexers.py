@@ -28,7 +28,7 @@ def _screen(argv: Argv) -> Argv | None:
 
 
 def _parallel(argv: Argv) -> Argv | None:
-    """`parallel COMMAND ::: A B`: the first of the commands that it runs (parallel(1))."""
+    """`parallel COMMAND ::: A B`: only the first of the commands that it runs (parallel(1))."""
     end = next((n for n, word in enumerate(argv) if text_of(word).startswith(":::")), len(argv))
     first = argv[end + 1] if end + 1 < len(argv) else mystery("", "parallel adds what it reads")
     words = _behind_options(argv[1:end], "aCdIjlLnNPSs")
@@ -47,7 +47,7 @@ def _by_shell(text: Value) -> Argv:
 
 
 def _behind_options(argv: Argv, takes: str) -> Argv:
-    """The words behind options, of which those that end with one of the letters take a value."""
+    """The words after the options. Options that end with one of the letters in `takes` take a value."""
     index = 0
     while index < len(argv) and (option := text_of(argv[index])).startswith("-") and option != "-":
         valued = option[-1] in takes if option[1:2] != "-" else option in ("--jobs", "--max-procs", "--arg-file")

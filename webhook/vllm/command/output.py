@@ -123,7 +123,7 @@ def substitute(shell: Shell, node: Node) -> Value | None:
     try:
         return _output(shell, node)
     finally:
-        shell.state.variables = variables  # the same object: an assignment of the output is under way
+        shell.state.variables = variables  # the same object, because an assignment of the output is in progress
         shell.spend(len(variables) // 8)
 
 
@@ -154,9 +154,9 @@ def _output(shell: Shell, node: Node) -> Value | None:
     if texts[:1] == ["cat"] and len(texts) == 2 and texts[1]:
         return stripped(shell.contents(texts[1]))
     if texts[:1] in (["which"], ["command"], ["type"]) and texts[-1] and not texts[-1].startswith("-"):
-        return literal(texts[-1]) if len(texts) == 2 + (texts[0] != "which") else None  # the path of that program
+        return literal(texts[-1]) if len(texts) == 2 + (texts[0] != "which") else None  # the program's own path
     if texts[:1] == ["echo"] and any("\\" in text_of(word) for word in argv):
-        return None  # dash's echo reads escapes
+        return None  # dash's echo interprets escapes
     if texts[:1] == ["echo"] and not any(t is not None and t.startswith("-") for t in texts[1:2]):
         pieces: list[Piece] = []
         for position, word in enumerate(argv[1:]):

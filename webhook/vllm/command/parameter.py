@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_VALUE_LENGTH = 1 << 16
-"""Longest value of a variable in characters: a script that doubles one over and over must not fill our memory."""
+"""Longest value of a variable in characters: a script that doubles a value repeatedly must not fill podfit's memory."""
 
 _OPERATORS = (
     *(":-", ":=", ":+", ":?", "-", "=", "+", "?"),
@@ -43,7 +43,7 @@ class _Segment:
 
 
 _BREAK = _Segment((), False)
-"""Between the elements of `"$@"`."""
+"""The separator between the elements of `"$@"`."""
 
 
 class WordExpander:
@@ -105,7 +105,7 @@ class WordExpander:
             return
         with depth:
             if kind in _EXPANSIONS:
-                # The grammar counts blanks before a `$` between quotes to the expansion.
+                # The grammar includes blanks before a `$` between quotes in the expansion.
                 lead = _LEAD.match(text)
                 if lead is not None:
                     yield from self._gap(lead[0].encode(), quoted)
@@ -150,7 +150,7 @@ class WordExpander:
             if child.type == "string_content" or not child.is_named or child.start_byte < start:
                 continue
             if child.type in ("word", "number") or (child.type == "raw_string" and quoted):
-                continue  # part of the text between
+                continue  # it is part of the text between the nodes
             yield from self._gap(text[start - base : child.start_byte - base], quoted)
             if child.type == "concatenation" and not self.budget.word.full:
                 with self.budget.word:
@@ -203,7 +203,7 @@ class WordExpander:
             return literal(str(len(state.positional)))
         if re.fullmatch(r"[0-9]{1,6}", name):
             position = int(name)
-            if position == 0:  # also `${00}`
+            if position == 0:  # `${00}` too
                 return state.zero
             return state.positional[position - 1] if position <= len(state.positional) else None
         if not (name[:1].isalpha() or name[:1] == "_"):
@@ -331,7 +331,7 @@ class WordExpander:
 
 
 def _begins(node: Node) -> bool:
-    """The node is at the beginning of its word."""
+    """Whether the node is at the beginning of its word."""
     parent = node.parent
     return parent is None or parent.type != "concatenation" or parent.start_byte == node.start_byte
 
@@ -386,7 +386,7 @@ def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
         return not value
     text = known(value)
     if text is None:
-        # A word with a known part is not empty, whatever the rest is.
+        # A word with a known part is not empty, whatever the other parts are.
         return False if any(p.unknown is None and p.text for p in value) else None
     return colon and not text
 

@@ -1,4 +1,5 @@
-"""Whether a command runs the image's own Python environment, or another one that is named, found or read first."""
+"""Whether a command runs the image's own Python environment, or another one that it names or that comes first in
+PATH."""
 
 from __future__ import annotations
 

@@ -42,9 +42,9 @@ _SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*
 _ITEMS = 512
 """Items of `command` and of `args` that are read one by one; of the rest, only those that `condensed` keeps."""
 _SHORT = 64
-"""Characters of a word that is read in any case."""
+"""Characters up to which a word is always read."""
 _CHARACTERS = MAX_EXPANDED_LENGTH
-"""Characters of all longer words that are read."""
+"""Characters that are read of all longer words together."""
 
 
 _FIRST = re.compile(r"\$\(([^()$]*)\)")
@@ -71,13 +71,13 @@ class Reading:
         self.config_maps = config_maps
         self.image = string(container.spec.get("image"))
         self.characters = 0
-        """How many of `command` and `args` were read, without those of short words."""
+        """Number of characters read of `command` and `args`, without those of short words."""
         self.long: list[tuple[FieldPath, int]] = []
-        """Those that no process can be given, and their bytes."""
+        """Words that are too long for a process, and their bytes."""
         self.beyond = ""
-        """Why some of the words are not read, for people."""
+        """Why some of the words were not read, for people."""
         self.before = ""
-        """The word that was read last."""
+        """The word before the present one."""
         self.commands = self.expanded_items("command")
         self.args = self.expanded_items("args")
         given = "command" if self.commands else "args" if self.args else "image"
@@ -93,7 +93,7 @@ class Reading:
 
     @kept
     def files(self) -> dict[str, str]:
-        """Path in the container → text, of the ConfigMaps that are mounted and known."""
+        """Path in the container → text, of the known ConfigMaps that are mounted."""
         return mounts(self.workload, self.container, self.config_maps)
 
     def expanded_items(self, name: str) -> list[Value]:
@@ -114,7 +114,7 @@ class Reading:
         if len(listed) > _ITEMS:
             self.beyond = f"it has {len(listed):,} words, and the first {_ITEMS} are read"
             rest = listed[_ITEMS:]
-            references = "$(" in "\0".join(rest)  # much faster than to look at each of 600,000 words
+            references = "$(" in "\0".join(rest)  # much faster than checking each of 600,000 words
             meant = {text: self._shown(text) for text in rest if text[:2] == "$("} if references else {}
             shown = [meant.get(text, text) for text in rest] if meant else rest
             for index, text, why in condensed(shown):
@@ -130,7 +130,7 @@ class Reading:
                 and (size := len(text.encode(errors="replace"))) >= MAX_EXPANDED_LENGTH
             ):
                 self.long.append((path, size))
-            if _READS.fullmatch(self.before) is None:  # a script's length is a matter of its own
+            if _READS.fullmatch(self.before) is None:  # a script has a limit of its own
                 if self.characters + len(text) > _CHARACTERS:
                     self.beyond = f"its words are longer than the {_CHARACTERS:,} characters that are read"
                     return unread(text, path)
@@ -147,7 +147,7 @@ class Reading:
         return value
 
     def _shown(self, text: str) -> str:
-        """The item as it is expanded, as far as that may make it a flag."""
+        """The item expanded, as far as the expansion may make it a flag."""
         match = _FIRST.match(text) if text[:2] == "$(" else None
         value = self.env.known.get(match[1]) if match else None
         return text if match is None or value is None else value + text[match.end() :]
@@ -181,7 +181,7 @@ class Reading:
         if started.program == "dynamo serve":
             if not images.named_vllm(self.image):
                 return None
-            complete = False  # its arguments are in a configuration file or in DYN_DEPLOYMENT_CONFIG
+            complete = False  # its other arguments are in a configuration file or in DYN_DEPLOYMENT_CONFIG
         if started.program == "huggingfaceserver":
             words = kserve.huggingface(started.words, env, self.workload.model_uri)
         elif self.workload.model_uri is not None:
@@ -229,7 +229,7 @@ class Reading:
         return [path for one in mounts if (path := string(mapping(one).get("mountPath")))]
 
     def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:
-        """The texts of the files that `--config` names: mounted ones, and those that the script has written."""
+        """The texts of the files that `--config` names: mounted files, and files that the script has written."""
         found = {}
         for index, word in enumerate(words):
             flag, equals, path = word.partition("=")
@@ -244,7 +244,7 @@ class Reading:
 
 
 def _honest(word: Value, *, shell: bool) -> Value:
-    """A word with placeholders that something else fills in before Kubernetes sees it is not known."""
+    """Make a word unknown if it has placeholders that another program fills in before Kubernetes sees it."""
     if reason_of(word) is not None:
         return word
     text = text_of(word)

@@ -30,7 +30,7 @@ def statement(shell: Shell, node: Node, alone: bool = False) -> Status:
 
 
 def _write(shell: Shell, node: Node, body: Node | None) -> None:
-    """What the statement leaves in files."""
+    """Write the files that the statement writes."""
     files = shell.state.files
     for one in output.writes(shell, node, body):
         shell.spend(len(files) // 4)
@@ -45,13 +45,13 @@ def _write(shell: Shell, node: Node, body: Node | None) -> None:
 
 
 _TOO_LONG = MAX_SCRIPT_LENGTH + 1
-"""Characters that are kept of a text that is too long to be read, which says so."""
+"""Characters that are kept of a longer text, so that readers still see that it is too long."""
 
 
 def _with_input(shell: Shell, node: Node, body: Node, alone: bool) -> Status:
-    """A redirected statement, its input known."""
+    """Follow a redirected statement whose input is known."""
     if body.type == "command":
-        # `vllm serve m 2>&1 --flag`: the grammar takes the words after a redirection for further destinations.
+        # `vllm serve m 2>&1 --flag`: the grammar reads the words after a redirection as further destinations.
         redirects = [r for r in node.children_by_field_name("redirect") if r.type == "file_redirect"]
         status = shell.command(body, alone, [d for r in redirects for d in r.children_by_field_name("destination")[1:]])
     else:

@@ -32,10 +32,10 @@ MAX_WORDS = 1 << 14
 """Words of one command."""
 
 _QUESTIONS = frozenset({"grep", "egrep", "pgrep", "which", "type", "cmp", "diff", "mountpoint", "curl", "nc", "lsmod"})
-"""Commands that are run for their exit status."""
+"""Commands whose purpose is their exit status."""
 _IGNORED = frozenset({"wait", "ulimit", "umask", "hash", "alias", "unalias", "getopts", "pushd", "popd", "jobs"})
 _SPECIAL = frozenset({".", ":", "eval", "export", "set", "shift"})
-"""Builtins of POSIX before which an assignment stays, but in bash."""
+"""POSIX builtins for which an assignment before them is kept afterwards, except in bash."""
 _ENDLESS = {"sleep": "infinity", "tail": "-f /dev/null"}
 """Commands that never end, with their words."""
 _SPACE = re.compile(r"\s+")
@@ -50,18 +50,18 @@ class Shell:
         self.state = state
         self.visit = visit
         self.environment: dict[str, Value] = {}
-        """The environment of the command that is being visited."""
+        """The environment of the command being visited."""
         self.stdin: Value | None = None
         """The input of the next command, if it is certain: a here-document, or what `echo` writes into the pipe."""
         self.exec = False
-        """The command that is being visited replaces the shell."""
+        """Whether the command being visited replaces the shell."""
         self._tail: tree.Tail | None = None
         self._node: Node | None = None
         self.depth: int = parent.depth + 1 if parent else 0
         self.budget: WorkLimit = parent.budget if parent else WorkLimit()
         """The work that the script may still cost; shared by the shell and its children."""
         self.detached = 0
-        """In the background, a pipe, or a subshell."""
+        """Above 0: in the background, a pipe, or a subshell."""
         self.background = 0
         """Above 0: in a background command (`&`), for which the script does not wait."""
         self.failed = False
@@ -71,7 +71,7 @@ class Shell:
         self.branches = 0
         """Above 0: in a branch that may not be taken, or in a command whose failure is caught (`… || true`)."""
         self.choices: int = parent.choices if parent else 0
-        """Above 0: in one of several branches, of which another may be taken."""
+        """Above 0: in one of several branches, so that another one may be taken instead."""
         self.exits: bool = parent.conditional if parent else False
         """The script may already have ended with success."""
         self.skips = False
@@ -89,16 +89,16 @@ class Shell:
         self.doubt: str | None = parent.doubt if parent else None
         """Why the shell may read the script in another way (`dialect`)."""
         self.elsewhere: bool = parent.elsewhere if parent else False
-        """The script has gone to another folder than the image starts in."""
+        """Whether the script has changed to another folder than the image starts in."""
 
     @property
     def conditional(self) -> bool:
-        """The command that is being visited may not run, or its failure may not be the script's."""
+        """Whether the command being visited may not run, or its failure may not be the script's."""
         return self.branches > 0 or self.exits or self.skips
 
     @property
     def branched(self) -> bool:
-        """Another way through the script may be taken than the one to the command that is being visited."""
+        """Whether the script may take another branch than the one to the command being visited."""
         return self.choices > 0 or self.exits or self.skips
 
     @property
@@ -108,7 +108,7 @@ class Shell:
         return self._tail if same and not self.detached else None
 
     def child(self, positional: Sequence[Value] = (), zero: Value | None = None) -> Shell:
-        """Another shell, started by this one."""
+        """A new shell, started by this one."""
         state = self.copy()
         state.positional = list(positional)
         state.zero = zero or mystery("$0", "$0 is the shell's own name")
@@ -131,7 +131,7 @@ class Shell:
             return "likely"
 
     def parse(self, script: str) -> Node:
-        """The tree of a script, with its blanks as variables."""
+        """The tree of a script, with its placeholders as variables."""
         root, blanks = tree.parse(script, self.budget)
         self.state.variables.update(blanks)
         self.marks = self.marks and (root.text or b"") == script.encode(errors="replace")
@@ -310,7 +310,7 @@ class Shell:
         return [(Piece(only.text, only.path, only.unknown, (node.start_byte, node.end_byte)),)]
 
     def command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
-        """A simple command; `more`: words of it that the grammar took for something else."""
+        """Follow a simple command; `more`: words of it that the grammar assigned to another node."""
         self._node = node
         argv = self.argv(node)
         argv += [field for word in more for field in self.words.fields(word)]
@@ -330,7 +330,7 @@ class Shell:
             self.stdin = before
 
     def invoke(self, argv: list[Value], prefix: dict[str, Value], alone: bool = False) -> Status:
-        """One simple command: a function, a builtin, or a program."""
+        """Follow one simple command: a function, a builtin, or a program."""
         self.spend(10)
         name = text_of(argv[0])
         if name in self.state.functions:
@@ -374,7 +374,7 @@ class Shell:
                     self.state.variables["IFS"] = before
 
     def _program(self, argv: list[Value], prefix: dict[str, Value], *, replaces: bool) -> bool:
-        """A program is started; returns whether it certainly fails."""
+        """Start a program; returns whether it certainly fails."""
         variables = self.state.variables
         exported = {n: v for n in self.state.exports() if isinstance(v := variables.get(n), tuple)}
         self.environment = {**exported, **prefix}
@@ -386,7 +386,7 @@ class Shell:
         return self.failed
 
     def _call(self, body: Node, argv: list[Value], prefix: dict[str, Value]) -> Status:
-        """Runs a function's body with its own positional parameters, and the variables that stand before its name."""
+        """Follow a function's body with its own positional parameters, and the variables set before its name."""
         skips, returns, self.returns = self.skips, self.returns, []
         before = self.copy()
         self.state.positional = argv[1:]
@@ -413,7 +413,7 @@ class Shell:
 
     @contextlib.contextmanager
     def deeper(self) -> Iterator[None]:
-        """Inside of a function, or of another text."""
+        """Go one level deeper, into a function or another text."""
         self.depth += 1
         try:
             yield
@@ -421,18 +421,18 @@ class Shell:
             self.depth -= 1
 
     def file(self, path: str) -> str | None:
-        """The text of a file that the manifest or the script itself wrote; None where not all of it is known."""
+        """The text of a file from the manifest or written by the script; None if a part of it is unknown."""
         text = self.contents(path)
         return known(text) if text is not None else None
 
     def contents(self, path: str) -> Value | None:
-        """The same, also where parts of it are not known."""
+        """The same, with its unknown parts; None if the file is unknown."""
         files = self.state.files
         path = posixpath.normpath(path)
         if path in files:
             return files[path]
         self.spend(len(files) // 4)
-        # Relative to a directory we don't know: the one file that ends so.
+        # Relative to an unknown directory: use the only file whose path ends with it.
         ends = [text for name, text in files.items() if name.endswith("/" + path)] if path[:1] != "/" else []
         return ends[0] if len(ends) == 1 else None
 

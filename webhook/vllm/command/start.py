@@ -43,9 +43,9 @@ including init containers."""
 _LONGEST_PROGRAM = 4096
 """Bytes of a program's path, at most (Linux PATH_MAX)."""
 _SERVERS = 4
-"""Servers of one script that are followed, each in case that those before it fail."""
+"""Servers of one script that are followed; each one only matters if those before it fail."""
 _SPLITS = 2
-"""How often: `sh -c sh -c vllm …`."""
+"""How many nested `sh -c` are split: `sh -c sh -c vllm …`."""
 
 
 def resolve(
@@ -65,7 +65,7 @@ def resolve(
 
 
 class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
-    """The last server that matters was found."""
+    """Ends the walk: the last server that matters was found."""
 
 
 @dataclass
@@ -136,7 +136,7 @@ class _Resolver(Reading):
         if found is None or found.unread:
             return found
         if not isinstance(self.container.spec.get("command"), list) or self.container.synthetic:
-            return replace(found, guessed=why)  # an operator's own field, which it may split
+            return replace(found, guessed=why)  # in an operator's own field, which the operator may split
         why = f"{line!r} is one word: no shell splits it, and no program is called that"
         return replace(found, slip=Slip(line, tuple(words), why, path, unsplit=True))
 
@@ -152,17 +152,17 @@ class _Resolver(Reading):
             found = self._started(self.args)
             if found is None or runs not in ("serve", "module"):
                 return found
-            return replace(found, repeated=True, changes=found.changes - {"vllm"}, release="")  # the image's own starts
+            return replace(found, repeated=True, changes=found.changes - {"vllm"}, release="")  # the image's vLLM
         if runs == "other":
             return None
         if len(self.args) == 1 and runs != "serve" and " " in text_of(self.args[0]).strip():
-            # One whole shell line, for an entrypoint that runs it.
+            # A whole shell command in one word, for an entrypoint that runs it.
             line = text_of(self.args[0])
             if not line.lstrip().startswith("-"):
                 self.script_path = self.args[0][0].path or self.path
                 return self._script(line, [], None)
         if self.container.init and self.container.spec.get("restartPolicy") != "Always":
-            return None  # an init container that ends; a sidecar serves
+            return None  # an init container that exits; a sidecar serves
         if runs == "huggingface":
             return self.serve(Serve("module", "huggingfaceserver", tuple(self.args), own_flags=True), self.env)
         if runs in ("serve", "module"):
@@ -223,7 +223,7 @@ class _Resolver(Reading):
         return self._opaque(started.program, started.words)
 
     def _with_additional(self, started: Serve) -> Serve:
-        """KServe's presets bring the command and append VLLM_ADDITIONAL_ARGS."""
+        """Add VLLM_ADDITIONAL_ARGS, which KServe's presets append to their command."""
         llm = self.workload.kind in ("LLMInferenceService", "LLMInferenceServiceConfig")
         if not llm or "command" not in self.container.places:
             return started
@@ -319,7 +319,7 @@ class _Resolver(Reading):
         return self._worker(scripted=True) if seen.joined else None
 
     def _unread(self, why: str, *texts: str) -> Command | None:
-        """A container with a command that is too complex to be read, and may start vLLM all the same."""
+        """A container with a command that is too complex to read, but may start vLLM."""
         what = "script" if self.scripted else "command line"
         another = images.runs(self.image) == "other"
         named = (images.named_vllm(self.image) and not another) or any(map(_may_serve, texts))
@@ -336,7 +336,7 @@ class _Resolver(Reading):
         )
 
     def _asks_for_a_device(self) -> bool:
-        """An accelerator, by a resource, an annotation or a claim."""
+        """Whether it requests an accelerator, by a resource, an annotation or a claim."""
         claims = mapping(self.container.spec.get("resources")).get("claims")
         return bool(claims or resource.requests(self.workload, self.container))
 
@@ -353,7 +353,7 @@ class _Resolver(Reading):
         return replace(found, lost=lost, guessed=f"the script of sh -c is {text.strip()!r} alone, and the rest is lost")
 
     def _visit(self, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
-        """One command of a script."""
+        """Visit one command of a script."""
         argv = entry.unwrapped(words, sh.environment, sh.spend)
         started = entry.start(argv)
         if isinstance(started, Serve | Script):
@@ -452,9 +452,9 @@ class _Resolver(Reading):
         last, shown = sh.last, self.script_path.get(self.workload.object)
         if self.script is None or last is None or shown != self.script[1]:
             return None
-        whole = shown.encode(errors="replace")  # as the parser reads it
+        whole = shown.encode(errors="replace")  # the text that the parser reads
         if not whole[last.at :].startswith(last.name.encode()):
-            return None  # a template's blank before it has moved it
+            return None  # a template's placeholder before it has moved it
         return len(whole[: last.at].decode(errors="replace"))
 
     def _note_guess(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
@@ -495,7 +495,7 @@ class _Resolver(Reading):
         )
 
     def _leader(self) -> bool:
-        """Another container of the same object serves."""
+        """Whether another container of the same object serves."""
         first = self.whole.once(self._first_containers, "first containers")
         others = (serves for path, serves in first if path != self.container.path)
         return any(itertools.islice(others, _SIBLINGS))

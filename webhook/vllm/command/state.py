@@ -19,7 +19,7 @@ Array = list[Value]
 
 @dataclass
 class ShellState:
-    """A shell's variables, parameters and the files that are known."""
+    """A shell's variables, parameters and known files."""
 
     variables: dict[str, Value | Array] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
@@ -35,16 +35,17 @@ class ShellState:
     """Those of them that nothing in the container can write."""
     functions: dict[str, Node] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
-    """Variables that the script has unset, on one of its ways at least."""
+    """Variables that the script has unset on at least one branch."""
     errexit: bool = False
-    """The script ends with the first command that fails (`set -e`), on every way to here."""
+    """The script exits at the first command that fails (`set -e`), on every branch so far."""
     rest: str | None = None
-    """Why variables may be set that are not here."""
+    """Why there may be variables beyond these."""
     hidden: set[str] = field(default_factory=set)
-    """Values of variables with the name of a secret, and parts of them, for masks; one set for a script's shells."""
+    """Values, and parts of values, of variables with the name of a secret, to be masked. Shared by a script's
+    shells."""
 
     def copy(self) -> ShellState:
-        """A copy that can be changed on its own."""
+        """A copy that can be changed independently."""
         return ShellState(
             {k: list(v) if isinstance(v, list) else v for k, v in self.variables.items()},
             set(self.exported),
@@ -71,12 +72,12 @@ class ShellState:
                 self.variables[name] = mystery(text_of(value) if value else f"${name}", why)
 
     def forget_all(self, why: str) -> None:
-        """Makes every variable unknown, and those that are not set, too."""
+        """Make every variable unknown, including those that are not set."""
         self.forget(list(self.variables), why)
         self.rest = self.rest or why
 
     def forget_positional(self, why: str) -> None:
-        """Makes the parameters unknown, and how many they are."""
+        """Make the positional parameters unknown, and their number too."""
         self.positional = [mystery("$@", why)]
 
     def export_all(self, on: bool) -> None:
@@ -92,7 +93,7 @@ class ShellState:
         return self.exported | {name for name, value in self.variables.items() if value is not before.get(name)}
 
     def hide(self, variables: Mapping[str, Value | Array]) -> None:
-        """Adds the values of those with the name of a secret to `hidden`."""
+        """Add the values of variables with the name of a secret to `hidden`."""
         for name, value in variables.items():
             if gives(name):
                 self.hidden.update(map(text_of, value) if isinstance(value, list) else (text_of(value),))
@@ -179,7 +180,7 @@ def _merge_lists(a: Array, b: Array, why: str) -> Array:
 
 
 def _common_prefix(a: Array, b: Array) -> list[Value]:
-    """The first items that two arrays share."""
+    """The first items that two arrays have in common."""
     same: list[Value] = []
     for one, two in zip(a, b, strict=False):
         if one != two:

@@ -29,21 +29,21 @@ CACHE_SERVER = re.compile(r"(.*/)?lmcache_\w*(server|controller)")
 """LMCache's own servers, in its image of vLLM: `lmcache_server HOST PORT`, `lmcache_experimental_server`."""
 _SERVER_FILE = re.compile(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$")
 _LONGEST = 512
-"""Characters of a program's path, or an image's name, that are looked at."""
+"""Characters of a program's path, or of an image's name, that are read."""
 
 
 def looks_like_vllm(program: str, words: Sequence[Value]) -> bool:
-    """The arguments are vLLM's: a model, and a flag that only vLLM has."""
+    """Whether the arguments are vLLM's: one of them is a flag that only vLLM has."""
     return any(_flag(word) in _TELLING for word in words) and not _NO_SERVER.search(program[:_LONGEST])
 
 
 def names_model(words: Sequence[Value]) -> bool:
-    """A `--model` is among the arguments."""
+    """Whether the arguments contain `--model`."""
     return any(_flag(word) in ("model", "model-tag") for word in words)
 
 
 def is_server_file(program: str) -> bool:
-    """The name of a start script or a server: `/entrypoint.sh`, `api_server.py`."""
+    """Whether it is the name of a start script or a server: `/entrypoint.sh`, `api_server.py`."""
     _, slash, name = program.rpartition("/")
     if len(program) > _LONGEST or not (slash or name.endswith((".sh", ".bash", ".py"))):
         return False

@@ -1,4 +1,4 @@
-"""A script's text → its syntax tree, within a bound on the work. The grammar is tree-sitter-bash's."""
+"""A script's text → its syntax tree, with limited work. The grammar is tree-sitter-bash's."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NUL = "it has a NUL character"
 
 
 class Depth:
-    """Parts of a word within each other that are being read: `with` it, one level deeper."""
+    """Depth in the nested parts of a word; in a `with` block, one level deeper."""
 
     def __init__(self) -> None:
         self._level = 0
@@ -125,7 +125,7 @@ _HELD: list[bytearray] = []
 
 
 def _tree(text: bytes, budget: WorkLimit) -> Node:
-    """The tree of a text; the parser's work is part of the script's."""
+    """The tree of a text; the parser's work counts as the script's."""
     if len(text) > _SHORT:
         budget.spend(_trial(text, budget))
     else:
@@ -154,7 +154,7 @@ def _trial(text: bytes, budget: WorkLimit) -> int:
 
     try:
         _parser().parse(read, progress_callback=stop)
-    except ValueError:  # stopped
+    except ValueError:  # `stop` has stopped the parser
         raise GiveUp(TOO_MUCH) from None
     finally:
         _HELD.append(held)
@@ -172,7 +172,7 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
     """
     if len(script) > MAX_SCRIPT_LENGTH:
         raise GiveUp(TOO_LONG)
-    if "\0" in script:  # which no process can be given
+    if "\0" in script:  # no process can receive it
         raise GiveUp(NUL)
     text = raw = _ASIDE.sub(lambda one: b" " * len(one[0]), script.encode(errors="replace"))
     if any(len(b"".join(one[0].split())) > _OPENED for one in _OPENINGS.finditer(raw)):
@@ -183,7 +183,7 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
         node = root.descendant_for_byte_range(match.start(), match.start() + 1)
         kind = node.type if node is not None else ""
         if match[0].startswith(b"<"):
-            # `--model <MODEL>` is a blank to fill in, not two redirections.
+            # `--model <MODEL>` is a placeholder, not two redirections.
             replacement = b"'" + match[0] + b"'" if kind == "<" else match[0]
         elif kind in ("raw_string", "heredoc_body", "heredoc_content", "comment"):
             replacement = match[0]
@@ -293,7 +293,7 @@ def is_literal(node: Node) -> bool:
 
 
 def only_command(root: Node) -> bool:
-    """The script is one simple command, which shells start without forking."""
+    """Whether the script is one simple command, which shells start without forking."""
     statements = [
         child for child in root.children if child.type != "comment" and source(child).strip() not in ("", ";")
     ]

@@ -59,13 +59,13 @@ def text_of(value: Value) -> str:
 
 
 def texts_of(values: Iterable[Value]) -> list[str]:
-    """The text of each."""
+    """The text of each value."""
     return [value[0].text if len(value) == 1 else text_of(value) for value in values]
 
 
 def reason_of(value: Value) -> str | None:
     """Why the value is unknown, None if it is known."""
-    if len(value) == 1:  # as nearly all are
+    if len(value) == 1:  # the usual case
         return value[0].unknown
     return next((piece.unknown for piece in value if piece.unknown is not None), None)
 
@@ -96,7 +96,7 @@ def after(value: Value, count: int) -> Value:
 
 
 def joined(pieces: list[Piece]) -> Value:
-    """Neighbouring known pieces of one origin become one."""
+    """Join adjacent known pieces of one origin."""
     joined: list[Piece] = []
     filled = (piece for piece in pieces if piece.text or piece.unknown is not None)
     for (unknown, path), run in itertools.groupby(filled, key=lambda piece: (piece.unknown, piece.path)):
@@ -108,7 +108,7 @@ def joined(pieces: list[Piece]) -> Value:
 
 
 def joined_list(values: Iterable[Value]) -> Value:
-    """Values with a blank between them, as in `"$*"`."""
+    """The values joined with a blank between them, as in `"$*"`."""
     pieces: list[Piece] = []
     for position, value in enumerate(values):
         pieces += [Piece(" "), *value] if position else value
@@ -116,7 +116,7 @@ def joined_list(values: Iterable[Value]) -> Value:
 
 
 def all_known(values: Mapping[str, Value]) -> dict[str, str]:
-    """The texts of those that are known."""
+    """The texts of the values that are known."""
     found = {}
     for name, value in values.items():
         text = known(value) if len(value) != 1 else value[0].text if value[0].unknown is None else None
@@ -128,7 +128,7 @@ def all_known(values: Mapping[str, Value]) -> dict[str, str]:
 UNEXPANDED = "is not expanded outside of a shell"
 """End of the reason for an unknown word: a shell's reference outside of a shell."""
 UNDEFINED = "is not in this container's env"
-"""The same of a reference of Kubernetes' to a variable that the manifest defines nowhere."""
+"""The same for a Kubernetes reference to a variable that the manifest does not define."""
 
 
 @frozen
@@ -144,7 +144,7 @@ class Word(Piece):
 
 
 def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
-    """Values as words; `path` is the field of those that do not know their own."""
+    """Values as words; `path` is the field for values without one of their own."""
     return tuple(
         [piece if len(value) == 1 and isinstance(piece := value[0], Word) else _word(value, path) for value in values]
     )
@@ -184,7 +184,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     """The process's environment as far as it is known."""
     decided: frozenset[str] = frozenset()
-    """Variables that the command line sets or removes itself, whatever Kubernetes gave them; "*": it removes all."""
+    """Variables that the command line itself sets or removes, overriding Kubernetes; "*": it removes all."""
     shell: bool = False
     """Started by a shell script."""
     exec: bool = True

@@ -115,7 +115,7 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
         gpus = by_name(container.accelerator)
         return NamedProducts(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
     if name is not None and (gpus := named_product(name)):
-        return NamedProducts(gpus, f"resource {name}", False, False)  # the plugin's configuration may call it anything
+        return NamedProducts(gpus, f"resource {name}", False, False)  # a plugin's configuration may use any name
     return None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from webhook.kube import quantity
 
 Device = Mapping[str, Any]
-"""{"driver": str, "attributes": {domain: {name: value}}, "capacity": {domain: {name: bytes}}}; absent: not known."""
+"""{"driver": str, "attributes": {domain: {name: value}}, "capacity": {domain: {name: bytes}}}; absent: unknown."""
 _Value = Callable[[Device], Any]
 _TOKEN = re.compile(
     r"""\s*(?:(?P<string>r?"(?:[^"\\]|\\.)*"|r?'(?:[^'\\]|\\.)*')|(?P<number>\d+(?:\.\d+)?)|(?P<word>[A-Za-z_]\w*)"""
@@ -90,7 +90,7 @@ class _Parser:
         return None
 
     def _enter(self) -> None:
-        """Counts a level of nesting; raises _UnreadableError if it is too deep."""
+        """Go one level of nesting deeper; raises _UnreadableError if it is too deep."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise _UnreadableError
@@ -219,7 +219,7 @@ def _function_call(name: str, arguments: list[_Value]) -> _Value:
         return lambda device: quantity.try_parse(argument(device))
     if name in ("semver", "string", "dyn"):
         return argument
-    if name == "has":  # a field that the table does not have may still be there
+    if name == "has":  # a device may have a field that the table lacks
         return lambda device: True if argument(device) is not None else None
     raise _UnreadableError
 
@@ -256,7 +256,7 @@ def _method_call(name: str, value: _Value, arguments: list[_Value]) -> _Value:
         if name in _TEXT and all(isinstance(one, str) for one in (found, *given)):
             try:
                 return _TEXT[name](found, *given)
-            except TypeError:  # too many arguments, or too few
+            except TypeError:  # the number of arguments is wrong
                 return None
         return None
 

@@ -19,7 +19,7 @@ TYPE = (
 )
 FAMILY = ("karpenter.k8s.aws/instance-family", "eks.amazonaws.com/instance-family", "cloud.google.com/machine-family")
 _PREFIXES = ("karpenter.k8s.aws/instance-", "eks.amazonaws.com/instance-")
-"""Karpenter's labels, and the same of EKS Auto Mode."""
+"""Prefixes of Karpenter's labels, and of EKS Auto Mode's."""
 _PARTS = ("family", "category", "generation", "size", "gpu-name", "gpu-manufacturer", "gpu-count", "gpu-memory",
           "accelerator-name", "accelerator-manufacturer", "accelerator-count")  # fmt: skip
 """Karpenter's labels about accelerators; sizes of processors and memory are left out."""
@@ -73,7 +73,7 @@ def size_of(name: str) -> Size | None:
 
 
 def smallest_machine_type(name: str, gpus: Sequence[Gpu], count: int) -> str | None:
-    """The least machine type of the cloud that has `name`, with at least `count` of these GPUs."""
+    """The smallest machine type of the same cloud as `name`, with at least `count` of these GPUs."""
     row = _table().get(_in_any_case().get(name.lower(), name))
     wanted = {gpu.name for gpu in gpus}
     found = [

@@ -20,13 +20,13 @@ class Step(NamedTuple):
     after: Release | None
     """The last release read with another number; for releases between it and `first`, the lower of both applies."""
     first: Release
-    """The first release that was read with this number."""
+    """The first release read with this number."""
     least: int
     """Major × 10 + minor, as vLLM writes it."""
 
 
 def _capability_steps(*steps: tuple[str, int]) -> tuple[Step, ...]:
-    """("0.4.3", 89), ("0.5.0 … 0.5.4", 80): the numbers only ever fell."""
+    """The steps from pairs such as ("0.4.3", 89), ("0.5.0 … 0.5.4", 80): the numbers have only ever decreased."""
     read = []
     for text, least in steps:
         last, _, first = text.rpartition(" … ")

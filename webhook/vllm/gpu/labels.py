@@ -151,7 +151,7 @@ def _are_short(texts: Sequence[str]) -> bool:
 _SHORT, _EACH = 2048, 32
 
 
-@remembered(512)  # a cluster has a few pools of nodes
+@remembered(512)  # a cluster has a few node pools
 def _known_selector(pairs: tuple[tuple[str, str], ...]) -> NamedProducts | None:
     return _of_terms([as_demands(dict(pairs))])
 

@@ -53,7 +53,7 @@ def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
     if not names:
         names = _without_special_cards(name for name, _ in known)
         if not any(name in names and place in ("smi", "gfd") for name, place in known) or "custom" in names[0]:
-            names += _by_words(_words(bare))  # a nickname: whatever else it may mean
+            names += _by_words(_words(bare))  # a nickname, which may also mean other GPU models
     return tuple(product(name) for name in dict.fromkeys(names))
 
 
@@ -96,7 +96,7 @@ class _Vocabulary:
     core: frozenset[str]
     """The words that every name of the GPU model has: `rtx`, `4070`, `ti`."""
     words: frozenset[str]
-    """All words of all its names."""
+    """The words of all its names."""
     sizes: frozenset[int]
     """Its memory sizes in GB, as its names give them."""
 
@@ -148,7 +148,7 @@ def _by_words(words: tuple[str, ...]) -> list[str]:
 
 
 def _of_size(names: list[str], size: int) -> list[str]:
-    """Those whose memory is nearest to `size` GB, and near it: people write 192 or 180 for one B200."""
+    """The GPU models whose memory is closest to `size` GB: users write 192 or 180 for the same B200."""
     off = {name: min(abs(size - told) for told in _vocabularies()[name].sizes) for name in names}
     best = min(off.values(), default=0)
     return [name for name in names if off[name] == best] if best <= size * 0.08 else []

@@ -20,7 +20,7 @@ from webhook.vllm.gpu.requirement import NAME, wanted
 
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler",
            "DeletionCandidateOfClusterAutoscaler")  # fmt: skip
-"""Taints that come and go with the node's state: a node that has one now may run the Pod later."""
+"""Taints that depend on the node's present state: a node that has one now may run the Pod later."""
 ADDED = frozenset({"nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi"})
 """Taints that clouds' ExtendedResourceToleration admission tolerates for every Pod that requests the resource."""
 
@@ -52,9 +52,9 @@ class Placement:
     """Where a Pod may run in this cluster."""
 
     seen: int
-    """Nodes of the cluster."""
+    """Number of nodes in the cluster."""
     candidates: int
-    """Those that may run the Pod."""
+    """Number of nodes that may run the Pod."""
     kinds: tuple[NodeGpus, ...]
     """The GPUs of the candidates, by the number of nodes; without candidates whose labels name no GPU."""
     why: str

@@ -55,7 +55,7 @@ class Accelerator:
 
     @property
     def name(self) -> str:
-        """All names, for people."""
+        """The names of all possible GPU models, for people."""
         if len(self.gpus) > 1 and len(slices := {gpu.mig for gpu in self.gpus}) == 1 and (profile := slices.pop()):
             return f"MIG {profile} of one of {len(self.gpus)} GPUs"
         return " or ".join(gpu.name for gpu in self.gpus)
@@ -69,7 +69,7 @@ def products() -> Mapping[str, Mapping[str, Any]]:
 
 @remembered()
 def product(name: str) -> Gpu:
-    """The product of that name in the table."""
+    """The GPU model of that name in the table."""
     row = products()[name]
     major_minor = row.get("compute_capability")
     return Gpu(

@@ -82,7 +82,7 @@ class NodeDemand:
 
     @property
     def size(self) -> int:
-        """How many demands it has."""
+        """Number of requirements."""
         return len(self.always) + sum(len(term) for term in self.terms)
 
 
@@ -110,7 +110,7 @@ def _selector(value: object) -> Iterator[NodeRequirement]:
 
 
 def affinity(spec: JSON) -> Iterator[NodeRequirement]:
-    """The demands of the required affinity, one term after the other."""
+    """The requirements of the required affinity, one term after the other."""
     return (one for term in _affinity_terms(spec) for one in term)
 
 

@@ -73,7 +73,7 @@ def _is_known_ever(name: str) -> bool:
     return WHOLE.fullmatch(name) is not None or bool(named_product(name))
 
 
-_is_known_once = remembered(512)(_is_known_ever)  # a cluster has a few resources
+_is_known_once = remembered(512)(_is_known_ever)  # a cluster has few different resources
 
 
 _VENDOR = re.compile(r"(n[vi]{1,2}[diav]{2,5}|amd)(\.[a-z]+)?", re.IGNORECASE)

@@ -33,9 +33,9 @@ class Sampler(NamedTuple):
 
 
 LOGITS = 6.0
-"""Logits in 16 bits and one float32 copy: no release samples from less."""
+"""Logits in 16 bits and one float32 copy: in no release the sampler uses less."""
 SAMPLERS = {
-    # Triton kernels read the logits as they are, in blocks (0.33 v1/worker/gpu/sample)
+    # Triton kernels read the unchanged logits, in blocks (0.33 v1/worker/gpu/sample)
     "Model Runner V2 asked for": Sampler(3.0, 6.0, 14.0, 38.0),
     "not NVIDIA": Sampler(LOGITS, 13.0, 14.0, 40.0),
     # PyTorch's sort of the whole vocabulary with its scratch: 1.26 GiB for 256 × 128,256
@@ -116,13 +116,13 @@ def _run(model: Model, settings: Settings) -> Run:
 
 
 def multiprocessors(run: Run) -> int:
-    """Streaming multiprocessors: the Triton sampler has a row of the vocabulary for each."""
+    """Number of streaming multiprocessors: the Triton sampler has a row of the vocabulary for each."""
     return 132 if run.capability and run.capability >= (9, 0) else 108
 
 
 CHUNKED, UNCHUNKED = Release(0, 6, 6), Release(0, 20)
-"""Between them the experts see VLLM_FUSED_MOE_CHUNK_SIZE tokens at once: 32,768 in 0.6.6 … 0.11, 16,384 in 0.13 …
-0.17; 0.20.2 has no such setting."""
+"""Between them, the experts process VLLM_FUSED_MOE_CHUNK_SIZE tokens at once: 32,768 in 0.6.6 … 0.11, 16,384 in
+0.13 … 0.17; 0.20.2 has no such setting."""
 
 
 def gathered(model: Model, run: Run) -> int:
@@ -137,7 +137,7 @@ def gathered(model: Model, run: Run) -> int:
 
 
 def at_once(model: Model, run: Run) -> int:
-    """Of the gathered tokens, those that the experts see at once: Marlin's kernel, for 4 bits, takes them all."""
+    """Tokens, of the gathered ones, that the experts process at once: Marlin's kernel, for 4 bits, takes all."""
     rows = gathered(model, run)
     triton = run.scheme is None or run.scheme.name in ("FP8", "online fp8", "INT8", "experts_int8")
     if not triton or not CHUNKED <= run.release < UNCHUNKED:
@@ -223,7 +223,7 @@ def vision(model: Model, run: Run) -> tuple[float, float, float]:
 
 
 def line(model: Model, settings: Settings, stage: int) -> Estimate:
-    """The peak on one rank of a pipeline stage: only the last one samples, only the first one sees images."""
+    """The peak on one rank of a pipeline stage: only the last stage samples, only the first one processes images."""
     return _line(model, _run(model, settings), stage)
 
 
@@ -249,7 +249,7 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
     low = max(routed, 0.5 * passed, rows * (bytes_.low + wider) + scratch + kept) + low_seen
     high = max(1.6 * passed, rows * (bytes_.high + wider) + scratch + kept) + high_seen + 150 * MI
     if run.vendor == "amd" and model.num_experts:
-        high += 30 * GI  # 0.28, MI300X, Qwen3-30B-A3B: 28 GiB less KV cache than all else explains
+        high += 30 * GI  # 0.28, MI300X, Qwen3-30B-A3B: 28 GiB less KV cache than other lines explain
     floor = max(
         least_forward(model, run),
         routed,

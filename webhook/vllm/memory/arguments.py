@@ -34,7 +34,7 @@ class MemoryArguments(NamedTuple):
     max_num_seqs: int | None
     max_num_batched_tokens: int | None
     throughput: bool
-    """`--performance-mode throughput`: twice the defaults of both."""
+    """`--performance-mode throughput`: twice the defaults of the two above."""
     chunked: bool | None
     """`--enable-chunked-prefill`."""
     eager: bool
@@ -45,16 +45,16 @@ class MemoryArguments(NamedTuple):
     kv_cache_dtype: str
     pooling: bool
     manager: bool | None
-    """`--no-disable-hybrid-kv-cache-manager` or the opposite."""
+    """`--no-disable-hybrid-kv-cache-manager` (True) or its opposite (False)."""
     text_only: bool
     images: bool
     """Images are accepted."""
     profiled: bool
     """Whether the vision tower is profiled, if images or videos are."""
     flashinfer: bool | None
-    """`--attention-backend` names one of FlashInfer's."""
+    """Whether `--attention-backend` names one of FlashInfer's."""
     flashinfer_by_variable: bool | None
-    """VLLM_ATTENTION_BACKEND does."""
+    """Whether VLLM_ATTENTION_BACKEND does."""
     all2all: str | None
     v1: str | None
     """VLLM_USE_V1."""
@@ -202,7 +202,7 @@ def embeds(model: Model) -> bool:
 
 
 BIDIRECTIONAL = ("Bert", "Roberta", "Gte", "ModernBert", "NomicBert")
-"""In the names of the classes whose attention looks both ways (vLLM 0.33 models/bert.py, roberta.py, modernbert.py,
+"""Parts of the names of classes with attention in both directions (vLLM 0.33 models/bert.py, roberta.py, modernbert.py,
 bert_with_rope.py: `attn_type("encoder_only")` or the pooling type CLS)."""
 
 

@@ -17,10 +17,10 @@ from webhook.vllm.release import Release
 
 SOURCE = "vLLM 0.33 platforms/cpu.py, v1/worker/cpu_worker.py"
 SPACE = "VLLM_CPU_KVCACHE_SPACE"
-"""GiB of KV cache for each rank."""
+"""Variable with the GiB of KV cache per rank."""
 SHARE_SINCE = Release(0, 11, 1)
-"""Not given, newer releases take a share of a NUMA node's memory; 4 GiB up to 0.11.0 (platforms/cpu.py; half of the
-node in 0.13.0)."""
+"""If the variable is not set, releases from this one on take a share of a NUMA node's memory. In 0.13.0 that is half of
+the node. Up to 0.11.0, the size is 4 GiB (platforms/cpu.py)."""
 UTILIZATION_SINCE = Release(0, 20)
 """From this release on, the share is `--gpu-memory-utilization` of the node's memory, less the process's own memory at
 that time. `--kv-cache-memory-bytes` sets the size, too (v1/worker/cpu_worker.py)."""
@@ -64,7 +64,7 @@ def ledger(
         floor=min(low, int(found.doubt.least * (size - found.vision))) if certain else 0,
         low=low,
         likely=int(size),
-        high=int(size + spread + 0.1 * size),  # kernels repack a part of them
+        high=int(size + spread + 0.1 * size),  # kernels repack a part of the weights
         note=f"over {ranks} ranks, in host memory" if ranks > 1 else "in host memory",
         source=SOURCE,
     )

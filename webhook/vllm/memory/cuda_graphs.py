@@ -1,7 +1,7 @@
 """CUDA graphs: inside the budget as an estimate from 0.20, outside of it before.
 
-vLLM captures a set of batch sizes after it has sized the KV cache; from 0.20 profile_cudagraph_memory estimates what
-that will take and subtracts it (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, on by default).
+vLLM captures a set of batch sizes after it has sized the KV cache. From 0.20 on, profile_cudagraph_memory estimates
+their memory in advance and subtracts it (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, on by default).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def _line(model: Model, sizes: int, stages: int, twice: bool, inside: bool) -> E
     if twice:
         likely *= 1.85  # a second set without adapters: 2.19 → 4.07 GiB for a 31B over 4 L4 on 0.19.1
     where = "charged to the budget" if inside else "outside the budget"
-    # of 45 printed estimates the least was 0.15 of this, the most 5 (a drafter's graphs among them)
+    # of 45 printed estimates the least was 0.15 of this one, the largest 5 times (including a drafter's graphs)
     floor, low, high = int(0.1 * likely), int(0.45 * likely), int(1.8 * likely)
     return Estimate(floor, low, int(likely), high, f"{sizes} batch sizes, {where}", SOURCE)
 
 
 def charged(settings: Settings) -> bool:
-    """Whether the budget pays for them."""
+    """Whether the budget includes them."""
     estimate = settings.variable("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
     if settings.release >= (0, 20):
         return estimate != "0"
@@ -48,7 +48,7 @@ def charged(settings: Settings) -> bool:
 
 
 def captured(settings: Settings) -> int:
-    """How many batch sizes are captured: 1, 2, 4, then every 8 up to 256, every 16 up to the largest.
+    """Number of captured batch sizes: 1, 2, 4, then every 8 up to 256, every 16 up to the largest.
 
     The largest is min(2 × max_num_seqs, 512) from 0.10, 512 before (V0: 256, limited by max_num_seqs).
     """

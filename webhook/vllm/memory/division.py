@@ -31,7 +31,7 @@ class Blocks:
     experts: bool
 
     def hold(self, size: int) -> bool:
-        """Whether each of `size` ranks gets whole blocks; one rank need not."""
+        """Whether each of `size` ranks gets whole blocks; a single rank always fits."""
         return size == 1 or self.width % (size * self.block) == 0
 
 

@@ -20,7 +20,7 @@ from webhook.vllm.model import Model
 SOURCE = "vLLM 0.33 v1/spec_decode, config/speculative.py"
 NO_DRAFT = Estimate(0, 0, 0, 0)
 EAGLE3_VOCABULARY = 32_000
-"""Tokens that published EAGLE-3 heads draft from."""
+"""Vocabulary size of published EAGLE-3 heads."""
 
 
 def line(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -61,7 +61,8 @@ def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float
 
 
 def _eagle(model: Model, settings: Settings, *, three: bool) -> tuple[float, float]:
-    """(bytes of a head like the target's layers, of a whole vocabulary's head that it may have)."""
+    """(bytes of a head with layers like the target's, bytes of the LM head for the whole vocabulary that it may
+    have)."""
     counted, hidden, width = shape.of(model), model.hidden_size or 0, settings.dtype
     dense = 3 * hidden * (model.intermediate_size or 4 * hidden) + 4 * hidden * hidden
     if counted and not model.num_experts:

@@ -1,4 +1,4 @@
-"""Which dtype `--dtype` becomes."""
+"""The dtype that `--dtype auto` becomes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def lacks_half(model: Model, release: Release | None) -> bool:
 
 
 def is_widened(given: object, model: Model, gpu: Gpu | None, release: Release) -> bool:
-    """Whether `auto` becomes float32: the GPU has no bfloat16, and the model no float16 (vLLM 0.33 config/model.py,
-    _resolve_auto_dtype: the first dtype that both can)."""
+    """Whether `auto` becomes float32: the GPU lacks bfloat16, and the model can't use float16 (vLLM 0.33
+    config/model.py, _resolve_auto_dtype: the first dtype that both support)."""
     return (
         gpu is not None
         and gpu.supports_bf16 is False

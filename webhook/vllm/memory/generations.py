@@ -37,11 +37,11 @@ SINCE = {
 
 
 def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...]:
-    """The generations that may serve this model, oldest first; the newest always may.
+    """The generations that may serve this model, oldest first; the newest is always included.
 
-    With `args`, also without those whose parser knows none of their flags: each generation represents the releases
-    after the one before it, up to itself. If none is left, the flags are ignored. A generation that counts this
-    engine's memory like the next one is left out.
+    With `args`, generations whose parser does not know all flags are left out. For this, each generation represents the
+    releases after the previous one, up to itself. If none is left, the flags are ignored. A generation that counts this
+    engine's memory like the next one is also left out.
     """
     staged = args is not None and parallel.size(args, "pipeline_parallel_size") != 1
     return _possible(model, staged, args.releases if args else ())
@@ -67,5 +67,5 @@ def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tup
 
 
 def _last(generation: Release) -> Release:
-    """The last release that a generation stands for: every patch of its minor, and the newest for all that follow."""
+    """The last release that a generation represents: every patch of its minor; for the newest, all that follow."""
     return Release(generation.major, generation.minor, 99, 99) if generation != NEWEST else Release(9, 0)

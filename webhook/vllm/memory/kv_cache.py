@@ -30,7 +30,7 @@ class KvCacheGroup(NamedTuple):
     spec: Spec
     """The spec of each layer; of the first one, if they differ in size."""
     layers: int
-    """How many of them are on this rank."""
+    """Number of these layers on this rank."""
     page: int
     """Bytes of a block in all layers of the group."""
 
@@ -52,7 +52,7 @@ class Layout:
     checked: tuple[tuple[Spec, int], ...]
     """The bytes that this release's check of one request counts, per spec: those of a block."""
     known: bool
-    """False: some layer's cache is not described here, so only a part is counted."""
+    """False if some layer's cache is not described here, so that only a part is counted."""
     sure_blocks: bool
     """False: the attention backend, which is unknown, decides how many tokens a block has."""
     null: int = 0
@@ -98,7 +98,7 @@ def _is_per_block(spec: Spec) -> bool:
 
 
 def in_flight(settings: Settings) -> int:
-    """Tokens that are scheduled and not yet settled: a window keeps its blocks until then."""
+    """Tokens that are scheduled but not finished: until then, a window keeps their blocks."""
     return settings.max_num_batched_tokens * (settings.batches if settings.release >= since.IN_FLIGHT else 1)
 
 
@@ -188,7 +188,7 @@ def _without_size(spec: Spec) -> Spec:
 
 
 def _promoted(layers: Layers, release: Release) -> Layers:
-    """unify_hybrid_kv_cache_specs: without the manager, windows and chunks are stored in full next to full layers."""
+    """unify_hybrid_kv_cache_specs: without the manager, windows and chunks next to full layers are stored in full."""
     if any(spec.kind == FULL for _, spec in layers):
         layers = [
             (index, spec._replace(kind=FULL, window=0) if spec.kind in (SLIDING, CHUNKED) else spec)
@@ -242,7 +242,7 @@ def _projected(group: Layers, is_here: Callable[[int], bool], release: Release) 
     if since.SIZES <= release < since.OWN_STAGE and len({spec for _, spec in group}) > 1:
         return KvCacheGroup(
             group[0][1], len(pages), sum(spec.page for _, spec in group)
-        )  # a block counts every stage's
+        )  # a block counts the layers of every stage
     return KvCacheGroup(group[0][1], len(pages), sum(pages))
 
 
@@ -275,11 +275,11 @@ def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> 
     """ "the estimated maximum model length is N": the longest single request that fits, up to `ceiling` tokens; 0 if
     none fits."""
     room = available - found.null
-    if found.refusal and settings.release >= since.FIRST_GROUP:  # before, the check comes first
+    if found.refusal and settings.release >= since.FIRST_GROUP:  # in earlier releases, this check comes first
         return 0
     if found.needed(ceiling, settings) <= room:
         return ceiling
-    step = gcd(*(spec.block_size for spec, _ in found.checked)) or 1  # within a block, nothing changes
+    step = gcd(*(spec.block_size for spec, _ in found.checked)) or 1  # the result is the same within a block
     low, high = 0, ceiling // step
     while low < high:
         middle = (low + high + 1) // 2

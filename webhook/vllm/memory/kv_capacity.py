@@ -49,7 +49,7 @@ class KvCapacity(NamedTuple):
         return self._longest(left, self.length) if self.length else None
 
     def longest(self, left: Estimate) -> int | None:
-        """The same up to the model's own length."""
+        """The longest request that fits, up to the model's own length."""
         estimated, own = self.estimated(left), self.model_length
         if estimated is not None and estimated == self.length and own and own > estimated:
             return self._longest(left, own)

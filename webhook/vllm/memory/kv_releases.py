@@ -14,9 +14,9 @@ from webhook.vllm.release import Release
 WINDOWS = Release(0, 8, 3)
 """SlidingWindowSpec (v1/kv_cache_interface.py). Before, layers with a window are stored and checked in full."""
 MANAGER = Release(0, 9, 1)
-"""The hybrid KV cache manager: groups of layers, and a concurrency of blocks (kv_cache_utils
-_get_kv_cache_config_uniform_page_size, get_max_concurrency_for_kv_cache_config). Before, windows are checked and then
-stored in full (0.9.0 get_kv_cache_config)."""
+"""The hybrid KV cache manager: groups of layers, and a concurrency in blocks (kv_cache_utils
+_get_kv_cache_config_uniform_page_size, get_max_concurrency_for_kv_cache_config). Before, the check counts windows, but
+they are stored in full (0.9.0 get_kv_cache_config)."""
 CHUNKS = Release(0, 10)
 """ChunkedLocalAttentionSpec (v1/kv_cache_interface.py): Llama 4. Before, its chunks are stored and checked in full."""
 CHUNKS_OFF = Release(0, 10, 1), Release(0, 14)
@@ -27,10 +27,10 @@ STATEFUL = frozenset({"mamba", "linear_attention", "conv"})
 STATES = Release(0, 10, 2)
 """Models with state layers run in V1 by default (engine/arg_utils.py: 0.10.1 falls back to V0 for `Mamba`)."""
 SIZES = Release(0, 11)
-"""Layers of one kind may differ in size: one group (UniformTypeKVCacheSpecs). Groups are made of the whole model's
-layers, and then cut to a pipeline stage's (kv_cache_utils get_kv_cache_configs)."""
+"""Layers of one kind with different sizes can be one group (UniformTypeKVCacheSpecs). Groups are made from the layers
+of the whole model and then cut to those of a pipeline stage (kv_cache_utils get_kv_cache_configs)."""
 STATE_PER_BLOCK = Release(0, 11, 1)
-"""Prefix caching of state layers, which keeps a state at the end of every block (models/config.py
+"""Prefix caching of state layers, with a state at the end of every block (models/config.py
 HybridAttentionMambaModelConfig, MambaSpec.max_memory_usage_bytes). Before, it is switched off."""
 PAGES = Release(0, 12)
 """Layers with smaller pages get larger blocks if the sizes divide (unify_kv_cache_spec_page_size). Before, vLLM raises
@@ -42,9 +42,9 @@ FLAG_OF_THREE = Release(0, 13)
 """`--no-disable-hybrid-kv-cache-manager` keeps the manager on with a connector (config/vllm.py)."""
 FIRST_GROUP = Release(0, 14)
 """The check of one request counts groups, but only the first one (_max_memory_usage_bytes_from_groups `any_spec`).
-Before, it counts each layer as it is before the manager, or its absence, changes it."""
+Before, it counts every layer with its original spec, without changes by the manager or because of its absence."""
 ALL_STAGES, OWN_STAGE = Release(0, 14), Release(0, 17)
-"""Between them the check counts the layers of the whole model, whatever pipeline stages they are cut into
+"""Between them, the check counts the layers of the whole model, even if they are cut into pipeline stages
 (get_kv_cache_configs: `global_kv_cache_groups` against `min(available_memory)`)."""
 MODES = Release(0, 15)
 """`mamba_cache_mode`: "align" keeps two states; each speculative token keeps one more (MambaSpec)."""
@@ -56,8 +56,8 @@ ALL_GROUPS = Release(0, 19)
 EVENTS = Release(0, 20)
 """Before, `--kv-events-config` switches the manager off (config/vllm.py)."""
 BY_CONCURRENCY = Release(0, 20, 1)
-"""The size in tokens is the concurrency times max_model_len (_report_kv_cache_config). Before, it is the blocks of one
-group times the smallest block."""
+"""The size in tokens is the concurrency times max_model_len (_report_kv_cache_config). Before, it is the number of
+blocks of one group times the smallest block."""
 CONNECTORS = Release(0, 22)
 """A connector that supports the manager (SupportsHMA) leaves it on (config/vllm.py). Before, each switches it off."""
 SPECULATIVE_STATES = Release(0, 22)
@@ -75,20 +75,20 @@ DELTA_ATTENTION_STATES = Release(0, 27)
 STATES_CACHED = Release(0, 28)
 """Prefix caching of state layers is on by default, in the mode "align" (engine/arg_utils.py, models/config.py)."""
 NULL_BLOCK = Release(0, 29)
-"""The check leaves out one block, which stands for "no block" (get_kv_cache_configs `check_memory`)."""
+"""The check leaves out one block, which represents "no block" (get_kv_cache_configs `check_memory`)."""
 PADDED = Release(0, 29)
 """Every page except a latent's is padded if its size does not divide the largest (unify_kv_cache_spec_page_size)."""
 SHORT_CONVOLUTIONS = Release(0, 29)
 """A short convolution keeps the speculative tokens (layers/mamba/mamba_utils.py)."""
 ALIGNED_ONLY = Release(0, 32)
-"""The mode "all" is gone (models/config.py MambaModelConfig)."""
+"""The mode "all" was removed (models/config.py MambaModelConfig)."""
 MAMBA2_CHECKPOINT = Release(0, 32)
 """Mamba 2 keeps one state more, which it exports in the middle of a prefill (layers/mamba/mamba_mixer2.py)."""
 DELTA_NET_CHECKPOINT = Release(0, 33)
 """So does Gated DeltaNet if FlashInfer's kernel does the prefill; its blocks are then multiples of 64 tokens
 (layers/mamba/gdn/qwen_gdn_linear_attn.py, platforms/interface.py _align_hybrid_block_size)."""
 
-SUPPORTS_MANAGER = (  # connector → the first release whose class inherits SupportsHMA, of those from CONNECTORS on
+SUPPORTS_MANAGER = (  # connector → the first release, not before CONNECTORS, whose class inherits SupportsHMA
     *(
         (name, CONNECTORS)
         for name in (
@@ -110,7 +110,7 @@ def check(release: Release) -> Check:
 
 
 def ratio(release: Release) -> float:
-    """See `RATIOS`; 0 before them."""
+    """The factor in `RATIOS`; 0 for earlier releases."""
     return next((factor for since, factor in RATIOS if release >= since), 0.0)
 
 

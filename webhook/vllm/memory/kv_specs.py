@@ -89,7 +89,7 @@ class Specs(NamedTuple):
     layers: tuple[tuple[int, Spec], ...]
     """(index of the layer, its cache); a drafter's layers come after the model's."""
     known: bool
-    """False: some layer's cache is not described here, so only a part is counted."""
+    """False if some layer's cache is not described here, so that only a part is counted."""
     sure_blocks: bool
     """False: the attention backend, which is unknown, decides how many tokens a block has."""
 
@@ -104,11 +104,11 @@ PER_HEAD = {  # --kv-cache-dtype → (bytes for each element, bytes for each key
 
 
 DTYPES = (*KV_BYTES, "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla", "int8", *PER_HEAD, "nvfp4_ds_mla")
-"""Every `--kv-cache-dtype` whose bytes are described here."""
+"""Every `--kv-cache-dtype` whose bytes this module describes."""
 
 
 def is_known(dtype: str) -> bool:
-    """Whether the bytes of a `--kv-cache-dtype` are described here (0.33 takes names of plugins, too)."""
+    """Whether this module describes the bytes of a `--kv-cache-dtype` (0.33 also accepts names of plugins)."""
     return dtype in KV_BYTES or dtype in PER_HEAD or dtype.startswith("fp8") or dtype in ("int8", "nvfp4_ds_mla")
 
 
@@ -154,7 +154,8 @@ def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
     """Bytes of one token in one attention layer of a rank; None if a size is missing."""
     each, vector = element_bytes(model, how)
     if model.kv_lora_rank and not how.mla:
-        # whole heads: keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py), later values to the keys' width
+        # Whole heads: keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py). Later, values are padded to the
+        # width of keys.
         heads = max(1, (model.num_attention_heads or 1) // how.tp)
         width = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
         return int(heads * 2 * (width if width and how.release >= (0, 7, 1) else 256) * each)
@@ -178,16 +179,16 @@ def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
 
 
 STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-"""Of an element of a state; else the model's dtype."""
+"""Bytes per element of a state by dtype; otherwise the model's dtype is used."""
 NEMOTRON_H = (Release(0, 13), 2), (Release(0, 20), 4)
-"""From which release a Nemotron-H whose config.json names no `mamba_ssm_cache_dtype` has recurrent states of how many
-bytes an element: float16, then float32 (vLLM 0.13 and 0.20 models/config.py NemotronHForCausalLMConfig). Before, the
-config.json is not read and the model's dtype is taken."""
+"""(first release, bytes per element) of the recurrent states of a Nemotron-H whose config.json has no
+`mamba_ssm_cache_dtype`: float16, then float32 (vLLM 0.13 and 0.20 models/config.py NemotronHForCausalLMConfig). Before,
+vLLM does not read config.json and uses the model's dtype."""
 
 
 def state_dtypes(model: Model, how: Stored) -> tuple[int, int]:
-    """Bytes of an element of the convolution's state and of the recurrent state (layers/mamba/mamba_utils.py
-    MambaStateDtypeCalculator; models/config.py for those whose config.json is read)."""
+    """Bytes per element of the convolution's state and of the recurrent state (layers/mamba/mamba_utils.py
+    MambaStateDtypeCalculator; models/config.py for models whose config.json is read)."""
     given, own = how.state_dtypes
     narrow = STATE_BYTES.get(given or "", how.width)
     is_delta_net = shape.delta_net(model) is not None
@@ -253,7 +254,7 @@ def of(model: Model, how: Stored) -> Specs | None:
         and is_known(how.kv_cache_dtype)
         and None not in (*sizes.values(), *states.values())
         and (how.speculative is None or how.speculative.known)
-        and not (states and not (how.v1 and how.release >= since.STATES))  # V0: not described here
+        and not (states and not (how.v1 and how.release >= since.STATES))  # this module does not describe V0
         and not (CROSS in sizes and not how.v1)
         and not (how.manager is None and len(sizes | states) > 1)
     )
@@ -287,7 +288,7 @@ def _kinds(model: Model, last: int) -> Iterator[tuple[int, str]]:
         if kind in shape.STATELESS:
             continue
         yield index, kind
-        if model.model_type == "falcon_h1":  # each layer has both
+        if model.model_type == "falcon_h1":  # each layer has both kinds
             yield index, "mamba"
         if crossed and kind == FULL:  # for the encoder's keys and values
             yield index, CROSS
@@ -332,7 +333,7 @@ CACHED_AT_EACH_BLOCK = frozenset({
 })  # fmt: skip
 """Families whose class inherits SupportsMambaPrefixCaching (vLLM 0.11.1 … 0.31 model_executor/models)."""
 DRAFTED_ALIGNED = Release(0, 20), Release(0, 22)
-"""From the first until before the second, the default with speculative decoding is "align" for these too."""
+"""From the first until before the second, the default with speculative decoding is "align" for these families too."""
 
 
 def state_mode(model: Model, how: Stored) -> str:
@@ -352,7 +353,7 @@ def state_mode(model: Model, how: Stored) -> str:
 
 
 def _state_spec(model: Model, how: Stored, kind: str, block: int, page: int) -> Spec:
-    """A state layer (layers/mamba/abstract.py get_kv_cache_spec, MambaSpec.max_memory_usage_bytes).
+    """The spec of a state layer (layers/mamba/abstract.py get_kv_cache_spec, MambaSpec.max_memory_usage_bytes).
 
     A request has one state, and one more for each speculative token. Prefix caching in mode "all" keeps a state for
     each block, in mode "align" two states: the running one, and that of the last whole block.
@@ -374,8 +375,9 @@ def _checkpoints(model: Model, how: Stored, kind: str) -> int:
 
 
 def _prefills_with_flashinfer(model: Model, how: Stored) -> bool:
-    """Gated DeltaNet from 0.33: on Hopper, and on Blackwell with keys of 128 and CUDA 13, which its images have
-    (layers/mamba/gdn/qwen_gdn_linear_attn.py _resolve_gdn_prefill_backend)."""
+    """Whether FlashInfer's kernel does the prefill of Gated DeltaNet: from 0.33 on Hopper, and on Blackwell with keys
+    of 128 and CUDA 13, which vLLM's images have (layers/mamba/gdn/qwen_gdn_linear_attn.py
+    _resolve_gdn_prefill_backend)."""
     if how.release < since.DELTA_NET_CHECKPOINT or shape.delta_net(model) is None or how.capability is None:
         return False
     major = how.capability[0]
@@ -448,7 +450,8 @@ def _sees_both_ways(model: Model) -> bool:
 
 
 def _is_special(model: Model) -> bool:
-    """Caches that are not counted here: compressed states, cross attention, layers that share or differ in size."""
+    """Whether its cache is not counted here: compressed states, cross attention, layers that share or differ in
+    size."""
     config = model.config
     shared = shape.number(config, "cla_share_factor") or 1
     return (

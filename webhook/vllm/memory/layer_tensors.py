@@ -48,7 +48,8 @@ class Block(NamedTuple):
 
 
 def block(model: Model, index: int) -> Block | None:
-    """vLLM 0.33 models/nemotron_nas.py: the MLP is two thirds of `ffn_mult` × hidden size, rounded up to 256."""
+    """One layer's block. The MLP is two thirds of `ffn_mult` × hidden size, rounded up to 256 (vLLM 0.33
+    models/nemotron_nas.py)."""
     blocks = model.config.get("block_configs")
     one = blocks[index] if isinstance(blocks, list) and index < len(blocks) else None
     if not isinstance(one, Mapping):
@@ -100,7 +101,7 @@ def _has_encoder(model: Model) -> bool:
 
 
 def encoder(model: Model, hidden: int) -> int:
-    """The encoder of Whisper (with its convolutions and positions) or BART."""
+    """Parameters of the encoder of Whisper (with its convolutions and positions) or BART."""
     if not _has_encoder(model):
         return 0
     config = model.config

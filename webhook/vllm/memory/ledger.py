@@ -1,4 +1,4 @@
-"""The parts that every ledger is made of."""
+"""The types of all ledgers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.vllm.memory.settings import Settings
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
-"""What fails first, in vLLM's order (`webhook.vllm.memory.verdict`)."""
+"""What fails first, in the order in which vLLM would fail (`webhook.vllm.memory.verdict`)."""
 
 GPU_AMOUNTS = ("total", "budget", *GPU_LINES)
 """Fields of `GpuLedger` that are bytes of the GPU, in the order in which people read them."""
@@ -41,7 +41,7 @@ class GpuLedger(NamedTuple):
     loading: Estimate | None
     """The weights while they load, if they are larger then: compared with the total, not with the budget."""
     kv_capacity: KvCapacity
-    """How the KV cache is laid out."""
+    """The capacity of the KV cache."""
 
     @property
     def left(self) -> str:
@@ -66,7 +66,7 @@ class GpuLedger(NamedTuple):
 
     @property
     def max_model_len(self) -> int | None:
-        """Tokens of the longest request that the engine takes."""
+        """Tokens of the longest request that the engine accepts."""
         return self.kv_capacity.length
 
     @property
@@ -77,7 +77,7 @@ class GpuLedger(NamedTuple):
 
     @property
     def longest_request(self) -> int | None:
-        """The same up to the model's own length."""
+        """The longest request that fits, up to the model's own length."""
         return self.kv_capacity.longest(self.kv_cache)
 
     @property

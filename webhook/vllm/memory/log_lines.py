@@ -16,7 +16,7 @@ from webhook.vllm.model.given import key
 from webhook.vllm.release import Release
 
 ROUNDED = 0.01, 16 * MI
-"""A log prints two decimals of a GiB; two starts differ by less than a hundredth of a line."""
+"""A log prints two decimals of a GiB, and two starts differ by less than a hundredth of a line."""
 APART = 0.005
 """Share of GPU memory by which the KV cache of two equal starts may differ (public logs of one setting: 0.1 … 0.3
 %)."""
@@ -43,7 +43,7 @@ def of(
 
 
 def rank(seen: MeasuredStart, own: Rank) -> Rank:
-    """Weights, activations, CUDA graphs and non-torch memory."""
+    """The rank with the measured weights, activations, CUDA graphs and non-torch memory."""
 
     def line(name: str) -> Estimate:
         return _line(getattr(own, name), seen.lines.get(name), seen)

@@ -1,4 +1,4 @@
-"""Images and videos that vLLM must not cut in two: the longest has to fit one batch."""
+"""Images and videos that vLLM can't split: the longest item must fit into one batch."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
 WHOLE_SINCE: Final = Release(0, 20)
-"""Since when vLLM reads use_bidirectional_attention of Gemma 4 (vLLM 0.20.2, 0.22.0, 0.33.0
+"""First release that reads use_bidirectional_attention of Gemma 4 (vLLM 0.20.2, 0.22.0, 0.33.0
 transformers_utils/model_arch_config_convertor.py; 0.19.1 does not)."""
 RAISED_SINCE: Final = Release(0, 22)
-"""Since when the default batch is raised to the longest item (vLLM 0.22.0, 0.24.0, 0.33.0 engine/arg_utils.py,
+"""First release that raises the default batch to the longest item (vLLM 0.22.0, 0.24.0, 0.33.0 engine/arg_utils.py,
 _get_min_mm_batched_tokens; 0.20.2 and 0.21.0 do not)."""
 VIDEO_TOKENS: Final = 32 * (70 + 2 + 6)
-"""Of the longest video that Gemma 4 takes: 32 frames of at most 70 tokens, two marks and six of a time stamp
-(vLLM 0.20.2 to 0.33.0 model_executor/models/gemma4_mm.py, get_mm_max_tokens_per_item)."""
+"""Tokens of the longest video that Gemma 4 accepts: 32 frames, each of at most 70 tokens, two markers and six tokens of
+a time stamp. Source: vLLM 0.20.2 to 0.33.0 model_executor/models/gemma4_mm.py, get_mm_max_tokens_per_item."""
 IMAGE_TOKENS: Final = 1120
 """Tokens of the largest image that a request may ask for (the same file, _SUPPORTED_SOFT_TOKENS)."""
 
 
 def is_whole(model: Model, release: Release) -> bool:
-    """Whether an image is attended to in both directions: Gemma 4's 26B and 31B, not E2B and E4B."""
+    """Whether the tokens of an image attend in both directions: in Gemma 4's 26B and 31B, not in E2B and E4B."""
     return (
         release >= WHOLE_SINCE
         and model.model_type == "gemma4"

@@ -28,7 +28,7 @@ FP8_CACHE = (8, 9)
 
 
 GPU_COUNTS = (1, 2, 4, NODE)
-"""GPUs of a replica that are tried."""
+"""Numbers of GPUs per replica that are tried."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Offer:
     """GPUs of one replica: its tensor-parallel size."""
     replicas: int
     held: int
-    """Requests of the full length that all replicas hold at once."""
+    """Requests of the full length for which all replicas have room at once."""
     ledger: GpuLedger
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Changes besides context, sequences and tensor parallelism: argument → value; "model" → another checkpoint."""

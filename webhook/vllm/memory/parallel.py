@@ -41,13 +41,13 @@ class Parallel(NamedTuple):
 
     @property
     def context(self) -> int:
-        """Ranks over which the tokens of one request's full-attention KV cache are spread: DCP × PCP."""
+        """Ranks that divide the tokens of one request's full-attention KV cache: DCP × PCP."""
         return self.dcp * self.pcp
 
     def stage(self, index: int, layers: int) -> tuple[int, int]:
-        """First and past-the-last layer of a pipeline stage.
+        """First layer of a pipeline stage, and the layer after its last one.
 
-        layers // PP each; the remainder goes to the stages before the last, from the back (vLLM 0.33
+        Each stage has layers // PP; the remainder goes to the stages before the last one, from the back (vLLM 0.33
         distributed/utils.py, get_pp_indices).
         """
         if self.pp == 1:

@@ -212,7 +212,7 @@ def _longest(begun: LoadedEngine) -> int:
 
 
 def releases_of(args: EngineArgs, model: Model) -> Sequence[Release]:
-    """The release, or every generation that it may be, the newest last."""
+    """The release; if it is unknown, every possible generation, the newest last."""
     return (args.release,) if args.release else possible(model, args)
 
 

@@ -18,7 +18,7 @@ STORED_BYTES = {
     "F64": 8, "I64": 8, "F32": 4, "I32": 4, "U32": 4, "BF16": 2, "F16": 2, "I16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
     "F8_E8M0": 1, "I8": 1, "U8": 1, "BOOL": 1, "F4": 1,
 }  # fmt: skip
-"""safetensors dtypes; packed 4-bit weights are I32 or U8 words."""
+"""Bytes per element of safetensors dtypes; packed 4-bit weights are I32 or U8 words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +197,7 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
 
 
 def _integer(bits: int, group: int, *, zero_points: bool) -> float:
-    """Packed integers with a half-precision scale, and perhaps a zero point, a group."""
+    """Packed integers with a half-precision scale per group, and optionally a zero point."""
     per_group = 2 + (bits / 8 if zero_points else 0.0)
     return bits / 8 + (per_group / group if group > 0 else 0.0)
 
@@ -207,8 +207,8 @@ def _int(value: object) -> int | None:
 
 
 def _weights_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """compressed-tensors and newer ModelOpt: the weights of the config group with the fewest bits, which has the most
-    elements (nvidia/Qwen3.6-35B-A3B-NVFP4: linear layers in 8 bits, the experts in 4)."""
+    """compressed-tensors and newer ModelOpt: the weights of the config group with the fewest bits, which usually has
+    the most elements (nvidia/Qwen3.6-35B-A3B-NVFP4: linear layers in 8 bits, the experts in 4)."""
     groups = config.get("config_groups")
     found = (
         [one.get("weights") for one in groups.values() if isinstance(one, Mapping)]

@@ -54,7 +54,7 @@ def of(model: Model, settings: Settings) -> Ranks | None:
 
 @lru_cache(512)
 def remembered(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
-    """The same, by the settings without those of the budget."""
+    """The same, cached by the settings without those of the budget."""
     settings = Settings(0.0, None, False, None, *beside)
     found = weights.checkpoint(model, settings)
     if found is None:
@@ -97,5 +97,5 @@ def added(lines: tuple[Estimate, Estimate, Estimate, Estimate], graphs_charged: 
 
 
 def _doubt(deviations: Sequence[float]) -> int:
-    """Independent doubts add in squares."""
+    """The square root of the sum of squares: the uncertainties are independent."""
     return int(sum([one * one for one in deviations if one > 0]) ** 0.5)

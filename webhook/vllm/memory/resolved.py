@@ -12,7 +12,7 @@ from webhook.vllm.memory.settings import BY_POOLER, Settings
 from webhook.vllm.model import Model
 
 BY_DEVICE = ("max_num_seqs", "max_num_batched_tokens")
-"""Their defaults depend on the GPU."""
+"""Arguments whose defaults depend on the GPU."""
 
 
 def values(settings: Settings, args: EngineArgs, model: Model, gpu: Gpu | None, *, known: bool) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def values(settings: Settings, args: EngineArgs, model: Model, gpu: Gpu | None, 
 
 
 def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool | None:
-    """`--enable-prefix-caching` as it ends (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args; 0.12 …
-    0.33 config/model.py is_prefix_caching_supported, models/config.py)."""
+    """The final value of `--enable-prefix-caching` (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args;
+    0.12 … 0.33 config/model.py is_prefix_caching_supported, models/config.py)."""
     given, release = settings.prefix_caching, settings.release
     if not settings.v1:  # engine/arg_utils.py: V0 switches it off for models with a vision tower
         return bool(given) and not model.vision_config

@@ -30,7 +30,7 @@ class Search:
     gpu_memory: int | None
     env: Mapping[str, str] | None
     steps: int
-    """Plans that are left."""
+    """Plans that the search may still make."""
 
     def __post_init__(self) -> None:
         self._releases = list(plan.releases_of(self.args, self.model))
@@ -100,7 +100,7 @@ class Search:
         return self._loaded[index, release]
 
     def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:
-        """Tokens of the longest context that may fit with these arguments changed: by arithmetic, not planned."""
+        """Tokens of the longest context that may fit with these arguments changed, calculated without a plan."""
         where, memory = self._where(gpus)
         return plan.longest(self._asked(changes), where, memory, self._releases)
 

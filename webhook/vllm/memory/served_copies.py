@@ -12,7 +12,7 @@ from webhook.vllm.model import Model, quantised_copies
 CAPABLE = {"FP8": (8, 0), "INT8": (8, 0), "INT4": (8, 0), "NVFP4": (10, 0), "bitsandbytes": (7, 5)}
 """Scheme → the least compute capability that serves it well (vLLM 0.33 docs, features/quantization)."""
 OLDER = ("awq", "gptq")
-"""Formats with kernels for Turing (7.5) too."""
+"""Formats whose kernels also support Turing (7.5)."""
 
 
 def copies(model: Model, gpus: Sequence[Gpu]) -> Sequence[Model]:

@@ -42,11 +42,11 @@ class Settings(NamedTuple):
     """The pooler needs a whole prompt at once."""
     eager: bool
     dtype: int
-    """Bytes of an activation and of an unquantised weight."""
+    """Bytes of an activation and of an unquantized weight."""
     scheme: Scheme | None
     kv_cache_dtype: str
     pooling: bool
-    """No logits, no sampler, no LM head."""
+    """Pooling model: no logits, no sampler, no LM head."""
     manager: bool | None
     """The hybrid KV cache manager is on, so that layers with a window keep only the window; None: unknown."""
     batches: int
@@ -57,7 +57,7 @@ class Settings(NamedTuple):
     flashinfer: bool
     """FlashInfer's attention, with its workspace."""
     backend_named: bool
-    """The attention backend is named, not chosen by vLLM."""
+    """Whether an argument or a variable names the attention backend, instead of vLLM choosing it."""
     capability: tuple[int, int] | None
     all2all: str | None
     """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
@@ -203,9 +203,9 @@ EAGLES = ("eagle", "eagle3", "mtp", "dflash", "extract_hidden_states")
 
 
 def _batches(asked: MemoryArguments, release: Release) -> int:
-    """max_concurrent_batches (vLLM 0.26 … 0.33 config/vllm.py): asynchronous scheduling, which is the default from
-    0.14, and pipeline stages. Ngram and draft models are scheduled one batch after the other, so are poolers and
-    Ray."""
+    """max_concurrent_batches (vLLM 0.26 … 0.33 config/vllm.py). More than one with asynchronous scheduling, which is
+    the default from 0.14, or with pipeline stages. With ngram, draft models, poolers and Ray, batches are scheduled one
+    after the other."""
     given, stages = asked.args.given, asked.parallel.pp
     asynchronous = given.get("async_scheduling")
     if not isinstance(asynchronous, bool):
@@ -290,7 +290,7 @@ BY_POOLER = Release(0, 12)
 given value counts (vLLM 0.12 config/model.py is_chunked_prefill_supported). Before, such a pooler switches both chunked
 prefill and prefix caching off (0.11.0 config/__init__.py, 0.11.1 config/vllm.py)."""
 CONVERT_POOLS = Release(0, 22)
-"""Since then `--convert embed` makes a pooling model by itself (vLLM 0.22 config/model.py _get_runner_type)."""
+"""Since then `--convert embed` alone makes a pooling model (vLLM 0.22 config/model.py _get_runner_type)."""
 
 
 def is_pooling(asked: MemoryArguments, release: Release) -> bool:
@@ -352,8 +352,8 @@ def _chunked(
 
 
 def _pools_whole_prompts(asked: MemoryArguments, release: Release, pooling: bool) -> bool:
-    """Whether the pooler needs a whole prompt at once: attention in both directions, or a pooling type that is no
-    function of the last token (vLLM 0.8.5 … 0.33)."""
+    """Whether the pooler needs a whole prompt at once: attention in both directions, or a pooling type that needs more
+    than the last token (vLLM 0.8.5 … 0.33)."""
     said = asked.args.given.get("pooler_config") or asked.args.given.get("override_pooler_config")
     said = said if isinstance(said, Mapping) else {}
     if not (pooling or said):

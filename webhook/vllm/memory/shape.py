@@ -42,14 +42,14 @@ STATELESS = ("mlp", "moe")
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """The language model of a checkpoint."""
+    """The tensors of a checkpoint's language model."""
 
     variants: tuple[Layer, ...]
-    """The different layers there are."""
+    """The different kinds of layers."""
     order: tuple[int, ...]
-    """For each layer which variant it is."""
+    """Per layer: the index of its variant."""
     embedding: int
-    """Tables of tokens and positions; of an encoder-decoder the encoder, too."""
+    """Tables of tokens and positions; for an encoder-decoder, with the encoder."""
     head: int
     """0 if it is tied to the embedding."""
     extra: int
@@ -171,7 +171,7 @@ def _layer(
     if kind in STATELESS:
         return _mlp(model, hidden, moe=kind == "moe")
     if (model.layer_types and any(one in STATELESS for one in model.layer_types)) or _family(model) & PURE_MAMBA:
-        return mixer  # Nemotron-H: a layer is either
+        return mixer  # Nemotron-H: a layer is either a mixer or an MLP
     mlp = _mlp(model, hidden, moe=moe)
     return None if mlp is None else (*mixer, *mlp, *(mlp if double else ()), *layer_tensors.beside(model, hidden))
 
@@ -184,7 +184,7 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
         own = _latent(model, hidden) if model.kv_lora_rank else _attention(model, hidden, kind)
         if model.model_type != "falcon_h1" or own is None:
             return own
-        second = _mamba(model, hidden)  # each layer has both
+        second = _mamba(model, hidden)  # each layer has both parts
         return None if second is None else (*own, *second)
     config = model.config
     if kind == "linear_attention":
@@ -212,7 +212,7 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
 
 
 def head_dims(model: Model, kind: str) -> tuple[int, int, int] | None:
-    """(KV heads, key width, value width) of one attention layer; Gemma 4's full layers have sizes of their own."""
+    """(KV heads, key width, value width) of one attention layer; Gemma 4's full-attention layers have other sizes."""
     config, heads, width = model.config, model.num_key_value_heads, model.head_dim
     if kind == "full_attention" and "sliding_attention" in model.layer_types:
         heads = number(config, "num_global_key_value_heads") or heads
@@ -298,7 +298,7 @@ class Mamba(NamedTuple):
 
 
 def mamba(model: Model) -> Mamba | None:
-    """Nemotron-H, Bamba, Granite 4, Falcon-H1 and Jamba name the sizes differently."""
+    """The sizes, which Nemotron-H, Bamba, Granite 4, Falcon-H1 and Jamba name differently."""
     config = model.config
     state = number(config, "ssm_state_size", "mamba_d_state", "state_size")
     kernel = number(config, "conv_kernel", "mamba_d_conv", "conv_kernel_size") or 4
@@ -368,7 +368,8 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
 
 
 def _intermediate(model: Model) -> int | None:
-    """Width of the dense MLP. Qwen 1 states twice of it; LFM2 takes two thirds, rounded up to `block_multiple_of`."""
+    """Width of the dense MLP. Qwen 1 states twice the width; LFM2 uses two thirds, rounded up to
+    `block_multiple_of`."""
     inner = model.intermediate_size
     if inner and model.model_type == "qwen":
         return inner // 2

@@ -34,7 +34,8 @@ LEAST_CONTEXT = 2048
 """A shorter context than this is not suggested."""
 SAFE_UTILIZATION = 0.95
 SHARES = (0.9, 0.92, 0.93, 0.94, SAFE_UTILIZATION)
-"""Before 0.20 the graphs come on top of it, so that more of it may fit less."""
+"""Shares of GPU memory that are tried. Before 0.20, CUDA graphs are outside of the share, so a larger one may fit
+less."""
 SMALLER_SHARES = (SAFE_UTILIZATION, 0.92, 0.9)
 NODE = 8
 """GPUs of one node."""
@@ -88,7 +89,7 @@ def alternatives(
     what it has found.
     """
     if accelerator.shared:
-        return []  # whatever is changed, others may use the same GPU
+        return []  # with any change, other processes may still use the same GPU
     search = Search(args, model, accelerator, gpu_memory, env, steps)
     found: list[Alternative] = []
     full = search.is_full()  # then only more memory or smaller weights help
@@ -167,7 +168,7 @@ def _gpu_share(search: Search) -> float:
 
 
 def _smaller_shares(now: float) -> list[float]:
-    """Of a share from 0.93 on."""
+    """The smaller shares to try, if the present one is at least 0.93."""
     return [one for one in SMALLER_SHARES if one < now and now >= 0.93]
 
 
@@ -182,7 +183,7 @@ def _cache_memory(search: Search) -> Iterator[Alternative]:
     if not needed or needed <= now or not search.fits(room):
         return
     least = -(-needed // GI)
-    for size in (least, least + 1):  # from 0.28 a block more than the request
+    for size in (least, least + 1):  # from 0.28 on, vLLM needs one more block than the request
         if search.fits({"kv_cache_memory_bytes": size * GI}):  # vLLM's G is 2**30
             yield Alternative(f"--kv-cache-memory-bytes {size}G", {"kv_cache_memory_bytes": size * GI})
             return

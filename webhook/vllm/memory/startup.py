@@ -58,7 +58,7 @@ def estimate(
     graphs = 0
     if not settings.eager:
         graphs = cuda_graphs.captured(settings) * (2 if settings.v1 and settings.release >= (0, 11) else 1)
-    # other formats than files of weights need not be read at all; ranks read side by side
+    # load formats that are not weight files may need no reading at all; ranks read in parallel
     readers = settings.parallel.world_size if load_format in ("auto", "safetensors", "pt") else None
     compiled = settings.v1 and not settings.eager
     return _estimate(model, size, graphs, readers, compiled, files or CheckpointSource(), kv_in_memory)

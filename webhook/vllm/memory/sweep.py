@@ -1,4 +1,4 @@
-"""One engine on many accelerators: how many requests of which length fit at once on each."""
+"""One engine on many accelerators: how many requests of each length fit at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SweepRow:
 
     @property
     def longest(self) -> int | None:
-        """The longest of the lengths that surely fits."""
+        """The longest of the lengths that certainly fits."""
         return max((length for length, cell in self.cells.items() if cell.verdict == "fits"), default=None)
 
 

@@ -32,12 +32,12 @@ def parameters(model: Model) -> int:
 
 
 def is_there(model: Model) -> bool:
-    """The model has a tower."""
+    """Whether the model has a tower."""
     return bool(model.vision_config) or isinstance(model.config.get("audio_config"), Mapping)
 
 
 def _vision(model: Model) -> int:
-    """Parameters of the vision tower with its projector; 0 if it is not known."""
+    """Parameters of the vision tower with its projector; 0 if unknown."""
     given = model.vision_config
     if not given:
         return 0
@@ -74,7 +74,7 @@ def _patches(config: Mapping[str, Any], family: str, hidden: int) -> int:
 
 
 def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int) -> int:
-    """From the tower's width to the language model's."""
+    """Parameters of the projector from the tower's width to the language model's."""
     text = model.hidden_size or hidden
     out = _first_positive(config, "out_hidden_size") or text
     merged = 4 * hidden  # 2 × 2 patches
@@ -108,7 +108,7 @@ def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int
 
 
 def _audio(model: Model) -> int:
-    """Mostly a Whisper encoder: two convolutions, positions, layers."""
+    """Parameters of the audio encoder, usually Whisper's: two convolutions, positions, layers."""
     config = model.config.get("audio_config")
     if not isinstance(config, Mapping):
         return 0

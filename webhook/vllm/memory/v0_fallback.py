@@ -30,7 +30,7 @@ IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", 
 
 
 def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
-    """Whether an argument, the model or the GPU has no V1 in this release, of those before 0.11."""
+    """Whether an argument, the model or the GPU is not supported by V1 in this release, for releases before 0.11."""
     given = asked.args.given
     stored = asked.model.config.get("quantization_config")
     method = given.get("quantization") or (stored.get("quant_method") if isinstance(stored, Mapping) else None)
@@ -83,7 +83,8 @@ def _no_speculation(given: Mapping[str, Any], release: Release) -> bool:
 
 
 def _no_cache_dtype(asked: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
-    """vllm/platforms/cuda.py is_kv_cache_dtype_supported of 0.10; the argument parser's own place before."""
+    """Whether V1 lacks the KV cache dtype: vllm/platforms/cuda.py is_kv_cache_dtype_supported of 0.10; before, the
+    argument parser's own check."""
     dtype = asked.args.given.get("kv_cache_dtype")
     if not isinstance(dtype, str) or dtype == "auto":
         return False

@@ -134,7 +134,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
         return "unsure", lambda: f"{peaks} can't be known here; {arithmetic(ledger, resolved)}", None
     overridden = args.given.get("num_gpu_blocks_override")
-    if overridden and not resolved.v1:  # V0 takes it before it checks (vLLM 0.6 engine/llm_engine.py)
+    if overridden and not resolved.v1:  # V0 applies it before the checks (vLLM 0.6 engine/llm_engine.py)
         return (
             "unsure",
             lambda: (
@@ -271,7 +271,7 @@ def subtraction(ledger: GpuLedger) -> str:
     parts += [(ledger.non_torch, "non-torch")]
     told = "".join(f" − {human(line.likely)} {name}" for line, name in parts if line.likely)
     left = ledger.kv_cache.likely
-    if more := ledger.budget.likely - sum([line.likely for line, _ in parts]) - left:  # a log's lines are rounded
+    if more := ledger.budget.likely - sum([line.likely for line, _ in parts]) - left:  # lines of a log are rounded
         told += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
     rest = f"{human(left)} of KV cache" if left > 0 else f"nothing (short by {human(-left)})"
     return f"{human(ledger.budget.likely)} budget{told} leave {rest}"

@@ -31,7 +31,7 @@ class Doubt:
     """By how much the likely bytes may be wrong."""
 
     spread: float
-    """The 95 % interval, relative."""
+    """The 95 % interval, relative to the likely bytes."""
     least: float
     """The certain share of the likely bytes."""
 
@@ -65,7 +65,7 @@ class WeightSettings(NamedTuple):
     width: int
     """Bytes of an unquantized weight."""
     head: bool
-    """A head is loaded: text is generated."""
+    """The LM head is loaded, because text is generated."""
     mla: bool
     padding: float
     """Of MXFP4's experts."""
@@ -95,7 +95,7 @@ class Checkpoint:
 
     @cached_property
     def total(self) -> float:
-        """Bytes of the whole model, once."""
+        """Bytes of the whole model, not divided over ranks."""
         body = sum(count * sum(cuts.values()) for cuts, count in zip(self.variants, self.counted.count(), strict=True))
         return self.embedding + self.head + self.vision + body
 
@@ -115,7 +115,7 @@ def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
 
 @lru_cache(256)
 def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
-    """Elements and bytes of the weights, by how vLLM divides them among ranks."""
+    """Elements and bytes of the weights, by how vLLM divides them over ranks."""
     counted = shape.of(model)
     if any(model.config.get(field) for field in ENGRAMS):
         return None
@@ -167,7 +167,7 @@ def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
 
 
 NOMINAL_LAYERS = 64
-"""A checkpoint of which only the parameters are known is spread evenly over so many layers."""
+"""Number of layers over which a checkpoint with only a known number of parameters is spread evenly."""
 
 
 def _by_parameters(model: Model, how: WeightSettings) -> Checkpoint | None:
@@ -186,7 +186,7 @@ def total_elements(model: Model) -> int | None:
     owner states. None if neither is known."""
     if model.quantization_config:
         if model.parameters and model.weights_bytes and model.parameters < 0.45 * model.weights_bytes:
-            return None  # some tables state packed words as parameters
+            return None  # some tables count packed words as parameters
         return model.parameters
     if model.weights_bytes is None:
         return model.parameters
@@ -253,7 +253,7 @@ def _is_in_blocks(model: Model, scheme: Scheme) -> bool:
 
 
 def _rate(scheme: Scheme | None, group: str, width: int) -> float:
-    """Bytes for each element of a group of tensors."""
+    """Bytes per element of a group of tensors."""
     if scheme is None:
         return width
     kept = scheme.share_kept(group)
@@ -309,14 +309,14 @@ def _absorbed_mla(model: Model, how: WeightSettings) -> float:
 
 
 THREE_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v")
-"""Families with M-RoPE, whose table covers four times the positions (layers/rotary_embedding/mrope.py)."""
+"""Families with M-RoPE, whose table has four times the positions (layers/rotary_embedding/mrope.py)."""
 
 
 @lru_cache(256)
 def rotary_cache(model: Model, element: int) -> int:
-    """The table of cosines and sines: positions × rotated width in the model's dtype, once for each kind of layer
-    (vLLM 0.33 layers/rotary_embedding); `element`: its bytes. Linear and dynamic scaling multiply the positions, M-RoPE
-    takes four times: 32 MiB for Llama 3.1, 0.5 GiB for Gemma 3 4B."""
+    """The table of cosines and sines: positions × rotated width in the model's dtype, once per kind of layer (vLLM 0.33
+    layers/rotary_embedding). `element`: bytes per element. Linear and dynamic scaling multiply the positions, M-RoPE
+    uses four times as many. Examples: 32 MiB for Llama 3.1, 0.5 GiB for Gemma 3 4B."""
     positions = model.max_position_embeddings or 0
     width = (model.qk_rope_head_dim if model.kv_lora_rank else model.head_dim) or 0
     config = model.config

@@ -80,7 +80,7 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
     if facts.models:
         if found := _given_model(name or "*", facts) or _given_model("*", facts):
             return found
-    elif name and (found := by_id(name)):  # as most models are named
+    elif name and (found := by_id(name)):  # the usual case
         return found
     if name and not _is_placeholder(name) and ((found := _model_of_name(name, facts)) or not _is_path(name)):
         return found or size_of(name)
@@ -254,7 +254,7 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
 
 
 def _parsing_cost(overrides: Mapping[str, Any]) -> int:
-    """About how many bytes of memory the parsed overrides take."""
+    """Roughly the bytes of memory that the parsed overrides take."""
     text = json.dumps(overrides)
     return len(text) + EACH * sum(text.count(begin) for begin in "[{,")
 

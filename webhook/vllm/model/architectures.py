@@ -32,13 +32,13 @@ class Known:
 
 @dataclass(frozen=True)
 class Removed:
-    """When an architecture went."""
+    """The releases around the one that removed an architecture."""
 
     name: str
     last: Release
     """The last release, of those whose sources were read, that serves it."""
     gone: Release
-    """The first that does not."""
+    """The first release without it."""
 
 
 def architecture_of(model: Model) -> Known | None:
@@ -69,7 +69,7 @@ def removed_architecture(model: Model, release: Release) -> Removed | None:
 
 
 def is_removed(model: Model, release: Release, *, remote_code: bool) -> bool:
-    """Whether neither vLLM serves the model's architecture any more, nor the Transformers of its image."""
+    """Whether neither vLLM nor the Transformers of its image serves the model's architecture any more."""
     return removed_architecture(model, release) is not None and not (
         remote_code or _transformers_may_know(model, release)
     )

@@ -122,7 +122,7 @@ def _fact_of_row(name: str) -> Fact[Model]:
 
 @remembered()
 def relatives() -> Mapping[str, tuple[str, str, str | None]]:
-    """Lower-case id → (the id, the row it was made of, its scheme); facts/relatives.jsonl."""
+    """Lower-case id → (the id, the entry that it was made from, its scheme); facts/relatives.jsonl."""
     found: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
     return {name: (line[0], line[1], line[2]) for name, line in found.items()}
 
@@ -140,7 +140,7 @@ def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
 
 @remembered()
 def _by_last_part() -> Mapping[str, Sequence[str]]:
-    """The ids behind their owners' names, in lower case."""
+    """Lower-case last part of an id, without the owner → the ids with it."""
     found: dict[str, list[str]] = {}
     for one in ids().values():
         if last := one.lower().partition("/")[2]:
@@ -182,7 +182,7 @@ class FoundModel:
     id: str
     parameters: int | None = None
     others: tuple[str, ...] = ()
-    """Other ids of it that have the words."""
+    """Other ids of the model that match the words."""
 
 
 def search(words: Sequence[str], given: Iterable[str] = ()) -> list[FoundModel]:

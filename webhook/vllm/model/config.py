@@ -1,4 +1,4 @@
-"""config.json → Model, with transformers' defaults beneath and the families' odd key names."""
+"""config.json → Model, with transformers' defaults and the different key names of model families."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def from_config(
     layer_types = layer_types_of(text, given, layers)
     experts = first_integer({key: given[key] for key in EXPERTS if key in given} or text, EXPERTS)
     if layer_types and "mamba" in layer_types and "moe" not in layer_types and "hybrid_override_pattern" in text:
-        experts = None  # the class's default is for its siblings with experts
+        experts = None  # the class's default applies only to its variants with experts
     return Model(
         id=id,
         model_type=whole_type or own_type,
@@ -99,7 +99,7 @@ def from_config(
 
 
 def language_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The language model's config over the whole one's."""
+    """The language model's config merged over the outer one."""
     for key in NESTED:
         inner = config.get(key)
         if isinstance(inner, Mapping) and inner:
@@ -141,13 +141,13 @@ def _key_value_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
         return 1
     attention = text.get("attn_config")
     if isinstance(attention, Mapping) and (grouped := integer(attention.get("kv_n_heads"))):
-        return grouped  # MPT, DBRX
+        return grouped  # for MPT and DBRX
     blocks = text.get("block_configs")
     groups = (
         [integer(attention_of(block).get("n_heads_in_group")) for block in blocks] if isinstance(blocks, list) else []
     )
     if heads and any(groups):
-        return heads // min(filter(None, groups))  # NAS models: the widest layer's
+        return heads // min(filter(None, groups))  # NAS models: those of the widest layer
     return first_integer(text, KEY_VALUE_HEADS) or heads
 
 

@@ -26,7 +26,7 @@ _OWNERS = (
     "unsloth",
     "hugging-quants",
 )
-"""Whose copies are named first: makers known to serve with vLLM."""
+"""Owners whose copies are listed first: makers whose copies are known to work with vLLM."""
 
 
 @remembered(256)

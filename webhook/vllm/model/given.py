@@ -109,11 +109,11 @@ def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[s
     source = f"ConfigMap {called}"
     data = obj.get("data")
     if not isinstance(data, Mapping):
-        return {}, [f"{source}: labelled {LABEL}, but has no data"]
+        return {}, [f"{source}: labeled {LABEL}, but has no data"]
     entries = {str(key): text for key, text in data.items() if isinstance(text, str)}
     found, errors = read(entries, source, names or [str(metadata.get("name", ""))])
     if not found and not errors and not any(name.endswith(measured.ENDING) for name in entries):
-        errors.append(f"{source}: labelled {LABEL}, but has neither config.json nor ORG--NAME.json")
+        errors.append(f"{source}: labeled {LABEL}, but has neither config.json nor ORG--NAME.json")
     return found, [*errors, *measured.of_config_map(obj)[1]]
 
 
@@ -163,7 +163,7 @@ def _files(index: Mapping[str, Any]) -> int:
 
 
 PACKED = {"U8", "I8", "I16", "I32", "U32", "F4"}
-"""safetensors dtypes in which several weights may share an element."""
+"""safetensors dtypes in which one element may contain several weights."""
 _EXPERT = re.compile(r"\.(experts|block_sparse_moe\.experts|local_experts)\.")
 
 
@@ -201,7 +201,7 @@ def one_file(config: Mapping[str, Any], found: Counted, names: Iterable[str] = (
 
 
 def config_map(name: str, config: Mapping[str, Any], model_names: Iterable[str]) -> dict[str, Any]:
-    """The ConfigMap that teaches one model; `config` as `one_file` writes it."""
+    """The ConfigMap that adds one model to podfit; `config` as `one_file` writes it."""
     called = list(model_names)
     word = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")[:200]
     return {

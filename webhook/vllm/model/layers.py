@@ -17,7 +17,7 @@ LAYER_NAMES = {
     "mamba2": "mamba",
     "short_conv": "conv",
 }
-"""Models' own words → transformers' (configuration_utils.py, ALLOWED_LAYER_TYPES)."""
+"""Words in config.json → transformers' kinds of layers (configuration_utils.py, ALLOWED_LAYER_TYPES)."""
 NEMOTRON = {"M": "mamba", "*": "full_attention", "-": "mlp", "E": "moe"}
 """`hybrid_override_pattern` (vLLM 0.33 models/nemotron_h.py)."""
 

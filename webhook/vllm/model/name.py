@@ -33,7 +33,7 @@ def model_of_name(name: str) -> Fact[Model] | None:
             return Fact(found.value, f"path: its last part names {found.value.id}", may_deny=False)
     begun = next((found for part in reversed(parts[-3:]) if (found := _by_beginning(part))), None)
     if begun is not None and re.fullmatch(r"[\w.-]+/[\w.:-]+", name) and not name.startswith("."):
-        return replace(begun, value=replace(begun.value, id=name))  # a hub's id, and its owner is part of it
+        return replace(begun, value=replace(begun.value, id=name))  # keep the hub's whole id, with its owner
     return begun
 
 
@@ -61,7 +61,7 @@ def _path_parts(name: str) -> list[str]:
 
 
 def normalize_name(name: str) -> str:
-    """Names that people write apart and mean alike: Llama_3.1-8B, llama-3-1-8b-hf, llama3.1-8b."""
+    """Normalize a name, so that different spellings are equal: Llama_3.1-8B, llama-3-1-8b-hf, llama3.1-8b."""
     joined = re.sub(r"(?<=[a-z])[\s_-](?=\d+(?:\.\d+)?[\s_-])", "", name.lower())
     return re.sub(r"[\s_.()-]+", "-", joined).strip("-").removesuffix("-hf")
 
@@ -104,7 +104,7 @@ def _model_of_last_part(name: str) -> Fact[Model] | None:
 
 
 _MOST_ALIKE = 40
-"""A beginning of more models than that names a family."""
+"""If more models than that have the same beginning, it is the name of a family."""
 
 
 @remembered()
@@ -122,7 +122,7 @@ def _sorted_parts() -> list[str]:
 
 
 def _going_on_from(start: str) -> list[str]:
-    """The last parts that are `start`, or go on from it with another word."""
+    """The last parts that equal `start`, or continue it with another word."""
     parts = _sorted_parts()
     found = parts[bisect_left(parts, f"{start}-") : bisect_left(parts, f"{start}.")]  # "." comes after "-"
     return [start, *found] if start in last_parts() else found
@@ -149,7 +149,7 @@ def tells_quantisation(name: str) -> bool:
 
 
 _MOST_WORDS = 24
-"""No published name has more."""
+"""Most words of a name that are read; no published name has more."""
 
 
 def _by_beginning(name: str) -> Fact[Model] | None:
@@ -218,7 +218,8 @@ def size_of(name: str) -> Fact[Model] | None:
 
 
 def _parameters(said: re.Match[str]) -> int:
-    """The experts of "8x7B" share their attention: Mixtral 8x7B has 46.7, 8x22B has 141 billion parameters."""
+    """Number of parameters. The experts of "8x7B" share their attention: Mixtral 8x7B has 46.7, 8x22B has 141
+    billion."""
     unit = {"m": 10**6, "b": 10**9, "t": 10**12}[said["unit"].lower()]
     one = float(said["size"].replace("_", ".")) * unit
     return int(one * int(said["experts"]) * 0.82) if said["experts"] else int(one)

@@ -13,7 +13,7 @@ OF_VLLM = frozenset({
     "skywork_chat", "solar", "speculators", "step3_text", "step3_vl", "step3p5", "tarsier2", "telechat", "ultravox",
     "umm",
 })  # fmt: skip
-"""Types whose config class vLLM brings in some release (_CONFIG_REGISTRY), or maps to another."""
+"""Types whose config class is part of vLLM in some release (_CONFIG_REGISTRY), or that vLLM maps to another type."""
 OF_CODE_ALONE = frozenset({
     "aquila", "baichuan", "bailing_moe", "deepseek", "grinmoe", "internlm", "internlm2", "interns1", "mimo", "minicpm",
     "minicpmv", "minimax_m1", "molmo", "nemotron-nas", "orion", "phi3_v", "phi3small", "phi4mm", "qwen",
@@ -23,5 +23,5 @@ models/auto) nor in vLLM (0.8 … 0.33, _CONFIG_REGISTRY)."""
 
 
 def may_run(model: Model) -> bool:
-    """Whether the model may bring such code: a first look, without the release."""
+    """Whether the model may need such code; a first check, independent of the release."""
     return "auto_map" in model.config or model.model_type in OF_CODE_ALONE

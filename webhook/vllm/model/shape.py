@@ -1,4 +1,4 @@
-"""A model's shape in config.json's words."""
+"""A model's shape, with the field names of config.json."""
 
 from __future__ import annotations
 

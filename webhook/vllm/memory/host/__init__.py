@@ -72,7 +72,7 @@ class HostSettings(NamedTuple):
 
     release: Release
     known: bool
-    """The release is known; else it stands for all."""
+    """Whether the release is known; otherwise it represents all releases."""
     cut: Parallel
     v1: bool
     eager: bool
@@ -159,7 +159,7 @@ def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolv
         max(loading.high, steady.high),
         "while loading" if loading.likely > steady.likely else "while serving",
     )
-    if not kind.known:  # which lines there are hangs on the release
+    if not kind.known:  # the lines depend on the release
         least = min(working.floor, 2 * IMPORTED) if v1 else working.floor
         steady = Estimate(least, steady.low, steady.likely, steady.high, steady.note)
         peak = Estimate(least, peak.low, peak.likely, peak.high, peak.note)

@@ -12,10 +12,10 @@ from webhook.vllm.memory.parallel import LARGEST
 from webhook.vllm.release import Release
 
 IN_SHM = Release(0, 27)
-"""From here native KV offload is one file in /dev/shm (v1/kv_offload, `vllm_offload_<engine>.mmap`)."""
+"""From this release on, native KV offload is one file in /dev/shm (v1/kv_offload, `vllm_offload_<engine>.mmap`)."""
 
 LAZY = 0.2
-"""The share of its buffer that LMCache's lazy allocator takes at first."""
+"""Share of its buffer that LMCache's lazy allocator uses at first."""
 
 
 def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Estimate:
@@ -59,10 +59,10 @@ def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: flo
 def kv_cache(
     args: EngineArgs, engines: int, ranks: int, release: Release, env: Mapping[str, str], vendor: str
 ) -> tuple[Estimate, int]:
-    """KV cache blocks in host memory, and how much of it lives in /dev/shm (native offload from 0.27).
+    """KV cache blocks in host memory, and how much of them is in /dev/shm (native offload from 0.27).
 
-    `--kv-offloading-size` is summed over an engine's ranks; the same by `cpu_bytes_to_use` of the OffloadingConnector.
-    ROCm, and VLLM_USE_SIMPLE_KV_OFFLOAD, keep pinned tensors.
+    `--kv-offloading-size` is the sum over an engine's ranks; so is `cpu_bytes_to_use` of the OffloadingConnector. ROCm,
+    and VLLM_USE_SIMPLE_KV_OFFLOAD, keep pinned tensors.
     """
     size = gib(args.given.get("kv_offloading_size")) * engines
     backend = args.given.get("kv_offloading_backend")

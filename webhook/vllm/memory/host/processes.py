@@ -33,7 +33,7 @@ class Processes:
     workers: int
     """GPU workers in processes of their own."""
     ranks: int
-    """GPUs they work on together."""
+    """GPUs that they use together."""
     fronts: int = 1
     """API servers, without the processes in front of them."""
 
@@ -44,12 +44,12 @@ class Processes:
 
     @property
     def busy(self) -> int:
-        """Those that may each keep a core busy: an engine's loop, and workers that poll their ring."""
+        """Number of processes that may each keep a core busy: an engine's loop, and workers that poll their ring."""
         return self.engines + self.workers
 
 
 def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) -> Processes:
-    """Who runs (vLLM 0.33 v1/engine/utils.py, v1/executor; 0.7 executor/multiproc_gpu_executor.py)."""
+    """The processes that run (vLLM 0.33 v1/engine/utils.py, v1/executor; 0.7 executor/multiproc_gpu_executor.py)."""
     ranks = max(1, cut.world_size // cut.nnodes)
     if not v1:
         merged = bool(args.given.get("disable_frontend_multiprocessing"))
@@ -78,7 +78,7 @@ def _imported(running: Processes, release: Release, *, cuda: bool) -> int:
     return large * IMPORTED_CUDA + (running.count - large) * IMPORTED
 
 
-@lru_cache(256)  # few kinds of Pods
+@lru_cache(256)  # there are few kinds of Pods
 def memory(running: Processes, release: Release, *, cuda: bool) -> Estimate:
     """Anonymous memory; shared library pages are file-backed. `cuda`: torch is its CUDA build.
 
@@ -113,7 +113,7 @@ def requests(running: Processes, *, vision: bool) -> Estimate:
 
 
 def compilers(release: Release, *, eager: bool) -> Estimate:
-    """nvcc, ptxas and ninja of kernels that are built at start (FlashInfer, DeepGEMM): 1 … 3 GiB a job, for a while.
+    """nvcc, ptxas and ninja for kernels that are built at start (FlashInfer, DeepGEMM): 1 … 3 GiB per job, temporarily.
 
     Inductor's own pool has one thread (TORCHINDUCTOR_COMPILE_THREADS=1, vLLM 0.33 env_override.py).
     """
