@@ -305,6 +305,15 @@ def test_fix_shows_a_diff_and_writes_it_with_comments_kept(run: Run, tmp_path: P
     assert run("fix", str(manifest))[1] == ""
 
 
+def test_the_page_needs_the_files_that_it_is_given(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.yaml")
+    command = [sys.executable, "-m", "webhook.cli", "ui", missing]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", f"error: {missing}: no such file or directory\n")
+
+
 def test_a_folder_without_a_server_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "service.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n")

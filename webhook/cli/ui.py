@@ -99,7 +99,8 @@ def _desk(args: argparse.Namespace) -> Desk:
 
     if "-" in args.files:
         raise edge.UnusableError("ui reads files and folders, not standard input; paste the manifest into the page")
-    state()
+    if missing := [name for name in edge.files(args.files) if not Path(name).exists()]:
+        raise edge.UnusableError([f"{name}: no such file or directory" for name in missing], 3)
     return Desk(
         policies.load(args.policy),
         facts,
