@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench oracle e2e browser node lint docs site facts models release package lock clean
+.PHONY: help demo test lowest bench oracle e2e browser node lint prose docs site facts models release package lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ lint: .venv  ## ruff, mypy --strict, and everything generated is fresh
 	.venv/bin/mypy
 	.venv/bin/python -m scripts.facts.build --check
 	.venv/bin/python -m scripts.docs --check
+
+prose: .venv  ## the words of the documents, by Vale
+	$$(.venv/bin/python -m tests.e2e.binaries vale | awk '{print $$2}') README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs facts
 
 facts: .venv  ## build webhook/data from the reviewed tables in facts/; SET=DIR [NAME=…] also writes a set for `podfit --facts`
 	.venv/bin/python -m scripts.facts.build $(if $(SET),--set $(SET)) $(if $(NAME),--name $(NAME))
