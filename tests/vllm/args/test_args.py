@@ -494,7 +494,7 @@ def test_a_word_that_may_be_several_keeps_the_door_open() -> None:
     ("text", "why"),
     [
         ("${MAX_LEN}", "${MAX_LEN} is not expanded in exec form"),
-        ("$(MAX_LEN)", "$(MAX_LEN) names no variable that is defined here"),
+        ("$(MAX_LEN)", "$(MAX_LEN) refers to a variable that the manifest does not define"),
         ("{{ .Values.maxLen }}", "{{ .Values.maxLen }} is a placeholder"),
     ],
 )

@@ -265,7 +265,7 @@ def test_states_without_the_manager_are_a_layout_that_vllm_refuses() -> None:
     asked = engine("0.27.1", disable_hybrid_kv_cache_manager=True, max_model_len=4096)
     found = plan(asked, SHAPES["mamba2"], H100, kv_cache_memory=70 * GI)
     assert (found.verdict, found.cause) == ("does-not-fit", "layout")
-    assert found.why.startswith("vLLM 0.27.1 can't lay out the KV cache: without the hybrid KV cache manager")
+    assert found.why.startswith("vLLM 0.27.1 cannot lay out the KV cache: without the hybrid KV cache manager")
 
 
 @pytest.mark.parametrize("release", ["0.11.0", "0.16.0", "0.33.0"])

@@ -163,7 +163,7 @@ def test_a_peak_that_hangs_on_an_unknown_argument_refuses_nothing(dest: str) -> 
     unknown = replace(args, unresolved={dest: "$N is not set here"})
     found = plan(unknown, model(**QWEN3_CODER_480B), on(gpu(139.72), count=8))
     assert found.verdict == "unsure"
-    assert f"--{dest.replace('_', '-')} can't be known here" in found.why
+    assert f"the value of --{dest.replace('_', '-')} is unknown" in found.why
     small = plan(unknown, model(**QWEN3_CODER_480B), on(gpu(48.0), count=8))
     assert (small.verdict, small.cause) == ("does-not-fit", "weights")
 
@@ -216,7 +216,7 @@ def test_an_argument_that_cant_be_known_leaves_nothing_certain() -> None:
     unknown = type(args)(release=args.release, unresolved={"tensor_parallel_size": "$GPUS is not set here"})
     found = plan(unknown, model(), on(T4))
     assert found.verdict == "unsure"
-    assert found.why.startswith("--tensor-parallel-size can't be known here")
+    assert found.why.startswith("the value of --tensor-parallel-size is unknown")
 
 
 def test_a_shared_gpu_never_certainly_fits() -> None:
@@ -561,7 +561,7 @@ def test_the_printed_parts_sum_to_the_printed_rest(
 
 def test_an_override_of_the_blocks_is_named_as_the_reason() -> None:
     told = plan(engine("0.27.1", num_gpu_blocks_override=500), model(), on(gpu(79.2))).why
-    assert told.startswith("--num-gpu-blocks-override 500 says how many blocks the KV cache has")
+    assert told.startswith("--num-gpu-blocks-override 500 sets the size of the KV cache")
     assert "laid out" not in told
 
 

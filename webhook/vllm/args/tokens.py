@@ -92,7 +92,7 @@ def _unexpanded(text: str, shell: bool) -> str | None:
         return None
     found = match[0]
     if match["pod"]:
-        return f"{found} names no variable that is defined here"
+        return f"{found} refers to a variable that the manifest does not define"
     if found.startswith(("{{", "<")):
         return f"{found} is a placeholder"
     return f"{found} is not expanded" + ("" if shell else " in exec form")
@@ -189,7 +189,7 @@ def _config(words: ArgparseWords, command: Command, parser: Parser) -> None:
     file, rest = tokens[at + 1], tokens[:at] + tokens[at + 2 :]
     words.tokens, words.config = rest, file.text
     if file.why:
-        words.open = f"the config file is not known: {file.why}"
+        words.open = f"the config file is unknown: {file.why}"
         return
     extension = file.text.rpartition(".")[2]
     if extension not in ("yaml", "yml"):
@@ -197,7 +197,7 @@ def _config(words: ArgparseWords, command: Command, parser: Parser) -> None:
         return
     text = command.config.get(posixpath.normpath(file.text))
     if text is None:
-        words.open = f"what the config file {file.text} says is not known"
+        words.open = f"the content of the config file {file.text} is unknown"
         return
     settings = _settings(text)
     if isinstance(settings, str):

@@ -65,7 +65,7 @@ def case_statement(shell: Shell, node: Node) -> Status:
     certain = value is not None
     for item in (child for child in node.children if child.type == "case_item"):
         if any(child.type in (";&", ";;&") for child in item.children):
-            raise GiveUp("a case goes on with the next one")
+            raise GiveUp("a case continues with the next one")
         patterns = item.children_by_field_name("value")
         closing = next((i for i, c in enumerate(item.children) if c.type == ")"), 0)
         body = functools.partial(shell.block, item.children[closing + 1 :])

@@ -89,7 +89,7 @@ _NEAR = 64
 """Most words of a wrapper's own options, without the variables that it sets."""
 _SETS = re.compile(r"[A-Za-z_]\w*=")
 TOO_FAR = f"the program has more than {_NEAR} words before it"
-TOO_MANY = f"more than {_DEEPEST} programs hand it on to each other"
+TOO_MANY = f"more than {_DEEPEST} programs start one another before it"
 _NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
 _VERSIONED = re.compile(r"(?:--(?:from|with)=)?vllm(?:\[[^\]]{0,100}\])?(?:@|==)v?([\w.]{1,40})")
 """`uvx vllm@0.10.0`, `uvx --from vllm==0.10.0` (docs.astral.sh/uv/guides/tools)."""

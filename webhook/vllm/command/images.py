@@ -31,7 +31,7 @@ KNOWN_IMAGES = (
         r"operator|dashboard|webui|frontend|planner|autoscaler|placeholder|renderer|render|tokenizer|monitor|"
         r"metrics|mcp|webhook|katan|optimizer|tuner|advisor|recommender|manager|portal|console|playground|collector|analyzer|ui|web|chatbot|streamlit|gradio|chainlit|locust|loadtest|tester|agent)([_.-][^/]*)?$",
         "other",
-        "the names that llm-d, vLLM production-stack, AIBrix and vLLM semantic-router give to what is not the engine",
+        "names of other components in llm-d, vLLM production-stack, AIBrix and vLLM semantic-router",
     ),
     Image(
         r"sglang|text-generation-inference|text-embeddings-inference|(^|/)tgi\b|tritonserver|ollama|llama[._-]?cpp|"

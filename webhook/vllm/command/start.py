@@ -172,7 +172,7 @@ class _Resolver(Reading):
                 return self.serve(Serve("module", "vllm.entrypoints.openai.api_server", words), self.env)
             return self.serve(Serve("serve", "vllm serve", words), self.env)
         if runs is None and images.named_vllm(self.image):
-            return self._guess(self.args, f"the image's name, {self.image}, says vLLM", complete=bool(self.args))
+            return self._guess(self.args, f"the image's name, {self.image}, contains vLLM", complete=bool(self.args))
         if telling.looks_like_vllm(self.image, self.args) and (telling.names_model(self.args) or self.args):
             return self._guess(self.args, "the arguments are vLLM's")
         return None
@@ -350,7 +350,7 @@ class _Resolver(Reading):
         if found is None or found.entry == "worker":
             return None
         lost = words_of([zero, *positional], self.path)
-        return replace(found, lost=lost, guessed=f"the script of sh -c is {text.strip()!r} alone, and the rest is lost")
+        return replace(found, lost=lost, guessed=f"sh -c runs only {text.strip()!r}; the other words are lost")
 
     def _visit(self, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
         """Visit one command of a script."""

@@ -35,7 +35,10 @@ def of_default_length(args: EngineArgs, model: Model) -> str | None:
     """The reason against a denial that is based on the default of --max-model-len."""
     if args.given.get("max_model_len") is not None or not model.length_scaled:
         return None
-    return f"the {model.max_position_embeddings:,} tokens of {model.id} may be a table's, times the rope factor"
+    return (
+        f"the {model.max_position_embeddings:,} tokens of {model.id} may come from a table that multiplies by the rope "
+        "factor"
+    )
 
 
 def of_loader(args: EngineArgs) -> str | None:
@@ -55,7 +58,7 @@ def reason_unplannable(args: EngineArgs, model: Model | None, env: Mapping[str, 
     wish = args.quantization
     if model is not None and not quantisation.is_known(model, wish):
         named = f" with --quantization {wish}" if wish else ""
-        return f"how few bytes a weight of {model.id} takes{named} is not known"
+        return f"the bytes per weight of {model.id}{named} are unknown"
     # vLLM 0.13 v1/worker/gpu_model_runner.py, get_kv_cache_spec: an engine that only encodes images has no KV cache
     transfer = given.get("ec_transfer_config")
     if isinstance(transfer, Mapping) and transfer.get("ec_role") != "ec_consumer":

@@ -197,7 +197,7 @@ def _promoted(layers: Layers, release: Release) -> Layers:
     if not _is_uniform(layers, release):
         stateful = any(spec.is_state for _, spec in layers)
         raise LayoutError(
-            "without the hybrid KV cache manager its layers can't be stored as one kind", certain=stateful
+            "without the hybrid KV cache manager its layers cannot be stored as one kind", certain=stateful
         )
     return layers
 
@@ -216,7 +216,7 @@ def _unified(layers: Layers, release: Release) -> Layers:
         if release >= since.PADDED or (release >= since.STRIDES and not spec.is_state):
             return spec._replace(page=largest)
         raise LayoutError(
-            f"its layers' pages of {spec.page:,} and {largest:,} bytes can't be made alike", certain=False
+            f"its layers' pages of {spec.page:,} and {largest:,} bytes cannot be made equal", certain=False
         )
 
     return [(index, grown(spec)) for index, spec in layers]

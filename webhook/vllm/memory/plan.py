@@ -237,7 +237,7 @@ def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRe
     if (release := asked.args.release) is not None:
         one = _judge(asked, gpu, release, facts)
         if one is not None and release < OLDEST:
-            return _unsure(one, lambda _: f"vLLM {release} is older than what is known here")
+            return _unsure(one, lambda _: f"memory is planned for vLLM {OLDEST} and later, not {release}")
         return one
     several = possible(asked.model, asked.args)
     unknown = facts._replace(known=())
@@ -247,7 +247,7 @@ def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRe
     newest = judged[-1]
     if len({one.verdict for one in judged}) == 1:
         return newest
-    return _unsure(newest, lambda own: f"it depends on vLLM's release, which is not known: {own}")
+    return _unsure(newest, lambda own: f"it depends on vLLM's release, which is unknown: {own}")
 
 
 def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> PlannedRelease | None:

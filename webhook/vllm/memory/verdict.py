@@ -87,7 +87,7 @@ def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:
 def _of_cache_alone(resolved: Settings, ledger: GpuLedger) -> _Found:
     left, layout = ledger.kv_cache.likely, ledger.kv_capacity.layout
     if layout is None:
-        return "unsure", lambda: "how this model's KV cache is laid out is not known here", "blocks"
+        return "unsure", lambda: "the layout of this model's KV cache is unknown", "blocks"
     if left <= 0:
         return "does-not-fit", lambda: "nothing is left for the KV cache", "blocks"
     return _with_cache(resolved, ledger, layout, None, lambda: f"{human(left)} of KV cache are given")
@@ -107,16 +107,16 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     if not 0 < share <= 1:
         return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
     if args.unresolved and (doubts := _unresolved(args, PARALLEL_SIZES)):
-        return "unsure", lambda: f"{doubts} can't be known here; {arithmetic(ledger, resolved)}", None
+        return "unsure", lambda: f"the value of {doubts} is unknown; {arithmetic(ledger, resolved)}", None
     beside = ledger.total.high - ledger.budget.high
     outside = budget.context(resolved)
     if beside < outside.floor and not resolved.kv_cache_memory and budget.checked(resolved):
         return (
             "does-not-fit",
             lambda: (
-                f"--gpu-memory-utilization {share:g} asks for {human(ledger.budget.likely)} of "
-                f"{human(ledger.total.likely)}: the process's own CUDA context takes more than what is left, and vLLM "
-                f"{resolved.release} compares before it loads"
+                f"--gpu-memory-utilization {share:g} requests {human(ledger.budget.likely)} of "
+                f"{human(ledger.total.likely)}. The process's own CUDA context needs more than the rest, and vLLM "
+                f"{resolved.release} checks free memory before it loads the model"
             ),
             "free-memory",
         )
@@ -132,13 +132,13 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     if (whole := ledger.loading) is not None and whole.floor > ledger.total.high:
         return "does-not-fit", lambda: _too_much_to_load(resolved, ledger, whole), "loading"
     if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
-        return "unsure", lambda: f"{peaks} can't be known here; {arithmetic(ledger, resolved)}", None
+        return "unsure", lambda: f"the value of {peaks} is unknown; {arithmetic(ledger, resolved)}", None
     overridden = args.given.get("num_gpu_blocks_override")
     if overridden and not resolved.v1:  # V0 applies it before the checks (vLLM 0.6 engine/llm_engine.py)
         return (
             "unsure",
             lambda: (
-                f"--num-gpu-blocks-override {overridden} takes the place of what is left; "
+                f"--num-gpu-blocks-override {overridden} replaces the calculated number of blocks; "
                 f"{arithmetic(ledger, resolved)}"
             ),
             None,
@@ -163,7 +163,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
         return (
             "unsure",
             lambda: (
-                f"--num-gpu-blocks-override {overridden} says how many blocks the KV cache has, whatever is left; "
+                f"--num-gpu-blocks-override {overridden} sets the size of the KV cache, regardless of the memory left; "
                 f"{arithmetic(ledger, resolved)}"
             ),
             "blocks",
@@ -171,7 +171,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     if layout is None:
         return (
             "unsure",
-            lambda: f"how this model's KV cache is laid out is not known here; {arithmetic(ledger, resolved)}",
+            lambda: f"the layout of this model's KV cache is unknown; {arithmetic(ledger, resolved)}",
             "blocks",
         )
     return _with_cache(resolved, ledger, layout, outside, why)
@@ -205,7 +205,7 @@ def _with_cache(
     left, length = ledger.kv_cache, ledger.kv_capacity.length
     refusal = layout.refusal
     if refusal is not None and refusal.certain and layout.known:
-        return "does-not-fit", lambda: f"vLLM {resolved.release} can't lay out the KV cache: {refusal}", "layout"
+        return "does-not-fit", lambda: f"vLLM {resolved.release} cannot lay out the KV cache: {refusal}", "layout"
     least = 1 if resolved.auto_len or length is None else length
     needed = layout.needed(least, resolved)
     certain = needed - layout.rounding + layout.null if layout.known else layout.bytes_per_block
@@ -238,7 +238,7 @@ def _with_cache(
     if not layout.known:
         return (
             "unsure",
-            lambda: f"how this model's KV cache is laid out is only partly known here; {why()}",
+            lambda: f"the layout of this model's KV cache is only partly known; {why()}",
             "request",
         )
 
