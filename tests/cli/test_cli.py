@@ -319,8 +319,8 @@ def test_a_folder_without_a_server_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty" / "service.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n")
     empty = str(tmp_path / "empty")
 
-    assert run("check", empty)[2] == f"note: nothing was judged: no vLLM container in {empty}\n"
-    assert run("check", empty, GOOD)[2] == f"note: {empty}: nothing was judged in it: no vLLM container\n"
+    assert run("check", empty)[2] == f"note: nothing was checked: no vLLM container in {empty}\n"
+    assert run("check", empty, GOOD)[2] == f"note: {empty}: nothing was checked in it: no vLLM container\n"
     assert run("check", "examples", GOOD)[2] == ""
 
 

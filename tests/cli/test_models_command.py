@@ -174,7 +174,7 @@ def test_what_is_not_here_is_one_clear_line(run: Run, name: str, code: int, said
     [
         ("config.json", b"{", "config.json: not JSON"),
         ("model-0.safetensors", b"\xff" * 16, "model-0.safetensors: not a safetensors file: its header would have"),
-        ("model-0.safetensors", struct.pack("<Q", 2) + b"[]", "not a safetensors file: its header is no JSON object"),
+        ("model-0.safetensors", struct.pack("<Q", 2) + b"[]", "not a safetensors file: its header is not a JSON"),
         ("model-0.safetensors", struct.pack("<Q", 9) + b"nonsense!", "model-0.safetensors: not a safetensors file"),
     ],
 )

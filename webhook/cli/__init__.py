@@ -1,10 +1,15 @@
 """The command `podfit`: one module per subcommand, each with `add_parser` and a `run` that returns the exit code.
 
-What they share is in `support/`.
+`support/` has the code that several commands share.
 
-Exit codes, the same for every format: 0 nothing denied (warnings allowed), 1 something denied, 2 wrong usage (also an
-unknown name of a command, model, GPU, policy, rule or release, and an invalid policy or project file), 3 an unreadable
-file or an internal error, 141 if the reader of the output ends first.
+Exit codes, the same for every format:
+
+- 0: nothing denied (warnings allowed)
+- 1: something denied
+- 2: wrong usage, an unknown name of a command, model, GPU, policy, rule or release, or an invalid policy or project
+  file
+- 3: an unreadable file or an internal error
+- 141: the reader of the output ended first
 """
 
 from __future__ import annotations
@@ -54,12 +59,12 @@ def parser(commands: Sequence[str] = COMMANDS) -> Parser:
     called = Path(sys.argv[0]).name
     top = Parser(
         prog="kubectl podfit" if called.startswith("kubectl-podfit") else "podfit",
-        description="Will this vLLM pod start, and will it stay up? Asked before it costs anybody a GPU hour.",
+        description="Checks before a vLLM Pod uses a GPU whether it will start and stay up.",
         epilog="examples:\n"
-        "  podfit check deploy/                                        before anything reaches a cluster\n"
-        "  podfit plan Qwen/Qwen3-14B --context 16384 --users 20       what it takes\n"
-        "  podfit explain deploy/llama.yaml                            where the memory goes\n"
-        "  podfit diagnose llama-0 -n prod                             what it died of\n"
+        "  podfit check deploy/                                        find problems before a deployment\n"
+        "  podfit plan Qwen/Qwen3-14B --context 16384 --users 20       find the GPUs that a model needs\n"
+        "  podfit explain deploy/llama.yaml                            show what uses the memory\n"
+        "  podfit diagnose llama-0 -n prod                             find the cause of a failure\n"
         "exit codes: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable input or an internal error",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -79,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    """Runs one command; what a user can mend is one line on standard error, never a traceback."""
+    """Runs one command; an error that a user can fix is one line on standard error, never a traceback."""
     import os
     from importlib import import_module
 
@@ -101,9 +106,9 @@ def _main(argv: Sequence[str]) -> int:
         for line in error.lines:
             tell(f"error: {line}")
         return error.code
-    except BrokenPipeError:  # `podfit check … | head`: what was found was not told whole
+    except BrokenPipeError:  # `podfit check … | head`: not all findings were printed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13  # as a shell says it of SIGPIPE
+        return 128 + 13  # the exit code of a shell for SIGPIPE
     except Exception as error:  # Python would exit with 1, which means "denied"
         if os.environ.get("PODFIT_DEBUG"):
             raise

@@ -1,4 +1,4 @@
-"""`podfit calibrate`: start-up logs beside the plan, and what they printed as facts that the planner believes."""
+"""`podfit calibrate`: compares start-up logs with the plan, and turns their numbers into facts for the planner."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "calibrate",
-        help="start-up logs beside the plan: how far off it was, and what they printed as facts",
-        description="Reads what vLLM printed of its memory when it started, shows how far the plan was off, and writes "
-        "it\ndown for the planner, which believes it before any estimate for the same model, GPU, release and\n"
-        "arguments. A measured fact never refuses anything that an estimate would let pass.",
+        help="compare start-up logs with the plan, and save their numbers as facts",
+        description="Reads the memory sizes that vLLM printed when it started, and compares them with the plan.\n"
+        "Saves them as facts for the planner. The planner uses them instead of estimates for the same model,\n"
+        "GPU, release and arguments. A measured fact never denies anything that an estimate would allow.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 def _compared(
     name: str, args: argparse.Namespace, manifest: JSON | None, policy: Policy, facts: Facts
 ) -> list[StartComparison]:
-    """The starts of one input beside their plans."""
+    """The starts of one input, each with its plan."""
     shown, text, manifest, facts = _input(name, args, manifest, facts)
     starts = calibrate.read(text)
     if not starts:
@@ -152,7 +152,7 @@ def _engine(
         raise edge.UnusableError(f"{shown}: {what} in the manifest", 3)
     named = [one for one in engines if start.model and one.args.model == start.model]
     engine = (named or engines)[0]
-    if engine.release is None and start.release is not None:  # the image's tag does not tell, the log does
+    if engine.release is None and start.release is not None:  # the image's tag does not name the release, the log does
         container_of = engine.container.spec
         image = f"vllm/vllm-openai:v{start.release}"
         changed = _with_image(manifest, container_of.get("image"), image) if manifest is not None else None
@@ -249,7 +249,7 @@ def _live(kind: str, name: str, args: argparse.Namespace, facts: Facts) -> tuple
 
 
 def _containers(pod: JSON) -> list[str]:
-    """Those that run vLLM; all where none is told from its spec."""
+    """The containers that run vLLM; all of them if no spec shows vLLM."""
     from webhook.evaluation.policy import builtin
 
     return [result.engine.container.name for result in lint(pod, builtin(), Facts(), where="check").results]

@@ -15,9 +15,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "certs",
-        help="make a CA and a serving certificate",
-        description="Writes ca.crt, ca.key, tls.crt and tls.key. What is there and good is kept: a certificate is "
-        "issued anew where it is missing, past two thirds of its life, or for other hosts.",
+        help="create a CA and a serving certificate",
+        description="Writes ca.crt, ca.key, tls.crt and tls.key. Valid files are kept. A certificate is issued again "
+        "if it is missing, past two thirds of its lifetime, or for other hosts.",
         epilog=edge.examples("podfit certs --dir certs --host podfit.podfit-system.svc"),
         formatter_class=edge.Examples,
     )

@@ -1,4 +1,4 @@
-"""`podfit check`: the webhook's verdicts on manifests, without a cluster."""
+"""`podfit check`: the webhook's findings and decisions for manifests, without a cluster."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "check",
-        help="judge manifests as the webhook would",
-        description="Judges every vLLM container in the manifests as the webhook would, without a cluster.",
+        help="check manifests with the webhook's rules",
+        description="Checks every vLLM container in the manifests with the webhook's rules, without a cluster.",
         epilog="examples: podfit check deploy/\n"
         "          podfit check --format text --format sarif=podfit.sarif 'overlays/**/*.yaml'\n"
         "          podfit check deploy/llama -n prod\n"
         "          podfit check --helm charts/llm --values prod.yaml --fail-on likely\n"
         "          helm template llm charts/llm | podfit check -\n"
-        "a comment `# podfit: ignore RULE -- why` on a line, or above it, accepts what is found there",
+        "a comment `# podfit: ignore RULE -- why` on a line, or above it, accepts the rule's findings there",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -83,8 +83,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--docs-url",
         default=os.environ.get("PODFIT_DOCS_URL"),
         metavar="URL",
-        help="URL of the rule pages, with {rule} for the rule's name or before it, for links in text, SARIF and "
-        "GitLab; default: $PODFIT_DOCS_URL, or for SARIF and GitLab podfit's site",
+        help="base URL of the rule pages, or a URL with {rule} for the rule's name. Text, SARIF and GitLab link to it. "
+        "Default: $PODFIT_DOCS_URL, or podfit's site for SARIF and GitLab",
     )
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
     parser.add_argument(
@@ -93,7 +93,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="accept what is found now; exit 0; no report unless --format asks for one",
     )
-    parser.add_argument("--mask-secrets", action="store_true", help=argparse.SUPPRESS)  # what holds without it
+    parser.add_argument("--mask-secrets", action="store_true", help=argparse.SUPPRESS)  # the default
     edge.add_show_secrets(parser)
     project.add_arguments(parser)
     parser.set_defaults(run=run, formats=FORMATS)
@@ -121,7 +121,9 @@ def run(args: argparse.Namespace) -> int:
     for note in () if args.quiet else found.notes:
         edge.tell(f"note: {note}")
     if gone and not args.quiet:
-        edge.tell(f"note: {args.baseline}: {denial.many(gone, 'finding')} no longer there; write it anew")
+        edge.tell(
+            f"note: {args.baseline}: {denial.many(gone, 'finding')} no longer present; update it with --write-baseline"
+        )
     if wanted[0].format != "github" or wanted[0].file is not None:
         for problem in found.problems:
             edge.tell(f"error: {problem}")
@@ -192,13 +194,13 @@ def _checked(args: argparse.Namespace, policy: Policy) -> tuple[Checked, Sequenc
 
 
 def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]) -> list[str]:
-    """Folders without a vLLM container, or that there is none in all that was given: a wrong path is no success."""
+    """Messages about inputs without a vLLM container, since a wrong path must not count as success."""
     if not judged:
         names = list(dict.fromkeys(given))
         where = ", ".join([*names[:3], "…"] if len(names) > 3 else names) or "what was rendered"
-        return [f"nothing was judged: no vLLM container in {where}"]
+        return [f"nothing was checked: no vLLM container in {where}"]
     return [
-        f"{name}: nothing was judged in it: no vLLM container"
+        f"{name}: nothing was checked in it: no vLLM container"
         for name in dict.fromkeys(given)
         if Path(name).is_dir() and not any(Path(name) in Path(file).parents for file in judged)
     ]
@@ -216,8 +218,8 @@ def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
         raise edge.UnusableError(f"--baseline {error}", 3) from error
     if known["version"] != checked.VERSION:
         edge.tell(
-            f"note: {path}: of version {known['version']}, which does not tell one flag or variable from another: a "
-            "new finding may pass for one that is gone; write it anew"
+            f"note: {path}: version {known['version']} does not distinguish flags or variables. A new finding may be "
+            "accepted in place of an old one. Update it with --write-baseline"
         )
     return accepted
 

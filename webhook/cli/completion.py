@@ -32,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Prints the script."""
-    import shtab  # nobody else waits for it
+    import shtab  # imported here, so that other commands do not wait for it
 
     from webhook.cli import parser
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     for one in _parsers(whole):
         for action in one._actions:
             if isinstance(action, argparse._SubParsersAction):
-                for named in action._choices_actions:  # what Tab shows beside a name is one line
+                for named in action._choices_actions:  # Tab shows one line with each name
                     action.choices[named.dest].description = named.help
         for action in one._actions:
             if words := _words(action):

@@ -36,9 +36,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "diagnose",
-        help="what a Pod died of: from its log, events and status",
-        description="Tells what a vLLM Pod died of: the first cause, not what followed from it. Reads logs,\n"
-        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or asks the cluster.",
+        help="find why a Pod failed, from its log, events and status",
+        description="Shows why a vLLM Pod failed: the first cause, not its consequences. Reads logs,\n"
+        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or the cluster.",
         epilog="examples: kubectl logs --previous vllm-0 | podfit diagnose -\n"
         "          podfit diagnose vllm-0 -n prod\n"
         "          podfit diagnose crash.log events.txt deployment.yaml",
@@ -107,7 +107,7 @@ def _parted(args: argparse.Namespace) -> tuple[list[str], str | None]:
 
 
 def _is_manifest(name: str) -> bool:
-    """A file with a Pod or workload, and with nothing that tells of a failure: no status of a Pod, no Event."""
+    """A file with a Pod or workload, and without signs of a failure: no status of a Pod, no Event."""
     if name == "-" or not Path(name).is_file() or not is_object(text := _read(Path(name))):
         return False
     objects = [one.object for one in kube_manifest.read(text.encode(), name).documents]

@@ -15,10 +15,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "diff",
-        help="what changes between two versions of manifests",
-        description="Compares the vLLM containers of two files or folders: release, arguments and their defaults, both "
-        "memory ledgers,\nKV cache, start-up, and the findings that appear or go away. Workloads are matched by kind, "
-        "namespace and name.\nExit code 1 where something is denied that was not before.",
+        help="show what changes between two versions of manifests",
+        description="Compares the vLLM containers of two files or folders. Shows changes of the release, arguments, "
+        "defaults,\nmemory ledgers, KV cache and start-up, and the findings that appear or go away.\nMatches workloads "
+        "by kind, namespace and name. Exits with 1 if something is newly denied.",
         epilog="examples: podfit diff old.yaml new.yaml\n"
         "          podfit diff <(git show HEAD:deploy/llama.yaml) deploy/llama.yaml\n"
         "          kubectl get deploy llama -o yaml | podfit diff - deploy/llama.yaml\n"
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reports(name: str, args: argparse.Namespace, policy: Policy) -> tuple[list[Report], list[str]]:
-    """Every object of one side, judged with what stands beside it on that side."""
+    """The report of every object of one side, checked together with the other objects of that side."""
     sources, problems = edge.read([name], edge.facts(args), excluded=args.exclude)
     problems += [str(error) for source in sources for error in source.manifests.errors]
     reports = [

@@ -48,21 +48,22 @@ DOOMED: JSON = {
         ]
     },
 }
-"""What every policy that denies anything refuses (unknown-flag)."""
+"""A Pod that every policy that denies anything denies (unknown-flag)."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
     parser = commands.add_parser(
         "doctor",
-        help="is podfit well in its cluster, and if not, what to do next",
-        description="Looks from outside, with your rights: webhook configurations, certificates, whether the API\n"
-        "server reaches podfit (a doomed Pod, as a dry run), how often objects passed unjudged, replicas, who\n"
-        "can call podfit, who else changes Pods, policies, versions. Changes nothing.",
+        help="check the installation in the cluster, and suggest fixes",
+        description="Checks podfit from outside, with your permissions, and changes nothing. Checks webhook\n"
+        "configurations, certificates, replicas, policies and versions. Sends a faulty Pod as a dry run to see if the\n"
+        "API server reaches podfit. Counts objects that passed unchecked. Lists clients that can call podfit, and\n"
+        "other webhooks that change Pods.",
         epilog="examples: podfit doctor\n"
         "          podfit doctor -n podfit-system --format json\n"
-        "exit codes: 0 all is well (warnings allowed: what you may not see is one), 1 something fails, 2 usage,\n"
-        "            3 the cluster can't be reached, or you may see nothing of podfit",
+        "exit codes: 0 no check fails (warnings allowed, also for objects that you may not read), 1 a check fails,\n"
+        "            2 usage, 3 the cluster can't be reached, or you may read nothing of podfit",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     off.add_arguments(parser)
@@ -174,8 +175,9 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
 
 
 def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
-    """Kind → podfit's own configuration, Unseen where the API server refuses; raises UnusableError where it does not
-    answer, or there are several releases'."""
+    """Kind → podfit's own configuration, or Unseen if the API server forbids reading it.
+
+    Raises UnusableError if the API server does not answer, or if there are configurations of several releases."""
     from webhook.cluster.access import StatusError
     from webhook.server.doctor import Unseen
 

@@ -18,7 +18,7 @@ from webhook.vllm.facts import Counted, Fact, GivenModel
 from webhook.vllm.model import given, given_model, nearest, recognise, search
 
 LARGEST_HEADER = 100_000_000
-"""Bytes; the safetensors library refuses longer ones."""
+"""Bytes; the safetensors library rejects longer headers."""
 LARGEST_CONFIG_MAP = 1_000_000
 """Bytes; Kubernetes stores at most 1 MiB in one object."""
 
@@ -226,7 +226,7 @@ def _header(path: Path) -> dict[str, Any]:
         reason = error.strerror or "unreadable" if isinstance(error, OSError) else str(error)
         raise UnusableError(f"{path}: not a safetensors file: {reason}", 3) from error
     if not isinstance(header, dict):
-        raise UnusableError(f"{path}: not a safetensors file: its header is no JSON object", 3)
+        raise UnusableError(f"{path}: not a safetensors file: its header is not a JSON object", 3)
     return header
 
 

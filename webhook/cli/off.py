@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webhook.cluster.access import Client
 
 MAX_CONFLICTS = 5
-"""Times that somebody else may change a configuration between reading and writing it."""
+"""How often another client may change a configuration between reading and writing it."""
 
 JSON = Mapping[str, Any]
 
@@ -24,9 +24,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "off",
-        help="let the API server ask podfit nothing, until `podfit on`",
-        description="Gives every webhook of podfit's own two configurations a match condition that is false: no object "
-        "is judged, patched or refused, whatever failurePolicy says. Nothing else changes; upgrades keep it.",
+        help="pause podfit's webhooks until `podfit on`",
+        description="Sets a match condition that is always false on every webhook of podfit's two configurations. "
+        "Until `podfit on`, no object is checked, patched or denied, with any failurePolicy. Nothing else changes; "
+        "upgrades keep it.",
         epilog=edge.examples('podfit off --reason "every Pod waits for it"'),
         formatter_class=edge.Examples,
     )
@@ -116,4 +117,4 @@ def _switched(client: Client, path: str, wanted: registration.State, change: Cha
             raise UnusableError(f"{shown}: it can't be changed: {error}", 3) from error
         if registration.state(before) == wanted:
             return before
-    raise UnusableError(f"{shown}: somebody else changes it all the time; nothing was done", 3)
+    raise UnusableError(f"{shown}: another client keeps changing it; nothing was done", 3)

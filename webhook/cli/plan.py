@@ -34,7 +34,7 @@ FIT_MOST, FIT_STEPS = 12, 5000
 
 
 BEFORE = (
-    "of a command line all options are its own: put `--` before it, as in podfit plan --gpu l4 -- vllm serve MODEL …"
+    "all options of a command line belong to it: put `--` before it, as in podfit plan --gpu l4 -- vllm serve MODEL …"
 )
 EXAMPLES = """examples:
   podfit plan Qwen/Qwen3-14B --context 16384 --users 20
@@ -48,14 +48,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "plan",
-        help="both memory ledgers of one vLLM command line",
+        help="find the GPUs for a model, or plan the memory of one vLLM command line",
         usage="podfit plan MODEL [--context TOKENS] [--users N] [--gpu NAME[:COUNT] | --nodes FILE|cluster]\n"
         "                   [-o table|json|yaml|hpa|keda]\n"
         "       podfit plan --gpu NAME[:COUNT] [--vllm-version V] [--model-config FILE] [--fit] [--sweep]\n"
         "                   -- vllm serve MODEL …\n"
         "       podfit plan --batch FILE|-",
-        description="What does a model need: which GPUs, and how many, for so many users? And of one vLLM command "
-        "line: will it start, and with how much KV cache?",
+        description="Finds which GPUs, and how many, a model needs for a number of users. For a vLLM command line, "
+        "shows whether it will start, and with how much KV cache.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -90,7 +90,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="SIZE",
         help="the KV cache memory that vLLM found, such as 37.5GiB, in place of the estimate",
     )
-    parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, where the catalogue lacks it")
+    parser.add_argument("--model-config", metavar="FILE", help="the model's config.json, if the catalog lacks it")
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument(
         "-o",
@@ -111,7 +111,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the plan; always 0 where the input could be read: a verdict is an answer, not a failure."""
+    """Prints the plan; returns 0 if the input could be read, since a plan that does not fit is also a result."""
     if args.batch is not None:
         return batch.run(args.batch, policies.load(args.policy), edge.facts(args))
     if args.output in ("table", "json"):
@@ -119,8 +119,8 @@ def run(args: argparse.Namespace) -> int:
     argv: list[str] = args.argv
     if not argv:
         raise edge.UnusableError(
-            "plan needs a model, such as: podfit plan Qwen/Qwen3-8B --users 20; or a command line after `--`, such as: "
-            "podfit plan --gpu l4 -- vllm serve MODEL"
+            "plan needs a model, as in `podfit plan Qwen/Qwen3-8B --users 20`, or a command line after `--`, as in "
+            "`podfit plan --gpu l4 -- vllm serve MODEL`"
         )
     for_model = len(argv) == 1 and not argv[0].startswith("-") and " " not in argv[0]
     project.announce(project.apply(args, with_gpu=not for_model))  # which GPUs MODEL needs is the question
@@ -222,7 +222,7 @@ def _tell_of_newer(versions: Iterable[str], policy: Policy) -> None:
 
 
 def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argparse.Namespace) -> int:
-    """The upgrade question: the same command line under two releases. 1 where the second newly refuses it."""
+    """Compares the same command line under two releases; returns 1 if the second newly denies it."""
     from webhook.evaluation.compare import compare
     from webhook.report import comparison
 
@@ -236,7 +236,7 @@ def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argp
 
 
 def _speaking(report: Report) -> Report:
-    """The report with what a command line alone can be told of."""
+    """The report with only the findings that apply to a command line alone."""
     kept = (replace(one, findings=tuple(filter(is_spoken_of, one.findings))) for one in report.results)
     return replace(report, results=tuple(kept))
 
@@ -247,7 +247,7 @@ def _count(text: str) -> int:
     factor = {"": 1, "k": 10**3, "K": 1 << 10, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
     number = round(float(match[1]) * factor[match[2]]) if match else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0, such as 16384 or 16k")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, such as 16384 or 16k")
     return number
 
 
@@ -260,7 +260,7 @@ def _size(text: str) -> int:
 
 
 def _model_config(path: Path) -> GivenModel:
-    """The config.json at `path`, with the safetensors index beside it where there is one."""
+    """The config.json at `path`, with the safetensors index in the same folder if there is one."""
     beside = path.with_name(given.INDEX)
     entries = {
         given.CONFIG: edge.read_text(path),

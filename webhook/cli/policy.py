@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from webhook.vllm.facts import Facts
 
 EXPIRY_WARNING = timedelta(days=14)
-"""So long before its end an exception is told."""
+"""Time before an exception's end from which podfit reports it."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,9 +57,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     test.add_argument("files", nargs="+", metavar="FILE|DIR", help="files of kind PolicyTest")
     policies.add_argument(test)
     test.set_defaults(run=run_test)
-    diff = actions.add_parser("diff", help="what another policy would change, before it does")
+    diff = actions.add_parser("diff", help="show what another policy would change")
     diff.add_argument(
-        "old", metavar="OLD", help="a policy file, a folder of them, or a name, such as strict; `default` is no policy"
+        "old", metavar="OLD", help="a policy file, a folder of them, or a name, such as strict; `default` adds none"
     )
     diff.add_argument("new", metavar="NEW")
     on = diff.add_mutually_exclusive_group(required=True)
@@ -194,7 +194,7 @@ def run_diff(args: argparse.Namespace) -> int:
         for what in changes.ORDER:
             terminal.show(_listed(what, [one for one in found if one.what == what]), text.highlighted)
         changed = len({(one.where, one.object) for one in found})
-        print(f"{count} objects: {changed} would be judged otherwise")
+        print(f"{count} objects: {changed} would get another decision")
     return int(any(one.what == "newly denied" for one in found))
 
 
@@ -211,7 +211,7 @@ def _listed(what: str, found: list[RuleChange]) -> str:
 
 
 def _asked(args: argparse.Namespace) -> Iterator[tuple[str, RehearsedObject, Facts]]:
-    """Every object, with where it stands and what is known beside it."""
+    """Every object, with its place in the input and the facts about its surroundings."""
     from webhook.evaluation import review
     from webhook.evaluation.rehearsal import RehearsedObject
     from webhook.vllm.facts import Facts
@@ -247,7 +247,7 @@ def _recorded(log: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             held += 1
             yield number, event
             continue
-        # A patch is no object; what it made is, where the log has the answer too (level RequestResponse).
+        # A patch is not an object; the object it made is in the log's response (audit level RequestResponse).
         made = event.get("responseObject") if event.get("verb") == "patch" else event.get("requestObject")
         reference = event.get("objectRef") or {}
         asked = event.get("verb") in ("create", "update", "patch") and not reference.get("subresource")

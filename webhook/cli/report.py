@@ -23,10 +23,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "report",
-        help="write what a bug report needs: object, versions, decision, ledgers",
-        description="Writes one JSON file for a bug report, for example about a wrong denial: the objects without "
-        "secrets, the versions of podfit and its facts, the policies, the decision, and both ledgers. The same input "
-        "makes the same file, and `podfit check` takes it as a manifest. Names, images and paths are as in the input.",
+        help="write a file for a bug report: object, versions, decision, ledgers",
+        description="Writes one JSON file for a bug report, for example about a wrong denial. The file has the objects "
+        "without secrets, the versions of podfit and its facts, the policies, the decision, and both ledgers. The same "
+        "input makes the same file, and `podfit check` reads it as a manifest. Names, images and paths are as in the "
+        "input.",
         epilog=edge.examples(
             "podfit report deploy/llama.yaml > report.json",
             "podfit report deploy/llama -n prod --policy strict > report.json",

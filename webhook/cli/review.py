@@ -29,7 +29,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the answer; 1 where it denies, 3 where the file is no AdmissionReview."""
+    """Prints the decision; returns 1 if it is a denial, 3 if the file is not an AdmissionReview."""
     policy, facts = policies.load(args.policy), edge.facts(args)
     try:
         body = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()

@@ -1,4 +1,4 @@
-"""`podfit scan`: every vLLM workload of a running cluster, judged. Reads only, page by page."""
+"""`podfit scan`: checks every vLLM workload of a running cluster. It only reads, page by page."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "scan",
-        help="judge every vLLM workload of a running cluster",
-        description="Reads the workloads of a cluster page by page and judges each one that runs vLLM, with what\n"
-        "stands beside it: nodes, claims, Services, autoscalers, budgets. Nothing is changed. What you\n"
-        "may not read is told, and the rest goes on.",
+        help="check every vLLM workload of a running cluster",
+        description="Reads the workloads of a cluster page by page and checks each one that runs vLLM, together with\n"
+        "nodes, claims, Services, autoscalers and budgets. Changes nothing. Reports the kinds that you may\n"
+        "not read, and continues with the rest.",
         epilog="examples: podfit scan\n"
         "          podfit scan -n chat --format html=chat.html --format text\n"
         "          podfit scan --what-if startup-probe-missing=deny\n"
@@ -81,11 +81,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--drift",
         action="store_true",
-        help="planned beside used, on both planes: from --prometheus, else from the start-up logs of the Pods",
+        help="compare planned with used memory, GPU and host: from --prometheus, else from the Pods' start-up logs",
     )
     parser.add_argument("--prometheus", metavar="URL", help="of --drift: http://prometheus.monitoring:9090")
     parser.add_argument(
-        "--prometheus-token", type=Path, metavar="FILE", help="a bearer token for it, where it wants one"
+        "--prometheus-token", type=Path, metavar="FILE", help="a bearer token for --prometheus, if it requires one"
     )
     parser.add_argument(
         "--metrics",
@@ -125,21 +125,21 @@ def _kinds(value: str) -> frozenset[Key]:
         }  # fmt: skip
         if not found:
             known = ", ".join(sorted({kind for _, kind in WORKLOAD_KINDS}))
-            raise argparse.ArgumentTypeError(f"{word!r} is no kind that makes Pods: {known}")
+            raise argparse.ArgumentTypeError(f"{word!r} is not a kind that creates Pods (allowed: {known})")
         chosen |= found
     return frozenset(chosen)
 
 
 def _limit(value: str) -> int:
     if not value.isdecimal():
-        raise argparse.ArgumentTypeError(f"{value!r} is no number of workloads")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number of workloads")
     return int(value)
 
 
 def _address(value: str) -> tuple[str, int]:
     host, _, port = value.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{value!r} is no HOST:PORT; :9095 is every interface")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a valid HOST:PORT; :9095 is every interface")
     return host.strip("[]"), int(port)
 
 
@@ -149,12 +149,14 @@ def _minutes(value: str) -> float:
     except ValueError:
         found = 0.0
     if not 0.1 <= found <= 10_000:
-        raise argparse.ArgumentTypeError(f"{value!r} is no number of minutes from 0.1 to 10000")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number of minutes from 0.1 to 10000")
     return found
 
 
 def run(args: argparse.Namespace) -> int:
-    """Scans and prints: 0 nothing denied, 1 something is, 3 something could not be judged; --drift: 0 or 3."""
+    """Scans and prints; returns 0 if nothing is denied, 1 if something is, 3 if something could not be checked.
+
+    With --drift it returns 0 or 3."""
     if (args.prometheus or args.prometheus_token) and not args.drift:
         raise UnusableError("--prometheus belongs to --drift")
     project.announce(project.apply(args, with_gpu=False))
@@ -247,14 +249,14 @@ def _serve(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
 
     def once() -> Scan:
-        with user_cluster.client(args) as client:  # anew: credentials may end between two
+        with user_cluster.client(args) as client:  # a new client per scan: credentials may expire between two scans
             found = read(args, client)
             if args.write_reports:
                 write_reports(args, client, found)
             return found
 
     with user_cluster.client(args):
-        pass  # who has no way to a cluster is told at once
+        pass  # a cluster that can't be reached is an error at once
     try:
         exporter.serve(args.serve, args.every * 60, once, stop)
     except OSError as error:
@@ -263,7 +265,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]:
-    """What the plan says beside what is used; raises UnusableError (exit 3) where Prometheus does not answer."""
+    """Planned and used memory of each container; raises UnusableError (exit 3) if Prometheus does not answer."""
     from webhook.cluster import logs, prometheus
     from webhook.evaluation.scan import drift
 
@@ -331,7 +333,7 @@ def _policy(files: list[str], objects: Mapping[str, Mapping[str, Any]] | None) -
 
 
 def _other(said: list[str], policy: Policy) -> Policy:
-    """The policy that holds, with what `--what-if` adds."""
+    """The policy in force, with the changes of `--what-if`."""
     from webhook.evaluation.policy import PolicyError, document, of_layers
 
     texts = []
@@ -339,13 +341,13 @@ def _other(said: list[str], policy: Policy) -> Policy:
         rule, sign, mode = one.partition("=")
         if sign and rule in all_rules() and mode in MODES:
             if "admission" not in all_rules()[rule].where:
-                edge.tell(f"note: --what-if {one}: {rule} is asked in check and scan alone; nothing is refused for it")
+                edge.tell(f"note: --what-if {one}: {rule} runs only in check and scan; it denies nothing at admission")
             name = f"what-if-{rule}"
             texts.append((f"--what-if {one}", _DOCUMENT.format(name=name, rule=rule, mode=mode)))
         elif policies.path(one).exists():
             texts += policies.texts([one])
         elif sign and rule in all_rules():
-            raise UnusableError(f"--what-if {one}: {mode!r} is no mode: {', '.join(MODES)}")
+            raise UnusableError(f"--what-if {one}: {mode!r} is not a valid mode: {', '.join(MODES)}")
         else:
             raise UnusableError(f"--what-if {one}: neither RULE=MODE with a rule of `podfit explain`, nor a file")
     try:

@@ -1,7 +1,7 @@
 """`podfit serve`: the webhook server in the foreground, gunicorn with one worker process.
 
-One process, so that there is one cache and one metrics registry; scale by replicas. Everything is read and warmed
-before the port opens: whoever gets a connection gets an answer under the whole policy.
+There is one process, so that there is one cache and one metrics registry; scale by replicas. The server reads and warms
+everything before the port opens, so each client that gets a connection gets an answer under the whole policy.
 """
 
 from __future__ import annotations
@@ -99,13 +99,13 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 def _threads(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 256):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 256")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 256")
     return int(text)
 
 
 def _seconds(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= 600):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 600")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 600")
     return int(text)
 
 
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
     live = _live(args.policy, cluster, lambda: known.facts.tables)
     warm(policy, facts)
     ready, answers = _readiness(live, serving, cluster)
-    # Without a buffer: its lock, held by a thread that waits for whoever reads, would keep the process from its end.
+    # Without a buffer: a thread that waits for the reader of the log would hold the buffer's lock at the process's end.
     lines = AccessLog(None if args.no_access_log or sys.stdout is None else FileIO(1, "w", closefd=False))
     said = Lines(FileIO(os.devnull if sys.stderr is None else 2, "w", closefd=sys.stderr is None), "log")
     app = application(live, known, serving, ready, lines, said, cluster, args.threads)
@@ -237,8 +237,9 @@ def application(
 
 
 def _unseen(live: Live, cluster: Cluster | None) -> str | None:
-    """Why no verdict is given yet: Policy objects may be softer than what holds without them. They are not waited for
-    where the API server has none, or refuses."""
+    """Why the server is not ready for decisions yet: Policy objects may be less strict than the default policy.
+
+    The server does not wait for them if the API server does not have the resource, or forbids reading it."""
     if cluster is None or POLICIES not in cluster.watched or live.objects_seen:
         return None
     refused = any(one.kind == POLICIES and one.problem for one in cluster.status())
@@ -246,9 +247,10 @@ def _unseen(live: Live, cluster: Cluster | None) -> str | None:
 
 
 def warm(policy: Policy, facts: Facts) -> None:
-    """Judges a Pod and one whose command is a script with a misspelt value, so that every table, every rule and every
-    module is loaded before the first request: a review that is ended in the middle of an import
-    (`deadline.DeadlineWatch`) may leave the module's lock locked for good."""
+    """Checks two Pods, so that every table, rule and module is loaded before the first request.
+
+    The command of the second is a script with a misspelled value. Without this, a review that is ended in the middle of
+    an import (`deadline.DeadlineWatch`) could leave the module's lock locked forever."""
     from webhook.evaluation.lint import lint
     from webhook.kube.patch import apply
 

@@ -134,12 +134,12 @@ def test_what_a_cluster_has_too_few_of_comes_last(capsys: pytest.CaptureFixture[
     ("argv", "said"),
     [
         (("acme/nobody-knows",), "--model-config FILE gives its config.json"),
-        (("acme/nothing-9b", "--context", "8k"), "KV cache is not known (name: it says 9B parameters); --model-config"),
+        (("acme/nothing-9b", "--context", "8k"), "is not known (name: it says 9B parameters). Pass its config.json"),
         (("acme/nothing-9b",), "its KV cache is not known"),
         (("Qwen/Qwen3-8B", "--context", "900000"), "the model's own limit is 40,960 tokens"),
-        (("Qwen/Qwen3-8B", "--gpu", "l4", "--nodes", "x"), "--gpu or --nodes, not both"),
+        (("Qwen/Qwen3-8B", "--gpu", "l4", "--nodes", "x"), "--gpu and --nodes exclude each other"),
         (("--users", "3", "--gpu", "l4", "--", "vllm", "serve", "Qwen/Qwen3-8B"), "belong to `podfit plan MODEL`"),
-        ((), "plan needs a model, such as: podfit plan Qwen/Qwen3-8B --users 20"),
+        ((), "plan needs a model, as in `podfit plan Qwen/Qwen3-8B --users 20`"),
         (("meta-llama/Llama-3.1-405B", "--gpu", "t4", "-o", "yaml"), "try a shorter --context"),
         (("--gpu", "mi300x", "-o", "yaml", "--", "vllm", "serve", "Qwen/Qwen3-8B"), "whole NVIDIA GPUs alone"),
         (("--gpu", "l4", "-o", "yaml", "--", "vllm", "serve", "/models/mine"), "is not known"),
@@ -211,12 +211,13 @@ def test_a_name_without_its_organisation_is_written_as_the_hubs_id(capsys: pytes
     assert main(["plan", "Qwen3-14B", "--users", "2", "--context", "4k"]) == 0
     out, err = capsys.readouterr()
     assert "the first: vllm serve Qwen/Qwen3-14B --max-model-len 4000" in out
-    assert err == "note: Qwen3-14B is read as Qwen/Qwen3-14B: vLLM takes a hub's id, or the path of a folder\n"
+    note = "Qwen3-14B is read as Qwen/Qwen3-14B: vLLM needs a model ID of the hub, or the path of a folder"
+    assert err == f"note: {note}\n"
 
     assert main(["plan", "Qwen3-14B-ours", "--context", "4k"]) == 0
     out, err = capsys.readouterr()
     assert "the first: vllm serve Qwen3-14B-ours " in out
-    assert err == "note: Qwen3-14B-ours is no hub's id: vLLM takes one, or the path of a folder\n"
+    assert err == "note: Qwen3-14B-ours is not a model ID of the hub: vLLM needs one, or the path of a folder\n"
 
 
 def test_an_id_as_the_hub_has_it_is_told_nothing_of(capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,7 +115,7 @@ def test_a_diff_tells_what_would_newly_be_denied_warned_and_patched(tmp_path: Pa
     assert main(["policy", "diff", "default", str(new), "--on", str(manifest)]) == 1
     out = capsys.readouterr().out
     assert f"newly denied: 1\n  Pod chat/llama-8b ({manifest}): unpinned-image\n    warn → deny, " in out
-    assert out.endswith("1 objects: 1 would be judged otherwise\n")
+    assert out.endswith("1 objects: 1 would get another decision\n")
     assert main(["policy", "diff", str(new), "default", "--on", str(manifest), "--format", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert [(one["what"], one["rule"]) for one in said["changes"]] == [("no longer denied", "unpinned-image")]
@@ -140,7 +140,7 @@ def test_a_diff_replays_recorded_admissions(tmp_path: Path, capsys: Capture) -> 
     out = capsys.readouterr().out
     assert "no longer denied: 2\n" in out
     assert f"Pod chat/bare ({log}:1): unknown-flag" in out
-    assert out.endswith("3 objects: 2 would be judged otherwise\n")
+    assert out.endswith("3 objects: 2 would get another decision\n")
 
 
 def test_a_log_without_objects_is_told_and_one_with_some_is_noted(tmp_path: Path, capsys: Capture) -> None:
@@ -162,7 +162,7 @@ def test_a_log_without_objects_is_told_and_one_with_some_is_noted(tmp_path: Path
     log.write_text("\n".join(map(json.dumps, [bare, {**bare, "requestObject": GOOD_POD}])))
     assert main(words) == 0
     told = capsys.readouterr()
-    assert told.out == "1 objects: 0 would be judged otherwise\n"
+    assert told.out == "1 objects: 0 would get another decision\n"
     assert "patches: 1 event without an object left out" in told.err
 
 

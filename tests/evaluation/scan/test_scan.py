@@ -413,7 +413,7 @@ def test_a_namespace_that_does_not_exist_is_exit_3(command: Run) -> None:
     ("words", "says"),
     [
         (("--what-if", "no-such=deny"), "neither RULE=MODE"),
-        (("--what-if", "unpinned-image=refuse"), "'refuse' is no mode: deny, warn, audit, ignore"),
+        (("--what-if", "unpinned-image=refuse"), "'refuse' is not a valid mode: deny, warn, audit, ignore"),
         (("--format", "json", "--format", "text"), "only one can go to standard output"),
     ],
 )
@@ -427,7 +427,7 @@ def test_usage_is_exit_2(command: Run, words: tuple[str, ...], says: str) -> Non
 def test_what_if_of_a_rule_that_never_refuses_says_so(command: Run) -> None:
     _, out, err = command(Api(workload("Deployment", "a")), "--what-if", "disruption-budget-missing=deny")
 
-    assert "disruption-budget-missing is asked in check and scan alone" in err
+    assert "disruption-budget-missing runs only in check and scan" in err
     assert "what if: no more workloads would be denied than today" in out
 
 

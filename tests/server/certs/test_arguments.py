@@ -22,7 +22,7 @@ LINES: list[tuple[list[str], int, str]] = [
     (
         ["--certificate-secret", "a"],
         3,
-        "--certificate-secret: this is no Pod with a token of its account, and there is no --kubeconfig",
+        "--certificate-secret: this is not a Pod with a service account token, and --kubeconfig is not set",
     ),
     ([*FILES, "--kubeconfig", "none"], 3, "--kubeconfig none: no such file or directory"),
     (KEPT, 2, "--certificate-secret: --host is needed, such as podfit.podfit-system.svc"),
@@ -61,4 +61,4 @@ def test_it_says_in_one_line_why_it_can_t_serve(
 def test_a_time_is_a_number_and_a_unit(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["serve", f"--ca-lifetime={text}"])
-    assert f"{text!r} is no time such as 90d, 12h, 10m or 30s" in capsys.readouterr().err
+    assert f"{text!r} is not a duration such as 90d, 12h, 10m or 30s" in capsys.readouterr().err

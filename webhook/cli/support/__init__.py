@@ -1,4 +1,4 @@
-"""What commands share (input files, formats, the user's cluster), and parts of the larger ones.
+"""Code that commands share (input files, formats, the user's cluster), and parts of the larger commands.
 
-Here is no command: each module next to this package is one.
+The commands themselves are the modules next to this package.
 """

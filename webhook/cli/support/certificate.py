@@ -20,20 +20,20 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The server's certificate, and the clients'."""
     group = parser.add_argument_group("certificate", "--cert and --key, or --certificate-secret (docs/security.md)")
-    group.add_argument("--cert", type=Path, metavar="FILE", help="serving certificate, PEM; read anew when it changes")
+    group.add_argument("--cert", type=Path, metavar="FILE", help="serving certificate, PEM; read again when it changes")
     group.add_argument("--key", type=Path, metavar="FILE", help="its private key, PEM")
     group.add_argument(
         "--certificate-secret",
         metavar="NAME",
-        help="a Secret of this namespace in which this server and its other replicas keep a CA and a certificate, "
-        "renew them, and put the CA into the webhook configurations",
+        help="a Secret of this namespace for a CA and a certificate. The replicas of this server create and renew "
+        "both, and put the CA into the webhook configurations",
     )
     group.add_argument(
         "--host",
         action="append",
         default=[],
         metavar="NAME",
-        help="DNS name or IP address that it is for, several times",
+        help="DNS name or IP address in the certificate; can be repeated",
     )
     group.add_argument(
         "--webhook-configurations",
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _duration(text: str) -> timedelta:
     found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90d, 12h, 10m or 30s")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90d, 12h, 10m or 30s")
     return timedelta(**{UNITS[found[2]]: int(found[1])})
 
 
@@ -86,7 +86,7 @@ def _from_secret(args: argparse.Namespace, access: Access | None) -> Serving:
     """Certificates in a Secret, which this server renews; raises UnusableError."""
     if access is None:
         raise UnusableError(
-            "--certificate-secret: this is no Pod with a token of its account, and there is no --kubeconfig", 3
+            "--certificate-secret: this is not a Pod with a service account token, and --kubeconfig is not set", 3
         )
     if not args.host:
         raise UnusableError("--certificate-secret: --host is needed, such as podfit.podfit-system.svc")

@@ -103,7 +103,7 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 
 def accelerator(text: str | None) -> Accelerator | None:
-    """`NAME[:COUNT]` → what a container gets; raises UnusableError where no product has that name."""
+    """`NAME[:COUNT]` → the accelerators of a container; raises UnusableError if no GPU has that name."""
     if text is None:
         return None
     try:
@@ -174,8 +174,8 @@ def _hidden(path: Path) -> bool:
 def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
     """The objects in a file or on standard input; a file that can't be read is an error in the result.
 
-    `met`: nobody named it, a folder or a pattern had it: one that is no YAML or JSON (tsconfig.json has comments), and
-    holds none of a manifest's words, is noted and left out.
+    `met`: the file comes from a folder or a pattern, not from a name that the user gave. Such a file is noted and left
+    out if it is not valid YAML or JSON (tsconfig.json has comments) and has no terms of a manifest.
     """
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
@@ -192,7 +192,7 @@ def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
 
 
 def log_text(data: bytes) -> str:
-    """A log may hold anything: what is no UTF-8 is no reason to see nothing."""
+    """The text of a log; bytes that are not valid UTF-8 are replaced."""
     return encoding.decode(data, "replace")
 
 
@@ -213,11 +213,10 @@ def read(
     made: Sequence[tuple[str, bytes]] = (),
     excluded: Callable[[str], bool] | None = None,
 ) -> tuple[list[ManifestFile], list[str]]:
-    """Every file of `names` (folders replaced by the manifests in them) and of `made` (name, contents), and what can't
-    be read of labelled ConfigMaps.
+    """Every file of `names` and of `made` (name, contents), and the problems in labeled ConfigMaps.
 
-    All are read before the first is judged: a claim, an autoscaler or a model may stand in another file, and a node in
-    another folder.
+    Folders are replaced by the manifests in them. All files are read before the first is checked: a claim, an
+    autoscaler or a model may be in another file, and a node in another folder.
     """
     files = [
         (name, met) for name, met in _files(names) if not (met and (_is_project(name) or (excluded and excluded(name))))
@@ -270,8 +269,8 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         "--models",
         type=Path,
         metavar="DIR",
-        help="models that the catalogue does not know: DIR/ORG--NAME.json or DIR/ORG/NAME/config.json, with the "
-        "safetensors index beside it (docs/models.md)",
+        help="models that the catalog does not know: DIR/ORG--NAME.json or DIR/ORG/NAME/config.json, with the "
+        "safetensors index in the same folder (docs/models.md)",
     )
     add_facts(parser)
 
@@ -287,7 +286,7 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
 
 
 def use_facts(folder: Path) -> None:
-    """Judge by the set in a folder from here on; raises UnusableError with the file and the reason."""
+    """Use the facts in a folder from now on; raises UnusableError with the file and the reason."""
     from webhook.base.facts_set import FactsError
     from webhook.server import live_facts
 
@@ -322,7 +321,7 @@ def facts(args: argparse.Namespace) -> Facts:
 
 
 def measured(folder: Path) -> tuple[prints.MeasuredStart, ...]:
-    """What `*.measured.json` of the folder tell; raises UnusableError with what is unreadable."""
+    """The measured starts in the folder's `*.measured.json`; raises UnusableError with the unreadable files."""
     found: tuple[prints.MeasuredStart, ...] = ()
     errors: list[str] = []
     for path in sorted(folder.rglob(f"*{prints.ENDING}")):

@@ -1,7 +1,6 @@
-"""What a scan planned, as metrics: a file for node-exporter's textfile collector, or an exporter that scans again.
+"""A scan's planned memory as metrics: a file for node-exporter's textfile collector, or an exporter that scans again.
 
-One registry with one collector, whose numbers are those of the last scan that worked, and saw what could be seen: its
-age is one of them.
+One registry has one collector. Its numbers, among them the scan's age, are those of the last complete scan.
 """
 
 from __future__ import annotations
@@ -139,8 +138,9 @@ def _listening(host: str, port: int, numbers: CollectorRegistry) -> WSGIServer:
 
 
 def _whole(found: Scan, last: Scan | None) -> bool:
-    """Whether nothing broke off, and nothing went missing that the last good scan could read: kinds that may never be
-    read are no fault of this scan."""
+    """Whether the scan finished and read every kind that the last complete scan could read.
+
+    Kinds that podfit may never read do not count."""
     return not found.cut_short and (last is None or found.kinds_missed <= last.kinds_missed)
 
 

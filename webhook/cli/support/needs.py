@@ -94,27 +94,27 @@ def _refuse_unknown(judged: Result) -> None:
 
 
 def _refuse_unsized(model: str, found: Fact[Model]) -> None:
-    """Raises UnusableError where not enough is known of the model to say what holds it."""
+    """Raises UnusableError if the known sizes of the model are not enough to choose GPUs."""
     known = as_model.tree(found)
     sizes = {"the size of its weights": known["weights_bytes_loaded"], "its KV cache": known["kv_cache_known"]}
     missing = [what for what, size in sizes.items() if not size]
     if missing:
         are = "are" if len(missing) > 1 else "is"
         raise edge.UnusableError(
-            f"what holds {model} can't be said: {' and '.join(missing)} {are} not known ({found.source}); "
-            "--model-config FILE gives its config.json, `podfit models add` keeps it for --models DIR; "
-            f"`podfit models show {model}` says what is known"
+            f"no GPUs can be chosen for {model}: {' and '.join(missing)} {are} not known ({found.source}). "
+            "Pass its config.json with --model-config FILE, or save it with `podfit models add` for --models DIR. "
+            f"`podfit models show {model}` shows what is known"
         )
 
 
 def _at_the_hub(model: str, found: Fact[Model]) -> tuple[str, list[str]]:
-    """What to serve, and a note where a name has no organisation: vLLM asks the hub for an id, or opens a folder."""
+    """The model to serve, and a note if its name has no organization: vLLM needs the hub's model ID, or a folder."""
     id_ = found.value.id
     if "/" in model or found.may_deny:  # of exactly that name
         return model, []
     if last_part(id_) == last_part(model) and "/" in id_:
-        return id_, [f"{model} is read as {id_}: vLLM takes a hub's id, or the path of a folder"]
-    return model, [f"{model} is no hub's id: vLLM takes one, or the path of a folder"]
+        return id_, [f"{model} is read as {id_}: vLLM needs a model ID of the hub, or the path of a folder"]
+    return model, [f"{model} is not a model ID of the hub: vLLM needs one, or the path of a folder"]
 
 
 def _write(output: str, ways: Sequence[Way], asked: Asked) -> int:
@@ -135,12 +135,12 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
     """What there is to choose from: the GPU named, a cluster's, or what clusters usually have."""
     if facts.gpu is not None:
         if args.nodes:
-            raise edge.UnusableError("--gpu or --nodes, not both: the one names a GPU, the other lets podfit choose")
+            raise edge.UnusableError("--gpu and --nodes exclude each other: --gpu names a GPU, --nodes offers a choice")
         labels = [label for one in facts.gpu.gpus for label in one.labels[:1]]
         if not labels:
             raise edge.UnusableError(
-                f"--gpu {args.gpu}: `plan MODEL` and -o know whole NVIDIA GPUs alone; of another one a command line is "
-                f"planned: podfit plan --gpu {args.gpu} -- vllm serve MODEL --max-model-len TOKENS"
+                f"--gpu {args.gpu}: `plan MODEL` and -o support only whole NVIDIA GPUs. For other GPUs plan a command "
+                f"line: podfit plan --gpu {args.gpu} -- vllm serve MODEL --max-model-len TOKENS"
             )
         return facts, [Stock(label) for label in dict.fromkeys(labels)], []
     if not args.nodes:
@@ -205,7 +205,7 @@ def _way(
     facts: Facts,
     policy: Policy,
 ) -> Way:
-    """The offer as a command line, judged: a finding speaks of what memory does not tell (a dtype, a format)."""
+    """The offer as a command line, checked by the rules for problems other than memory (a dtype, a format)."""
     served = str(offer.changes.get("model") or model)
     words = [served, *given, "--max-model-len", str(args.context or offer.ledger.max_model_len)]
     words += ["--max-num-seqs", str(-(-args.users // offer.replicas))] if args.users else []

@@ -20,18 +20,18 @@ def unchecked(found: Iterable[tuple[str, int]]) -> tuple[int, list[str]]:
         return 0, []
     what = "1 Kustomize patch is" if count == 1 else f"{count} Kustomize patches are"
     where = f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''}"
-    why = "a patch is no whole object; check what it becomes: podfit check --kustomize DIR"
+    why = "a patch is only a part of an object; check the result: podfit check --kustomize DIR"
     return count, [f"{what} not checked ({where}): {why}"]
 
 
 class Kustomizations:
-    """The kustomizations beside and above files, each read once."""
+    """The kustomizations in the folders of files and above them, each read once."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[set[Path], set[Path]]] = {}
 
     def role(self, file: Path) -> str | None:
-        """What a kustomization beside or above a file lists it as: "patch", "resource"; None where none lists it."""
+        """How a kustomization in the file's folder or above lists it: "patch", "resource", or None if none lists it."""
         file = file.resolve()
         for folder in itertools.islice(file.parents, _ABOVE):
             patches, resources = self._patches_and_resources(folder)

@@ -23,14 +23,14 @@ def check(name: str) -> None:
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#882255", "#444444")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""Colour and marker tell products apart, for who sees no colours."""
+"""GPUs differ in color and in marker, for readers who do not distinguish colors."""
 
 
 def sweep(rows: Sequence[SweepRow], title: str, name: str) -> None:
-    """Draws requests at once over context length: a panel for each number of GPUs, a line for each product.
+    """Draws concurrent requests over context length: a panel per number of GPUs, a line per kind of GPU.
 
-    Lengths that surely fit are joined; those that may not start are hollow. Raises UnusableError where the file can't
-    be written.
+    Lengths that certainly fit are joined by a line; those that may not start are hollow. Raises UnusableError if the
+    file can't be written.
     """
     check(name)
     from matplotlib import rc_context

@@ -26,15 +26,15 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE|DIR|NAME",
-        help="a policy file, a folder of them, or a policy of podfit's by its name (`podfit policy show` lists them), "
-        "such as strict; several apply in their order",
+        help="a policy file, a folder of them, or the name of one of podfit's policies, such as strict. `podfit policy "
+        "show` lists the names. Several apply in their order",
     )
 
 
 def load(names: Sequence[str], option: str = "--policy ") -> Policy:
     """The policies over the default; raises UnusableError with each problem's file, line and path.
 
-    `option`: what stands before a name on the command line."""
+    `option`: the option before a name on the command line."""
     if not names:
         return builtin()
     for name in names:
@@ -73,7 +73,7 @@ def path(name: str) -> Path:
 
 
 def relative_to(folder: Path, name: str) -> str:
-    """A name in a file of `folder`: a path from there, or the name of a shipped policy that is no path there."""
+    """A name in a file of `folder`: a path relative to it, or the name of a shipped policy if there is no such path."""
     found = folder / name
     return name if name in SHIPPED and not found.exists() else str(found)
 

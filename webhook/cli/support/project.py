@@ -94,7 +94,7 @@ def _upwards(start: Path) -> Iterator[Path]:
 
 
 def _is_object(path: Path) -> bool:
-    """A Kubernetes object or a policy of that name, which is no project file."""
+    """A Kubernetes object or a policy with the name of a project file, which is not a project file."""
     documents = manifest.read(path.read_bytes(), str(path)).documents
     return any(key in one.object for one in documents for key in ("apiVersion", "kind", "rules"))
 
@@ -124,7 +124,7 @@ def _read(path: Path) -> Project:
 
 
 def _values(project: Project, folder: Path) -> Iterator[tuple[str, str]]:
-    """The fields whose values their options would refuse, each with the reason."""
+    """The fields whose values their options would reject, each with the reason."""
     if project.gpu is not None:
         try:
             gpu.parse(project.gpu)
