@@ -110,7 +110,7 @@ def test_a_name_that_is_not_there_is_told(podfit: Podfit) -> None:
 def test_the_doctor_of_a_cluster_without_podfit_says_so(podfit: Podfit) -> None:
     said = podfit_(podfit.cluster, "doctor", "--name", "nobody", exits=1)
 
-    assert "fail  validating  there is none: nothing is judged\n" in said
+    assert "fail  validating  there is none: nothing is checked\n" in said
     assert "→ install the chart" in said
 
 

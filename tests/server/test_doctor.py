@@ -148,18 +148,18 @@ OFF = [dict(registration.CONDITION)]
 UNSEEN = Unseen("403: forbidden")
 CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("nothing is installed", {"configurations": dict.fromkeys(registration.WEBHOOK_CONFIGURATIONS)},
-     "fail", "validating", "there is none: nothing is judged"),
+     "fail", "validating", "there is none: nothing is checked"),
     ("nothing is patched", {"configurations": {**BOTH, MUTATING: None}},
      "ok", "mutating", "there is none: nothing is patched (webhooks.mutating: false)"),
     ("it is off", {"configurations": {**BOTH, VALIDATING: configuration(CA.certificate, matchConditions=OFF)}},
      "warn", "switch", "validatingwebhookconfigurations is off"),
     ("a caBundle is empty", {"configurations": {**BOTH, MUTATING: configuration()}},
-     "fail", "caBundle", f"{MUTATING}, pods.podfit.dev: empty, so that the API server trusts nobody"),
+     "fail", "caBundle", f"{MUTATING}, pods.podfit.dev: empty, so the API server trusts no server"),
     ("a caBundle is nonsense", {"configurations": {**BOTH, MUTATING: configuration(b"abc")}},
      "fail", "caBundle",
-     f"{MUTATING}, pods.podfit.dev: nothing in it is a certificate, so that the API server trusts nobody"),
+     f"{MUTATING}, pods.podfit.dev: nothing in it is a certificate, so the API server trusts no server"),
     ("part of a caBundle is nonsense", {"configurations": {**BOTH, MUTATING: configuration(CA.certificate, SPOILT)}},
-     "warn", "caBundle", f"{MUTATING}, pods.podfit.dev: something in it is no certificate"),
+     "warn", "caBundle", f"{MUTATING}, pods.podfit.dev: something in it is not a certificate"),
     ("the bundles hold the same in another order", {"configurations": {
         VALIDATING: configuration(OTHER, CA.certificate), MUTATING: configuration(CA.certificate, OTHER)}},
      "ok", "caBundle", f"2 CAs, the last one until {NOW + certs.FILE_CA_LIFETIME:%Y-%m-%d}"),
@@ -178,27 +178,27 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("the API server can't reach it", {"asked": '500: Internal: failed calling webhook "pods.podfit.dev": timeout'},
      "fail", "API server", "it can't reach podfit: \"pods.podfit.dev\": timeout"),
     ("it can't, and lets pass", {"asked": "", "metrics": counted(1)},
-     "fail", "API server", "a doomed Pod (a dry run) passed unjudged: it can't reach podfit"),
+     "fail", "API server", "a faulty Pod (a dry run) passed unchecked: it can't reach podfit"),
     ("it passes, and nobody sees why", {"asked": "", "metrics": UNSEEN, "before": UNSEEN},
-     "warn", "API server", "a doomed Pod (a dry run) passed; whether podfit was asked can't be seen"),
-    ("it did not ask", {"asked": ""}, "warn", "API server", "it did not ask podfit about a doomed Pod (a dry run)"),
+     "warn", "API server", "a faulty Pod (a dry run) passed; whether podfit was asked is unknown"),
+    ("it did not ask", {"asked": ""}, "warn", "API server", "it did not ask podfit about a faulty Pod (a dry run)"),
     ("somebody else refuses", {"asked": '403: admission webhook "x" denied the request: no'},
      "warn", "API server",
-     'somebody else refused the Pod that was tried: 403: admission webhook "x" denied the request: no'),
+     'the faulty Pod was denied, but not by podfit: 403: admission webhook "x" denied the request: no'),
     ("calls have failed once", {"metrics": counted(3), "before": counted(3)},
      "ok", "fail-open",
      "3 failed, of 0 calls of this API server since 2026-06-01 08:00 UTC, and what they asked about passed: "
      "pods.podfit.dev 3 (an earlier podfit doctor's tries are among them)"),
     ("its own Pod alone has failed open", {"asked": "", "metrics": counted(2)},
-     "ok", "fail-open", "no object passed unjudged, of 0 calls of this API server"),
+     "ok", "fail-open", "no object passed unchecked, of 0 calls of this API server"),
     ("no metrics", {"metrics": UNSEEN, "before": UNSEEN},
-     "warn", "fail-open", "not known how often objects passed unjudged: 403: forbidden"),
+     "warn", "fail-open", "not known how often objects passed unchecked: 403: forbidden"),
     ("no replica is ready", {"deployment": deployment(2, 0)}, "fail", "replicas", "0 of 2 ready"),
     ("one is not", {"deployment": deployment(2, 1)}, "warn", "replicas", "1 of 2 ready"),
     ("Fail with one replica", {"configurations": fails(), "deployment": deployment(1, 1)},
      "fail", "failurePolicy", "Fail with 1 replica: pods.podfit.dev"),
     ("Fail", {"configurations": fails()},
-     "ok", "failurePolicy", "Fail (pods.podfit.dev): without an answer objects are refused"),
+     "ok", "failurePolicy", "Fail (pods.podfit.dev): without an answer objects are rejected"),
     ("a replica is not ready", {"ready": {"a": ('{"error": "no certificate"}',)}},
      "fail", "replica", 'a: not ready: {"error": "no certificate"}'),
     ("a replica tells of its certificate", {"ready": {"a": ("ok", "the certificate can't be looked after: 403")}},
@@ -232,7 +232,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
      "Pods are changed by sidecars, too; after podfit: sidecars, so that podfit is asked again "
      "(reinvocationPolicy: IfNeeded)"),
     ("others change something else", {"mutators": (mutator("jobs", apiGroups=["batch"], resources=["jobs"]),)},
-     "ok", "other mutators", "nobody else changes Pods"),
+     "ok", "other mutators", "no other webhook changes Pods"),
     ("a policy is broken", {"policies": (policy("chat", "False", "not taken over: rules.x: no such rule"),)},
      "fail", "policies", "chat: not taken over: rules.x: no such rule"),
     ("a policy was never seen", {"policies": (policy("chat", None),)},
@@ -271,9 +271,9 @@ def test_a_call_that_fails_is_no_question_of_ports_where_the_cause_is_told() -> 
         return next(line.next for line in lines(replace(passed, **change)) if line.about == "API server")
 
     assert advice().startswith("is the port open")
-    assert advice(configurations={**BOTH, MUTATING: configuration()}) == "mend first what fails here: caBundle"
+    assert advice(configurations={**BOTH, MUTATING: configuration()}) == "fix first what fails here: caBundle"
     assert advice(deployment=deployment(2, 0), served=(Served("a:443", b"", "refused"),)) == (
-        "mend first what fails here: certificate, replicas"
+        "fix first what fails here: certificate, replicas"
     )
 
 
@@ -286,7 +286,9 @@ def test_who_may_not_see_the_configurations_still_learns_whether_podfit_answers(
     assert {line.about for line in told} == {line.about for line in lines(WELL)} - {
         "switch", "caBundle", "certificate", "failurePolicy",
     }  # fmt: skip
-    assert CheckResult("ok", "API server", "it asked podfit about a doomed Pod (a dry run), and refused it") in told
+    assert (
+        CheckResult("ok", "API server", "it asked podfit about a faulty Pod (a dry run), and podfit denied it") in told
+    )
     assert not replace(WELL, configurations=hidden).nothing
     assert replace(WELL, configurations=hidden, asked=UNSEEN).nothing
     assert not replace(WELL, configurations={**BOTH, MUTATING: UNSEEN}, asked=UNSEEN).nothing

@@ -146,7 +146,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         limits = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
         network_policies = _or_unseen(lambda: tuple(client.whole(limits)["items"]))
     before = _or_unseen(lambda: client.text("/metrics", {}, MAX_ANSWER_BYTES))
-    tell("a dry run of a doomed Pod")
+    tell("a dry run of a faulty Pod")
     asked = _asked(client, args.probe_namespace) if found or unseen else ""
     tell("replicas and certificates")
     group = "/apis/podfit.dev/v1alpha1/policies"
@@ -261,7 +261,7 @@ def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dic
 
 
 def _asked(client: Client, namespace: str) -> str | Unseen:
-    """Applies a doomed Pod as a dry run: what the API server says of it, empty where it passes."""
+    """Applies a faulty Pod as a dry run; returns the API server's message, empty if the Pod passes."""
     from webhook.cluster.access import StatusError
     from webhook.server.doctor import Unseen
 

@@ -1,8 +1,8 @@
-"""Tells each Policy object of the cluster whether it holds: `status.conditions`, type Accepted.
+"""Sets the Accepted condition in each Policy object's `status.conditions`: whether the policy is in force.
 
 `status.accepted` keeps the last good `spec`, for servers that start while a newer one is broken.
 
-Every replica does, and writes only where the object does not say so already; two of one release always say the same.
+Every replica does so, and writes only if the object's status differs. Replicas of one release always write the same.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from webhook.cluster import Access
 from webhook.cluster.access import Client, StatusError
 
 PAUSE = 30.0
-"""Seconds until it is tried again, where the API server refuses or is away."""
+"""Seconds until the next attempt, if the API server forbids the write or does not answer."""
 LONGEST = 2000
-"""Characters of a message; an object has not room for everything."""
+"""Characters of a message, since an object's size is limited."""
 
 log = logging.getLogger(__name__)
 Told = dict[str, tuple[object, tuple[str, ...]]]

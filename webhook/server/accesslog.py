@@ -1,7 +1,7 @@
-"""The access log: one line of JSON a review, for whoever asks later what was decided and why.
+"""The access log: one line of JSON per review, which shows later what was decided and why.
 
-Of the manifest it says names alone, never a value; every field is bounded. Reviews never wait for whoever reads it: see
-`lines`.
+It contains only names from the manifest, never a value; every field is bounded. Reviews never wait for the reader of
+the log: see `lines`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AccessLog:
 
     @property
     def dropped(self) -> int:
-        """Lines that were not written: nobody read them in time, or they could not be."""
+        """Lines that were not written, because their reader was too slow or the write failed."""
         return self._lines.dropped if self._lines is not None else 0
 
     def close(self, seconds: float) -> None:

@@ -53,12 +53,14 @@ def create_app(
     access: AccessLog | None = None,
     threads: int = 4,
 ) -> Application:
-    """The application; `ready` says whether reviews may come (None: always), `threads` are for small reviews that the
-    event loop does not answer.
+    """The application.
 
-    What `cluster` knows is added to `facts` at every request, and told by /readyz, whose status does not change for it:
-    a server that has lost its view of the cluster still knows its tables. So is a broken change of a live policy: the
-    last good one goes on.
+    `ready`: whether reviews may come (None: always); `threads`: the number of threads for small reviews that the event
+    loop does not answer.
+
+    Each request uses `facts` together with the snapshot of `cluster`. The body of /readyz shows a stale snapshot or an
+    invalid change of a live policy. Its status does not change, since the tables are still known, and the last good
+    policy stays in force.
     """
     app = Flask("podfit", static_folder=None)
 

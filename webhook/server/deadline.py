@@ -1,9 +1,10 @@
-"""An answer in time: how long the API server waits, and a judgement that takes too long is ended.
+"""An answer in time: how long the API server waits, and the end of an evaluation that takes too long.
 
-Judging is pure Python without input or output, so that what never ends is a loop in Python. A second thread looks ten
-times a second for judgements that are over their time and raises `OutOfTime` inside them: no thread is lost, and none
-is handed a review (which costs a fifth of the whole answer). What does not return to Python at all (a regular
-expression gone wild) holds the whole process; then gunicorn's heartbeat stops, and the worker is replaced.
+An evaluation is pure Python without input or output, so only a loop in Python can run forever. Ten times a second a
+second thread looks for evaluations that are over their time, and raises `OutOfTime` inside them. In this way no thread
+is lost, and no review is passed to another thread, which would cost a fifth of the whole answer. Code that does not
+return to Python at all (a pathological regular expression) blocks the whole process. Then gunicorn's heartbeat stops,
+and the worker is replaced.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ LONGEST = 30.0
 REVIEW_SHARE = 0.8
 """Of the API server's patience may be over when the answer is given: the rest is for the ways there and back."""
 JUDGING = 2.0
-"""Seconds of a processor that one judgement may take, however patient the API server is: a thousand times the usual.
-Not by the clock: on a busy machine what waits its turn has done nothing wrong."""
+"""Seconds of processor time that one evaluation may take, with any timeout of the API server: a thousand times the
+usual. It is not wall-clock time, since an evaluation that waits for its turn on a busy machine is not at fault."""
 TICK = 0.1
-"""Seconds between two looks at what is being judged."""
+"""Seconds between two looks at the running evaluations."""
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|us|µs|ns|m|s)")
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class OutOfTime(BaseException):
-    """The judgement took too long. No `Exception`: whoever guards a rule must not catch it."""
+    """The evaluation took too long. Not an `Exception`: the handlers around a rule must not catch it."""
 
 
 @lru_cache(64)
@@ -66,8 +67,9 @@ class DeadlineWatch:
         self._thread: Thread | None = None
 
     def within(self, seconds: float, call: Callable[[], T], judging: float | None = None) -> T:
-        """What `call` returns; raises OutOfTime if it takes longer, or more than `judging` (default: JUDGING) seconds
-        of a processor."""
+        """The result of `call`; raises OutOfTime if it takes longer than `seconds`.
+
+        It also does so after `judging` (default: `JUDGING`) seconds of processor time."""
         if self._thread is None or not self._thread.is_alive():
             self._start()
         thread = get_ident()
@@ -95,8 +97,10 @@ class DeadlineWatch:
                 _RAISE(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
 
     def _start(self) -> None:
-        """Starts the thread that looks, or another where it has ended. Where none can be had now, what is judged has no
-        deadline but gunicorn's heartbeat, and the next call tries again."""
+        """Starts the thread that looks, or a new one if it has ended.
+
+        If no thread can be started now, only gunicorn's heartbeat limits an evaluation, and the next call tries again.
+        """
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 return
@@ -126,6 +130,6 @@ class DeadlineWatch:
 
 
 def _spent(thread: int) -> float:
-    """Seconds of a processor that this thread has had; 0 where the system does not tell of others (macOS)."""
+    """Seconds of processor time that this thread has used; 0 if the system does not show those of others (macOS)."""
     clock: Callable[[int], int] | None = getattr(time, "pthread_getcpuclockid", None)
     return time.clock_gettime(clock(thread)) if clock is not None else 0.0

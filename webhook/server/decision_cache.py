@@ -1,8 +1,10 @@
 """Decisions that need not be made twice: the 500 Pods of a ReplicaSet are one computation.
 
-A decision is a pure function of the webhook, what is asked, the policy and the facts. All of that is the key, but for
-what no rule reads: who asked, the request's and the object's uid, times, `managedFields`, status, and the five
-letters that the API server makes up (after a `generateName`, and in the name of the token's volume).
+A decision is a pure function of the webhook, the request, the policy and the facts. All of that is the key, except the
+parts that no rule reads:
+
+- the user, the request's and the object's uid, times, `managedFields`, and status
+- the five random letters of the API server (after a `generateName`, and in the name of the token's volume)
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ CACHE_BYTES = 16 << 20
 """Bytes of decisions that are kept: about 12,000, both webhooks' for 5,000 workloads. A GitOps controller applies them
 all again every few minutes, in the same order; a cache that is a little too small for such a round keeps none of it."""
 _ENTRY = 1024
-"""Bytes that a kept decision takes beside its answer's text, about (sys.getsizeof of its parts)."""
+"""Bytes of a kept decision without its answer's text, about (sys.getsizeof of its parts)."""
 _CAUSE = 256
-"""The same of a cause, beside its texts."""
+"""The same for a cause, without its texts."""
 _PAIR = 80
-"""The same of a rule and what it did: the texts are everybody's."""
+"""The same for a rule and its effect; all decisions share the texts."""
 _MADE_UP = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "selfLink")
 """Fields of `metadata` that the API server fills in, and that differ between the objects of one template."""
 _TOKEN = re.compile(rb"u\x15\0\0\0kube-api-access-[a-z0-9]{5}")
@@ -39,7 +41,7 @@ _TOKEN = re.compile(rb"u\x15\0\0\0kube-api-access-[a-z0-9]{5}")
 as marshal writes a text of 21 bytes."""
 
 _NOBODY = review.unread("")
-"""Stands for whoever asked."""
+"""Placeholder for the user of the request."""
 
 _ALL = attrgetter(*(one.name for one in fields(Request)))
 _Key = tuple[str, str, str, bytes]
@@ -86,8 +88,7 @@ class DecisionCache:
 
 
 def _may_soften(decision: Decision) -> bool:
-    """What is refused of an update now may be a roll-back as soon as the revision is seen
-    (`snapshot.WatchedKind.aside`)."""
+    """A denied update may be allowed as a roll-back as soon as the revision is seen (`snapshot.WatchedKind.aside`)."""
     return decision.outcome == "denied" and decision.request.operation == "UPDATE"
 
 

@@ -1,6 +1,6 @@
-"""Is podfit well in its cluster? What was seen of it from outside → a line a question, with what to do next.
+"""Checks podfit's installation: observations from outside → one line per check, with a suggested fix.
 
-What could not be seen is a warning, never a failure: whoever asks may have few rights.
+Missing observations are a warning, never a failure: the user may have few permissions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from webhook.server.certs import renewal
 from webhook.vllm.release import from_image, known_releases
 
 EXPIRY_WARNING = timedelta(days=14)
-"""So long before its end a certificate is told."""
+"""Time before a certificate's end from which it is reported."""
 FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
 ASKED = "apiserver_admission_webhook_request_total"
 JSON = Mapping[str, Any]
@@ -54,9 +54,9 @@ class Served:
     where: str
     """HOST:PORT"""
     certificate: bytes
-    """PEM; empty where nobody answered."""
+    """PEM; empty if no server answered."""
     problem: str
-    """Why a client that trusts the caBundle would not go on; empty where it would."""
+    """Why a client that trusts the caBundle would not go on; empty if it would."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Observed:
     before: str | Unseen = ""
     """The same, before a Pod was tried."""
     asked: str | Unseen = ""
-    """What the API server said of a doomed Pod, as a dry run; empty: it passed."""
+    """The API server's message about a faulty Pod, as a dry run; empty: it passed."""
     crd: JSON | Unseen | None = None
     policies: tuple[JSON, ...] | Unseen = ()
     version: str = ""
@@ -91,7 +91,7 @@ class Observed:
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing that tells of podfit could be seen."""
+        """Whether nothing about podfit could be observed."""
         return isinstance(self.asked, Unseen) and all(isinstance(one, Unseen) for one in self.configurations.values())
 
 
@@ -143,7 +143,7 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
             yield CheckResult("ok", about, f"{_name(one)}: {names}")
         elif validating:
             yield CheckResult(
-                "fail", about, "there is none: nothing is judged", "install the chart, or `helm upgrade` it"
+                "fail", about, "there is none: nothing is checked", "install the chart, or `helm upgrade` it"
             )
         else:
             yield CheckResult("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
@@ -171,15 +171,15 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
     )
     for where, cas in bundles.items():
         if not cas:
-            yield CheckResult("fail", "caBundle", f"{where}: empty, so that the API server trusts nobody", advice)
+            yield CheckResult("fail", "caBundle", f"{where}: empty, so the API server trusts no server", advice)
         elif cas == (renewal.BROKEN,):
-            said = f"{where}: nothing in it is a certificate, so that the API server trusts nobody"
+            said = f"{where}: nothing in it is a certificate, so the API server trusts no server"
             yield CheckResult("fail", "caBundle", said, advice)
         elif all(certs.not_after(ca) <= now for ca in cas if ca != renewal.BROKEN):
             yield CheckResult("fail", "caBundle", f"{where}: every CA in it has ended", advice)
         elif renewal.BROKEN in cas:
-            yield CheckResult("warn", "caBundle", f"{where}: something in it is no certificate", advice)
-    # In which order does not matter: what is appended to one that was edited stands elsewhere in the others.
+            yield CheckResult("warn", "caBundle", f"{where}: something in it is not a certificate", advice)
+    # The order does not matter: a CA that is appended to an edited bundle has another place in the other bundles.
     good = [frozenset(cas) for cas in bundles.values() if cas and renewal.BROKEN not in cas]
     if len(good) == len(bundles) and good:
         several = sorted({len(cas) for cas in good})
@@ -227,28 +227,28 @@ def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tup
         said = f"not tried whether it asks podfit: {seen.asked.why}"
         yield CheckResult("warn", about, said, "kubectl apply --dry-run=server -f your-vllm.yaml")
     elif any(name in names for name in re.findall(r'admission webhook "([^"]*)" denied', seen.asked)):
-        yield CheckResult("ok", about, "it asked podfit about a doomed Pod (a dry run), and refused it")
+        yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), and podfit denied it")
     elif any(name in names for name in re.findall(r'failed calling webhook "([^"]*)"', seen.asked)):
         yield CheckResult(
             "fail", about, f"it can't reach podfit: {seen.asked.rpartition('failed calling webhook ')[2]}", advice
         )
     elif seen.asked:
         yield CheckResult(
-            "warn", about, f"somebody else refused the Pod that was tried: {seen.asked}", "--probe-namespace NAME"
+            "warn", about, f"the faulty Pod was denied, but not by podfit: {seen.asked}", "--probe-namespace NAME"
         )
     elif any(registration.state(one) != "on" for one in found.values()):
-        yield CheckResult("ok", about, "a doomed Pod (a dry run) passed: podfit is off")
+        yield CheckResult("ok", about, "a faulty Pod (a dry run) passed: podfit is off")
     elif _more(seen, FAIL_OPEN, names):
         port = "is the port open from the control plane to podfit's Pods? docs/security.md"
-        yield CheckResult("fail", about, "a doomed Pod (a dry run) passed unjudged: it can't reach podfit",
-                   f"mend first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
+        yield CheckResult("fail", about, "a faulty Pod (a dry run) passed unchecked: it can't reach podfit",
+                   f"fix first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
     elif _more(seen, ASKED, names):
-        yield CheckResult("ok", about, "it asked podfit about a doomed Pod (a dry run), whose policy lets it pass")
+        yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), which the policy allows")
     elif isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
-        yield CheckResult("warn", about, "a doomed Pod (a dry run) passed; whether podfit was asked can't be seen",
+        yield CheckResult("warn", about, "a faulty Pod (a dry run) passed; whether podfit was asked is unknown",
                    "with the right to get /metrics of the API server this line says more")  # fmt: skip
     else:
-        yield CheckResult("warn", about, "it did not ask podfit about a doomed Pod (a dry run)",
+        yield CheckResult("warn", about, "it did not ask podfit about a faulty Pod (a dry run)",
                    "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
 
 
@@ -260,11 +260,13 @@ def _more(seen: Observed, family: str, names: _Names) -> bool:
 
 
 def _fail_open(seen: Observed, names: _Names) -> Iterator[CheckResult]:
-    """No warning: the API server counts since its start and knows no times, and what fails now is told by `_asked`.
-    What the Pod that is tried here adds is not in it."""
+    """How often objects passed unchecked; never a warning.
+
+    The API server counts since its start, without times, and `_asked` reports what fails now. The Pod that is tried
+    here is not counted."""
     metrics = seen.before
     if isinstance(metrics, Unseen):
-        yield CheckResult("warn", "fail-open", f"not known how often objects passed unjudged: {metrics.why}",
+        yield CheckResult("warn", "fail-open", f"not known how often objects passed unchecked: {metrics.why}",
                    "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
         return
     opened = _counts(metrics, FAIL_OPEN, names)
@@ -277,7 +279,7 @@ def _fail_open(seen: Observed, names: _Names) -> Iterator[CheckResult]:
         yield CheckResult("ok", "fail-open", said + " (an earlier podfit doctor's tries are among them)",
                    "when? ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
     else:
-        yield CheckResult("ok", "fail-open", f"no object passed unjudged, {calls}")
+        yield CheckResult("ok", "fail-open", f"no object passed unchecked, {calls}")
 
 
 def _began(metrics: str) -> datetime | None:
@@ -320,7 +322,7 @@ def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[CheckResult
             yield CheckResult("fail", "failurePolicy", f"Fail with {wanted} replica: {', '.join(fails)}",
                        "its restart stops every vLLM workload: replicaCount: 2, or Ignore")  # fmt: skip
     if fails:
-        yield CheckResult("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are refused")
+        yield CheckResult("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are rejected")
     elif found:
         yield CheckResult("ok", "failurePolicy", "Ignore: without an answer objects pass")
     for pod, body in seen.ready.items():
@@ -342,7 +344,7 @@ def _callers(seen: Observed) -> Iterator[CheckResult]:
     """Who can send reviews: the API server must, and every other caller costs processor time."""
     about = "callers"
     if not isinstance(seen.deployment, Mapping):
-        return  # told by `_replicas`
+        return  # `_replicas` reports it
     template = mapping(mapping(seen.deployment.get("spec")).get("template"))
     spec = mapping(template.get("spec"))
     ours = [mapping(one) for one in as_list(spec.get("containers"))]
@@ -420,7 +422,7 @@ def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) ->
     ours = {_name(one) for kind, one in found.items() if kind.startswith("mutating")}
     others = sorted(_name(one) for one in mutators if _name(one) not in ours and _mutates_pods(one))
     if not others:
-        yield CheckResult("ok", "other mutators", "nobody else changes Pods")
+        yield CheckResult("ok", "other mutators", "no other webhook changes Pods")
         return
     after = [name for name in others if ours and name > min(ours)]
     said = f"Pods are changed by {', '.join(others)}, too"
@@ -469,7 +471,7 @@ def _policies(seen: Observed) -> Iterator[CheckResult]:
         elif accepted.get("status") != "True":
             bad += 1
             yield CheckResult(
-                "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "mend it; the last good state holds"
+                "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "fix it; the last good state applies"
             )
     if not bad:
         yield CheckResult("ok", "policies", _policy_count(len(seen.policies)))
@@ -493,7 +495,7 @@ def _versions(seen: Observed, mine: str) -> Iterator[CheckResult]:
     said = f"podfit {mine} here, {installed} in the cluster; Kubernetes {seen.version or 'not known'}"
     differs = installed not in (mine, "not known")
     yield CheckResult(
-        "warn" if differs else "ok", "versions", said, "use the same: verdicts may differ" if differs else ""
+        "warn" if differs else "ok", "versions", said, "use the same: findings may differ" if differs else ""
     )
 
 

@@ -17,7 +17,7 @@ from webhook.server.reviews import LARGE, MAX_BODY, PATHS, HttpRefusal, Reviews,
 
 ARRIVED = "podfit.arrived"  # key of a scope: when the request came (time.monotonic)
 SMALL = 32 << 10  # bytes of a body that every connection may send at any time
-BUDGET = {False: 32 << 20, True: 64 << 20}  # large → bytes of other bodies received or judged at once; beyond: 503
+BUDGET = {False: 32 << 20, True: 64 << 20}  # large → bytes of other bodies received or evaluated at once; beyond: 503
 
 
 class Lanes:

@@ -1,7 +1,7 @@
-"""Lines for whoever reads standard output or standard error: a thread writes them, so that nobody waits for a reader.
+"""Lines for standard output and standard error: a thread writes them, so that no other thread waits for the reader.
 
-Whoever reads may stop (a container runtime that hangs), and then a pipe takes 64 KiB and no more. Lines for which there
-is no room are counted instead.
+The reader may stop (a container runtime that hangs); then a pipe takes only 64 KiB. Lines that find no room are counted
+instead.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from io import BytesIO, FileIO
 from threading import Event, Lock, Thread
 
 QUEUE = 8192
-"""Lines that may wait for whoever reads them, 4 MiB of the usual ones."""
+"""Lines that may wait for the reader, 4 MiB of the usual ones."""
 LINES_PER_WRITE = 64
 """Lines that are written at once."""
 SECONDS_BETWEEN_WRITES = 0.05
-"""Seconds between two looks at what has come while the thread is awake, and until the next try where the stream does
-not block and takes nothing now. To wake it for every line would take longer (20 us) than to make the line."""
+"""Seconds between two looks for new lines while the thread is awake, and until the next try if a stream that does not
+block takes nothing now. Waking the thread for every line would take longer (20 us) than making the line."""
 
 
 class Lines:
-    """Writes to a stream; safe for threads and for forks, but not for signal handlers: none may log, since what it
-    interrupts may hold the lock that it would wait for."""
+    """Writes to a stream; safe for threads and for forks, but not for signal handlers.
+
+    A signal handler must not log: the code that it interrupts may hold the lock that it would wait for."""
 
     dropped = 0
-    """Lines that were not written: nobody read them in time, or they could not be."""
+    """Lines that were not written, because their reader was too slow or the write failed."""
 
     def __init__(
         self, stream: BytesIO | FileIO, name: str, lost: Callable[[Exception], None] = lambda error: None
     ) -> None:
-        """`stream`: where the lines go, unbuffered; `lost` is called where it stops taking them, which is counted."""
+        """`stream`: the unbuffered output; `lost` is called when it stops taking lines, which are then counted."""
         self._stream = stream
         self._name = name
         self._lost = lost
@@ -51,7 +52,7 @@ class Lines:
 
     def put(self, line: bytes) -> None:
         """Never waits, never raises."""
-        if len(self._lines) >= QUEUE:  # nobody reads
+        if len(self._lines) >= QUEUE:  # the reader is too slow
             self._drop(1)
             return
         self._lines.append(line)
@@ -97,7 +98,7 @@ class Lines:
                 try:
                     self._write_all(b"".join(batch))
                     self._failing = False
-                except (OSError, ValueError, MemoryError) as error:  # nobody reads it now, or it was closed
+                except (OSError, ValueError, MemoryError) as error:  # no process reads it now, or it was closed
                     self._drop(len(batch))
                     if not self._failing:
                         self._lost(error)
@@ -118,7 +119,7 @@ class Lines:
         left = memoryview(text)
         while left:
             written = self._stream.write(left)
-            if written is None:  # somebody has set the pipe to not block
+            if written is None:  # another process has set the pipe to not block
                 time.sleep(SECONDS_BETWEEN_WRITES)
             else:
                 left = left[written:]

@@ -1,8 +1,8 @@
-"""The policies that hold now: files, looked at every second, and the Policy objects of a cluster.
+"""The policies in force: files, read every second, and the Policy objects of a cluster.
 
-A broken change is told (log, /readyz, metrics, the object's status) and changes nothing: each file and each object goes
-on with the last good state that this server has seen of it. A mounted ConfigMap changes by the swap of a symlink
-(`..data`), so that contents are compared, not times.
+An invalid change is reported (log, /readyz, metrics, the object's status) and has no effect. The last good state that
+this server has seen of each file and each object stays in force. A mounted ConfigMap changes by the swap of a symlink
+(`..data`), so this module compares contents, not times.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LiveSource:
-    """One file, or one object: what was read last, and what holds of it."""
+    """One file, or one object: the content that was read last, and the layers in force."""
 
     content: str | None
-    """What was read last, as text: a file's, or the whole object's. None: a file that can't be read."""
+    """The text of the file, or of the whole object, that was read last. None: a file that can't be read."""
     layers: tuple[Layer, ...] = ()
     """The last good state."""
     problems: tuple[str, ...] = ()
@@ -50,11 +50,11 @@ class Live:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         tables: Callable[[], Tables] = current,
     ) -> None:
-        """Reads the files; raises PolicyError where one can't be used: a server starts with what it was told.
+        """Reads the files; raises PolicyError if one can't be used: a server starts only with all its policies.
 
-        `objects`: name → Policy object of the cluster; None where that is not known, and the last ones stay. `tell`
-        gets them, each with why it does not hold, after every look in the background. `tables`: the set of facts that
-        knows the GPUs which a policy names.
+        - `objects`: name → Policy object of the cluster, or None if they are unknown; then the last ones stay
+        - `tell`: called with the objects and their problems after every look in the background
+        - `tables`: the set of facts that knows the GPUs which a policy names
         """
         self._places = tuple(files)
         self._objects = objects
@@ -65,11 +65,11 @@ class Live:
         self._seen: dict[str, LiveSource] = {}
         self._apart: tuple[str, ...] = ()
         self.objects_seen = False
-        """The cluster's objects were known once."""
+        """The cluster's objects have been read at least once."""
         self.policy = of_layers(()).at(clock())
-        """What holds now."""
+        """The policy in force."""
         self.changed = clock()
-        """Since when."""
+        """When it took effect."""
         self.look()
         if broken := [line for source in self._files.values() for line in source.problems] + list(self._apart):
             raise PolicyError(broken)
@@ -122,7 +122,7 @@ class Live:
             try:
                 self.look()
                 self._tell(self._objects() or {}, self.object_problems())
-            except Exception:  # our fault: told, and tried again
+            except Exception:  # our fault: logged, and tried again
                 log.exception("looking for changed policies failed")
 
     def start(self) -> None:

@@ -78,8 +78,10 @@ class LiveFacts:
     """Safe for threads: `facts` is replaced whole."""
 
     def __init__(self, base: Facts, folder: Path | None, judge: Callable[[Facts], None] = lambda _: None) -> None:
-        """Reads the folder once. `judge` judges something by new facts, so that no review waits for their tables; facts
-        with which it raises are not used."""
+        """Reads the folder once.
+
+        `judge` evaluates an object with new facts, so that no review waits for their tables. Facts with which it raises
+        are not used."""
         self.facts = base
         """What is in use."""
         self.problem: str | None = None

@@ -1,4 +1,4 @@
-"""What `podfit serve` says on standard error: lines that are lines, and that nobody waits for."""
+"""The log of `podfit serve` on standard error: one line per record, and no thread waits for its reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def to(lines: Lines) -> None:
 
 
 class Handler(logging.Handler):
-    """Hands each record on as a line; a thread that answers reviews must not wait for whoever reads them."""
+    """Passes each record on as a line; a thread that answers reviews must not wait for the reader."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__()
@@ -31,13 +31,15 @@ class Handler(logging.Handler):
         try:
             line = self.format(record)
         except Exception as error:  # whose text would go to standard error, by way of logging
-            line = f"a line of the log can't be said: {type(error).__name__} at {record.pathname}:{record.lineno}"
+            line = f"a log line can't be formatted: {type(error).__name__} at {record.pathname}:{record.lineno}"
         self._lines.put(line.encode(errors="backslashreplace") + b"\n")
 
 
 class OneLine(logging.Formatter):
-    """One line a record. Of an exception it says type and place; the text only of errors of the network and of files,
-    since any other may quote a manifest and with it a secret in `env`."""
+    """One line per record.
+
+    It has the type and place of an exception, but its text only for errors of the network and of files. Any other text
+    may quote a manifest and with it a secret in `env`."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")

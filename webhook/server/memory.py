@@ -9,27 +9,32 @@ from pathlib import Path
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """The container's limit in bytes: of cgroup v2, which has "max" without one, and of cgroup v1."""
 UNLIMITED = 1 << 62
-"""From here on a number is no limit: cgroup v1 has the largest multiple of a page below 2^63."""
+"""From this number on there is no limit: without one, cgroup v1 has the largest multiple of a page below 2^63."""
 MEMORY_SHARE = 0.75
-"""Of that the worker may take as its own; the rest is for gunicorn's first process and files in memory."""
+"""The worker's share of the limit; the rest is for gunicorn's first process and files in memory."""
 MIN_FOR_REVIEWS = 128 << 20
-"""Bytes that it takes in any case: a smaller limit is none that it could keep."""
+"""Bytes that the worker may always take, since it could not keep a smaller limit."""
 
 
 STACK = 4 << 20
-"""Bytes of a thread's stack. The kernel counts all of it as the process' own (RLIMIT_DATA) though next to nothing of it
-is ever touched. C functions need more than Python's frames. From 3.12 to 3.13 they nest 10,000 deep
-(Py_C_RECURSION_LIMIT: 3.13, and 3.12 since python/cpython#115083): a JSON text of 9,000 lists in each other, or writing
-one, ends the process with 2 MiB. tree-sitter merges two readings of a text by a function that calls itself for each
-token that no reading has used (`stack_node_add_link` in stack.c): 144 bytes for each of the 16,384 characters of a
-script are 2.3 MiB. What that takes is address space: a server with 8 threads has 83 MB of RLIMIT_DATA instead of 66
-with 1 MiB, of which 63 and 61 are in memory."""
+"""Bytes of a thread's stack. The kernel counts all of it as the process' own (RLIMIT_DATA), although almost none of it
+is ever touched. C functions need more stack than Python's frames.
+
+In Python 3.12 and 3.13 C functions nest 10,000 deep (Py_C_RECURSION_LIMIT: 3.13, and 3.12 since python/cpython#115083).
+With a stack of 2 MiB, reading or writing a JSON text of 9,000 nested lists ends the process.
+
+The parser tree-sitter merges two readings of a text by a function that calls itself for each token that no reading has
+used (`stack_node_add_link` in stack.c). 144 bytes for each of the 16,384 characters of a script are 2.3 MiB.
+
+The cost is address space. A server with 8 threads has 83 MB of RLIMIT_DATA instead of 66 with 1 MiB; 63 and 61 of these
+are in memory."""
 OTHERS = 8
-"""Threads beside those that judge and watch: for policies, certificates, deadlines, the access log, standard error, the
-call to itself, and two to spare, whose stacks (8 MiB at most) are all that the bound is beyond its share."""
+"""Threads other than those that review and watch: for policies, certificates, deadlines, the access log, standard
+error, the server's call to itself, and two spare ones. Only their stacks (8 MiB at most) extend the bound beyond the
+worker's share."""
 
 CONNECTIONS_PER_STEP = 64
-"""For so many at a time `room` is made."""
+"""The number of connections for which `room` is made at a time."""
 CONNECTION = 384 << 10
 """Bytes of a connection: uvloop allocates 256 KiB to read TLS, most of them never touched (SSL_READ_MAX_SIZE)."""
 

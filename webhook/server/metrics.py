@@ -49,7 +49,7 @@ class _Cluster(Collector):
             labels=["kind"],
         )
         fresh = GaugeMetricFamily(
-            "podfit_cluster_fresh", "1: known as it is now; 0: stale, refused or not seen yet", labels=["kind"]
+            "podfit_cluster_fresh", "1: current; 0: stale, forbidden or not seen yet", labels=["kind"]
         )
         for one in self._status():
             fresh.add_metric([one.kind], one.fresh)
@@ -60,7 +60,7 @@ class _Cluster(Collector):
 
 
 class _Dropped(Collector):
-    """Lines that nobody read in time."""
+    """Lines that were not read in time."""
 
     def __init__(self, name: str, what: str, lines: AccessLog | Lines) -> None:
         self._name = name
@@ -69,7 +69,7 @@ class _Dropped(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Called at a scrape."""
-        help_ = f"Lines {self._what} that were not written: nobody read them in time, or they could not be"
+        help_ = f"Lines {self._what} that were not written: the reader was too slow, or the write failed"
         yield CounterMetricFamily(self._name, help_, value=self._lines.dropped)
 
 
@@ -85,7 +85,7 @@ class Metrics:
             registry=self._registry,
         )
         self._bad_requests = Counter(
-            "podfit_bad_requests", "Requests refused with an HTTP error", ("code",), registry=self._registry
+            "podfit_bad_requests", "Requests rejected with an HTTP error", ("code",), registry=self._registry
         )
         self._findings = Counter(
             "podfit_findings", "Findings of the validating webhook", ("rule", "mode"), registry=self._registry
@@ -96,7 +96,7 @@ class Metrics:
         self._patches = Counter("podfit_patches", "Answers that carried a patch", registry=self._registry)
         self._remembered = Counter(
             "podfit_remembered_reviews",
-            "Reviews answered from memory: the object differed in nothing that matters from one that was judged",
+            "Reviews answered from memory: an object without a relevant difference had been checked before",
             registry=self._registry,
         )
         self._exempted = Counter(
@@ -107,7 +107,7 @@ class Metrics:
         )
         self._shadow_reviews = Counter(
             "podfit_shadow_reviews",
-            "What a shadow policy would have decided of a judged object",
+            "What a shadow policy would have decided about a checked object",
             ("policy", "decision"),
             registry=self._registry,
         )
@@ -143,7 +143,7 @@ class Metrics:
         self._live_facts: LiveFacts | None = None
 
     def watch_certificate(self, not_after: Callable[[], float]) -> None:
-        """Exports the end of the serving certificate (seconds since the epoch), read anew at each scrape."""
+        """Exports the end of the serving certificate (seconds since the epoch), read again at each scrape."""
         gauge = Gauge(
             "podfit_certificate_expiry_timestamp_seconds",
             "When the serving certificate ends; 0: it can't be read",
@@ -152,11 +152,11 @@ class Metrics:
         gauge.set_function(not_after)
 
     def watch_cluster(self, status: Callable[[], Iterable[Status]]) -> None:
-        """Exports what is known of the cluster, read anew at each scrape."""
+        """Exports the state of the cluster snapshot, read again at each scrape."""
         self._registry.register(_Cluster(status))
 
     def watch_facts(self, live: LiveFacts) -> None:
-        """Exports how old the tables in use are, and whether a newer set can't be used; read anew at each scrape."""
+        """Exports how old the tables in use are, and whether a newer set can't be used; read again at each scrape."""
 
         def collected() -> float:
             return datetime.combine(live.facts.collected, datetime.min.time(), UTC).timestamp()
@@ -185,11 +185,11 @@ class Metrics:
         gauge.set_function(lambda: len(ready.problems()))
 
     def watch_access_log(self, access: AccessLog) -> None:
-        """Exports how many lines were lost, read anew at each scrape."""
+        """Exports how many lines were lost, read again at each scrape."""
         self._registry.register(_Dropped("podfit_access_log_dropped_lines", "of the access log", access))
 
     def watch_log(self, lines: Lines) -> None:
-        """Exports how many lines on standard error were lost, read anew at each scrape."""
+        """Exports how many lines on standard error were lost, read again at each scrape."""
         self._registry.register(_Dropped("podfit_log_dropped_lines", "on standard error", lines))
 
     def rule_error(self, rule: str) -> None:
@@ -227,17 +227,17 @@ class Metrics:
         self._bad_requests.labels(str(code)).inc()
 
     def watch_policy(self, live: Live) -> None:
-        """Exports what holds of the policies, read anew at each scrape."""
+        """Exports the state of the policies in force, read again at each scrape."""
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "podfit_policy_up_to_date": (
-                "1: the newest state of every policy holds; 0: one is broken, and its last good state holds",
+                "1: the newest state of every policy is in force; 0: one is invalid, and its last good state applies",
                 lambda: not live.problems,
             ),
             "podfit_policy_changed_timestamp_seconds": (
-                "When the policies last changed what holds",
+                "When the policies in force last changed",
                 lambda: live.changed.timestamp(),
             ),
-            "podfit_policies": ("Policies that hold", lambda: len(live.policy.everything)),
+            "podfit_policies": ("Policies in force", lambda: len(live.policy.everything)),
             "podfit_policy_exceptions_expired": (
                 "Exceptions that no longer hold: to be renewed or removed",
                 lambda: len(live.policy.expired),

@@ -1,7 +1,7 @@
-"""When this server may get reviews: what must be in place before the first one, and the end.
+"""When this server may get reviews: the requirements before the first one, and the end.
 
-What is lost later (a certificate's file, the policies' source) is told in the body of /readyz and by a metric, never
-as 503: it would be lost by all replicas at once, and a webhook without a replica is an outage.
+The body of /readyz and a metric report a later loss (a certificate's file, the policies' source), but the status never
+becomes 503. All replicas would lose it at once, and a webhook without a ready replica is an outage.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PAUSE = 0.2
 WORKER_TIMEOUT = 5.0
 """Seconds that such a call may take."""
 _EVERY = {"0.0.0.0": ("127.0.0.1",), "::": ("127.0.0.1", "::1")}  # noqa: S104 - compared with, not bound to
-"""A wildcard is no address to call: IPv6 may be switched off though a socket could be bound to it."""
+"""A wildcard is not an address to call. IPv6 may be switched off although a socket could be bound to it."""
 
 log = logging.getLogger(__name__)
 
 
 class Readiness:
-    """Ready once all checks have passed together, until it is told to `drain`."""
+    """Ready once all checks have passed together, until `drain` is called."""
 
     def __init__(self, *checks: Check) -> None:
         self._checks = list(checks)
@@ -35,11 +35,11 @@ class Readiness:
         self._draining = False
 
     def require(self, check: Check) -> None:
-        """One more thing that must be in place first."""
+        """Adds a requirement for being ready."""
         self._checks.append(check)
 
     def tell(self, check: Check) -> None:
-        """One more thing that `problems` tells of, and that keeps no server from being ready."""
+        """Adds a check that `problems` reports, but that does not keep the server from being ready."""
         self._told.append(check)
 
     def drain(self) -> None:

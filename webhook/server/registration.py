@@ -1,8 +1,8 @@
 """podfit's own webhook configurations, as objects: off, and on again.
 
-Off is one more match condition on every webhook, which is false for every object: the API server asks nobody, whatever
-failurePolicy says. Nothing else is touched, so that nothing must be remembered to undo it; an annotation says since
-when and why. `kubectl apply` and `helm upgrade` leave both alone, since neither knows of them.
+Off is one more match condition on every webhook, which is false for every object. The API server then calls no webhook
+of podfit, with any failurePolicy. Nothing else changes, so nothing must be remembered to undo it; an annotation shows
+since when and why. `kubectl apply` and `helm upgrade` leave both alone, since neither knows of them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ def state(configuration: JSON) -> State:
 
 
 def note(configuration: JSON) -> str:
-    """Since when and why it is off; empty where nobody has said."""
+    """Since when and why it is off; empty without the annotation."""
     return str(((configuration.get("metadata") or {}).get("annotations") or {}).get(OFF_ANNOTATION) or "")
 
 
 def off(configuration: JSON, reason: str, at: str) -> dict[str, Any] | None:
-    """The merge patch that switches it off and says since when (`at`) and why; it fails where somebody changes the
-    object meanwhile. Of one that is off already only another reason is new; None: there is nothing to change."""
+    """The merge patch that switches it off, with an annotation that shows since when (`at`) and why.
+
+    The API server rejects it if another client has changed the object meanwhile. If it is off already, the patch only
+    sets another reason; None: there is nothing to change."""
     before, since = note(configuration), f"since {at}"
     if state(configuration) == "off":
         since = before.partition(": ")[0] or since

@@ -47,13 +47,13 @@ from webhook.vllm.facts import Facts
 MAX_BODY = 8 << 20
 """Bytes. An object may have 3 MiB (k8s.io/apiserver MaxRequestBodyBytes), and an update's review carries two."""
 LARGE = 256 << 10
-"""Bytes of a body whose decision is not remembered: most of it is nothing that is judged, and to look whether it was
-seen takes longer than to judge it (3 MiB: 6 ms against 0.3)."""
+"""Bytes of a body above which its decision is not remembered. The rules read little of such a body, and the search for
+a remembered decision takes longer than the evaluation (3 MiB: 6 ms against 0.3)."""
 ORDINARY = 64 << 10
-"""Bytes of a body that may be judged in the event loop. A Pod with its `managedFields` has about 13,000."""
+"""Bytes of a body that may be evaluated in the event loop. A Pod with its `managedFields` has about 13,000."""
 HERE = 0.05
-"""Seconds of a processor that one judgement may take in the event loop, fifty times the usual, before it starts again
-in a thread: everyone else waits meanwhile, and for up to `deadline.TICK` more."""
+"""Seconds of processor time that one evaluation may take in the event loop, fifty times the usual. Then it starts again
+in a thread. All other requests wait meanwhile, and for up to `deadline.TICK` more."""
 PATHS: dict[str, Webhook] = {"/validate": "validate", "/mutate": "mutate"}
 
 _UID = re.compile(rb'"request":\s*\{\s*"uid":\s*"([0-9A-Za-z-]{1,64})"')
@@ -162,17 +162,19 @@ class Reviews:
             self._metrics.observe(webhook, decision, seconds, waited)
             self._access.review(webhook, decision, seconds, waited)
             _complain(webhook, decision)
-        except Exception as error:  # what was decided is answered all the same
-            log.error("what was decided could not be told", exc_info=error)
+        except Exception as error:  # the answer is sent anyway
+            log.error("a decision could not be counted or logged", exc_info=error)
         return answer
 
     def _decide(
         self, webhook: Webhook, asked: Request, left: float, remembered: DecisionCache | None, here: float | None
     ) -> Decision:
-        """The decision, or that there was no time for one: in whatever mode the API server asks, who does not answer
-        it in time stops it, and a cluster that can't create Pods is worse than one vLLM Pod that was not checked."""
+        """The decision, which allows the object if there was no time for an evaluation.
+
+        With any failurePolicy, a late answer delays the API server. A cluster that can't create Pods is worse than one
+        vLLM Pod that was not checked."""
         if left <= 0:
-            log.warning("%s not judged, allowed: %s waited too long", webhook, _subject(asked))
+            log.warning("%s not checked, allowed: %s waited too long", webhook, _subject(asked))
             return review.allowed_without_time(asked, "too much to do")
         policy, facts = self._holding()
 
@@ -188,7 +190,7 @@ class Reviews:
                 raise _Elsewhere from None
             rule = _where(ended)
             self._metrics.rule_error(rule)
-            log.error("%s not judged, allowed: %s took too long, in %s", webhook, _subject(asked), rule)
+            log.error("%s not checked, allowed: %s took too long, in %s", webhook, _subject(asked), rule)
             return review.allowed_without_time(asked, "it took too long")
 
 

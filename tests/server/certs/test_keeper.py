@@ -189,7 +189,7 @@ def test_whoever_always_is_faster_ends_a_look(keeper: Keeper, server: APIServer)
     keeper.look()
 
     problem = keeper.problem() or ""
-    assert problem.startswith("there is no certificate yet: somebody else changes")
+    assert problem.startswith("there is no certificate yet: another client keeps changing")
 
 
 def test_a_secret_that_is_made_anew_is_the_release_s_whatever_that_is_called(keeper: Keeper, server: APIServer) -> None:

@@ -42,7 +42,7 @@ FILE_CA_LIFETIME, FILE_LEAF_LIFETIME = timedelta(days=3650), timedelta(days=365)
 """Of certificates that `podfit certs` writes to files, which nothing renews (`renewal` has those in a Secret)."""
 CA_NAME = "podfit CA"
 SKEW = timedelta(minutes=5)
-"""How far the clock of whoever verifies may be behind ours."""
+"""How far the clock of a verifying client may be behind ours."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelt
     names = list(dict.fromkeys(hosts))
     issuer, signer = _loaded(ca.certificate), load_pem_private_key(ca.key, password=None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError("the CA's key is no elliptic curve key")
+        raise ValueError("the CA's key is not an elliptic curve key")
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "podfit")])
     end = min(now + lifetime, issuer.not_valid_after_utc)
@@ -112,7 +112,7 @@ def common_name(certificate: bytes) -> str:
 
 
 def not_after(certificate: bytes) -> datetime:
-    """When the (first) certificate ends; raises ValueError where it is no certificate."""
+    """When the (first) certificate ends; raises ValueError if it is not a certificate."""
     return _loaded(certificate).not_valid_after_utc
 
 
@@ -149,7 +149,7 @@ def problem(pair: Pair, now: datetime, ca: bytes | None = None) -> str | None:
 
 @lru_cache(maxsize=256)
 def signed_by(certificate: bytes, ca: bytes) -> bool:
-    """Whether `ca` has signed it; False where one of them is no certificate."""
+    """Whether `ca` has signed it; False if one of them is not a certificate."""
     try:
         _loaded(certificate).verify_directly_issued_by(_loaded(ca))
     except Exception:  # ValueError, TypeError and InvalidSignature all say the same
@@ -181,10 +181,10 @@ _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----",
 
 
 def write(folder: Path, hosts: Iterable[str], now: datetime | None = None) -> tuple[Path, ...]:
-    """Puts `ca.crt`, `ca.key`, `tls.crt` and `tls.key` into `folder`; returns the files written anew.
+    """Writes `ca.crt`, `ca.key`, `tls.crt` and `tls.key` into `folder`; returns the files that it wrote.
 
-    What is there and good is kept: a certificate is issued anew where it is missing or broken, past two thirds of its
-    life, or for other hosts. Raises ValueError on a bad host, OSError where the folder can't be used.
+    Valid files are kept. A certificate is issued again if it is missing or broken, past two thirds of its lifetime, or
+    for other hosts. Raises ValueError on a bad host, OSError if the folder can't be used.
     """
     now, wanted = now or datetime.now(UTC), list(dict.fromkeys(hosts))
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Sees to it that there is a certificate and that the API server trusts it: the Secret, and our own configurations.
+"""Keeps a certificate in the Secret, and its CA in our own configurations, so that the API server trusts it.
 
-Every replica does, each as `renewal` says: no leader, so that none is missed. What is written carries the version that
-was read; whoever comes second reads again.
+Every replica follows the steps of `renewal`. There is no leader, so none can fail. Each write carries the version that
+was read; the replica that writes second reads again.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class Seen:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The release's, as its configurations have them: for what is made anew."""
+        """The release's labels, from its configurations, for new objects."""
         of = next(iter(self.configurations.values()), {}).get("metadata", {}).get("labels") or {}
         return {key: of[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance") if key in of}
 
 
 @dataclass
 class KeeperStatus:
-    """What is told of the last look."""
+    """The result of the last look, as reported by /readyz and metrics."""
 
     problem: str = "not looked yet"
-    """Why the last look failed; empty where it did not."""
+    """Why the last look failed; empty if it did not."""
     trusted: bool = False
     """Every live configuration holds the CA of what is served."""
     rights: str = field(default="")
@@ -154,7 +154,7 @@ class Keeper:
                 return
 
     def look(self) -> None:
-        """Takes every step that there is to take now. Never raises: what fails is told, and tried again."""
+        """Takes every step that is due now. Never raises: a failure is reported, and tried again."""
         before, problem = self.state.problem, ""
         try:
             self._reconcile()
@@ -190,7 +190,7 @@ class Keeper:
                 raise OSError(done.doubt)
             else:
                 return
-        raise OSError("somebody else changes the Secret or the webhook configurations all the time")
+        raise OSError("another client keeps changing the Secret or the webhook configurations")
 
     def _observe(self) -> Seen:
         """The Secret and the webhook configurations as they are now."""
@@ -252,7 +252,7 @@ class Keeper:
         try:
             self._client.send(method, path, body)
         except StatusError as error:
-            if error.code not in (404, 409):  # gone, or somebody else was faster: the next look sees it
+            if error.code not in (404, 409):  # gone, or another client was faster: the next look sees it
                 raise
             return
         log.info("%s written", path.partition("/v1/")[2])

@@ -1,7 +1,7 @@
 """When certificates are issued, distributed and served: a pure step from what a replica sees to what it does.
 
-The Secret is the one truth: the CAs (the newest first), the newest's key, and the leaf that all replicas serve. Every
-replica takes the same steps; whoever writes the Secret first wins, and the others read what it wrote.
+The Secret is the only source: the CAs (the newest first), the newest's key, and the leaf that all replicas serve. Every
+replica takes the same steps. The first replica that writes the Secret wins, and the others read what it wrote.
 
 | what is seen                                                | what is done                                           |
 | ----------------------------------------------------------- | ------------------------------------------------------ |
@@ -14,14 +14,14 @@ replica takes the same steps; whoever writes the Secret first wins, and the othe
 | the Secret's leaf is another than the served one            | taken over, once its CA has been in every live         |
 |                                                             | configuration for a minute; at once if nothing serves  |
 
-What can be done without a write that fails is done: a replica that has nothing serves what the Secret holds, and what
-it holds is announced. A CA stays in the bundles while a leaf of it may be served by anybody, however late he reads. A
+If a write fails, a replica still takes the other steps: it serves the Secret's leaf if it has none, and announces the
+Secret's CAs. A CA stays in the bundles as long as any replica may serve a leaf of it, even a replica that reads late. A
 leaf never outlives its CA.
 
-Dates are held against the API server's clock, since it is the API server who verifies: a replica's own may jump as it
-likes. But one answer decides nothing: where the two clocks are far apart, what is there is left as it is until one of
-them has come back or the API server has kept to its own for an hour; and nothing is taken out before it has ended by
-both.
+Dates are compared with the API server's clock, since the API server verifies; a replica's own clock may jump. A single
+answer of the API server is not enough. If the two clocks are far apart, everything stays as it is until they agree
+again, or until the API server has kept to its own time for an hour. A CA is removed only after it has ended by both
+clocks.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ LOOK_INTERVAL = timedelta(minutes=1)
 RENEWED_CA_LIFETIME, RENEWED_LEAF_LIFETIME = timedelta(days=365), timedelta(days=90)
 """Of certificates in a Secret, which are renewed at two thirds (`certs.FILE_CA_LIFETIME` has those in files)."""
 MAX_CLOCK_DIFFERENCE = timedelta(hours=1)
-"""So far apart two clocks are two opinions; so long an API server keeps to its own to be believed against ours."""
+"""The largest difference of two clocks that agree. If they differ by more, the API server's clock is used after it has
+kept to its own time for this long."""
 MAX_CAS = 16
-"""So many of our own CAs a bundle holds at most, but for those that were followed by another just now."""
+"""The most of our own CAs in a bundle, apart from those that were replaced just now."""
 PAUSES_TO_FOLLOW = 10
-"""Times `RenewalPolicy.pause`: after that everybody who reads the Secret serves a leaf of a later CA."""
+"""Times `RenewalPolicy.pause`: after that every replica that reads the Secret serves a leaf of a later CA."""
 
 BROKEN = b""
-"""Stands in a bundle for what is no certificate: API servers refuse a caBundle for it."""
+"""Placeholder in a bundle for bytes that are not a certificate, for which an API server rejects the caBundle."""
 Bundles = Mapping[str, tuple[bytes, ...]]
 """Each webhook of the live configurations, by any name → the certificates in its caBundle."""
 
@@ -112,7 +113,7 @@ class NextStep:
 
     replica: CertificateView
     secret: StoredCertificates | None = None
-    """To be stored, unless somebody else was faster; then nothing else is done before the next look."""
+    """The Secret to store, unless another replica was faster; then nothing else is done before the next look."""
     bundles: Bundles = field(default_factory=dict)
     """The caBundles that must change, whole, by what is stored already: where a `secret` can't be, they still can."""
     doubt: str = ""
@@ -266,9 +267,9 @@ def _cas_to_keep(
 def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> set[bytes]:
     """Our own CAs of which no replica serves a leaf any more.
 
-    The newest CA alone signs, so that the last leaf of one is older than the CA after it. A loss of the Secret makes
-    a CA each time: where it is lost all the time, the MAX_CAS newest stay and those are given up that a replica could
-    only serve by a leaf which it took over so many losses ago.
+    Only the newest CA signs, so the last leaf of a CA is older than the CA after it. Each loss of the Secret creates a
+    CA. If the Secret is lost again and again, only the `MAX_CAS` newest stay. A replica could serve a leaf of an older
+    one only if it took that leaf over `MAX_CAS` losses ago.
     """
     ours = sorted((ca for ca in cas if certs.common_name(ca) == certs.CA_NAME), key=certs.issued_at, reverse=True)
     found = set[bytes]()

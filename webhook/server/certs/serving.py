@@ -1,4 +1,4 @@
-"""What the server hands out in a handshake: files that somebody renews, or what `keeper` keeps."""
+"""The certificate that the server presents in a handshake: from files that are renewed elsewhere, or from `keeper`."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ class Serving(Protocol):
 
 
 class Contexts:
-    """A pair's context, with clients' CAs as their file holds them now: whoever renews the API server's certificate
-    renews its CA, too."""
+    """A pair's context, with the current contents of the clients' CA file.
+
+    A new certificate of the API server may come with a new CA."""
 
     def __init__(self, client_ca: Path | None) -> None:
         self._client_ca = client_ca
@@ -71,8 +72,7 @@ class Contexts:
 
 
 class CertificateFiles:
-    """Two PEM files. Where they can't be read or do not match (somebody is just writing them), the last good ones serve
-    on."""
+    """Two PEM files. If they can't be read or do not match (during a write), the last good ones stay in use."""
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
         self._certificate, self._key = certificate, key
@@ -155,8 +155,9 @@ def _load(made: ssl.SSLContext, pair: Pair) -> None:
 
 
 class KnownClients:
-    """Answers reviews only to clients with a certificate; probes and metrics to everybody. An ASGI application around
-    another; the handshake has verified the certificate (`context`)."""
+    """Answers reviews only for clients with a certificate, but probes and metrics for all clients.
+
+    It is an ASGI application around another. The handshake has verified the certificate (`context`)."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
