@@ -2,18 +2,18 @@
 
 A model is an id of the local Hugging Face cache or the hub, or `ID=FOLDER`. FILE has one per line. Nothing is guessed:
 a model without its own config.json, or without counted weights, is rejected, and so is one whose sizes
-contradict each other (scripts/facts/checks.py). If one is rejected, nothing is written.
+contradict each other (scripts/facts/model_checks.py). If one is rejected, nothing is written.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scripts.facts import checks, settle
+from scripts.facts import model_checks, settle
 from scripts.facts.models import UNKNOWN
 from scripts.facts.reduce import useful
 from scripts.facts.table import FACTS, Entry, entries, extracts, write_entries
@@ -21,9 +21,6 @@ from webhook.cli.models import locate
 from webhook.cli.support.edge import UnusableError
 from webhook.vllm.facts import GivenModel
 from webhook.vllm.model import from_config
-
-NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
-"""Sizes that the planner can't do without."""
 
 
 def entry(name: str, found: GivenModel, today: str) -> tuple[Entry, Entry | None]:
@@ -35,11 +32,8 @@ def entry(name: str, found: GivenModel, today: str) -> tuple[Entry, Entry | None
     for key in ("architectures", "model_type"):
         if not config.get(key):
             raise ValueError(f"{name}: config.json: {key} is missing")
-    architectures = config["architectures"]
-    if not isinstance(architectures, list) or not all(isinstance(one, str) for one in architectures):
-        raise ValueError(f"{name}: config.json: architectures {architectures!r:.60}, expected a list of names")
     shape = from_config(name, config)
-    missing = [key for key in NEEDED if getattr(shape, key) is None]
+    missing = [key for key in model_checks.NEEDED if getattr(shape, key) is None]
     if missing:
         raise ValueError(f"{name}: config.json: {', '.join(missing)} can't be read")
     counted = found.counted
@@ -52,7 +46,9 @@ def entry(name: str, found: GivenModel, today: str) -> tuple[Entry, Entry | None
         "weights_bytes": counted.weights_bytes,
         "confidence": "file",
         "trusted": True,
-        "source": [f"config.json and safetensors of {name}"],
+        "source": [
+            f"config.json and {'safetensors' if counted.dtype_parameters else 'the safetensors index'} of {name}"
+        ],
         "date": today,
     }
     checkpoint = {
@@ -71,13 +67,17 @@ def _known(row: Mapping[str, Any]) -> Entry:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def problems(row: Entry, checkpoint: Entry | None, served: Collection[str]) -> Iterator[str]:
-    """Why an entry can't be right; `served`: the architectures that vLLM serves."""
+def problems(row: Entry, checkpoint: Entry | None, known: model_checks.Known) -> Iterator[str]:
+    """Why an entry can't be right."""
     whole = {**UNKNOWN, **row}
-    yield from (f"{row['id']}: {why}" for why in (*checks.model_problems(whole), *checks.misspelt(row, served)))
+    yield from (f"{row['id']}: {why}" for why in model_checks.model_problems(whole, known))
     if checkpoint is not None:
-        yield from (f"{row['id']}: {why}" for why in checks.checkpoint_problems(checkpoint))
-    if not settle.is_quantised(row["config"]) and "parameters" not in row:
+        yield from (f"{row['id']}: {why}" for why in model_checks.checkpoint_problems(checkpoint))
+    if settle.is_quantised(row["config"]) or "parameters" in row:
+        return
+    if checkpoint is None and model_checks.parameters_by_bytes(whole) is None:
+        yield f"{row['id']}: only an index, and its config.json has no dtype: nothing to compare its bytes with"
+    if checkpoint is not None:
         yield f"{row['id']}: packed weights, but its config.json has no quantization_config"
 
 
@@ -95,7 +95,9 @@ def wanted(words: list[str]) -> Iterator[tuple[str, str]]:
 def add(words: list[str], today: str, folder: Path = FACTS) -> list[str]:
     """Adds the entries, or none of them; returns what is wrong."""
     models, checkpoints = entries("models", folder), entries("checkpoints", folder)
-    served = checks.served_architectures(extracts(folder).values())
+    known = model_checks.known(
+        ({**UNKNOWN, **row} for row in models), entries("model_types", folder), extracts(folder).values()
+    )
     taken = {name.lower() for row in models for name in (row["id"], *row.get("aliases", ()))}
     wrong = []
     for name, place in wanted(words):
@@ -110,7 +112,7 @@ def add(words: list[str], today: str, folder: Path = FACTS) -> list[str]:
         if name.lower() in taken:
             wrong.append(f"{name}: an entry has this name. Fix: correct it in facts/corrections.jsonl")
         taken.add(name.lower())
-        wrong += problems(row, checkpoint, served)
+        wrong += problems(row, checkpoint, known)
         models.append(row)
         checkpoints += [checkpoint] if checkpoint else []
     if not wrong:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from webhook.vllm.memory import shape, tower
@@ -112,18 +112,19 @@ def shape_doubt(row: Mapping[str, Any], config: Mapping[str, Any], rows: Mapping
         return None
     named = size_of(row["id"])
     sizes = [named.value.parameters] if named else []
-    owner, _, last = row["id"].partition("/")
-    copies = (one for one in _originals(owner, last) if one in rows and one != row["id"])
-    original = next((one for one in copies if SAYS_SCHEME.search(row["id"][len(one) :])), None)
-    if original is not None and not sizes:
-        sizes = [rows[original]["parameters"]]
+    copied = original(row["id"], rows)
+    if copied is not None and not sizes:
+        sizes = [rows[copied]["parameters"]]
     off = [size for size in sizes if size and not FAR_OFF[0] < found.elements / size < FAR_OFF[1]]
     return f"its sizes give {found.elements / 1e9:.1f} billion parameters, not {off[0] / 1e9:.1f}" if off else None
 
 
-def _originals(owner: str, last: str) -> Iterable[str]:
+def original(name: str, rows: Container[str]) -> str | None:
+    """The model of the same owner whose id, with a quantization scheme after it, is `name`."""
+    owner, _, last = name.partition("/")
     words = last.split("-")
-    return (f"{owner}/{'-'.join(words[:end])}" for end in range(len(words) - 1, 1, -1))
+    ids = (f"{owner}/{'-'.join(words[:end])}" for end in range(len(words) - 1, 1, -1))
+    return next((one for one in ids if one in rows and SAYS_SCHEME.search(name[len(one) :])), None)
 
 
 def kin(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -254,13 +255,14 @@ def with_ties(row: Mapping[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     parameters = counted(row)
     if not inferred or not parameters:
         return config
-    options = [_tied(config, tie) for tie in (True, False)]
+    options = [tied(config, tie) for tie in (True, False)]
     off = [misses(one, parameters, complete=False) for one in options]
     if off[0] is None or off[1] is None or min(off[0], off[1]) > EXACT:
         return config
     return options[0] if off[0] < off[1] else options[1]
 
 
-def _tied(config: Mapping[str, Any], tie: bool) -> dict[str, Any]:
+def tied(config: Mapping[str, Any], tie: bool) -> dict[str, Any]:
+    """The config with `tie_word_embeddings` set."""
     nested = {key: {**value, "tie_word_embeddings": tie} for key, value in config.items() if key == "text_config"}
     return {**config, **nested, "tie_word_embeddings": tie}

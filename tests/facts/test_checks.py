@@ -53,6 +53,44 @@ def planted(tmp_path: Path, table: str, key: str, name: str, changes: Mapping[st
             {"config": {"head_dim": 2048}},
             "heads × head size 32 × 2048, expected about hidden_size",
         ),
+        ("models", "id", LLAMA, {"config": {"vocab_size": True}}, "vocab_size True, expected a whole number"),
+        ("models", "id", LLAMA, {"config": {"vocab_size": 64128}}, "8,030,261,248 parameters, 7% off"),
+        ("models", "id", LLAMA, {"config": {"vocab_size": None}}, "config: vocab_size can't be read"),
+        ("models", "id", LLAMA, {"config": {"num_key_value_heasd": 8}}, "'num_key_value_heasd', expected 'num_key_val"),
+        ("models", "id", LLAMA, {"config": {"sliding_window": -1}}, "sliding_window -1, expected a whole number"),
+        ("models", "id", LLAMA, {"config": {"tie_word_embeddings": "false"}}, "'false', expected true or false"),
+        ("models", "id", LLAMA, {"config": {"torch_dtype": "bfloat61"}}, "torch_dtype 'bfloat61', expected one of"),
+        ("models", "id", LLAMA, {"config": {"rope_scaling": {"rope_type": "yran"}}}, "type 'yran', expected one of"),
+        ("models", "id", LLAMA, {"config": {"rope_scaling": {"factor": "8"}}}, "factor '8', expected a number from 1"),
+        ("models", "id", LLAMA, {"config": {"architectures": []}}, "architectures [], expected a list of names"),
+        (
+            "models",
+            "id",
+            "deepseek-ai/DeepSeek-V3",
+            {"config": {"model_type": "deepsek_v3"}},
+            "model_type 'deepsek_v3', expected 'deepseek_v3'",
+        ),
+        (
+            "models",
+            "id",
+            "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4",
+            {"config": {"quantization_config": {"quant_method": "gtpq"}}},
+            "quant_method 'gtpq', expected a quantization method of vLLM",
+        ),
+        (
+            "models",
+            "id",
+            "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4",
+            {"config": {"hidden_size": 7168}},
+            "hidden_size 7,168, expected 3,584 as in Qwen/Qwen2.5-7B-Instruct",
+        ),
+        (
+            "models",
+            "id",
+            "RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8-dynamic",
+            {"config": {"num_hidden_layers": 60}},
+            "num_hidden_layers 60, expected 80 as in ",
+        ),
         ("models", "id", LLAMA, {"config": {"num_hidden_layers": 16}}, "8,030,261,248 parameters, "),
         ("models", "id", LLAMA, {"aliases": ["Qwen/Qwen3-8B"]}, "models: Qwen/Qwen3-8B: two entries have this name"),
         ("models", "id", LLAMA, {"date": "2999-01"}, "date '2999-01', expected YYYY-MM or YYYY-MM-DD, not after"),
@@ -157,7 +195,7 @@ def checkpoint(folder: Path, config: Mapping[str, Any], elements: int) -> Path:
 def _tables(tmp_path: Path) -> Path:
     tables = tmp_path / "facts"
     tables.mkdir()
-    for name in ("models", "checkpoints"):
+    for name in ("models", "checkpoints", "model_types"):
         shutil.copy(FACTS / f"{name}.jsonl", tables)
     (tables / "releases").symlink_to(FACTS / "releases")
     return tables
@@ -202,7 +240,13 @@ def test_a_model_is_read_from_its_files(tmp_path: Path, tables: Path) -> None:
             "acme/tiny",
             {**CONFIG, "architectures": "LlamaForCausalLM"},
             PARAMETERS,
-            "acme/tiny: config.json: architectures 'LlamaForCausalLM', expected a list of names",
+            "acme/tiny: architectures 'LlamaForCausalLM', expected a list of names",
+        ),
+        (
+            "acme/tiny",
+            {**CONFIG, "quantization_config": {"quant_method": "gtpq"}},
+            PARAMETERS,
+            "acme/tiny: quant_method 'gtpq', expected",
         ),
         ("tiny", CONFIG, PARAMETERS, "not an id such as acme/chat-9b. Fix: ID=FOLDER"),
         (LLAMA, CONFIG, PARAMETERS, "an entry has this name"),
@@ -218,6 +262,41 @@ def test_a_guess_or_a_contradiction_is_refused(
 
     assert any(said in line for line in wrong), wrong
     assert (tables / "models.jsonl").read_text() == before
+
+
+def indexed(folder: Path, config: Mapping[str, Any], size: int) -> Path:
+    """A folder with a config.json and an index, as `hf download` leaves it with `--include '*.json'`."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    index = {"metadata": {"total_size": size}, "weight_map": {"model.weight": "model-00001-of-00001.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def test_an_index_is_enough(tmp_path: Path, tables: Path) -> None:
+    folder = indexed(tmp_path / "one", CONFIG, 2 * PARAMETERS)
+
+    assert add_models.add([f"acme/tiny={folder}"], "2026-11-23", tables) == []
+
+    (row,) = [row for row in entries("models", tables) if row["id"] == "acme/tiny"]
+    assert row["weights_bytes"] == 2 * PARAMETERS
+    assert row["source"] == ["config.json and the safetensors index of acme/tiny"]
+    assert "parameters" not in row
+
+
+@pytest.mark.parametrize(
+    ("config", "size", "said"),
+    [
+        (CONFIG, 20 * PARAMETERS, "weights_bytes 4,040,960, 90% off what its sizes give"),
+        ({**CONFIG, "torch_dtype": None}, 2 * PARAMETERS, "no dtype: nothing to compare its bytes with"),
+    ],
+)
+def test_an_index_that_contradicts_the_sizes_is_refused(
+    tmp_path: Path, tables: Path, config: dict[str, Any], size: int, said: str
+) -> None:
+    (wrong,) = add_models.add([f"acme/tiny={indexed(tmp_path / 'one', config, size)}"], TODAY, tables)
+
+    assert said in wrong
 
 
 def test_weights_that_were_not_counted_are_not_guessed(tmp_path: Path, tables: Path) -> None:
