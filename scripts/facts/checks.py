@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ def problems(today: str, folder: Path = FACTS) -> list[str]:
         for row in entries("relatives", folder)
         if row["base"].lower() not in known or row["base"].lower() == row["id"].lower()
     ]
+    for row in entries("relatives", folder):
+        found += [f"relatives: {row['id']}: {why}" for why in model_checks.relative_problems(row)]
     for row in entries("model_types", folder):
         found += [f"model_types: {row['model_type']}: {why}" for why in model_checks.default_problems(row["defaults"])]
     for row in gpus.values():
@@ -85,11 +88,21 @@ def _keys(config: Mapping[str, Any]) -> Iterator[str]:
 def _dates(today: str, folder: Path) -> Iterator[str]:
     for path in sorted(folder.glob("*.jsonl")):
         for number, row in enumerate(entries(path.stem, folder), 1):
-            date = str(row.get("date"))
-            if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])(-\d\d)?", date) or date > today:
-                yield f"{path.stem}: line {number}: date {date!r}, expected YYYY-MM or YYYY-MM-DD, not after {today}"
+            read = str(row.get("date"))
+            if not _is_date(read) or read > today:
+                yield f"{path.stem}: line {number}: date {read!r}, expected YYYY-MM or YYYY-MM-DD, not after {today}"
             if not row.get("source") and path.stem != "corrections":
                 yield f"{path.stem}: line {number}: no source"
+
+
+def _is_date(text: str) -> bool:
+    """Whether it is YYYY-MM or a day of the calendar, of this century."""
+    if not re.fullmatch(r"20\d\d-\d\d(-\d\d)?", text):
+        return False
+    try:
+        return bool(date.fromisoformat(text if len(text) > 7 else f"{text}-01"))
+    except ValueError:
+        return False
 
 
 def _taken(models: Iterable[Entry], folder: Path) -> Iterator[str]:

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=False)]
+Id = Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
+"""A model on the hub: owner/name."""
+Name = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]
+"""A name without spaces around it."""
+Place = Literal["smi", "gfd", "other", "skypilot", "coreweave", "karpenter", "amd", "amd-id", "gke", "nebius"]
+"""What uses a GPU's name: nvidia-smi, GPU feature discovery, a cloud's labels."""
+Architecture = Literal[
+    "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada-lovelace", "hopper", "blackwell",
+]  # fmt: skip
 Confidence = Literal["low", "medium", "high"]
 
 
@@ -22,7 +40,7 @@ class Entry(BaseModel):
 class Model(Entry):
     """models.jsonl."""
 
-    id: Text
+    id: Id
     config: dict[str, Any]
     source: Annotated[list[Text], Field(min_length=1)]
     confidence: Literal["file", "table", "documented", "memory"]
@@ -37,11 +55,18 @@ class Model(Entry):
     doubts: list[Text] = []
     memory_keys: list[Text] = []
 
+    @model_validator(mode="after")
+    def _doubted(self) -> Self:
+        """Raises ValueError for a model that is trusted in spite of doubts, or not trusted without one."""
+        if self.trusted == bool(self.doubts):
+            raise ValueError("expected doubts if and only if trusted is false")
+        return self
+
 
 class Checkpoint(Entry):
     """checkpoints.jsonl."""
 
-    id: Text
+    id: Id
     param_count: PositiveInt
     weight_bytes: PositiveInt
     dtype_params: dict[str, PositiveInt]
@@ -53,7 +78,7 @@ class Checkpoint(Entry):
 class Correction(Entry):
     """corrections.jsonl."""
 
-    id: Text
+    id: Id
     changes: Annotated[dict[str, Any], Field(min_length=1)]
     source: Text | None
 
@@ -61,8 +86,8 @@ class Correction(Entry):
 class Relative(Entry):
     """relatives.jsonl."""
 
-    id: Text
-    base: Text
+    id: Id
+    base: Id
     source: Text
     scheme: Literal["mxfp4", "fp8", "gptq", "awq", "w8a8", "nvfp4", "w4a16", "bnb"] | None = None
 
@@ -91,7 +116,7 @@ class Gpu(Entry):
 
     name: Text
     vendor: Literal["nvidia", "amd", "intel", "google", "aws", "huawei"]
-    architecture: Text | None = None
+    architecture: Architecture | Annotated[str, StringConstraints(pattern=r"^gfx[0-9a-f]{3,4}$")] | None = None
     compute_capability: Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")] | None = None
     marketing_gb: PositiveInt
     nvidia_smi_mib: PositiveInt | None = None
@@ -99,7 +124,7 @@ class Gpu(Entry):
     seen: list[Seen]
     bf16: bool
     unified_memory: bool
-    names: dict[Text, list[Text]]
+    names: dict[Place, list[Name]]
     partitions: dict[Text, PositiveInt] = {}
     notes: str = ""
     confidence: Confidence
@@ -136,7 +161,7 @@ class Image(Entry):
     """images.jsonl."""
 
     image: Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+$")]
-    release: Text
+    release: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)+(\.post\d+)?$")]
     source: Text
 
 

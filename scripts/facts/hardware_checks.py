@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from scripts.facts.table import Entry
@@ -37,6 +39,9 @@ IN_NAME = (r"(\d+)[gt](?:-nolssd|-metal)?$", r"gpu_(\d+)x_", r"BM\.GPU\..*\.(\d+
            r"x(\d+)-\d+gb$", r"_(\d+)gpu-")  # fmt: skip
 """Where a machine type's name has the number of its GPUs: of GCP, Lambda, OCI, Scaleway, CoreWeave, DigitalOcean and
 Nebius."""
+RAM = (0.6, 1.7)
+"""Host memory for each unit of a machine type's size, of the median in its family: 1.64 in
+Standard_NC24lds_xl_RTXPRO6000BSE_v6."""
 ALIKE = 4
 """Families of AWS that have a size; most have the same number of GPUs in it."""
 UNLIKE = ("g5g.16xlarge", "p2.16xlarge", "p2.8xlarge", "p3.16xlarge", "p3.8xlarge")
@@ -49,11 +54,16 @@ def gpu_problems(row: Mapping[str, Any]) -> Iterator[str]:
     whole = not any(part in row["name"] for part in HALVES)
     if whole and not CARD[0] <= mib / (gb * 1024) <= CARD[1]:
         yield f"cuda_mib {mib:,}, expected {CARD[0]} to {CARD[1]} of {gb} GB"
+    if whole and label and not CARD[0] <= label / (gb * 1024) <= CARD[1]:
+        yield f"nvidia_smi_mib {label:,}, expected {CARD[0]} to {CARD[1]} of {gb} GB"
     if label and mib > label * 1.001:
         yield f"cuda_mib {mib:,}, expected at most nvidia_smi_mib {label:,}"
     for seen in row["seen"]:
         if whole and not SEEN[0] <= seen["mib"] / (gb * 1024) <= SEEN[1]:
             yield f"seen {seen['mib']:,} MiB, expected {SEEN[0]} to {SEEN[1]} of {gb} GB"
+    by_smi, by_label = row["names"].get("smi", []), row["names"].get("gfd")
+    if by_label is not None and not {name.replace(" ", "-") for name in by_smi} & {*by_label}:
+        yield f"names.gfd {by_label!r:.60}, expected a name of names.smi with '-' for each space"
     named = re.search(r"(\d+)\s?GB", row["name"])
     if named and int(named[1]) != gb and row["name"] not in TWO_SIZES:
         yield f"marketing_gb {gb}, expected {named[1]} as in its name"
@@ -117,27 +127,58 @@ def instance_problems(row: Mapping[str, Any], gpus: Mapping[str, Entry]) -> Iter
         yield f"allocatable_memory {allocatable}, expected less than host_ram_gib {host}"
 
 
+def family(row: Mapping[str, Any]) -> tuple[str, int] | None:
+    """A machine type's family and its size in it, by its name; None if its provider's names have no size."""
+    name = row["type"]
+    if row["provider"] == "aws":
+        kind, _, size = name.partition(".")
+        found = re.fullmatch(r"(\d*)xlarge", size)
+        return (kind, int(found[1] or 1)) if found else None
+    pattern = {"azure": r"\d+", "gcp": r"(?<=-)\d+(?=[gt]|-|$)"}.get(row["provider"])
+    found = re.search(pattern, name) if pattern else None
+    return (f"{name[: found.start()]}{name[found.end() :]}", int(found[0])) if found else None
+
+
 def size_problems(rows: Iterable[Mapping[str, Any]], gpus: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """(machine type, why): an AWS size whose number of GPUs no other family has, or an Azure type with
-    fewer GPUs than a smaller one of its family."""
+    """(machine type, why): an AWS size whose number of GPUs no other family has; a type with fewer GPUs than a smaller
+    one of its family, with other GPUs, or with another host memory for its size."""
     sizes: dict[str, dict[int, list[str]]] = {}
-    families: dict[str, list[tuple[int, int, str]]] = {}
+    families: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for row in rows:
-        name, count = row["type"], row.get("count")
-        if not count or "fraction" in row or gpus.get(row["gpu"], {}).get("vendor") not in ("nvidia", "amd"):
-            continue
-        if row["provider"] == "aws":
-            sizes.setdefault(name.partition(".")[2], {}).setdefault(count, []).append(name)
-        elif row["provider"] == "azure" and (cores := re.search(r"\d+", name)):
-            family = f"{name[: cores.start()]}{name[cores.end() :]}"
-            families.setdefault(family, []).append((int(cores[0]), count, name))
+        if (found := family(row)) is not None:
+            families.setdefault(found[0], []).append((found[1], row))
+        if row["provider"] == "aws" and _counted(row, gpus):
+            sizes.setdefault(row["type"].partition(".")[2], {}).setdefault(row["count"], []).append(row["type"])
     for size, counts in sizes.items():
         for count, names in counts.items():
             if len(names) == 1 and names[0] not in UNLIKE and sum(map(len, counts.values())) >= ALIKE:
                 others = " or ".join(str(other) for other in sorted(counts) if other != count)
                 yield names[0], f"count {count}, expected {others} as the other types of the size {size}"
-    for found in families.values():
-        ordered = sorted(found)
-        for (_, less, smaller), (_, more, larger) in pairwise(ordered):
-            if more < less:
-                yield larger, f"count {more}, expected at least the {less} of the smaller {smaller}"
+    for found_in in families.values():
+        yield from _family_problems(sorted(found_in, key=lambda one: (one[0], one[1]["type"])), gpus)
+
+
+def _family_problems(
+    ordered: list[tuple[int, Mapping[str, Any]]], gpus: Mapping[str, Entry]
+) -> Iterator[tuple[str, str]]:
+    """The same of one family, smallest first."""
+    common, _ = Counter(row["gpu"] for _, row in ordered).most_common(1)[0]
+    memory = [row["host_ram_gib"] / size for size, row in ordered if row.get("host_ram_gib")]
+    for size, row in ordered:
+        if row["gpu"] != common:
+            yield row["type"], f"gpu {row['gpu']!r}, expected {common!r} as the other types of its family"
+        if row.get("host_ram_gib"):
+            usual = median(memory) * size
+            if not RAM[0] <= row["host_ram_gib"] / usual <= RAM[1]:
+                yield row["type"], f"host_ram_gib {row['host_ram_gib']}, expected about {usual:,.0f} as in its family"
+    counted = [row for _, row in ordered if row["provider"] == "azure" and _counted(row, gpus)]
+    for smaller, larger in pairwise(counted):
+        if larger["count"] < smaller["count"]:
+            less = f"the {smaller['count']} of the smaller {smaller['type']}"
+            yield larger["type"], f"count {larger['count']}, expected at least {less}"
+
+
+def _counted(row: Mapping[str, Any], gpus: Mapping[str, Entry]) -> bool:
+    """Whether a machine type has whole GPUs of NVIDIA or AMD."""
+    maker = gpus.get(row["gpu"], {}).get("vendor")
+    return bool(row.get("count")) and "fraction" not in row and maker in ("nvidia", "amd")

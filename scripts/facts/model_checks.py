@@ -63,6 +63,8 @@ ROPE_TYPES = (
     "mllama4", "mrope", "ntk", "openpangu", "proportional", "su", "yarn",
 )  # fmt: skip
 """vLLM 0.33 model_executor/layers/rotary_embedding/__init__.py, get_rope; `su` and `mrope` by older names."""
+SCHEMES = ("awq", "bnb", "fp8", "gptq", "mxfp4", "nvfp4", "w8a8")
+"""Schemes that ids name; a w4a16 checkpoint may be called by the method that made it."""
 BITS = range(2, 9)
 """Bits of a quantized weight."""
 OF_ORIGINAL = (
@@ -202,6 +204,16 @@ def copy_problems(row: Mapping[str, Any], models: Mapping[str, Entry]) -> Iterat
             continue
         if key not in PADDED or abs(own - given) > PADDED_OFF * given:
             yield f"{key} {own:,}, expected {given:,} as in {name}"
+
+
+def relative_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """What of a relative contradicts its id."""
+    sizes = [named.value.parameters if (named := size_of(name)) else None for name in (row["id"], row["base"])]
+    if sizes[0] and sizes[1] and not NAMED[0] <= sizes[0] / sizes[1] <= NAMED[1]:
+        yield f"base {row['base']}, expected a model of about the {sizes[0]:,} parameters in its name"
+    words = {scheme for scheme in SCHEMES if scheme in row["id"].lower()}
+    if words and row.get("scheme") not in {*words, "w4a16"}:
+        yield f"scheme {row.get('scheme')!r}, expected {' or '.join(sorted(words))} as in its name"
 
 
 def word_problems(config: Mapping[str, Any], known: Known) -> Iterator[str]:
