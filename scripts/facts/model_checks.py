@@ -71,10 +71,12 @@ OF_ORIGINAL = (
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "num_experts",
     "n_routed_experts", "num_local_experts", "moe_intermediate_size", "kv_lora_rank",
 )  # fmt: skip
-"""Sizes that a quantized copy has from its original."""
+"""Sizes that a copy has from its original."""
 PADDED = ("intermediate_size", "vocab_size")
+OTHER_SIZES = ("-REAP-", "hugging-quants/Meta-Llama-3.1-405B")
+"""Copies with fewer experts, and of a first version with 16 key-value heads instead of 8."""
 PADDED_OFF = 0.02
-"""What a quantized copy may have more or less of them: 29,696 for 29,568 in Qwen2.5-72B-Instruct-AWQ."""
+"""What a copy may have more or less of them: 29,696 for 29,568 in Qwen2.5-72B-Instruct-AWQ."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class Known:
 
     models: Mapping[str, Entry]
     """Id → entry, with all fields."""
+    named: Mapping[str, list[str]]
+    """Last part of an id or alias, in lower case → ids of the models that have it."""
     architectures: Collection[str]
     model_types: Collection[str]
     quantization: Collection[str]
@@ -100,6 +104,10 @@ def known(models: Iterable[Entry], model_types: Iterable[Entry], releases: Itera
     models, model_types, releases = list(models), list(model_types), list(releases)
     used = Counter(word for row in models for word in {*_words(row["config"])})
     defaults = {word for row in model_types for word in _words(row["defaults"])}
+    named: dict[str, list[str]] = {}
+    for row in models:
+        for name in {one.partition("/")[2].lower() for one in (row["id"], *row["aliases"])}:
+            named.setdefault(name, []).append(row["id"])
     offs: dict[object, list[float]] = {}
     for row in models:
         if (off := shape_off(row)) is not None:
@@ -108,6 +116,7 @@ def known(models: Iterable[Entry], model_types: Iterable[Entry], releases: Itera
     rows, share = EXACT_ROWS
     return Known(
         models={row["id"]: row for row in models},
+        named=named,
         architectures={name for one in releases for name in (*one["architectures"], *one["previously_supported"])},
         model_types={name for one in releases for name in one.get("model_types", ())}
         | {row["model_type"] for row in model_types},
@@ -138,7 +147,7 @@ def model_problems(row: Mapping[str, Any], known: Known) -> Iterator[str]:
     yield from shape_problems(config)
     yield from word_problems(row["config"], known)
     yield from misspelt(row["config"], known)
-    yield from copy_problems(row, known.models)
+    yield from copy_problems(row, known)
     if row["trusted"]:
         model = from_config(row["id"], row["config"], complete=row["confidence"] == "file")
         if missing := [key for key in NEEDED if getattr(model, key) is None]:
@@ -189,21 +198,24 @@ def shape_off(row: Mapping[str, Any]) -> float | None:
     return min(off, *(one for one in ties if one is not None))
 
 
-def copy_problems(row: Mapping[str, Any], models: Mapping[str, Entry]) -> Iterator[str]:
-    """Sizes of a quantized copy that its original has otherwise."""
-    name = settle.original(row["id"], models)
-    base = row["base"]
-    if name is None and base in models and base.partition("/")[2].lower() in row["id"].lower():
-        name = base if settle.is_quantised(row["config"]) else None
-    if name is None:
+def copy_problems(row: Mapping[str, Any], known: Known) -> Iterator[str]:
+    """Sizes of a model that another of its name, or the one that it is a quantized copy of, has otherwise."""
+    name = row["id"].partition("/")[2].lower()
+    if any(part in row["id"] for part in OTHER_SIZES):
         return
-    config, other = language_config(row["config"]), language_config(models[name]["config"])
-    for key in (*OF_ORIGINAL, *PADDED):
-        own, given = config.get(key), other.get(key)
-        if not isinstance(own, int) or not isinstance(given, int) or own == given:
-            continue
-        if key not in PADDED or abs(own - given) > PADDED_OFF * given:
-            yield f"{key} {own:,}, expected {given:,} as in {name}"
+    ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] == "-")]
+    originals = (
+        known.named.get(name[:end], []) for end in ends if end == len(name) or settle.SAYS_SCHEME.search(name[end:])
+    )
+    others = next((found for found in originals if {*found} - {row["id"]}), [])
+    config = language_config(row["config"])
+    for other in others:
+        for key in (*OF_ORIGINAL, *PADDED):
+            own, given = config.get(key), language_config(known.models[other]["config"]).get(key)
+            if not isinstance(own, int) or not isinstance(given, int) or own == given:
+                continue
+            if key not in PADDED or abs(own - given) > PADDED_OFF * given:
+                yield f"{key} {own:,}, expected {given:,} as in {other}"
 
 
 def relative_problems(row: Mapping[str, Any]) -> Iterator[str]:
