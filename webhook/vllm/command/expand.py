@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -228,6 +229,10 @@ def _value_from(
     return mystery(f"$({name})", f"{name} comes from {next(iter(source), 'nowhere')}", path)
 
 
+_UNEXPANDED = re.compile(r"(?:[^$]+|\$\$|\$(?![$(]))++")
+"""A text without a reference. Both dollar signs of `$$` are in it."""
+
+
 def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Value:
     """`$(VAR)` as Kubernetes expands it in `command`, `args` and `env[].value`; `$$` is an escaped `$`.
 
@@ -244,19 +249,17 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
     size = length = at = 0
     last = text.rfind(")")
     while at < len(text):
-        dollar = text.find("$", at)
-        if dollar < 0 or dollar + 1 == len(text):
-            plain.append(text[at:])
-            break
-        if dollar > at:
-            plain.append(text[at:dollar])
-        follower = text[dollar + 1]
-        close = text.find(")", dollar) if follower == "(" and dollar < last else -1
-        if close < 0:
-            plain.append("$" if follower == "$" else "$" + follower)
-            at = dollar + 2
+        run = _UNEXPANDED.match(text, at)
+        if run is not None:
+            plain.append(run[0].replace("$$", "$"))
+            at = run.end()
             continue
-        name, at = text[dollar + 2 : close], close + 1
+        close = text.find(")", at) if at < last else -1
+        if close < 0:
+            plain.append("$(")
+            at += 2
+            continue
+        name, at = text[at + 2 : close], close + 1
         value = env[name] if name in env.held else _undefined(name, env, path)
         more = sum([len(piece.text) for piece in value])
         length, size = length + more, size + more + 256 * len(value)
