@@ -14,6 +14,36 @@ from tests.vllm.command.pods import argv, container, script
 
 # In bash, and where it does not say more in dash, too, these are read exactly or not at all.
 UNCERTAIN = r"""
+L="a b"; [[ " $L " == *" c "* ]] && X=1 || X=2; vllm serve m $X
+---
+L="a b"; [[ " $L " != *" b "* ]] && X=1 || X=2; vllm serve m $X
+---
+L=a,b; case ",$L," in *",c,"*) X=1;; *",b,"* | d) X=2;; esac; vllm serve m $X
+---
+P='*'; [[ "a b" == *$P* ]] && X=1 || X=2; vllm serve m $X
+---
+P='*'; [[ "a b" == a*${P}"b" ]] && X=1 || X=2; vllm serve m $X
+---
+[[ a == !(b) ]] && X=1 || X=2; vllm serve m $X
+---
+[[ ! a == *"c"* ]] && X=1 || X=2; vllm serve m $X
+---
+A=abc; B=c; vllm serve m ${A%$B} ${A#$B} ${A/$B/x} ${A%"$B"}
+---
+A=a/b; vllm serve m ${A////-} ${A//\//-}
+---
+f() { A=1; }; unset -f f; f; vllm serve m $A
+---
+A=1; N=A; unset $N; vllm serve m $A
+---
+A=1; N=A; unset "$N"; vllm serve m x$A
+---
+if [ -d /tmp ]; then f() { X=1; }; else f() { X=2; }; fi; f; vllm serve m $X
+---
+[ -f /nonexistent ] && f() { X=1; }; f; vllm serve m x$X
+---
+A=1; trap "A=2" ERR; false; vllm serve m $A
+---
 IFS=-; set -- a b; vllm serve m "$*"
 ---
 A=(a b); IFS=,; vllm serve m "${A[*]}"

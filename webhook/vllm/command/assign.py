@@ -9,7 +9,7 @@ from webhook.vllm.command import builtin, dialect
 from webhook.vllm.command.flow import Status
 from webhook.vllm.command.state import Array
 from webhook.vllm.command.tree import source
-from webhook.vllm.command.word import Value, literal, mystery, text_of
+from webhook.vllm.command.word import Value, known, literal, mystery, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -52,7 +52,7 @@ def assignment(shell: Shell, node: Node) -> Status:
     else:
         variables[name] = value
     if name in shell.state.computed:
-        shell.state.forget([name], f"bash computes what {name} is assigned")
+        shell.state.forget([name], f"its value is not the one that {name} is assigned")
     return "likely" if value_node is not None and _RUNS.search(source(value_node)) else "yes"
 
 
@@ -111,15 +111,30 @@ def _make_local(shell: Shell, name: str, *, array: bool) -> None:
 
 
 def unset(shell: Shell, node: Node) -> Status:
-    """`unset A`."""
-    for child in node.children[1:]:
-        name, element, _ = source(child).strip("'\"").partition("[")
-        if element:
-            shell.state.forget([name], f"an element of {name} is removed")
-            continue
+    """Follow `unset A`, `unset $NAME` and `unset -f FUNCTION`."""
+    words = [source(child) for child in node.children[1:]]
+    for child, word in zip(node.children[1:], words, strict=True):
+        if any(mark in word.partition("[")[0] for mark in "$`"):
+            names = [known(field) for field in shell.words.fields(child)]
+            if None in names:
+                shell.state.forget_all(f"{word} may be any variable")
+        else:
+            names = [word]
+        for name in names:
+            _unset(shell, name or "", function="-f" in words)
+    return "yes"
+
+
+def _unset(shell: Shell, word: str, *, function: bool) -> None:
+    name, element, _ = word.strip("'\"").partition("[")
+    if element:
+        shell.state.forget([name], f"an element of {name} is removed")
+        return
+    if function or name not in shell.state.variables:
+        shell.state.functions.pop(name, None)
+    if not function:
         shell.state.variables.pop(name, None)
         shell.state.removed.add(name)
-    return "yes"
 
 
 def _concatenated(left: Value, right: Value) -> Value:

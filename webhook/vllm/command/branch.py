@@ -66,13 +66,13 @@ def case_statement(shell: Shell, node: Node) -> Status:
     for item in (child for child in node.children if child.type == "case_item"):
         if any(child.type in (";&", ";;&") for child in item.children):
             raise GiveUp("a case continues with the next one")
-        patterns = item.children_by_field_name("value")
+        patterns = _patterns(item)
         closing = next((i for i, c in enumerate(item.children) if c.type == ")"), 0)
         body = functools.partial(shell.block, item.children[closing + 1 :])
         if value is None:
             bodies.append(body)
             continue
-        answers = [condition.fits(shell, value, pattern) for pattern in patterns]
+        answers = [condition.fits(shell, value, *pattern) for pattern in patterns]
         if True in answers:
             if certain:
                 return body()
@@ -84,6 +84,19 @@ def case_statement(shell: Shell, node: Node) -> Status:
     if not bodies:
         return "yes"
     return shell.either([*bodies, lambda: "yes"], f"case {source(subject) if subject else ''}")
+
+
+def _patterns(item: Node) -> list[list[Node]]:
+    """The patterns of one item of a `case`, each with the parts that the grammar makes of it."""
+    patterns: list[list[Node]] = [[]]
+    for position, child in enumerate(item.children):
+        if item.field_name_for_child(position) == "value" or child.type == "ERROR":
+            patterns[-1].append(child)
+        elif child.type == "|":
+            patterns.append([])
+        elif child.type == ")":
+            break
+    return [pattern for pattern in patterns if pattern]
 
 
 def and_or(shell: Shell, node: Node) -> Status:

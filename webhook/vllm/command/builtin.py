@@ -213,7 +213,15 @@ def _trap(shell: Shell, argv: list[Value]) -> Status:
     """A trap runs at the end, or before each command (`DEBUG`)."""
     if any(text_of(word) == "DEBUG" for word in argv[1:]):
         raise GiveUp("a trap runs before each command")
+    if argv and any(text_of(word) not in ("EXIT", "0") for word in argv[1:]):
+        names = _ASSIGNED.findall(text_of(argv[0]))
+        shell.state.forget(names, "a trap may assign it")
+        shell.state.computed.update(names)
     return "likely"
+
+
+_ASSIGNED = re.compile(r"(?:^|[\s;&|{(])([A-Za-z_]\w*)\+?=")
+"""The variables that the text of a trap assigns."""
 
 
 BUILTINS: Mapping[str, Callable[[Shell, list[Value]], Status]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import re
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,12 @@ def _answer(shell: Shell, node: Node, extended: bool) -> bool | None:
         if not extended and _splits(shell, children[1]):
             return None
         return _unary_test(shell, source(children[0]), shell.words.scalar(children[1]))
+    if node.type == "binary_expression" and len(children) > 3:
+        operator, compared = source(children[1]), known(shell.words.scalar(children[0]))
+        if operator not in ("=", "==", "!=") or compared is None or not extended or children[0].type in _NESTED:
+            return None
+        same = fits(shell, compared, *children[2:])  # `*" a "*`: several parts of one pattern
+        return same if operator != "!=" or same is None else not same
     if node.type == "binary_expression" and len(children) == 3:
         operator = source(children[1])
         if operator in ("-a", "-o"):
@@ -74,7 +81,7 @@ def _answer(shell: Shell, node: Node, extended: bool) -> bool | None:
             same = None if text is None else fits(shell, text, children[2])
             return same if operator != "!=" or same is None else not same
         return _compare(shell, left_value, operator, right_value, octal=extended)
-    if not extended and _splits(shell, node):
+    if node.type == "binary_expression" or (not extended and _splits(shell, node)):
         return None
     text = known(shell.words.scalar(node))
     return None if text is None else bool(text)
@@ -152,18 +159,37 @@ _UNLIKE_PYTHON = re.compile(r"\[\^|\[\[?[:.=]|[?*+@!]\(")
 """Patterns that a shell reads in another way than `fnmatch`: `[^a]`, `[[:alpha:]]`, `@(a|b)`."""
 
 
-def fits(shell: Shell, text: str, node: Node) -> bool | None:
-    """Whether the pattern in a node matches the whole text; None if unknown."""
+def fits(shell: Shell, text: str, node: Node, *more: Node) -> bool | None:
+    """Whether the pattern in a node, or in several in a row, matches the whole text; None if unknown."""
+    if more:
+        parts = [_part(shell, one) for one in (node, *more)]
+        return None if None in parts else matches(shell, text, "".join([part or "" for part in parts]))
     pattern, written = known(shell.words.scalar(node)), source(node)
     if pattern is None:
         return None
     if node.type in ("string", "raw_string"):
         return text == pattern
+    if _expands(node) or _UNLIKE_PYTHON.search(written) is not None:
+        return None
     if _GLOB.search(pattern) is None and _GLOB.search(written) is None:
         return text == pattern
     if any(mark in written for mark in "\"'\\") or _UNLIKE_PYTHON.search(pattern) is not None:
         return None
     return matches(shell, text, pattern)
+
+
+def _part(shell: Shell, node: Node) -> str | None:
+    """A part of a pattern as `fnmatch` reads it; None if unknown."""
+    part, written = known(shell.words.scalar(node)), source(node)
+    if part is None or node.type in ("string", "raw_string"):
+        return None if part is None else glob.escape(part)
+    unlike = any(mark in written for mark in "\"'\\") or _UNLIKE_PYTHON.search(part) is not None
+    return None if unlike or _expands(node) else part
+
+
+def _expands(node: Node) -> bool:
+    """Whether the grammar does not tell the expansions in a pattern from its text."""
+    return node.has_error or (node.type in ("extglob_pattern", "regex") and any(mark in source(node) for mark in "$`"))
 
 
 def matches(shell: Shell, text: str, pattern: str) -> bool | None:

@@ -32,6 +32,7 @@ _KEY = re.compile(r"\[([^\]]{1,64})\]=")
 _TWO_DIGITS = re.compile(r"\$[0-9]{2,}")
 _QUOTED = re.compile(r"[\"'$]")
 _GLOB = re.compile(r"[*?\[]")
+_EXPANDS = re.compile(rb"[$`]")  # in a pattern, which the grammar leaves in one piece
 _LEAD = re.compile(r"(?:\s|\\\n)+")
 
 
@@ -294,9 +295,10 @@ class WordExpander:
             text_of(s.value) if reason_of(s.value) is None else "\0"
             for s in self._range(node.children, start, node.end_byte - 1, node, True)
         )
+        expands = any(child.type == "regex" and _EXPANDS.search(child.text or b"") for child in node.children)
         text = known(value)
         literal_glob = _QUOTED.search(rest) is not None and _GLOB.search(pattern) is not None
-        if text is None or "\0" in pattern or (operator[0] in "#%/" and literal_glob):
+        if text is None or expands or "\0" in pattern or (operator[0] in "#%/" and literal_glob):
             yield _Segment(mystery(written, reason_of(value) or f"{written} is not known"), not quoted)
             return
         self.budget.spend(min(len(text), 512) ** 2 // 32)

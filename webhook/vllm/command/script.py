@@ -274,7 +274,7 @@ class Shell:
     def _function_definition(self, node: Node) -> Status:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
-            self.state.functions[source(name)] = body
+            self.state.functions[source(name)] = (body,)
         return "yes"
 
     @property
@@ -334,7 +334,8 @@ class Shell:
         self.spend(10)
         name = text_of(argv[0])
         if name in self.state.functions:
-            return self._call(self.state.functions[name], argv, prefix)
+            calls = [functools.partial(self._call, body, argv, prefix) for body in self.state.functions[name]]
+            return calls[0]() if len(calls) == 1 else self.either(calls, f"which {name} is defined")
         if name in builtin.BUILTINS:
             if name in _SPECIAL:
                 self.state.forget(prefix, f"bash and sh differ in whether `A=b {name}` keeps A")
@@ -385,8 +386,10 @@ class Shell:
             overwrite.by_program(self, argv)
         return self.failed
 
-    def _call(self, body: Node, argv: list[Value], prefix: dict[str, Value]) -> Status:
+    def _call(self, body: Node | None, argv: list[Value], prefix: dict[str, Value]) -> Status:
         """Follow a function's body with its own positional parameters, and the variables set before its name."""
+        if body is None:
+            return "maybe"  # a program of this name, or an error
         skips, returns, self.returns = self.skips, self.returns, []
         before = self.copy()
         self.state.positional = argv[1:]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 Array = list[Value]
+_MOST_BODIES = 8
+"""Maximum number of bodies of one function that are followed."""
 
 
 @dataclass
@@ -26,14 +28,15 @@ class ShellState:
     unexported: dict[str, Value | Array] | None = None
     """The variables before `set -a`, after which each that is assigned is exported; None: that is off."""
     computed: set[str] = field(default_factory=set)
-    """Variables of which bash changes each value that they are assigned (`declare -i`, `-l`, `-u`)."""
+    """Variables whose value is not the one that they are assigned (`declare -i`, `-l`, `-u`, a trap)."""
     positional: Array = field(default_factory=list)
     zero: Value = field(default_factory=lambda: mystery("$0", "$0 is the shell's own name"))
     files: dict[str, Value | None] = field(default_factory=dict)
     """Path → text of the files that are mounted or that the script has written; None: a text that is not known."""
     mounted: frozenset[str] = frozenset()
     """Those of them that nothing in the container can write."""
-    functions: dict[str, Node] = field(default_factory=dict)
+    functions: dict[str, tuple[Node | None, ...]] = field(default_factory=dict)
+    """Name → body; several, if different branches define the function, and None if one of them does not."""
     removed: set[str] = field(default_factory=set)
     """Variables that the script has unset on at least one branch."""
     errexit: bool = False
@@ -149,7 +152,11 @@ def merge(one: ShellState, two: ShellState, why: str) -> ShellState:
     merged.errexit = one.errexit and two.errexit
     merged.rest = one.rest or two.rest
     merged.unsettle(two.files)
-    merged.functions.update(two.functions)
+    if one.functions != two.functions:
+        for name in {**one.functions, **two.functions}:
+            bodies = one.functions.get(name, (None,))
+            new = [body for body in two.functions.get(name, (None,)) if body not in bodies]
+            merged.functions[name] = (*bodies, *new)[:_MOST_BODIES]
     return merged
 
 

@@ -9,8 +9,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", 
 
 _UNLIKE_PYTHON = re.compile(r"\[\^|\[\[?[:.=]|[?*+@!]\(|\\[*?\[\]\\]")
 """Patterns that a shell reads in another way than `fnmatch`."""
-_PATTERN = re.compile(r"((?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
-"""`${X/find/replacement}`; in `find`, a slash is written as `\\/`."""
+_PATTERN = re.compile(r"(/?(?:\\.|[^/\\])*)(?:/(.*))?", re.DOTALL)
+"""`${X/find/replacement}`; in `find`, a slash is written as `\\/`, or is the first character."""
 
 
 def apply(text: str, operator: str, argument: str) -> str | None:
