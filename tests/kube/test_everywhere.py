@@ -106,7 +106,7 @@ def test_a_config_map_that_folders_define_differently_is_unknown_and_said(tmp_pa
     (note,) = said(sources)
     assert note == (
         f"ConfigMap settings is defined differently in {tmp_path}/a/cm.yaml and {tmp_path}/b/cm.yaml: "
-        "taken as unknown where neither stands beside it"
+        "it is unknown to files without their own definition"
     )
 
 

@@ -106,11 +106,11 @@ def test_every_key_is_text(key: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a: .inf", "kubectl refuses .inf: JSON has no such number; quote what is text"),
-        ("a: -.INF", "kubectl refuses -.INF: JSON has no such number; quote what is text"),
-        ("a: .nan", "kubectl refuses .nan: JSON has no such number; quote what is text"),
-        ("a: !!int 1.5", "kubectl refuses this value: it is no !!int"),
-        ("a: !!bool x", "kubectl refuses this value: it is no !!bool"),
+        ("a: .inf", "kubectl rejects .inf: JSON has no such number; quote what is text"),
+        ("a: -.INF", "kubectl rejects -.INF: JSON has no such number; quote what is text"),
+        ("a: .nan", "kubectl rejects .nan: JSON has no such number; quote what is text"),
+        ("a: !!int 1.5", "kubectl rejects this value: it is not a valid !!int"),
+        ("a: !!bool x", "kubectl rejects this value: it is not a valid !!bool"),
         ("~: 1", "not an object: a key is null, not text"),
     ],
 )
@@ -264,8 +264,8 @@ items:
         ({"kind": "C"}, 10, 1, "[0]"),
     ]
     assert notes(text) == [
-        "f.yaml:2: items[1].objects[1]: skipped: the number 3 is no Kubernetes object",
-        "f.yaml:10: [1]: skipped: the text 'text' is no Kubernetes object",
+        "f.yaml:2: items[1].objects[1]: skipped: the number 3 is not a Kubernetes object",
+        "f.yaml:10: [1]: skipped: the text 'text' is not a Kubernetes object",
     ]
 
 

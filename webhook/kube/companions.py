@@ -1,7 +1,7 @@
-"""The objects beside a workload (Service, HorizontalPodAutoscaler, PersistentVolumeClaim …) and which belong to it.
+"""The objects that belong to a workload: Service, HorizontalPodAutoscaler, PersistentVolumeClaim and others.
 
-Found in the same files, or in the cluster. What is not here is unknown, not missing, unless `whole` says that
-everything is here; `holds_release` says where the files plausibly hold all that belongs to a workload.
+They are from the same files, or from the cluster. An absent object is unknown, not missing, unless `whole` is set.
+`holds_release` shows whether the files probably contain all objects of a workload.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Companions:
 
     objects: tuple[JSON, ...] = ()
     whole: bool = False
-    """Everything of the namespace is here, so that what is not here does not exist."""
+    """All objects of the namespace are here, so an absent object does not exist."""
     around: Snapshot = field(default_factory=Snapshot)
-    """The cluster's objects (nodes, namespaces, classes) that stand elsewhere in the input."""
+    """The cluster's objects (nodes, namespaces, classes) from elsewhere in the input."""
 
     @cached_property
     def config_maps(self) -> Mapping[str, JSON]:
@@ -54,7 +54,7 @@ class Companions:
         ]
 
     def addresses(self, workload: Workload) -> list[tuple[str, JSON]]:
-        """The Services with an address, by name: those that Kubernetes tells every container of the namespace of.
+        """The Services with an address, by name: Kubernetes sets variables for them in the namespace's containers.
 
         kubernetes pkg/kubelet/envvars: a headless Service and an ExternalName have none.
         """

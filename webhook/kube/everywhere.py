@@ -1,8 +1,8 @@
-"""What holds for every manifest of one input, whatever folder it stands in.
+"""Objects that apply to every manifest of one input, in any folder.
 
-Objects of the cluster (nodes, namespaces, classes) have no folder's scope; a ConfigMap is found by its namespace and
-name. Folders may define the same one differently, as overlays do: then a folder's own counts in it, and elsewhere
-nothing is known, which is said.
+Objects of the cluster (nodes, namespaces, classes) apply in all folders; a ConfigMap is found by its namespace and
+name. Folders may define the same object differently, as overlays do. Then each folder uses its own definition; for
+other folders the object is unknown, and a note reports that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from webhook.kube.workload import JSON
 
 
 class PlacedObject(NamedTuple):
-    """An object, and the file and the folder that it stands in."""
+    """An object with its file and folder."""
 
     file: str
     folder: str
@@ -77,7 +77,7 @@ class Everywhere:
     def config_maps(
         self, folder: str, objects: Sequence[JSON], own: Mapping[str, JSON]
     ) -> tuple[dict[str, JSON], list[str]]:
-        """Name → ConfigMap for the objects of a file in the folder, `own` beside it; and what is unknown, and why."""
+        """Name → ConfigMap for a file's objects, including `own`, which are next to it; and notes on unknown ones."""
         found, said = dict(own), list[str]()
         asks = [(snapshot.key(obj)[0], config_map_names(obj)) for obj in objects] if self._config_maps else []
         missing = {name for _, names in asks for name in names} - own.keys()
@@ -95,7 +95,7 @@ class Everywhere:
 def _contradiction(what: str, one: str, other: str) -> str:
     """The line that says that an object is left out, since two files define it differently."""
     where = f"twice in {one}" if one == other else f"in {one} and {other}"
-    return f"{what} is defined differently {where}: taken as unknown where neither stands beside it"
+    return f"{what} is defined differently {where}: it is unknown to files without their own definition"
 
 
 def _may_be_in(obj: JSON, spaces: Iterable[str]) -> bool:

@@ -34,8 +34,10 @@ def resource_files(kustomization: JSON) -> Iterator[str]:
 
 
 def is_patch(obj: JSON) -> bool:
-    """Whether the object can't be whole: it has a `$patch`, is an operation of a JSON patch, or is of a built-in kind
-    and lacks what the API server requires (a selector, a container's image). Custom resources may be anything."""
+    """Whether the object is only a part: a patch, not a whole object.
+
+    It has a `$patch`, is an operation of a JSON patch, or is of a built-in kind and lacks a required field (a selector,
+    a container's image). Custom resources may have any fields."""
     group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
     if not kind:
         return isinstance(obj.get("op"), str) and isinstance(obj.get("path"), str)

@@ -1,7 +1,8 @@
-"""What a namespace's LimitRanges and ResourceQuotas say of a Pod's resources: no repair may make a Pod be refused.
+"""Checks a repair against the namespace's LimitRanges and ResourceQuotas, which could reject the repaired Pod.
 
-As the API server's own admission plugins reckon (Kubernetes 1.36 plugin/pkg/admission/limitranger/admission.go,
-pkg/quota/v1/evaluator/core/pods.go). Only what a change adds counts: what was refused before it may stay refused.
+The arithmetic is that of the API server's own admission plugins (Kubernetes 1.36
+plugin/pkg/admission/limitranger/admission.go, pkg/quota/v1/evaluator/core/pods.go). Only new violations count: a Pod
+that was rejected before the repair may still be rejected after it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def refusal(
     snapshot: Snapshot,
     kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> str | None:
-    """Why the namespace may refuse the Pods of `after` and not those of `before`; None where nothing known says so."""
+    """Why the namespace may reject the Pods of `after` but not those of `before`; None without a known reason."""
     limits = [
         (name, mapping(item))
         for (place, name), kept in snapshot.objects.get("limitranges", {}).items()
@@ -109,12 +110,12 @@ def _with_defaults(container: JSON, limits: Sequence[tuple[str, JSON]]) -> _Amou
 
 
 def _amounts(given: object) -> dict[str, int]:
-    """Resource → bytes or count; values that are no quantity are left out."""
+    """Resource → bytes or count; values that are not quantities are left out."""
     return {str(name): size for name, value in mapping(given).items() if (size := try_parse(value)) is not None}
 
 
 def _violations(pod: _Pod, limits: Sequence[tuple[str, JSON]]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What a LimitRange refuses: under which name, and why."""
+    """The violations of LimitRanges: a name and a reason for each."""
     for name, item in limits:
         extent = item.get("type")
         subjects = [("", pod.whole)] if extent == "Pod" else pod.containers if extent == "Container" else ()
@@ -151,7 +152,7 @@ def _added_to_quota(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
         part = "limits" if str(resource).startswith("limits.") else "requests"
         name = str(resource).removeprefix(f"{part}.")
         old, new = getattr(was.whole, part), getattr(becomes.whole, part)
-        complete = all(name in getattr(one, part) for _, one in was.containers)  # else it is refused as it is
+        complete = all(name in getattr(one, part) for _, one in was.containers)  # else it was rejected before
         if complete and new.get(name, 0) > old.get(name, 0):
             return f"it counts {resource}"
     return None

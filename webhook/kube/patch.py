@@ -13,23 +13,29 @@ from webhook.kube.path import FieldPath, is_object
 
 @frozen
 class Edit:
-    """A change as data: `set` a field (creating what is above it), `append` to a list (created where absent),
-    `remove` a field, `swap` a part of a text or a run of a list's items."""
+    """A change as data, with one of these operations:
+
+    - `set` a field, and create its parents
+    - `append` to a list, and create it if absent
+    - `remove` a field
+    - `swap` a part of a text, or consecutive items of a list"""
 
     path: FieldPath
     value: Any = None
-    """What is set or appended; of a `swap`, what is there and what comes in its place."""
+    """The value to set or append; for `swap`, the old part and its replacement."""
     op: Literal["set", "append", "remove", "swap"] = "set"
 
 
 def json_patch(obj: Any, edits: Iterable[Edit]) -> list[dict[str, Any]]:
-    """The smallest JSON Patch that makes `edits` on `obj`: missing parents are created once, an edit that changes
-    nothing leaves nothing. A parent is created as a list where the next part is an int or the op is "append".
+    """The smallest JSON Patch that makes `edits` on `obj`.
 
-    The edits are made in order, each on what the ones before it left. Nothing is lost on the way: `append` of what the
-    list has already, `remove` of what is absent and `swap` of what is not there exactly once change nothing; `set`
-    beyond a list's end appends. null counts as absent. Raises ValueError where something else stands in the way (a text
-    where a list or an object must be).
+    Missing parents are created once, and an edit that changes nothing adds no operation. A parent is created as a list
+    if the next part is an int or the op is "append".
+
+    The edits are made in order, each on the result of the ones before it. No edit loses data. `append` of an item that
+    the list has already, `remove` of an absent field, and `swap` of a part that is not there exactly once change
+    nothing. `set` beyond a list's end appends. null counts as absent. Raises ValueError if a parent has another type (a
+    text instead of a list or an object).
     """
     return _made([_copy(obj)], edits)  # in a list, so that the root is a field too
 

@@ -52,9 +52,9 @@ class FieldPath:
 
     @classmethod
     def parse(cls, text: str) -> FieldPath:
-        """Reads Kubernetes' spelling back; raises ValueError where `text` is not one.
+        """Reads a path in Kubernetes' notation; raises ValueError if `text` is not one.
 
-        `[7]` is read as an index: the spelling does not tell it from a key of digits.
+        `[7]` is read as an index: the notation does not distinguish it from a key of digits.
         """
         parts: list[str | int] = []
         at = 0
@@ -68,7 +68,7 @@ class FieldPath:
         return cls(tuple(parts))
 
     def get(self, obj: Any, default: Any = None) -> Any:
-        """What stands at this place of `obj`, or `default` where the place does not exist."""
+        """The value at this place of `obj`, or `default` if the place does not exist."""
         return value_at(obj, self.parts, default)
 
 
@@ -93,7 +93,7 @@ def _first_items(parts: tuple[str | int, ...]) -> Sequence[FieldPath]:
 
 
 def value_at(obj: Any, parts: Sequence[str | int], default: Any = None) -> Any:
-    """What stands in `obj` at the place of these parts, or `default` where the place does not exist."""
+    """The value in `obj` at the place of these parts, or `default` if the place does not exist."""
     for part in parts:
         if not (part in obj if isinstance(obj, dict) else _has_child(obj, part)):
             return default

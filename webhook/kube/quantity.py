@@ -26,7 +26,7 @@ _MAX = (1 << 63) - 1
 
 
 class QuantityError(ValueError):
-    """The text is no Kubernetes quantity."""
+    """The text is not a Kubernetes quantity."""
 
 
 def parse(value: object) -> int:
@@ -40,7 +40,7 @@ def parse(value: object) -> int:
 
 @lru_cache(1024)
 def _parse_exact(text: str) -> int | None:
-    """The quantity as an integer, rounded up, within int64 as in Kubernetes; None where the text is no quantity."""
+    """The quantity as an integer, rounded up, within int64 as in Kubernetes; None if the text is not a quantity."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
@@ -65,7 +65,7 @@ def try_parse(value: object) -> int | None:
 
 
 def equal(one: object, other: object) -> bool:
-    """The same amount ("1" and "1000m"); False where either is no quantity. The API server compares so, not as text."""
+    """The same amount ("1" and "1000m"); False if one is not a quantity. The API server compares amounts, not text."""
     parsed = try_parse(one), try_parse(other)
     if None in parsed:
         return False
@@ -112,7 +112,7 @@ def round_up_gi(size: int) -> int:
 
 
 def gib(value: object, default: float = 0) -> int:
-    """GiB as a vLLM flag has them → bytes; `default` GiB where the value is no number that can be meant (NaN, too)."""
+    """GiB as a vLLM flag has them → bytes; `default` GiB if the value is not a plausible number (such as NaN)."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e6:
         return int(value * GI)
     return int(default * GI)

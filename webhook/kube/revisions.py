@@ -1,7 +1,8 @@
-"""Which of a workload's former templates an update returns to: ReplicaSets and ControllerRevisions keep them.
+"""Finds the former template of a workload that an update returns to: ReplicaSets and ControllerRevisions keep them.
 
 `kubectl rollout undo` writes the template of an older revision into the workload (k8s.io/kubectl
-pkg/polymorphichelpers/rollback.go), and so does whoever reverts a commit. It ran before; a digest of each is enough.
+pkg/polymorphichelpers/rollback.go), and so does a reverted commit. That template ran before. A digest of each is
+enough.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ class Selector:
 
 
 def of_object(said: Mapping[str, Any]) -> Selector | None:
-    """`matchLabels` and `matchExpressions` as an object has them; None where one of them can't be read.
+    """`matchLabels` and `matchExpressions` as an object has them; None if one of them can't be read.
 
-    An API server refuses what can't be read (an operator of none of the four, say): nothing is selected by it.
+    An API server rejects an invalid selector (for example with an unknown operator), so it selects nothing.
     """
     wanted = [Requirement(str(key), "In", (str(value),)) for key, value in mapping(said.get("matchLabels")).items()]
     expressions = said.get("matchExpressions")
@@ -103,19 +103,19 @@ def all_known(answers: Iterable[bool | None]) -> bool | None:
 
 
 def key_problem(key: str) -> str | None:
-    """Why no label can have this key (k8s.io/apimachinery pkg/util/validation IsQualifiedName), None where one can."""
+    """Why the label key is invalid (k8s.io/apimachinery pkg/util/validation IsQualifiedName); None if it is valid."""
     domain, slash, name = key.rpartition("/")
     if slash and not (0 < len(domain) <= 253 and _DOMAIN.fullmatch(domain)):
-        return f"{key!r} is no label key: {domain!r} before the slash is no DNS name in lower case"
+        return f"{key!r} is not a valid label key: {domain!r} before the slash is not a DNS name in lower case"
     if not _NAME.fullmatch(name):
         return (
-            f"{key!r} is no label key: letters, digits, -, _ and . only, 1 to 63 of them, a letter or digit at each end"
+            f"{key!r} is not a valid label key: 1 to 63 letters, digits, -, _ and ., with a letter or digit at each end"
         )
     return None
 
 
 def value_problem(value: str) -> str | None:
-    """Why no label can have this value (IsValidLabelValue), None where one can."""
+    """Why the label value is invalid (IsValidLabelValue); None if it is valid."""
     if value and not _NAME.fullmatch(value):
-        return f"{value!r} is no label value: letters, digits, -, _ and . only, up to 63, a letter or digit at each end"
+        return f"{value!r} is not a valid label value: up to 63 letters, digits, -, _, .; a letter or digit at each end"
     return None

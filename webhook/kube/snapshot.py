@@ -1,7 +1,7 @@
-"""Other objects than the one that is judged, as far as they were seen: reduced to what is used, an immutable whole.
+"""An immutable snapshot of the other objects around the checked one, reduced to the fields that podfit uses.
 
-The same for a cluster, which `webhook.cluster` watches, and for the files that `podfit check` was given. Nothing here
-asks anybody: what was not seen is None, and whoever reads it goes on without.
+It has the same form for a cluster, which `webhook.cluster` watches, and for the files given to `podfit check`. This
+module sends no requests: objects that were not seen are None, and callers continue without them.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class WatchedKind:
     label: str = ""
     """Only objects with this label."""
     own_namespace: bool = False
-    """Only those in podfit's own namespace: reading every ConfigMap of a cluster is more than anybody should grant."""
+    """Only those in podfit's own namespace: an admin should not grant access to every ConfigMap of a cluster."""
     aside: bool = False
-    """What changes in it softens a refusal at most, and refusals that it softens are not remembered: the snapshot's
-    version stays, so that a roll-out somewhere does not make everything be computed anew."""
+    """A change of such an object can at most turn a denial into an allowance, and such denials are not cached.
+
+    The snapshot's version therefore stays the same, so that a roll-out somewhere does not invalidate all decisions."""
 
     def path(self, version: str, namespace: str = "") -> str:
         """Where the API server lists it."""
@@ -102,16 +103,16 @@ class Snapshot:
 
     @cached_property
     def alike(self) -> Callable[[frozenset[str]], tuple[Alike, ...]]:
-        """Names of labels → all nodes in their order, as one where they have the same of these labels, the same
-        hardware, resources and taints: a thousand nodes are mostly of a few sorts. Names that no node has make no
-        difference, and keep what is remembered small."""
+        """Names of labels → all nodes in their order, grouped by these labels, hardware, resources and taints.
+
+        A thousand nodes are mostly of a few kinds. Names that no node has are ignored, which keeps the cache small."""
         nodes = self.nodes or ()
         beside = [(one.hardware, frozenset(one.allocatable.items()), repr(one.taints)) for one in nodes]
         known = frozenset(name for one in nodes for name in one.labels)
 
         @lru_cache(ALIKE)
         def sorts(names: frozenset[str]) -> tuple[Alike, ...]:
-            """The nodes, grouped by the values of these labels and by all else that counts."""
+            """The nodes, grouped by the values of these labels and by the other properties."""
             found: dict[object, list[Node]] = {}
             for one, rest in zip(nodes, beside, strict=True):
                 found.setdefault((rest, *map(one.labels.get, names)), []).append(one)
@@ -128,10 +129,10 @@ def _node_of(name: str, kept: JSON) -> Node:
 
 
 def from_objects(objects: Iterable[JSON], around: Snapshot | None = None) -> Snapshot:
-    """What files hold besides workloads: claims, device classes, volumes; and nodes, where a cluster was written out.
+    """The snapshot of objects in files other than workloads: claims, device classes, volumes, and exported nodes.
 
-    `kubectl get nodes -o yaml` beside the manifests lets `podfit check` judge for that cluster. `around`: what stands
-    farther away, and gives way; of nodes, those that are near are all.
+    With the output of `kubectl get nodes -o yaml` next to the manifests, `podfit check` checks for that cluster.
+    `around`: objects from elsewhere in the input, which `objects` override; if `objects` have nodes, only those count.
     """
     found: dict[str, dict[Key, JSON]] = {}
     for obj in objects:
@@ -262,7 +263,7 @@ def _node_pool(obj: JSON) -> JSON:
 
 
 def _compute_class(obj: JSON) -> JSON:
-    """Of each priority of a ComputeClass (cloud.google.com/v1), the labels of its nodes that tell a machine."""
+    """The labels that identify the machines of each priority of a ComputeClass (cloud.google.com/v1)."""
     found = mapping(obj.get("spec")).get("priorities")
     said = []
     for one in map(mapping, found if isinstance(found, list) else ()):
@@ -297,7 +298,7 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
 """What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/security.md."""
 
 WATCHED_BY_DEFAULT = tuple(kind.name for kind in WATCHED_KINDS if kind.name != "resourceclaims")
-"""Kinds that are watched unless somebody says otherwise. Claims are not: every Pod with a template makes one."""
+"""Kinds that are watched by default. Claims are not among them: every Pod with a claim template makes one."""
 
 FILE_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind("nodepools", "NodePool", "karpenter.sh", ("v1", "v1beta1"), _node_pool, namespaced=False),

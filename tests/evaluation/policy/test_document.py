@@ -175,7 +175,7 @@ MISTAKES = {
     ),
     "an infinity": (
         "spec:\n  order: .inf\n",
-        "p.yaml:5: policy: kubectl refuses .inf: JSON has no such number; quote what is text",
+        "p.yaml:5: policy: kubectl rejects .inf: JSON has no such number; quote what is text",
     ),
     "a Helm template": (
         "spec:\n  {{- if .Values.strict }}\n  order: 1\n  {{- end }}\n",

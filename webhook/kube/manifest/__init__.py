@@ -62,7 +62,7 @@ class Document:
     index: int = 0
     """Which document of the stream it is in, from 0; empty ones count."""
     root: FieldPath = _HERE
-    """Where it stands in that document: `items[2]` of a List, else empty."""
+    """Its place in that document: `items[2]` of a List, else empty."""
     notes: tuple[Note, ...] = ()
     """Duplicate keys."""
     text: str = field(default="", repr=False)
@@ -82,7 +82,9 @@ class Document:
         return _parse_with_marks(self.text).get(self.index, _NOWHERE).value_at((*self.root.parts, *path.parts))
 
     def mark_of(self, path: FieldPath) -> Mark:
-        """The value at `path`, where it stands there on its lines; else its key, or the nearest key above it."""
+        """The position of the value at `path` if it is a scalar or on one line.
+
+        Otherwise the position of its key, or of the nearest key above it."""
         part = _parse_with_marks(self.text).get(self.index, _NOWHERE)
         parts = (*self.root.parts, *path.parts)
         value = part.value_at(parts)
@@ -108,14 +110,14 @@ class Manifests:
     documents: tuple[Document, ...]
     errors: tuple[ReadError, ...] = ()
     notes: tuple[Note, ...] = ()
-    """What is not about one document: a Helm template that was skipped, a document that is no object."""
+    """Notes that are not about one object: a skipped Helm template, a document that is not an object."""
 
 
 def read(text: str | bytes, name: str) -> Manifests:
     """The objects in `text`, the contents of the file `name` (which is only used in messages). Never raises.
 
-    A broken document is an error and does not hide the others. Lists and OpenShift Templates are taken apart. Documents
-    with template actions that are no YAML, and documents that are no objects, are left out with a note.
+    A broken document is an error and does not hide the others. Lists and OpenShift Templates are split into their
+    objects. A document is left out with a note if template actions make it invalid YAML, or if it is not an object.
     """
     if isinstance(text, bytes):
         try:
@@ -146,13 +148,14 @@ def read(text: str | bytes, name: str) -> Manifests:
 
 
 LONGEST = 1 << 15
-"""Characters of a YAML text inside of an object that is read: each line takes 10 microseconds, and no configuration of
-Ray's or patch of a Pod has a tenth of them."""
+"""The longest YAML text inside an object that is read, in characters. Each line takes 10 microseconds. A configuration
+of Ray or a patch of a Pod has less than a tenth of that."""
 
 
 def load(text: str) -> Any:
-    """The first document of `text`, None where there is none or it can't be read: for YAML inside of an object, of at
-    most LONGEST characters."""
+    """The first document of `text`, a YAML text inside an object.
+
+    None if there is none, if it can't be read, or if it has more than `LONGEST` characters."""
     if len(text) > LONGEST:
         return None
     part = next(iter(_parse(text)), None)
@@ -196,7 +199,7 @@ def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tup
         if not isinstance(value, dict):
             place = f"{root}: " if root.parts else ""
             notes.append(
-                Note(file, part.line, f"{place}skipped: {_describe_scalar(value)} is no Kubernetes object", root)
+                Note(file, part.line, f"{place}skipped: {_describe_scalar(value)} is not a Kubernetes object", root)
             )
         elif (held := list_items(value)) is not None:
             queue += [(root.join(*place.parts), item) for place, item in held]
@@ -253,7 +256,7 @@ def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
 
 @lru_cache(maxsize=4)
 def _parse_with_marks(text: str) -> Mapping[int, Part]:
-    """Each document with where everything in it stands."""
+    """Each document with the positions of its keys and values."""
     # A tab is JSON's business; it changes no line.
     text = text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text
     return {part.index: part for part in _parse(text, lines=True)}

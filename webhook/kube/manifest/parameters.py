@@ -18,7 +18,7 @@ _MOST = 1 << 20
 
 
 _EACH = 64
-"""What each reference counts for beside its value."""
+"""The characters that each reference counts for in addition to its value."""
 
 
 class Room:
@@ -43,22 +43,22 @@ _MORE = "one of too many"
 """Stands for the parameters that are not looked up."""
 _DEEPEST = 64
 _NAMING = frozenset({"metadata", "labels", "annotations", "selector", "matchLabels"})
-"""What only names things: a parameter there is no reason for doubt."""
+"""Fields that only name things: a parameter there does not make the check uncertain."""
 _PROBES = frozenset({"livenessProbe", "readinessProbe", "startupProbe"})
 _AMOUNTS = frozenset({"memory", "cpu", "ephemeral-storage"})
-"""With `spec.replicas`, what changes nothing of what vLLM is told: of its words, a parameter there is no reason for
-doubt."""
+"""Resources that, like `spec.replicas`, do not change vLLM's command line: a parameter there does not make it
+uncertain."""
 
 
 class Filled(dict[str, Any]):
     """An object whose parameters are replaced."""
 
     unfilled: tuple[str, ...] = ()
-    """Those that have no value here, which stand in it as `$(NAME)` (`variable`)."""
+    """Parameters without a value here, which are in the object as `$(NAME)` (`variable`)."""
     defaults: tuple[str, ...] = ()
-    """Those whose value may be replaced when the object is made."""
+    """Parameters whose value may be replaced when the object is made."""
     aside: tuple[str, ...] = ()
-    """Those of them that change nothing of what vLLM is told."""
+    """The parameters among these that do not change vLLM's command line."""
 
 
 def with_parameters_of(of: object, made: Any) -> Any:
@@ -74,8 +74,9 @@ def with_parameters_of(of: object, made: Any) -> Any:
 
 
 class Parameters:
-    """Names → values, None for one that has none here; with `every`, so is each name that is not among them, which is
-    else left as it stands."""
+    """Names → values, or None for a parameter without a value here.
+
+    With `every`, all other names count as parameters without a value, too; otherwise they are left unchanged."""
 
     def __init__(
         self,
@@ -91,14 +92,14 @@ class Parameters:
         self.values, self.names, self.whole, self.every, self.end = values, names, whole, every, end
         self.unfilled: dict[str, None] = {}
         self.used: dict[str, None] = {}
-        """Those that have a value, and do more than name things."""
+        """Parameters with a value that do more than name things."""
         self.told: dict[str, None] = {}
-        """Those of them that may change what vLLM is told."""
+        """The parameters among these that may change vLLM's command line."""
         self._room = room or Room()
 
     @property
     def aside(self) -> tuple[str, ...]:
-        """Those that are used, and change nothing of what vLLM is told."""
+        """The used parameters that do not change vLLM's command line."""
         return tuple(name for name in self.used if name not in self.told)
 
     def fill(self, value: Any, *, naming: bool = False, aside: bool = False, depth: int = 0, of: object = None) -> Any:
@@ -170,12 +171,12 @@ class Parameters:
 
 
 def _is_harmless_field(of: object, key: object, depth: int) -> bool:
-    """The field `key` of the field `of` changes nothing of what vLLM is told."""
+    """The field `key` of the field `of` does not change vLLM's command line."""
     return key in _PROBES or (of in ("limits", "requests") and key in _AMOUNTS) or (key == "replicas" and depth == 1)
 
 
 def _is_shallow(value: Any, depth: int) -> bool:
-    """Lists and objects stand no deeper in each other than that."""
+    """Lists and objects are nested at most `depth` deep."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return depth > 0 and all(_is_shallow(one, depth - 1) for one in inner)
 
@@ -186,7 +187,7 @@ def variable(name: str) -> str:
 
 
 def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPath, Any]]:
-    """What an OpenShift Template makes with the values that stand in it, each with its place."""
+    """The objects that an OpenShift Template makes with its own values, each with its place."""
     values: dict[str, str | None] = {}
     listed = template.get("parameters")
     for one in map(mapping, listed if isinstance(listed, list) else ()):

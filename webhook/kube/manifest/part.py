@@ -1,4 +1,4 @@
-"""One document of a stream: what it is made of, where that stands, and how large it may be."""
+"""One document of a stream: its keys and values, their positions, and how large it may be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BrokenError(Exception):
 
 
 class Mark(NamedTuple):
-    """Where something stands in a file; lines and columns from 1, columns in characters."""
+    """A position in a file; lines and columns from 1, columns in characters."""
 
     line: int
     column: int
@@ -44,27 +44,27 @@ class Part:
     keys: Mapping[Path, Any] = field(default_factory=dict)
     """Place → libyaml's event of its key."""
     values: Mapping[Path, tuple[Any, Any]] = field(default_factory=dict)
-    """Place → the events that begin and end the value: one and the same where it is no list and no object."""
+    """Place → the events that begin and end the value; both are the same if it is neither a list nor an object."""
     error: str = ""
 
     def line_of(self, path: Path) -> int | None:
-        """The line of the key or, in a list, of the item at `path`; None where nothing stands there."""
+        """The line of the key or, in a list, of the item at `path`; None if nothing is there."""
         key = self.keys.get(path)
         if key is None:
             key, _ = self.values.get(path, (None, None))
         return None if key is None else self._mark(key, key).line
 
     def key_at(self, path: Path) -> Mark | None:
-        """Where the key of `path` stands, if it has one."""
+        """The position of the key of `path`, if it has one."""
         key = self.keys.get(path)
         return None if key is None else self._mark(key, key)
 
     def value_at(self, path: Path) -> Mark | None:
-        """Where the value of `path` stands."""
+        """The position of the value of `path`."""
         return self._mark(*self.values[path]) if path in self.values else None
 
     def is_text(self, path: Path) -> bool:
-        """The value at `path` is no list and no object."""
+        """The value at `path` is neither a list nor an object."""
         begins, ends = self.values.get(path, (None, None))
         return begins is not None and begins is ends
 

@@ -1,8 +1,8 @@
 """What a scalar means to kubectl: neither YAML 1.1 as written nor 1.2, but go-yaml 2's reading of both.
 
-sigs.k8s.io/yaml 1.6 (kubectl and the Go programs around Kubernetes) → go.yaml.in/yaml/v2 resolve.go, then JSON: `y` is
-true, `0o17` and `017` are fifteen, `1e3` is a thousand, dates and base 60 (`12:30`) are text, and an infinity, for
-which JSON has no word, is refused.
+Source: sigs.k8s.io/yaml 1.6, the library of kubectl and the Go programs around Kubernetes. It reads YAML as in
+go.yaml.in/yaml/v2 resolve.go, and then converts it to JSON. `y` is true, `0o17` and `017` are fifteen, `1e3` is a
+thousand, and dates and base 60 (`12:30`) are text. It rejects an infinity, which JSON can't represent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def read(event: Any) -> Any:
-    """The value of libyaml's event of a scalar; raises BrokenError where kubectl refuses it."""
+    """The value of libyaml's event of a scalar; raises BrokenError if kubectl rejects it."""
     text: str = event.value
     try:
         if event.tag is not None:
@@ -49,11 +49,11 @@ def read(event: Any) -> Any:
         return text if event.style else parse_plain(text)
     except ValueError as error:
         shown = text if text in _NO_NUMBERS else "this value"  # which may be a secret
-        raise BrokenError(event.start_mark.line, f"kubectl refuses {shown}: {error}") from error
+        raise BrokenError(event.start_mark.line, f"kubectl rejects {shown}: {error}") from error
 
 
 def parse_plain(text: str) -> Any:
-    """The value of a scalar without quotes and tag; raises ValueError for one that JSON has no word for."""
+    """The value of a scalar without quotes and tag; raises ValueError for one that JSON can't represent."""
     if text[:1] in _NUMERIC and text:
         return _parse_number(text)
     return _SPELT.get(text, text)
@@ -68,7 +68,7 @@ def is_text(text: str) -> bool:
 
 
 def _parse_number(text: str) -> Any:
-    """A whole number is one however it is written (`1.0`, `1e3`): JSON does not tell them apart."""
+    """The number; whole numbers in any notation (`1.0`, `1e3`) are integers, since JSON does not distinguish them."""
     if text in _NO_NUMBERS:
         raise ValueError("JSON has no such number; quote what is text")
     digits = text.replace("_", "")
@@ -100,5 +100,5 @@ def _parse_tagged(tag: str, text: str) -> Any:
         return text
     value = parse_plain(text)
     if not fits(value):
-        raise ValueError(f"it is no !!{tag}")
+        raise ValueError(f"it is not a valid !!{tag}")
     return value

@@ -1,8 +1,8 @@
 """Any Kubernetes object → the Pod templates in it, and the containers of each.
 
-A table: kind → where its Pod templates are, and what its operator fills in later. Nothing here plans memory or reads
-vLLM's flags; where a kind has no container of its own (a KServe model, a RayService's engine), one is written here as
-that kind's operator would write it.
+A table has for each kind the places of its Pod templates, and the fields that its operator fills in later. If a kind
+has no container of its own (a KServe model, a RayService's engine), this package makes the operator's container.
+Nothing here plans memory or reads vLLM's flags.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ T = TypeVar("T")
 
 
 class Whole:
-    """An object, and what is worked out once for all that is in it: it may have hundreds of Pod templates, and each
-    container may ask for what all of them have together."""
+    """An object, and values that are computed once for all of its Pod templates.
+
+    It may have hundreds of templates, and each container may need a value of the whole object."""
 
     def __init__(self, obj: JSON, found: list[Workload] | None = None) -> None:
         """`found`: its Pod templates, for a caller who has them."""
@@ -124,7 +125,7 @@ def _with_owner_fields(workload: Workload, main: str, owned: bool) -> Workload:
 
 
 def _pod_metadata(obj: JSON, path: FieldPath, own: JSON) -> JSON:
-    """A PodSpec's neighbour `metadata`; the object's own where the PodSpec is no template's `spec`."""
+    """The `metadata` next to a PodSpec; the object's own if the PodSpec is not the `spec` of a template."""
     if path.parts[-1:] != ("spec",):
         return own
     return mapping(value_at(obj, (*path.parts[:-1], "metadata")))

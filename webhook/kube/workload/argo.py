@@ -1,4 +1,4 @@
-"""Argo Workflows: each template of a Workflow is a Pod, with what all of them share beside it.
+"""Argo Workflows: each template of a Workflow is a Pod, which also gets the fields that all templates share.
 
 argo-workflows pkg/apis/workflow/v1alpha1/workflow_types.go, `Template` and `WorkflowSpec`.
 """
@@ -24,9 +24,9 @@ _END = "}}"
 _ARGUMENT = "workflow.parameters."
 _INPUT = "inputs.parameters."
 _OF_ALL = ("volumes", "nodeSelector", "tolerations", "affinity", "securityContext", "hostNetwork", "imagePullSecrets")
-"""What stands in the Workflow's spec for all of its Pods."""
+"""Fields of the Workflow's spec that apply to all of its Pods."""
 _OF_EACH = (*_OF_ALL, "metadata", "container", "containerSet", "script", "sidecars", "initContainers")
-"""What of a template makes its Pod."""
+"""Fields of a template that make up its Pod."""
 _TYPES = ("container", "containerSet", "script")
 """What a template runs; templateDefaults change nothing of which (workflow/controller/operator.go
 mergedTemplateDefaultsInto)."""
@@ -144,7 +144,7 @@ def _makes_a_pod(template: object) -> bool:
 
 
 def _template_as_pod(shared: _Shared, index: int) -> Workload:
-    """One template as a Pod. Tags that are no argument of the Workflow have no value before it runs."""
+    """One template as a Pod. Only tags for the Workflow's arguments have a value before it runs."""
     obj, spec, root, defaults = shared.object, shared.spec, shared.root, shared.defaults
     at = root.join("templates", index)
     written = mapping(at.get(obj))
@@ -194,7 +194,7 @@ def _defaults_for(defaults: JSON, written: JSON) -> JSON:
 def _with_default_fields(
     containers: Iterator[Container], written: JSON, defaults: JSON, place: FieldPath
 ) -> list[Container]:
-    """The containers; fields that only the defaults have stand there."""
+    """The containers; a field that only the defaults have gets its place in the defaults."""
     found = []
     for one in containers:
         key = one.path.parts[-1]

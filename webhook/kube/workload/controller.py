@@ -1,8 +1,9 @@
 """The controller that made an object, by its owner references.
 
-Anyone may write an owner reference. One to a built-in kind that never makes such an object (a ConfigMap that controls a
-Deployment) says nothing about where the object was judged; one to any other API group is an operator's, and believed.
-The chart's match conditions decide the same (charts/podfit/templates/_helpers.tpl, `podfit.hasNoController`).
+Any user may write an owner reference. If it names a built-in kind that never makes such an object (a ConfigMap that
+controls a Deployment), it does not show that the object was checked at its owner. A reference to any other API group is
+an operator's, and is trusted. The chart's match conditions decide the same (charts/podfit/templates/_helpers.tpl,
+`podfit.hasNoController`).
 """
 
 from __future__ import annotations

@@ -66,8 +66,7 @@ def serving_runtime(obj: JSON, found: list[Workload]) -> list[Workload]:
 
 
 def _runtime_command(framework: str, said: JSON, uri: str | None) -> list[str]:
-    """How KServe's own runtimes start a server, recognised by the names of runtime and format; empty where it can't be
-    known."""
+    """The command of KServe's own runtime, recognized by the names of runtime and format; empty if it is unknown."""
     form = mapping(said.get("modelFormat")).get("name")
     name = f"{framework} {said.get('runtime') or ''} {form or ''}".lower()
     hub = hub_name(uri)

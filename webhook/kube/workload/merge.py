@@ -21,7 +21,8 @@ _KEYS = {
     "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
 }
-"""List → what tells its items apart (`patchMergeKey` in k8s.io/api core/v1); others are replaced as a whole."""
+"""List → the field that identifies its items (`patchMergeKey` in k8s.io/api core/v1); others are replaced as a whole.
+"""
 _DEEPEST = 32
 
 

@@ -83,8 +83,10 @@ def _component(obj: JSON, workload: Workload) -> Workload:
 
 
 def _services(obj: JSON) -> list[Workload]:
-    """A service's Pod is its `extraPodSpec`, whose `mainContainer` gets the service's own resources (`gpu` for
-    `nvidia.com/gpu`), environment and probes, and is called by the service's key here (`main` in the Pod)."""
+    """The Pod of each service: its `extraPodSpec`.
+
+    The `mainContainer` gets the service's own resources (`gpu` for `nvidia.com/gpu`), environment and probes. Its name
+    here is the service's key (in the Pod it is `main`)."""
     services = FieldPath(("spec", "services"))
     made = []
     for name, service in mapping(services.get(obj)).items():
@@ -147,8 +149,8 @@ def _dynamo_resources(resources: JSON) -> JSON:
 def kaito(obj: JSON, found: list[Workload]) -> list[Workload]:
     """`inference.template` is a Pod template; the GPU is `resource.instanceType`, on `resource.count` nodes.
 
-    A Workspace with `inference.preset` has no template here: KAITO writes the command and looks for the longest
-    context that fits by itself, so there is nothing to judge before the Pod comes.
+    A Workspace with `inference.preset` has no template here. KAITO writes the command and finds the longest context
+    that fits, so podfit can only check the Pod.
     """
     resource = mapping(obj.get("resource"))
     instance = resource.get("instanceType")

@@ -41,7 +41,7 @@ def refine_cluster(at: FieldPath) -> Refine:
 
 
 _MOST = 512
-"""Groups in which an engine of a Serve configuration may run; nobody has as many."""
+"""The most groups in which an engine of a Serve configuration may run; real clusters have fewer."""
 _SERVE_CONFIG = FieldPath(("spec", "serveConfigV2"))
 
 

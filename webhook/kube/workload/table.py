@@ -12,8 +12,9 @@ from webhook.kube.workload.template import Refine
 
 @dataclass(frozen=True)
 class Pods:
-    """Where one sort of Pod template stands. Paths are relative to the object; `*` stands for every item of a list or
-    a mapping, and means the same item in `replicas` and `size`."""
+    """The place of one kind of Pod template. Paths are relative to the object.
+
+    `*` stands for every item of a list or a mapping, and means the same item in `replicas` and `size`."""
 
     path: str
     """Of the PodSpec."""
@@ -30,13 +31,13 @@ class KindRow:
     pods: tuple[Pods, ...]
     completes: frozenset[str] = frozenset()
     main: str = ""
-    """The container that the operator completes; the first one where it has no fixed name."""
+    """The container that the operator completes; the first one if it has no fixed name."""
     refine: Refine | None = None
-    """For what is no data: containers that the kind does not spell out, sizes that are a sum."""
+    """Code for what a table can't express: containers that the kind does not contain, sizes that are a sum."""
 
 
 _KNATIVE = KindRow((Pods("spec.template.spec"),), frozenset({"readiness-probe"}))
-"""Knative probes the port over TCP where nothing else is said, and vLLM listens only when it is ready."""
+"""Knative probes the port over TCP by default, and vLLM listens only when it is ready."""
 _TEMPLATE = KindRow((Pods("spec.template.spec", "spec.replicas"),))
 
 

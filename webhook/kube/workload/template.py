@@ -1,4 +1,4 @@
-"""What a Pod template and its containers are, whatever object they stand in."""
+"""A Pod template and its containers, in any kind of object."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class Container:
     """One container of a Pod template."""
 
     name: str
-    """Its name; where the kind has no container of its own, the name the Pod's container will have."""
+    """Its name; if the kind has no container of its own, the name that the Pod's container will have."""
     path: FieldPath
-    """Where it stands in the object, or the place that stands for it."""
+    """Its place in the object, or the place that stands for it."""
     spec: JSON
-    """The container as in a PodSpec. For kinds that have none it is made from what the kind says: `command`, `args`,
+    """The container as in a PodSpec. For kinds without one it is made from the object's fields: `command`, `args`,
     `env`, `resources` as the operator would write them."""
     init: bool = False
     """An init container (a restartable one, `restartPolicy: Always`, is a sidecar and still True here)."""
     synthetic: bool = False
-    """`spec` was made by us: its words stand at `path`, not at `path.args[i]`."""
+    """podfit made `spec`: the place of its arguments is `path`, not `path.args[i]`."""
     places: Mapping[str, FieldPath] = field(default_factory=dict)
-    """Field of `spec` ("args", "resources", "env", "image" …) → where it really stands, for the fields that do not
-    stand under `path`. A container that the operator only completes is not synthetic, but has such fields too."""
+    """Field of `spec` ("args", "resources", "env", "image" …) → its real place, for the fields that are not under
+    `path`. A container that the operator only completes is not synthetic, but has such fields too."""
     accelerator: str | None = None
     """The accelerator that the kind demands by a name of its own (Ray's `accelerator_type`)."""
 
     def place(self, field: str) -> FieldPath:
-        """Where a field of `spec` stands."""
+        """The place of a field of `spec`."""
         return (self.places and self.places.get(field)) or self.path / field
 
     @kept
@@ -54,9 +54,9 @@ class Workload:
     """One Pod template of an object."""
 
     object: JSON
-    """The whole object, as it came; the item where it came in a List or a Template."""
+    """The whole object, unchanged; for a List or a Template, the item."""
     path: FieldPath
-    """Where the PodSpec stands (`spec` of a Pod, `spec.template.spec` of a Deployment)."""
+    """The place of the PodSpec (`spec` of a Pod, `spec.template.spec` of a Deployment)."""
     metadata: JSON
     """The Pod's metadata: labels and annotations of the template (of the object itself where there is no template)."""
     spec: JSON
@@ -71,22 +71,22 @@ class Workload:
     replicas: int | None = None
     """How many copies are asked for; None where the kind does not say."""
     owned: bool = False
-    """A controller made the object (`controller_of`), and what is in it was judged at the controller's own object."""
+    """A controller made the object (`controller_of`); its contents were checked at the controller's own object."""
     unfilled: tuple[str, ...] = ()
-    """Parameters of a template that have no value here; in what uses them they stand as `$(NAME)`."""
+    """Parameters of a template that have no value here; the fields that use them have `$(NAME)`."""
     defaults: tuple[str, ...] = ()
     """Parameters of a template whose value is a default here: another one may be given when the object is made."""
     aside: tuple[str, ...] = ()
-    """Those of them that change nothing of what vLLM is told: replicas, probes, host memory."""
+    """The parameters among these that do not change vLLM's command line: replicas, probes, host memory."""
     unread: str | None = None
     """Why fields of the Pod may be others than they seem: something that changes them can't be read."""
     beyond: str | None = None
-    """What of the object is not read, for people: it is larger than any that runs; None where all is."""
+    """A text about the part of a too large object that is not read; None if all is read."""
     template: str = ""
-    """Its name, where an object has several Pod templates with names."""
+    """Its name, if an object has several named Pod templates."""
     model_uri: str | None = None
-    """Where the weights come from, where the kind says it outside the container ("hf://Qwen/Qwen3-8B", "pvc://…",
-    "s3://…"): KServe mounts them at /mnt/models and that path is all that vLLM is told."""
+    """The source of the weights, if the kind has it outside the container ("hf://Qwen/Qwen3-8B", "pvc://…", "s3://…").
+    KServe mounts them at /mnt/models, and vLLM gets only that path."""
 
     @property
     def kind(self) -> str:
@@ -189,7 +189,7 @@ PROBES = frozenset({"startup-probe", "liveness-probe", "readiness-probe"})
 """Words of `Workload.completes` that go together."""
 
 Refine = Callable[[JSON, list[Workload]], list[Workload]]
-"""For what is no data: (the object, its Pod templates by the table) → what its operator makes of them."""
+"""Code for what a table can't express: (object, its Pod templates by the table) → the operator's Pod templates."""
 
 
 def containers_of(spec: JSON, path: FieldPath) -> Iterator[Container]:

@@ -1,5 +1,4 @@
-"""Kinds that the table lacks: where a vLLM container stands in them all the same, so that nobody takes silence for
-approval."""
+"""Finds vLLM containers in kinds that the table lacks, so that podfit can report that it checks nothing there."""
 
 from __future__ import annotations
 
@@ -16,8 +15,9 @@ _DEFINES = frozenset({"CustomResourceDefinition", "ConfigMap", "Secret"})
 
 
 def pod_spec(obj: JSON, known: Mapping[str, object]) -> FieldPath | None:
-    """Where the first PodSpec with a container of vLLM's stands in an object of a kind that nothing reads; None where
-    there is none. `known`: kinds that a policy adds, as in `workload.find`."""
+    """The place of the first PodSpec with a vLLM container in an object of an unknown kind; None if there is none.
+
+    `known`: kinds that a policy adds, as in `workload.find`."""
     group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
     if (
         (group, kind) in WORKLOAD_KINDS
