@@ -60,7 +60,7 @@ def read(release: Release, day: date, folder: Path, beside: str, transformers: P
 
 def main(argv: list[str]) -> int:
     """Writes the extract and the review."""
-    parser = argparse.ArgumentParser(prog="make release", description="read a vLLM release; see docs/releases.md")
+    parser = argparse.ArgumentParser(prog="make release", description="read a vLLM release; see facts/README.md")
     parser.add_argument(
         "version",
         help="a release on PyPI, such as 0.34.0; `newest`: the newest, compared with its extract if there is one",
