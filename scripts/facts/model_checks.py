@@ -46,6 +46,8 @@ NAMED_OTHERWISE = ("OLMoE-1B-7B", "Infinity-Instruct-3M", "1.58bit")
 """Ids whose first size is the active parameters', or the data set's, and of packed words."""
 ALMOST = 0.93
 """difflib's ratio of two names that differ in a letter or two."""
+ALMOST_WORD = 0.9
+"""The same for keys and kinds of layers, which are shorter."""
 POSITIVE = ("hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
 NEEDED = (*POSITIVE, "max_position_embeddings")
 """Sizes that the planner can't do without."""
@@ -260,12 +262,12 @@ def misspelt(config: Mapping[str, Any], known: Known) -> Iterator[str]:
     ):
         yield f"architectures {architectures!r:.60}, expected a list of names"
         architectures = []
-    kinds = [("architectures", name, known.architectures, known.architectures) for name in architectures]
+    kinds = [("architectures", name, known.architectures, known.architectures, ALMOST) for name in architectures]
     if isinstance(name := config.get("model_type"), str):
-        kinds.append(("model_type", name, known.model_types, known.model_types))
-    kinds += [("config:", word, known.words, known.common) for word in sorted({*_words(config)})]
-    for what, name, names, alike in kinds:
-        near = () if name in names else get_close_matches(name, alike, 1, ALMOST)
+        kinds.append(("model_type", name, known.model_types, known.model_types, ALMOST))
+    kinds += [("config:", word, known.words, known.common, ALMOST_WORD) for word in sorted({*_words(config)})]
+    for what, name, names, alike, ratio in kinds:
+        near = () if name in names else get_close_matches(name, alike, 1, ratio)
         if near and re.sub(r"\d", "", near[0]) != re.sub(r"\d", "", name):
             yield f"{what} {name!r}, expected {near[0]!r}"
 

@@ -57,6 +57,7 @@ def planted(tmp_path: Path, table: str, key: str, name: str, changes: Mapping[st
         ("models", "id", LLAMA, {"config": {"vocab_size": 64128}}, "8,030,261,248 parameters, 7% off"),
         ("models", "id", LLAMA, {"config": {"vocab_size": None}}, "config: vocab_size can't be read"),
         ("models", "id", LLAMA, {"config": {"num_key_value_heasd": 8}}, "'num_key_value_heasd', expected 'num_key_val"),
+        ("models", "id", LLAMA, {"config": {"vocab_sise": 1}}, "config: 'vocab_sise', expected 'vocab_size'"),
         ("models", "id", LLAMA, {"config": {"sliding_window": -1}}, "sliding_window -1, expected a whole number"),
         ("models", "id", LLAMA, {"config": {"tie_word_embeddings": "false"}}, "'false', expected true or false"),
         ("models", "id", LLAMA, {"config": {"torch_dtype": "bfloat61"}}, "torch_dtype 'bfloat61', expected one of"),
