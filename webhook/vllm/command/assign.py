@@ -89,14 +89,14 @@ def declaration(shell: Shell, node: Node) -> Status:
 
 
 _RUNS = re.compile(r"\$\((?!\()|`")
-"""A substitution: the assignment ends as its command does."""
+"""A command substitution: its status is also that of the assignment."""
 _NAMED = ("variable_name", "variable_assignment", "comment")
 _KNOWN_ATTRIBUTES = frozenset("-aAxrgp")
 """Options of `declare` that do not change a value."""
 _ASKS = frozenset("pfF")
-"""Options that ask whether a variable or a function is there."""
+"""Options of `declare` that only show a variable or a function."""
 _COMPUTES = frozenset("iluc")
-"""Options that change a value when it is assigned."""
+"""Options of `declare` after which every assigned value is changed."""
 
 
 def _make_local(shell: Shell, name: str, *, array: bool) -> None:

@@ -132,11 +132,11 @@ def and_or(shell: Shell, node: Node) -> Status:
 
 
 _SURE = frozenset({"date", "echo", "printf", "sleep"})
-"""Commands that scripts expect to succeed, so that they do not check them."""
+"""Commands that practically never fail."""
 
 
 def _last(node: Node) -> str:
-    """The name of the command that a list ends with."""
+    """The name of the last command of a list."""
     while node.type == "list" and node.children:
         node = node.children[-1]
     name = node.child_by_field_name("name") if node.type == "command" else None
@@ -144,7 +144,7 @@ def _last(node: Node) -> str:
 
 
 def _rejoin(shell: Shell, failed: list[ShellState], left: Node) -> None:
-    """What follows `A && B` runs also where A has failed."""
+    """Merge the states of the shell: the commands after `A && B` also run if A has failed."""
     for state in failed:
         shell.spend(len(state.variables) // 8)
         shell.state.__dict__.update(merge(shell.state, state, f"how {source(left)[:80]} ends").__dict__)

@@ -78,7 +78,7 @@ def _eval(shell: Shell, argv: list[Value]) -> Status:
 
 
 def _follow(shell: Shell, script: Value) -> Status:
-    """A script that the shell itself reads."""
+    """Follow a script that the shell itself reads (`eval`, `source`)."""
     given, doubt = handed.to_itself(script), shell.doubt
     shell.state.variables.update(given.variables)
     shell.doubt = doubt or given.doubt

@@ -188,7 +188,7 @@ def _part(shell: Shell, node: Node) -> str | None:
 
 
 def _expands(node: Node) -> bool:
-    """Whether the grammar does not tell the expansions in a pattern from its text."""
+    """Whether the grammar does not separate the expansions in a pattern from its text."""
     return node.has_error or (node.type in ("extglob_pattern", "regex") and any(mark in source(node) for mark in "$`"))
 
 

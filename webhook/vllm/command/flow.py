@@ -23,7 +23,7 @@ class Return(Exception):  # noqa: N818
 
     def __init__(self, status: Status = "likely") -> None:
         self.status: Status = status
-        """How it ends."""
+        """The status of the function."""
 
 
 class Break(Exception):  # noqa: N818
@@ -37,7 +37,7 @@ class Break(Exception):  # noqa: N818
 
 
 def either_of(statuses: Iterable[Status]) -> Status:
-    """How one of several commands ends."""
+    """The status of one of several commands, if it is unknown which one runs."""
     found = set(statuses)
     return found.pop() if len(found) == 1 else "likely" if found == {"yes", "likely"} else "maybe"
 

@@ -1,4 +1,4 @@
-"""Text that one shell makes for another to read: a word (`sh -c "$CMD"`, `eval`), a here-document, a file."""
+"""Text that one shell passes to another as a script: a word (`sh -c "$CMD"`, `eval`), a here-document, a file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 _SUBSTITUTION = re.compile(r"\$\((?!\()|`")
 _REFERENCE = re.compile(r"\$[({]?([A-Za-z_]\w*)")
 _QUOTES = re.compile(r"['\\]|<<")
-"""With these a text may hold a part where nothing is expanded."""
+"""Signs of quotes or here-documents, in which the text may not be expanded."""
 
 
 @dataclass(frozen=True)
 class Handed:
-    """A script as its reader sees it."""
+    """A script as the shell that gets it sees it."""
 
     text: str
     variables: dict[str, Value]
-    """Parts of the text that are not known, by the names that stand for them in it."""
+    """Placeholder → the unknown part of the text that it replaces."""
     doubt: str | None = None
-    """Why the reader may see another script, for people; None: it sees this one."""
+    """Why that shell may see another text, for people; None if it sees this one."""
 
 
 def to_child(value: Value, state: ShellState) -> Handed:
-    """A script for a shell that a shell with this state starts."""
+    """The script for a new shell that is started by a shell with this state."""
 
     def same(text: str) -> bool:
         name = _REFERENCE.match(text)
@@ -41,12 +41,12 @@ def to_child(value: Value, state: ShellState) -> Handed:
 
 
 def to_itself(value: Value) -> Handed:
-    """A script for the same shell: what it refers to is what it has."""
+    """The script for the same shell (`eval`): its references have the same values."""
     return _handed(value, lambda text: text[:1] in ("$", "`"))
 
 
 def _handed(value: Value, same: Callable[[str], bool]) -> Handed:
-    """`same`: an unknown part is as unknown to the reader, who expands it as it is written."""
+    """The script for another shell. `same`: whether that shell expands an unknown part in the same way."""
     whole = text_of(value)
     quoted = _QUOTES.search(whole) is not None
     texts, variables, doubt = [], dict[str, Value](), None

@@ -20,16 +20,16 @@ _INTO_A_FILE = (">", ">>", ">|", "&>", "&>>", ">&")
 
 @dataclass(frozen=True)
 class Write:
-    """What a statement writes into a file."""
+    """One write of a statement to a file."""
 
     target: Value
     text: Value | None
-    """None: only known when the script runs."""
+    """None if it is known only when the script runs."""
     appends: bool
 
 
 def writes(shell: Shell, node: Node, body: Node | None) -> list[Write]:
-    """The files that `cat <<EOF > file`, `tee file <<EOF`, `echo … > file` or any other statement writes."""
+    """All writes to files by a statement: `cat <<EOF > file`, `tee file <<EOF`, `echo … > file` and others."""
     while body is not None and body.type == "list" and body.children:
         body = body.children[-1]
     redirects = node.children_by_field_name("redirect")
@@ -56,7 +56,7 @@ def writes(shell: Shell, node: Node, body: Node | None) -> list[Write]:
 
 
 def _printed(shell: Shell, argv: list[Value], heredoc: Node | None) -> Value | None:
-    """What a command prints, or passes on."""
+    """The text that a command prints, or passes through."""
     name = text_of(argv[0]) if argv else ""
     if name in ("cat", "tee") and heredoc is not None:
         return heredoc_text(shell, heredoc)
@@ -166,7 +166,7 @@ def _output(shell: Shell, node: Node) -> Value | None:
 
 
 def stripped(value: Value | None) -> Value | None:
-    """A text without the line ends behind it, as `$(…)` hands it on."""
+    """A text without its final line ends, as `$(…)` returns it."""
     if not value or value[-1].unknown is not None:
         return value
     last = value[-1]

@@ -1,4 +1,4 @@
-"""Files that the programs of a script may write: what was known of their texts is known no more."""
+"""Files that the programs of a script may write, so that their texts become unknown."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from webhook.vllm.command.script import Shell
 
 _READERS = frozenset({"cat", "chmod", "chown", "echo", "egrep", "grep", "head", "ls", "stat", "tail", "vllm", "wc"})
-"""Programs that leave the files as they are that their words name."""
+"""Programs that do not change the files in their words."""
 _COPIERS = frozenset({"cp", "install", "ln", "rsync"})
-"""Programs that write their last word, or into it."""
+"""Programs that write to their last word, a file or a folder."""
 _WRITERS = frozenset({"dd", "mv", "perl", "sed", "sort", "tee", "truncate"})
-"""Programs that write what their words name, also where that is not known."""
+"""Programs that write to the files in their words, even if a word is unknown."""
 _PATH = re.compile(r"[^\s'\"`:;,=()|&<>{}\[\]#$]+")
-"""What may be a path in a program's words, or in the text of a program that it reads."""
+"""A possible path in a program's words, or in its input."""
 
 
 def by_program(shell: Shell, argv: Sequence[Value]) -> None:
-    """Makes the files unknown that are named in a program's words, or in what it reads."""
+    """Make the files unknown that a program's words or its input name."""
     files, name = shell.state.files, posixpath.basename(text_of(argv[0]))
     if not files or name in _READERS:
         return

@@ -30,7 +30,7 @@ def statement(shell: Shell, node: Node, alone: bool = False) -> Status:
 
 
 def _write(shell: Shell, node: Node, body: Node | None) -> None:
-    """Write the files that the statement writes."""
+    """Follow a statement's writes to files."""
     files = shell.state.files
     for one in output.writes(shell, node, body):
         shell.spend(len(files) // 4)

@@ -37,7 +37,7 @@ _IGNORED = frozenset({"wait", "ulimit", "umask", "hash", "alias", "unalias", "ge
 _SPECIAL = frozenset({".", ":", "eval", "export", "set", "shift"})
 """POSIX builtins for which an assignment before them is kept afterwards, except in bash."""
 _ENDLESS = {"sleep": "infinity", "tail": "-f /dev/null"}
-"""Commands that never end, with their words."""
+"""Commands that never end → their words."""
 _SPACE = re.compile(r"\s+")
 
 
@@ -67,7 +67,7 @@ class Shell:
         self.failed = False
         """The visited command certainly fails; the visitor sets it for the commands after it."""
         self.followed = False
-        """The visited command is a script whose writes are known; the visitor sets it."""
+        """The visited command is a script whose writes are followed; set by the visitor."""
         self.branches = 0
         """Above 0: in a branch that may not be taken, or in a command whose failure is caught (`… || true`)."""
         self.choices: int = parent.choices if parent else 0
@@ -77,7 +77,7 @@ class Shell:
         self.skips = False
         """The function or the loop's body may already have ended."""
         self.returns: list[Status] = []
-        """How the function that is being called may already have ended."""
+        """The statuses with which the function being called may already have ended."""
         self.marks = False
         """The script is read exactly as its field has it, so that a word's position in it is meaningful."""
         self.changes: set[Change] = parent.changes if parent else set()
@@ -259,7 +259,7 @@ class Shell:
             exits, skips = exits or self.exits, skips or self.skips
         self.exits, self.skips = exits, skips
         self.state = before
-        for files in left:  # of a subshell, for the shell around it
+        for files in left:  # the files of a subshell are also those of the shell around it
             before.unsettle(files)
         # The variables that a branch sets before a jump are kept at the target, where they may or may not be set.
         states = [*ends, *(state for state, _ in jumps)]
@@ -268,7 +268,7 @@ class Shell:
         merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why[:400])[:80]), states)
         before.__dict__.update(merged.__dict__)
         if not ends:
-            raise jumps[0][1]  # how a function ends is in `returns`
+            raise jumps[0][1]  # `returns` has the function's status
         return "maybe"
 
     def _function_definition(self, node: Node) -> Status:

@@ -26,15 +26,15 @@ class ShellState:
     variables: dict[str, Value | Array] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     unexported: dict[str, Value | Array] | None = None
-    """The variables before `set -a`, after which each that is assigned is exported; None: that is off."""
+    """The variables before `set -a`, which exports every variable that is assigned later; None if it is off."""
     computed: set[str] = field(default_factory=set)
-    """Variables whose value is not the one that they are assigned (`declare -i`, `-l`, `-u`, a trap)."""
+    """Variables whose values bash or a trap may change after an assignment (`declare -i`, `-l`, `-u`)."""
     positional: Array = field(default_factory=list)
     zero: Value = field(default_factory=lambda: mystery("$0", "$0 is the shell's own name"))
     files: dict[str, Value | None] = field(default_factory=dict)
-    """Path → text of the files that are mounted or that the script has written; None: a text that is not known."""
+    """Path → text of the files that are mounted or that the script has written; None if a text is unknown."""
     mounted: frozenset[str] = frozenset()
-    """Those of them that nothing in the container can write."""
+    """Paths of files that no process in the container can write."""
     functions: dict[str, tuple[Node | None, ...]] = field(default_factory=dict)
     """Name → body; several, if different branches define the function, and None if one of them does not."""
     removed: set[str] = field(default_factory=set)
@@ -84,12 +84,12 @@ class ShellState:
         self.positional = [mystery("$@", why)]
 
     def export_all(self, on: bool) -> None:
-        """`set -a` and `set +a`."""
+        """Apply `set -a` or `set +a`."""
         self.exported = self.exports()
         self.unexported = dict(self.variables) if on else None
 
     def exports(self) -> set[str]:
-        """The variables that a program gets."""
+        """The variables that a program gets from the shell."""
         before = self.unexported
         if before is None:
             return self.exported
@@ -107,14 +107,14 @@ class ShellState:
         return {name for name in names if self.variables.get(name) != before.variables.get(name)}
 
     def unsettle(self, files: Mapping[str, Value | None]) -> None:
-        """Makes files unknown that are others, or not there, in what another way through the script leaves."""
+        """Make files unknown that differ, or are missing, in the files after another branch of the script."""
         if files != self.files:
             for path in {**self.files, **files}:
                 if path not in self.files or path not in files or self.files[path] != files[path]:
                     self.files[path] = None
 
     def overwrite(self, target: Value) -> None:
-        """Makes the file unknown that something writes, and those that may be the same one."""
+        """Make a written file unknown, and all files that may be the same one."""
         text = known(target)
         path = posixpath.normpath(text) if text else ""
         ends = target[-1].text if target and target[-1].unknown is None else ""
