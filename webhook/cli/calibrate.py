@@ -79,7 +79,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the comparison; 0 also where the plan was off: a measurement is an answer. 3 where nothing can be read."""
+    """Prints the comparison; returns 0 also if the plan was wrong, which is a result; 3 if no input can be read."""
     if args.write and not args.write.name.endswith(measured.ENDING):
         raise edge.UnusableError(f"--write {args.write}: the file's name must end in {measured.ENDING}")
     policy, facts = policies.load(args.policy), edge.facts(args)
@@ -162,7 +162,7 @@ def _engine(
 
 
 def _with_image(manifest: JSON, old: object, new: str) -> JSON | None:
-    """The manifest with an image whose tag says the release; None where there is nothing to replace."""
+    """The manifest with an image whose tag says the release; None if there is nothing to replace."""
     if not isinstance(old, str) or not old:
         return None
     text = json.dumps(manifest).replace(json.dumps(old), json.dumps(new))
@@ -191,7 +191,7 @@ def _read(path: Path) -> str:
 
 
 def _before(path: Path) -> list[dict[str, Any]]:
-    """The rows that a file already has; raises UnusableError where it is none of ours."""
+    """The rows that a file already has; raises UnusableError if podfit did not write the file."""
     if not path.exists():
         return []
     text = edge.read_text(path)
@@ -203,7 +203,7 @@ def _before(path: Path) -> list[dict[str, Any]]:
 
 
 def _refuse_nothing(found: list[StartComparison]) -> None:
-    """Raises UnusableError with why, where no start can be written down."""
+    """Raises UnusableError with the reason, if no start can be saved."""
     if not any(one.measured_row() for one in found):
         raise edge.UnusableError(
             [f"{one.source}: not written down: {one.problem}" for one in found] or "nothing was read", 3

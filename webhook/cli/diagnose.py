@@ -68,7 +68,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was found; 0 also where a cause was: a diagnosis is an answer. 3 where something can't be read."""
+    """Prints the diagnosis; returns 0 also if it found a cause, since that is a result; 3 if an input can't be read."""
     from webhook.report import diagnosis, text
 
     project.announce(project.apply(args))

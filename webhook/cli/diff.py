@@ -39,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what changes; 1 where something is newly denied, 3 where a side can't be read."""
+    """Prints what changes; 1 if something is newly denied, 3 if a side can't be read."""
     if args.old == args.new == "-":
         raise edge.UnusableError("only one of OLD and NEW can be standard input")
     project.announce(project.apply(args))

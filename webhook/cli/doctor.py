@@ -78,7 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit 0, 1 where a line says fail, 3 where nothing of podfit may be seen."""
+    """Returns 0, 1 if a check fails, 3 if the user may read nothing of podfit."""
     from webhook.server import doctor
 
     with user_cluster.client(args) as client:
@@ -123,7 +123,7 @@ def _json(lines: list[CheckResult], ok: bool) -> str:
 
 
 def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None]) -> Observed:
-    """Everything that can be seen; raises UnusableError where the API server can't be reached. `tell` is called with
+    """Everything that can be seen; raises UnusableError if the API server can't be reached. `tell` is called with
     what is being looked at: what hangs takes seconds each."""
     from webhook.server import doctor
 
@@ -215,7 +215,7 @@ def _none_if_missing(seen: T | Unseen) -> T | Unseen | None:
 
 
 def _selector(deployment: JSON | Unseen | None) -> str:
-    """The Deployment's own, whatever the release calls itself; the chart's name where that can't be seen."""
+    """The label selector of the Deployment's Pods; the chart's name if the Deployment can't be read."""
     from urllib.parse import urlencode
 
     seen = deployment if isinstance(deployment, Mapping) else {}

@@ -91,7 +91,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def _manifest(args: argparse.Namespace) -> int:
-    """Explains each vLLM container; 3 where something can't be read."""
+    """Explains each vLLM container; 3 if something can't be read."""
     from importlib import import_module
 
     from webhook.evaluation.lint import lint

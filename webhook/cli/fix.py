@@ -48,7 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the diffs; 0 also where there is nothing to repair or something else is denied, 3 where a file can't be
+    """Prints the diffs; returns 0 also if nothing can be repaired or something else is denied, 3 if a file can't be
     read or rewritten. Nothing is written before every file has been worked out."""
     project.announce(project.apply(args))
     policy, facts = policies.load(args.policy), edge.facts(args)

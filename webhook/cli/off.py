@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 Change = Callable[[JSON], dict[str, Any] | None]
-"""A configuration → the merge patch that makes it what is wanted; None where it is."""
+"""A configuration → the merge patch to the wanted state; None if it has that state."""
 
 
 def switch(args: argparse.Namespace, wanted: registration.State, change: Change) -> int:
@@ -75,7 +75,9 @@ def switch(args: argparse.Namespace, wanted: registration.State, change: Change)
 
 
 def find(client: Client, name: str | None) -> list[str]:
-    """Where podfit's configurations are; raises UnusableError where they can't be listed, or are several releases'."""
+    """The paths of podfit's configurations.
+
+    Raises UnusableError if they can't be listed, or if there are configurations of several releases."""
     found = []
     for kind in registration.WEBHOOK_CONFIGURATIONS:
         with user_cluster.errors_reported(f"{kind} can't be listed"):
@@ -84,14 +86,14 @@ def find(client: Client, name: str | None) -> list[str]:
 
 
 def listed(client: Client, kind: str, name: str | None) -> list[str]:
-    """Where podfit's configurations of a kind are; raises StatusError or OSError where none answers."""
+    """The paths of podfit's configurations of a kind; raises StatusError or OSError if they can't be listed."""
     items = client.get(f"{registration.ROOT}/{kind}", {})["items"]
     ours = [item for item in items if (item["metadata"]["name"] == name if name else registration.is_ours(item))]
     return [f"{registration.ROOT}/{kind}/{item['metadata']['name']}" for item in ours]
 
 
 def of_one_release(paths: list[str]) -> list[str]:
-    """The paths; raises UnusableError where they are several releases'."""
+    """The paths; raises UnusableError if they belong to several releases."""
     if len(names := sorted({path.rpartition("/")[2] for path in paths})) > 1:
         raise UnusableError(f"there are several: {', '.join(names)}; say which with --name")
     return paths

@@ -138,7 +138,7 @@ def _tell_of_denials(policy: Policy) -> None:
 
 
 def run_test(args: argparse.Namespace) -> int:
-    """0 where every case is as expected, 1 where one is not, 2 where a file of cases can't be used."""
+    """0 if every case is as expected, 1 if one is not, 2 if a file of cases can't be used."""
     from webhook.evaluation.rehearsal import cases
     from webhook.vllm.facts import Facts
 
@@ -180,7 +180,7 @@ def _object(folder: Path, name: str) -> Mapping[str, Any]:
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """1 where something is newly denied, else 0."""
+    """1 if something is newly denied, else 0."""
     from webhook.evaluation.rehearsal import changes
 
     old, new = (policies.load([] if name == "default" else [name], "") for name in (args.old, args.new))
@@ -236,7 +236,7 @@ def _asked(args: argparse.Namespace) -> Iterator[tuple[str, RehearsedObject, Fac
 
 def _recorded(log: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The objects that were created or replaced, of an audit log or of recorded AdmissionReviews, a line each; raises
-    UnusableError where there are only events without their objects."""
+    UnusableError if there are only events without their objects."""
     held, bare = 0, 0
     for number, line in enumerate(log.splitlines(), 1):
         try:

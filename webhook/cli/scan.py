@@ -114,7 +114,7 @@ def _selector(value: str) -> selector.Selector:
 
 
 def _kinds(value: str) -> frozenset[Key]:
-    """Kinds by their name, in any case, singular or plural; with a group where two have the same."""
+    """Kinds by their name, in upper or lower case, singular or plural; with a group if two kinds have the same name."""
     chosen: set[Key] = set()
     for word in filter(None, (one.strip() for one in value.split(","))):
         name, _, group = word.lower().partition(".")
@@ -189,7 +189,7 @@ def code(found: Scan, lowest: Level | None) -> int:
 
 
 def read(args: argparse.Namespace, client: Client) -> Scan:
-    """One reading of the cluster; raises UnusableError (exit 3) where it can't be asked."""
+    """One reading of the cluster; raises UnusableError (exit 3) if the API server can't be reached."""
     from webhook.cluster.scanning import Scanner, WorkloadSelection
 
     wanted = WorkloadSelection(
@@ -215,7 +215,7 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
 
 
 def _absent(client: Client, namespace: str) -> bool:
-    """Whether the API server says that there is no such namespace; not where it may not be asked."""
+    """Whether the API server reports that there is no such namespace; False if reading it is forbidden."""
     from webhook.cluster.access import StatusError
 
     try:
@@ -238,7 +238,7 @@ def _metrics(path: Path, found: Scan, seconds: float) -> None:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    """An exporter until SIGTERM or Ctrl-C; 3 where the port is taken, or the cluster can't be reached at first."""
+    """An exporter until SIGTERM or Ctrl-C; 3 if the port is taken, or the cluster can't be reached at first."""
     import signal
     from threading import Event
 
@@ -283,7 +283,7 @@ def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]
 
 
 def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None:
-    """PolicyReports in the cluster; raises UnusableError (exit 3) where none can be written."""
+    """Writes PolicyReports to the cluster; raises UnusableError (exit 3) if none can be written."""
     from webhook.cluster import reports
 
     progress, whole = Progress(), args.selector is None and args.kinds is None
@@ -302,7 +302,7 @@ def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None
 
 
 class Progress:
-    """How far it is, in one line of a terminal that is written again and again; nothing where stderr is none."""
+    """Shows the progress in one line of the terminal, which is overwritten; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()

@@ -110,7 +110,7 @@ def _seconds(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until SIGTERM; exit 2 or 3 with one line where the policy, the certificate or the address is unusable."""
+    """Serves until SIGTERM; exit 2 or 3 with one line if the policy, the certificate or the address is unusable."""
     from webhook.base.data import using
     from webhook.evaluation.policy import builtin
     from webhook.server.accesslog import AccessLog
@@ -162,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _live(files: Sequence[str], cluster: Cluster | None, tables: Callable[[], Tables]) -> Live:
-    """The policies of the files and, where Policy objects are watched, of the cluster."""
+    """The policies of the files and, if Policy objects are watched, of the cluster."""
     from webhook.server.live import Live
 
     paths = [policies.path(name) for name in files]
@@ -178,7 +178,7 @@ def _live(files: Sequence[str], cluster: Cluster | None, tables: Callable[[], Ta
 
 
 def _access(kubeconfig: Path | None) -> Access | None:
-    """The way to the cluster; None where there is none. Then the Kubernetes client, a third of the time and the memory
+    """The way to the cluster; None if there is none. Then the Kubernetes client, a third of the time and the memory
     of a start, is not imported."""
     if kubeconfig is None and not os.environ.get("KUBERNETES_SERVICE_HOST"):
         return None
@@ -191,7 +191,7 @@ def _access(kubeconfig: Path | None) -> Access | None:
 
 
 def _cluster(names: tuple[str, ...] | None, access: Access | None) -> Cluster | None:
-    """What is to be watched; None where there is no cluster, or nothing is wanted of it."""
+    """The kinds to watch; None if there is no cluster, or if no kind is wanted."""
     wanted = WATCHED_BY_DEFAULT if names is None else names
     if access is None or not wanted:
         return None

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _desk(args: argparse.Namespace) -> Desk:
-    """What the page needs; the files are read again where one has changed."""
+    """The data for the page; the files are read again if one has changed."""
     facts = edge.facts(args)
     opened: tuple[Sequence[tuple[str, float]], Opened] | None = None
 

@@ -84,7 +84,7 @@ class Companions:
         ]
 
     def claim(self, workload: Workload, name: str) -> JSON | None:
-        """The PersistentVolumeClaim of that name that the workload's Pods mount, None where it is not here."""
+        """The PersistentVolumeClaim of that name that the workload's Pods mount, None if it is not here."""
         if not self.objects:
             return None
         return next((one for one in self._in_namespace_of(_CLAIM, workload) if _name(one) == name), None)
@@ -139,7 +139,7 @@ def describe(obj: JSON) -> str:
 
 
 def replicas(obj: JSON) -> tuple[int | None, int | None]:
-    """The least and the most replicas that an autoscaler sets, None where it does not say (their defaults are 1 for a
+    """The least and the most replicas that an autoscaler sets, None if it does not say (their defaults are 1 for a
     HorizontalPodAutoscaler's minimum, 0 and 100 for a ScaledObject)."""
     spec = mapping(obj.get("spec"))
     names = ("minReplicaCount", "maxReplicaCount") if _key(obj) == _SCALED_OBJECT else ("minReplicas", "maxReplicas")

@@ -63,7 +63,7 @@ def _made(whole: list[Any], edits: Iterable[Edit]) -> list[dict[str, Any]]:
 
 def apply(obj: Any, patch: Iterable[dict[str, Any]]) -> Any:
     """`obj` with `patch` applied, as a new object; `obj` is not changed. Raises `jsonpatch.JsonPatchException` or
-    `jsonpointer.JsonPointerException` where the patch does not fit."""
+    `jsonpointer.JsonPointerException` if the patch does not fit."""
     import jsonpatch
 
     return jsonpatch.apply_patch(_copy(obj), list(patch), in_place=True)
@@ -132,7 +132,7 @@ def _list(value: Any, path: FieldPath) -> list[Any] | None:
 
 
 def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
-    """The edit as one operation, made on `whole` too; None where it changes nothing."""
+    """The edit as one operation, made on `whole` too; None if it changes nothing."""
     at, key, path = _deepest_existing(whole, edit)
     rest = edit.path.parts[len(path.parts) :]
     now = _child(at, key)

@@ -112,7 +112,7 @@ def is_object(value: object) -> TypeGuard[Mapping[Any, Any]]:
 
 
 def mapping(value: object) -> Mapping[Any, Any]:
-    """`value` where it is an object, an empty one otherwise: what a manifest holds may be anything."""
+    """`value` if it is an object, otherwise an empty one, since a manifest may contain any value."""
     if isinstance(value, dict):
         return value
     return {} if value is None or not isinstance(value, Mapping) else value

@@ -57,7 +57,7 @@ def _as_text(value: object) -> str:
 
 
 def try_parse(value: object) -> int | None:
-    """Like `parse`, or None where the value is absent or no quantity (a rule of its own reports those)."""
+    """Like `parse`, or None if the value is absent or not a quantity (a separate rule reports those)."""
     if value is None:
         return None
     text = value if isinstance(value, str) else _as_text(value)
@@ -73,7 +73,7 @@ def equal(one: object, other: object) -> bool:
 
 
 def _as_decimal(value: object) -> Decimal:
-    """The exact value of a quantity; 0 where it is none."""
+    """The exact value of a quantity; 0 if it is not a quantity."""
     match = _QUANTITY.fullmatch(value if isinstance(value, str) else _as_text(value))
     number, exponent, suffix = match.groups() if match else ("0", "", "")
     return Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
@@ -94,7 +94,7 @@ def human(size: float) -> str:
 
 
 def left(size: float) -> str:
-    """What is left: "3.8 GiB", or "short by 851 MiB" where it is less than nothing."""
+    """The rest: "3.8 GiB", or "short by 851 MiB" if it is negative."""
     return human(size) if size >= 0 else f"short by {human(-size)}"
 
 

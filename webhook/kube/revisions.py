@@ -32,7 +32,7 @@ def reduce_revision(obj: JSON) -> JSON:
 
 
 def digest(template: JSON) -> str:
-    """Equal for templates that make the same Pods; "" where one is nested too deep to be read."""
+    """Equal for templates that make the same Pods; "" if one is nested too deep to be read."""
     own = mapping(template.get("metadata"))
     labels = {name: value for name, value in mapping(own.get("labels")).items() if name != _ADDED}
     what = {"labels": labels, "annotations": own.get("annotations") or {}, "spec": template.get("spec")}
@@ -53,7 +53,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def returned_to(obj: JSON, namespace: str | None, seen: Mapping[str, Mapping[tuple[str, str], JSON]]) -> str | None:
-    """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None where none is seen.
+    """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None if none is seen.
 
     `seen`: kind → its objects, as `reduce_revision` leaves them.
     """

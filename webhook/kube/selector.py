@@ -25,7 +25,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
-        """Whether labels fulfil it; None where that depends on labels that are not known (`whole` is False)."""
+        """Whether labels fulfil it; None if that depends on labels that are not known (`whole` is False)."""
         value = labels.get(self.key)
         if value is None and not whole:
             return None

@@ -16,7 +16,7 @@ from webhook.kube.path import mapping
 
 JSON = Mapping[str, Any]
 Key = tuple[str, str]
-"""Namespace ("" where there is none) and name."""
+"""Namespace ("" if there is none) and name."""
 HARDWARE = ("gpu", "accelerator", "instance", "machine", "device-type", "partition", "mps")
 """Parts of labels' names: with none of them a label says nothing of an accelerator."""
 ALIKE = 64
@@ -27,7 +27,7 @@ MODEL_CONFIG = "podfit.dev/model-config"
 
 @dataclass(frozen=True)
 class WatchedKind:
-    """A kind of object: where the API server has it, and what is kept of each."""
+    """A kind of object: its path at the API server, and the fields that are kept of each."""
 
     name: str
     """One word for people, values and metrics; the plural that RBAC uses."""
@@ -96,7 +96,7 @@ class Snapshot:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...] | None:
-        """All nodes; None where they are not watched."""
+        """All nodes; None if they are not watched."""
         if "nodes" not in self.objects:
             return None
         return tuple(_node_of(name, kept) for (_, name), kept in self.objects["nodes"].items())

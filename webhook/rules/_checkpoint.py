@@ -35,7 +35,7 @@ def is_scheme_known(engine: Engine) -> bool:
 
 
 def method(engine: Engine) -> str:
-    """The `quant_method` that the model says, or that its name shows; "" where there is none."""
+    """The `quant_method` of the model, or the one that its name shows; "" if there is none."""
     config = engine.model.value.quantization_config if engine.model else None
     return str((config or {}).get("quant_method") or "").lower().replace("compressed_tensors", "compressed-tensors")
 

@@ -26,7 +26,7 @@ _YAML_KEY = re.compile(
 
 
 _CODE = re.compile(r"/(site|dist)-packages(/|$)|/python3?[\d.]*$|/vllm(-workspace)?/vllm(/|$)|/bin/vllm$")
-"""Where installed Python code and vLLM's own program lie."""
+"""The paths of installed Python code and of vLLM's own program."""
 _NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
 """Tables of tuned kernels and templates that are among the code."""
 
@@ -104,19 +104,19 @@ def named(engine: Engine) -> str:
 
 
 def life(refusal: settings.Refusal, release: Release | None) -> str:
-    """When another release takes it: ": new in 0.24.0", ": known until 0.11.0", "" where none does."""
+    """When another release takes it: ": new in 0.24.0", ": known until 0.11.0", "" if none does."""
     if release is None or refusal.first is None or refusal.last is None:
         return ""
     return f": new in {refusal.first}" if refusal.first > release else f": known until {refusal.last}"
 
 
 def substitute(engine: Engine, first: int, count: int, *words: str) -> tuple[Edit, ...]:
-    """The fix that writes `words` instead of `count` of the command's; none where that can't be done safely."""
+    """The fix that writes `words` instead of `count` of the command's; none if that can't be done safely."""
     return edit.substitute(engine.workload.object, engine.command, first, count, words)
 
 
 def in_file(engine: Engine, index: int) -> str:
-    """Where a flag or a value is that is not a word of the command: ", in /etc/vllm.yaml"; "" where it is one."""
+    """The file of a flag or value outside the command, as ", in /etc/vllm.yaml"; "" if it is in the command."""
     words = engine.command.words
     config = 0 <= index < len(words) and words[index].text.partition("=")[0] == "--config"
     return f", in {engine.args.written.get('config')}" if config else ""
@@ -130,7 +130,7 @@ def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def parser(engine: Engine) -> Parser | None:
-    """What the parser of the engine's release knows; None where it is not in the table."""
+    """What the parser of the engine's release knows; None if it is not in the table."""
     table = builtin()
     if engine.release not in table.releases:
         return None
@@ -138,7 +138,7 @@ def parser(engine: Engine) -> Parser | None:
 
 
 def spellings(engine: Engine) -> Container[str]:
-    """The flags that the engine's release knows; none where it is not in the table."""
+    """The flags that the engine's release knows; none if it is not in the table."""
     known = parser(engine)
     return known.spellings if known else ()
 
@@ -187,7 +187,7 @@ TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
 
 
 def misplaced(engine: Engine) -> dict[int, str]:
-    """Words that are where vLLM looks for no such word, by their index, and what is probably meant ("": YAML)."""
+    """Misplaced words by their index, with the words that were probably meant ("": YAML)."""
     if engine.command.own_flags or not has_a_sign(engine):
         return {}
     spellings = builtin().spellings

@@ -39,7 +39,7 @@ class Count:
 
 
 def count(engine: Engine) -> Count | None:
-    """None where the two can't be compared."""
+    """None if the two can't be compared."""
     if engine.command.entry == "worker" or engine.container.init:
         return None
     if joins_ray(engine):
@@ -156,7 +156,7 @@ def sees_more(engine: Engine) -> bool:
 
 
 def visible(engine: Engine) -> int | None:
-    """GPUs that CUDA_VISIBLE_DEVICES of the Pod leaves; None where it is not set there, or names no plain indices.
+    """GPUs that CUDA_VISIBLE_DEVICES of the Pod leaves; None if it is not set there, or names no plain indices.
 
     CUDA numbers the GPUs of the container from 0, and takes those before the first that is not there.
     """

@@ -41,15 +41,17 @@ NVIDIAS = "nvcr.io/nvidia/vllm:"
 
 
 class Sibling(NamedTuple):
-    """What the other engines of a Pod see of one. No `Engine`: one that held itself would be a cycle, and every review
-    would leave some hundred objects to Python's collector, whose turns are what the slowest reviews wait for."""
+    """The fields of an engine that the other engines of its Pod use.
+
+    It is not an `Engine`: an engine that held itself would be a cycle. Each review would then leave some hundred
+    objects to Python's garbage collector, whose runs delay the slowest reviews."""
 
     container: str
     args: EngineArgs
     release: Release | None
     requested: tuple[str, int | None] | None
     port: int | None = None
-    """Where it answers HTTP on every way through its script; None where that can't be known, or it does not."""
+    """The port on which it answers HTTP on every path through its script; None if there is none or it is unknown."""
     host: object = None
 
 
@@ -73,7 +75,7 @@ class Engine:
     whole: Whole = field(compare=False, repr=False)
     """The object that it is in."""
     placement: Placement | None = None
-    """The live nodes on which the Pod may run; None where nodes are not known."""
+    """The live nodes on which the Pod may run; None if nodes are not known."""
     mounts: tuple[Mount, ...] = ()
     """What is mounted into the container."""
     siblings: Sequence[Sibling] = field(default=(), compare=False, repr=False)
@@ -98,11 +100,11 @@ class Engine:
         return self.container.path.join(*parts)
 
     def argument(self, dest: str) -> FieldPath:
-        """Where an argument is, or the command where it is not given."""
+        """The path of an argument, or of the command if the argument is not given."""
         return self.args.places.get(dest, self.command.path)
 
     def field(self, *parts: str | int) -> Any:
-        """A field of the container, None where absent: `field("livenessProbe", "httpGet", "port")`."""
+        """A field of the container, None if absent: `field("livenessProbe", "httpGet", "port")`."""
         found: Any = self.container.spec
         for part in parts:
             if isinstance(found, dict):
@@ -114,7 +116,7 @@ class Engine:
         return found
 
     def pod(self, *parts: str | int) -> Any:
-        """A field of the PodSpec, None where absent."""
+        """A field of the PodSpec, None if absent."""
         found: Any = self.workload.spec
         for part in parts:
             if isinstance(found, dict):
@@ -133,7 +135,7 @@ class Engine:
 
     @kept
     def variables(self) -> list[tuple[int, str, Any]]:
-        """The container's `env`: each entry's index, name, and value (None where it comes from elsewhere)."""
+        """The container's `env`: each entry's index, name, and value (None if it comes from elsewhere)."""
         listed = enumerate(as_list(self.container.spec.get("env")))
         return [
             (index, name, one.get("value"))
@@ -171,13 +173,13 @@ class Engine:
 
     @kept
     def memory_request(self) -> int | None:
-        """Bytes of host memory that are set aside for the container; where only a limit is given, that."""
+        """Bytes of host memory that are reserved for the container: the request, or the limit if only that is given."""
         given = self.field("resources", "requests", "memory")
         return quantity.try_parse(self.field("resources", "limits", "memory") if given is None else given)
 
     @property
     def memory_at(self) -> FieldPath:
-        """Where the limit is that holds: the container's own, or the Pod's where that is the smaller one."""
+        """The path of the effective limit: the container's own, or the Pod's if that is smaller."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
         if pod and (not own or pod < own):
@@ -191,7 +193,7 @@ class Engine:
 
     @kept
     def port(self) -> int | None:
-        """The HTTP port; None where it can't be known or there is none.
+        """The HTTP port; None if it can't be known or there is none.
 
         vLLM's default is only taken where vLLM itself is the program: a wrapper or a foreign image's entrypoint may
         have a default of its own.
@@ -223,7 +225,7 @@ class Engine:
 
     @kept
     def group(self) -> Replica | None:
-        """The Pods that serve the model together, seen from the one that leads; None where that can't be known."""
+        """The Pods that serve the model together, seen from the one that leads; None if that can't be known."""
         return group.group_of(self.workload, self.container, self.whole)
 
     @kept
@@ -245,7 +247,7 @@ class Engine:
 
     @property
     def unseen(self) -> str | None:
-        """Why not even what the arguments alone show is certain, such as how many processes run; None where it is."""
+        """Why not even what the arguments alone show is certain, such as how many processes run; None if it is."""
         unknown = [dest for dest in self.args.unresolved if dest not in HARMLESS]
         if unknown:
             return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
@@ -253,7 +255,7 @@ class Engine:
 
     @kept
     def doubt(self) -> str | None:
-        """Why nothing that is computed from the arguments and the model is certain, None where it is."""
+        """Why nothing that is computed from the arguments and the model is certain, None if it is."""
         if why := self.unseen:
             return why
         if why := doubt.reason_unplannable(self.args, self.model.value if self.model else None, self.command.env):
@@ -267,7 +269,7 @@ class Engine:
 
     @property
     def weights_doubtful(self) -> str | None:
-        """What the catalog doubts of how large the model is, or how it is stored; None where it doubts nothing."""
+        """Why the catalog's size or format of the model is uncertain; None if both are certain."""
         why = self.model.source.partition("; doubtful: ")[2] if self.model else ""
         of_the_cache = ("its length", "num_key_value_heads")
         return f"doubtful: {why}" if why and not why.startswith(of_the_cache) else None
@@ -376,11 +378,11 @@ class Shm:
     path: FieldPath
     """The volume, or the place where one would be declared."""
     mount: Mount | None = None
-    """The container's mount, None where none is or the host's is shared."""
+    """The container's mount, None if none is or the host's is shared."""
 
 
 CONTAINER_RUNTIME_SHM = 64 * quantity.MI
-"""What containerd and CRI-O mount at /dev/shm where the Pod mounts nothing (containerd oci/mounts.go `size=65536k`)."""
+"""The size that containerd and CRI-O mount at /dev/shm by default (containerd oci/mounts.go `size=65536k`)."""
 
 
 _CRIO_SIZE = "io.kubernetes.cri-o.ShmSize"
@@ -442,7 +444,7 @@ def _read(
 
 
 def next_server(engine: Engine, releases: Releases | None = None) -> Engine | None:
-    """The engine that the script starts when this one has failed; None where it starts no other."""
+    """The engine that the script starts when this one has failed; None if it starts no other."""
     if not engine.command.then:
         return None
     first, *then = engine.command.then

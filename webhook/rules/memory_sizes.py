@@ -54,7 +54,7 @@ def certainty(engine: Engine, needed: Estimate) -> Certainty:
 
 
 def rests_on(limit: int, host: HostLedger) -> tuple[str, ...] | None:
-    """Nothing where the limit is below what the arguments alone ask for, whatever the model; else the ledger."""
+    """Nothing if the limit is below what the arguments alone ask for, whatever the model; else the ledger."""
     least = sum(line.floor for name, line in host.lines if name in MODEL_FREE)
     return () if limit < min(least, host.need.floor) else None
 
@@ -88,7 +88,7 @@ def in_cache(engine: Engine) -> int:
 
 
 def cached(engine: Engine) -> str | None:
-    """Why the advised limit is more than vLLM needs, where it is."""
+    """Why the advised limit is more than vLLM needs, if it is."""
     size = engine.plan.checkpoint
     return f"the advised limit has room for the {human(size)} checkpoint in the page cache, too" if size else None
 

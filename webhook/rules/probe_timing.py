@@ -72,7 +72,7 @@ def consequence(engine: Engine, name: str) -> tuple[str, ...]:
 
 
 def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
-    """The container's probe of that name, None where absent."""
+    """The container's probe of that name, None if absent."""
     value = engine.container.spec.get(name)
     return value if value and is_object(value) else None
 
@@ -91,8 +91,10 @@ def follows(engine: Engine) -> bool:
 
 
 def may_not_serve(engine: Engine) -> bool:
-    """The same container may, in another of its Pods or on another way through its script, serve nothing: a probe would
-    restart it for ever. Words that can't be known may be `--headless` where several Pods make up the engine."""
+    """The same container may serve nothing in another of its Pods, or on another path through its script.
+
+    There a probe would restart it forever. If several Pods make up the engine, unknown arguments may be `--headless`.
+    """
     return engine.command.may_follow or (engine.spans_pods and engine.args.open is not None)
 
 
@@ -167,7 +169,7 @@ def alone(engine: Engine) -> bool:
 _INJECTED = re.compile(r"inject|sidecar|(^|\.)istio\.io/rev$|^dapr\.io/enabled$")
 """Labels and annotations that ask a webhook for another container: Istio's, Linkerd's, Vault's, Dapr's."""
 _OF_A_MESH = (15000, 15020, 15021, 15090, 4191, 3500, 3501)
-"""Where injected sidecars listen (Istio, Linkerd, Dapr). A namespace's label is enough to inject them."""
+"""The ports of injected sidecars (Istio, Linkerd, Dapr). A namespace's label is enough to inject them."""
 _SECOND_LISTENERS = ("debugpy", "ddtrace-run", "prometheus_client")
 """Programs that open a port of their own in vLLM's process."""
 
@@ -249,7 +251,7 @@ def enough(engine: Engine) -> float | None:
 
 
 def startup_probe(engine: Engine) -> dict[str, Any] | None:
-    """A startup probe that waits long enough; None where the port can't be known or the time not be estimated."""
+    """A startup probe that waits long enough; None if the port can't be known or the time not be estimated."""
     http, seconds = health(engine), enough(engine)
     if http is None or seconds is None:
         return None
@@ -279,7 +281,7 @@ def window_fix(engine: Engine) -> tuple[Edit, ...]:
 
 
 def advice(engine: Engine) -> tuple[str, ...]:
-    """The startup probe to add, in words; none where nothing may be there to answer it."""
+    """The startup probe to add, in words; none if nothing may be there to answer it."""
     return () if may_not_serve(engine) else in_words(engine)
 
 
@@ -300,8 +302,7 @@ def estimate(engine: Engine) -> str:
 
 
 def phases(engine: Engine) -> tuple[str, ...]:
-    """What the start is made of, one line; a second where that is of weights of which it is doubtful how large they
-    are."""
+    """The phases of the start in one line, and a second line if the size of the weights is uncertain."""
     startup, doubt = engine.plan.startup, engine.weights_doubtful
     if startup is None:
         return ()

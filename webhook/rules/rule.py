@@ -19,8 +19,9 @@ Plane = Literal["gpu", "host", "config", "network", "storage", "cluster"]
 Certainty = Literal["certain", "likely", "possible"]
 Place = Literal["admission", "check", "scan"]
 Fix = Literal[True, False, "certain", "manual"]
-"""Who applies a rule's fix. The mutating webhook: always, never, only where the finding is certain, never.
-`podfit fix`, whose diff the author reads, applies all but those of `False`."""
+"""Who applies a rule's fix. The mutating webhook always applies a fix of `True`, and one of `"certain"` if the finding
+is certain. It never applies one of `False` or `"manual"`. `podfit fix`, whose diff the author reads, applies all except
+those of `False`."""
 Threat = Literal["start", "uptime", "practice"]
 
 
@@ -53,12 +54,12 @@ class Finding:
     certainty: Certainty = "certain"
     """Only "certain" may deny; the engine turns the others into warnings."""
     uncertain: str | None = None
-    """What keeps it from being certain, for people; None where nothing does, or the message says it."""
+    """Why the finding is not certain, as text; None if it is certain, or if the message has the reason."""
     fillable: str | None = None
     """What may still be put in its place before an API server sees it, for people: at most a warning where files are
-    evaluated; None where nothing may."""
+    evaluated; None if nothing may."""
     advice: bool = False
-    """Worth knowing, and no more: `audit` where the rule's mode is `warn`."""
+    """The finding is only information: `audit` if the rule's mode is `warn`."""
     suggestions: tuple[str, ...] = ()
     """Changes, each enough by itself."""
     computed: bool = False
@@ -100,11 +101,11 @@ class Rule:
     threatens: ClassVar[Threat] = "start"
     """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed."""
     mode: ClassVar[Mode] = "warn"
-    """The mode where no policy says otherwise."""
+    """The default mode, which a policy may change."""
     never_denies: ClassVar[str | None] = None
-    """Why none of its findings is ever certain, so that also `mode: deny` only warns; None where one can be."""
+    """Why no finding of this rule is ever certain, so that even `mode: deny` only warns; None if one can be certain."""
     fix: ClassVar[Fix] = "manual"
-    """Who applies the rule's fix, if it has one, where no policy says otherwise."""
+    """When the webhook applies the rule's fix, if it has one; a policy may change it."""
     where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})
     needs: ClassVar[tuple[str, ...]] = ()
     """Attributes of Engine that must not be None (words of FACTS). The engine skips the rule otherwise, and denies

@@ -29,7 +29,7 @@ class AccessLog:
     def __init__(
         self, stream: BytesIO | FileIO | None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        """`stream`: where the lines go, unbuffered; None: nowhere."""
+        """`stream`: the unbuffered output of the lines; None: no output."""
         self._lines = Lines(stream, "access-log", _lost) if stream is not None else None
         self._clock = clock
 

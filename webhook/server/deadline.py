@@ -21,7 +21,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 10.0
-"""Seconds; what the API server waits where the configuration does not say (admissionregistration `timeoutSeconds`)."""
+"""Seconds; how long the API server waits by default (admissionregistration `timeoutSeconds`)."""
 LONGEST = 30.0
 """Seconds; the API server allows no more."""
 REVIEW_SHARE = 0.8

@@ -62,9 +62,9 @@ class DecisionCache:
         facts: Facts,
         compute: Callable[[Request], Decision] | None = None,
     ) -> Decision:
-        """What `review.decide` says, from memory where the same was asked before.
+        """The decision of `review.decide`, from the cache if the same request came before.
 
-        `compute`: what is called instead of `review.decide` where it was not; raises only what that raises.
+        `compute`: called instead of `review.decide` for a new request; raises only what that raises.
         """
         compute = compute or (lambda asked: review.decide(webhook, asked, policy, facts))
         asked = _essential(request)

@@ -37,7 +37,7 @@ class CheckResult:
     about: str
     said: str
     next: str = ""
-    """What to do; empty where all is well."""
+    """What to do; empty if all is well."""
 
 
 @dataclass(frozen=True)
@@ -514,7 +514,7 @@ def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
 
 
 def _tag(deployment: JSON) -> str:
-    """The version of the image that runs: `image.tag` may be another than the chart's own; empty where it is none."""
+    """The version of the image that runs: `image.tag` may be another than the chart's own; empty if it is none."""
     containers = _nested(deployment, "spec", "template", "spec").get("containers") or ()
     image = next((str(one.get("image")) for one in containers if one.get("name") == "podfit"), "")
     found = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)

@@ -76,7 +76,7 @@ class Lines:
             self.dropped += lines
 
     def _start(self) -> None:
-        """At the first line, and where the thread is gone. Where none can be had now, the next line tries again."""
+        """Starts the thread at the first line, and again if it has ended. If that fails, the next line tries again."""
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 return

@@ -81,7 +81,7 @@ class Live:
         return (*(line for source in sources for line in source.problems), *self._apart)
 
     def object_problems(self) -> dict[str, tuple[str, ...]]:
-        """Name of each Policy object → why its newest state does not hold; empty where it does."""
+        """Name of each Policy object → why its newest state is not in force; empty if it is."""
         apart = {
             name: tuple(line for line in self._apart if line.startswith(f"policies.podfit.dev/{name}: "))
             for name in self._seen
@@ -142,7 +142,7 @@ class Live:
                 yield str(place), _text(place)
 
     def _take_over(self) -> None:
-        """Makes one policy of all sources; where they do not go together, nothing changes."""
+        """Makes one policy of all sources; if they contradict each other, nothing changes."""
         layers = [layer for source in (*self._files.values(), *self._seen.values()) for layer in source.layers]
         version = self.policy.version
         try:

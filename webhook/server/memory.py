@@ -46,9 +46,9 @@ _bound: list[int] = []
 def bound(threads: int) -> int | None:
     """Bounds this process's private memory by its container's limit; returns the bound in bytes, None without a limit.
 
-    To be called before the first of so many `threads`, whose stacks come on top: the bound is on what is used. Python
-    then raises MemoryError where the kernel would have killed the whole container (memory.oom.group), and a rule that
-    eats memory is a rule that raises.
+    It must be called before the first of the `threads`, whose stacks come on top. Instead of the kernel killing the
+    whole container (memory.oom.group), Python then raises MemoryError. A rule that uses too much memory is thus a rule
+    that raises.
     """
     threading.stack_size(STACK)
     if (limit := _limit()) is None:

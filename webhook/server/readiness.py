@@ -13,7 +13,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 
 Check = Callable[[], str | None]
-"""Why it is not in place, in one line; None where it is."""
+"""A check of one requirement: returns why it is not met, in one line, or None if it is met."""
 
 PAUSE = 0.2
 """Seconds between two calls to ourselves."""
@@ -51,7 +51,7 @@ class Readiness:
         return [why for check in (*self._checks, *self._told) if (why := check())]
 
     def why_not(self) -> str | None:
-        """Why no review may come; None where the server is ready."""
+        """Why no review may come; None if the server is ready."""
         if self._draining:
             return "the server is stopping"
         if self._was_ready:
@@ -91,7 +91,7 @@ class SelfCall:
 
 
 def _called(host: str, port: int) -> str | None:
-    """Why this server has not answered at this address; None where it has."""
+    """Why this server has not answered at this address; None if it has."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # who answers on our own port are we
     connection = http.client.HTTPSConnection(host, port, timeout=WORKER_TIMEOUT, context=context)

@@ -128,7 +128,7 @@ class Reviews:
         return self._answer(webhook, body, query, arrived, None)
 
     def failed(self, path: str, error: Exception) -> tuple[int, bytes]:
-        """HTTP status and body where reading or answering a request has raised this; counted and logged."""
+        """HTTP status and body after this error in reading or answering a request; it is counted and logged."""
         words = FORMS.line(str(error))
         match error:
             case HttpRefusal():
@@ -209,6 +209,6 @@ def _subject(asked: Request) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """The rule in which it was raised, "review" where it was none."""
+    """The rule in which it was raised, "review" if it was not in a rule."""
     modules = (Path(frame.filename).stem for frame in traceback.extract_tb(error.__traceback__))
     return next((rule for module in modules if (rule := module.replace("_", "-")) in all_rules()), "review")

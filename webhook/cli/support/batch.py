@@ -76,7 +76,7 @@ def _unmask_short(shown: Any, given: Any) -> Any:
 
 
 def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
-    """What is known of the engine of one object of a batch; None where its command line starts none."""
+    """The engine of one object of a batch; None if its command line starts none."""
     report = command_line.judged_as(_argv(case), _version(case), _facts(case), policy)
     return report.results[0].engine if report.results else None
 

@@ -1,4 +1,4 @@
-"""Where `podfit serve` gets its certificate: two files, or a Secret that it keeps itself."""
+"""The source of `podfit serve`'s certificate: two files, or a Secret that the server maintains."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _duration(text: str) -> timedelta:
 
 
 def serving(args: argparse.Namespace, access: Access | None) -> Serving:
-    """The certificate as the arguments want it; raises UnusableError where that can't be had."""
+    """The certificate that the arguments choose; raises UnusableError if there is none."""
     if args.certificate_secret and (args.cert or args.key):
         raise UnusableError("--certificate-secret and --cert are two certificates; give one of them")
     if args.client_ca is not None and not args.client_ca.is_file():

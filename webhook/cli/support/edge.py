@@ -84,7 +84,7 @@ def now() -> datetime:
 
 
 def read_text(path: Path) -> str:
-    """The file's text; raises UnusableError (exit 3) where it can't be read."""
+    """The file's text; raises UnusableError (exit 3) if it can't be read."""
     try:
         return encoding.decode(path.read_bytes()).replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -113,7 +113,7 @@ def accelerator(text: str | None) -> Accelerator | None:
 
 
 def write_text(path: Path, content: str | Iterable[str]) -> None:
-    """Writes a report, whole or piece by piece; raises UnusableError (exit 3) where that can't be done."""
+    """Writes a report, whole or piece by piece; raises UnusableError (exit 3) if that fails."""
     try:
         with path.open("w", encoding="utf-8") as file:
             file.writelines([content] if isinstance(content, str) else content)
@@ -123,7 +123,7 @@ def write_text(path: Path, content: str | Iterable[str]) -> None:
 
 def _globbed(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Patterns (`**/*.yaml`, quoted so that the shell leaves them) replaced by what they match, each with whether it is
-    from one; raises UnusableError where that is nothing."""
+    from one; raises UnusableError if that is nothing."""
     for name in names:
         if not any(sign in name for sign in "*?[") or Path(name).exists():
             yield name, False
@@ -140,7 +140,7 @@ def _globbed(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 
 def files(names: Sequence[str]) -> Iterator[str]:
-    """The names given, folders and patterns replaced by the manifests in them; raises UnusableError where there is no
+    """The names given, folders and patterns replaced by the manifests in them; raises UnusableError if there is no
     such place."""
     return (name for name, _ in _files(names))
 
@@ -197,7 +197,7 @@ def log_text(data: bytes) -> str:
 
 
 def read_workload(name: str) -> JSON:
-    """The first Pod or workload of what `--manifest` names; raises UnusableError where there is none."""
+    """The first Pod or workload of what `--manifest` names; raises UnusableError if there is none."""
     found = read_manifests(name)
     if found.errors:
         raise UnusableError([str(error) for error in found.errors], 3)

@@ -127,7 +127,7 @@ def to_file(path: Path, scan: Scan, seconds: float) -> None:
 
 
 def _listening(host: str, port: int, numbers: CollectorRegistry) -> WSGIServer:
-    """A server of /metrics; without a host on every interface, IPv4's alone where the machine has no IPv6."""
+    """A server of /metrics; without a host on every interface, only with IPv4 if the machine has no IPv6."""
     for one in (host,) if host else ("::", "0.0.0.0"):  # noqa: S104 - the metrics are for whoever scrapes
         try:
             return start_http_server(port, one, numbers)[0]
@@ -145,7 +145,7 @@ def _whole(found: Scan, last: Scan | None) -> bool:
 
 
 def serve(address: tuple[str, int], every: float, read: Callable[[], Scan], stop: Event) -> None:
-    """Answers /metrics and scans, again and again, until `stop` is set; raises OSError where the port is taken."""
+    """Answers /metrics and scans, again and again, until `stop` is set; raises OSError if the port is taken."""
     planned = Planned()
     server = _listening(*address, registry(planned))
     try:

@@ -14,13 +14,13 @@ from webhook.cli.support import edge
 
 @dataclass(frozen=True)
 class Output:
-    """One report: its format, and where it goes (None: standard output)."""
+    """One report: its format and its file (None: standard output)."""
 
     format: str
     file: Path | None
 
     def write(self, content: str | Iterable[str]) -> None:
-        """Writes it, whole or piece by piece; raises UnusableError (exit 3) where the file can't be written."""
+        """Writes it, whole or piece by piece; raises UnusableError (exit 3) if the file can't be written."""
         if self.file is None:
             sys.stdout.writelines([content] if isinstance(content, str) else content)
         else:

@@ -30,7 +30,7 @@ from webhook.vllm.model.name import last_part
 
 
 def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
-    """Prints the ways to serve them, best first, or the best one as a manifest; 0 also where there is none."""
+    """Prints the ways to serve them, best first, or the best one as a manifest; returns 0 also if there is none."""
     policy = policies.load(args.policy)
     version = args.vllm_version or str(NEWEST)
     facts, having, notes = _having(args, facts)
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
 
 
 def _refuse_unknown(judged: Result) -> None:
-    """Raises UnusableError where a method or a type is named that a plugin would have to bring: it can't be planned. A
+    """Raises UnusableError if a method or a type is named that a plugin would have to bring: it can't be planned. A
     name in whose place vLLM puts the checkpoint's own method can be (`marlin` for AWQ), as invalid-flag-value says."""
     base = judged.engine
     method, dtype = base.args.quantization, base.args.given.get("kv_cache_dtype")

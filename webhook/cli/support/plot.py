@@ -14,7 +14,7 @@ PLOT_SUFFIXES = (".svg", ".png")
 
 
 def check(name: str) -> None:
-    """Raises UnusableError where nothing could be drawn there."""
+    """Raises UnusableError if no plot can be written to that file."""
     if Path(name).suffix.lower() not in PLOT_SUFFIXES:
         raise UnusableError(f"--plot {name}: expected a file that ends in .svg or .png")
     if find_spec("matplotlib") is None:

@@ -38,7 +38,7 @@ def type_of(function: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it, None where it has not."""
+    """The value for JSON, None if JSON can't represent it."""
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, (set, frozenset)):

@@ -82,7 +82,7 @@ def message(line: str) -> str:
 
 
 def width(stream: TextIO | None = None) -> int:
-    """Characters in a line of the terminal; WIDTH where there is none. `stream`: standard output if None."""
+    """Characters in a line of the terminal; WIDTH if there is none. `stream`: standard output if None."""
     if not is_terminal(stream):
         return WIDTH
     if (said := os.environ.get("COLUMNS", "")).isdigit() and int(said):

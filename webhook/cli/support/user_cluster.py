@@ -38,7 +38,7 @@ def add_context(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def client(args: argparse.Namespace) -> Iterator[Client]:
-    """A client of the cluster that the user means; raises UnusableError (exit 3) where there is no way to one."""
+    """A client of the cluster that the user means; raises UnusableError (exit 3) if there is none."""
     from webhook.cluster.access import Client, from_kubeconfig, in_cluster
 
     kubeconfig = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111 - never raises

@@ -1,4 +1,4 @@
-"""A file's bytes → text, as kubectl decodes them: UTF-16 where a byte order mark says so, else UTF-8."""
+"""A file's bytes → text, as kubectl decodes them: UTF-16 with its byte order mark, else UTF-8."""
 
 from __future__ import annotations
 

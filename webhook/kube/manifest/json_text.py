@@ -10,7 +10,7 @@ from webhook.kube.manifest.part import MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_MANY,
 
 
 def parse(text: str) -> Iterator[Part]:
-    """The objects of a JSON text, or of several one after another; raises ValueError where it is none."""
+    """The objects of a JSON text, or of several one after another; raises ValueError if it is not JSON."""
     twice = False
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def parse(text: str) -> Iterator[Part]:
 
 
 def _measure(value: object) -> None:
-    """Raises BrokenError where `value` is too deep or too large."""
+    """Raises BrokenError if `value` is too deep or too large."""
     level, nodes, depth = [value], 1, 0
     while level:
         level = [

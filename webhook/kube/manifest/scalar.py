@@ -94,7 +94,7 @@ def _parse_int(sign: str, digits: str) -> int | None:
 
 
 def _parse_tagged(tag: str, text: str) -> Any:
-    """The value of a plain scalar with a tag (`!!int 1`); raises ValueError where the text is not of that type."""
+    """The value of a plain scalar with a tag (`!!int 1`); raises ValueError if the text is not of that type."""
     fits = _TYPES.get(tag)
     if fits is None:
         return text

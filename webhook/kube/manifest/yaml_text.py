@@ -63,7 +63,7 @@ def _explain_error(error: Any, text: str, line: int) -> str:
 
 @cache
 def _loader() -> Any:
-    """PyYAML's safe loader, libyaml's where it is installed."""
+    """PyYAML's safe loader, or libyaml's if it is installed."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -163,7 +163,7 @@ class _Builder:
         return (*top.path, top.key if isinstance(top.value, dict) else len(top.value))
 
     def _open(self, value: dict[str, Any] | list[Any], event: Any) -> None:
-        """Start an object or a list; raises BrokenError where it is nested too deep or is a key."""
+        """Start an object or a list; raises BrokenError if it is nested too deep or is a key."""
         if len(self.stack) >= MAX_DEPTH:
             raise BrokenError(event.start_mark.line, TOO_DEEP)
         top = self.stack[-1] if self.stack else None
@@ -223,7 +223,7 @@ class _Builder:
             self.keys[self._path()] = event
 
     def _put(self, value: Any, nodes: int, event: Any) -> None:
-        """A finished value goes where it belongs."""
+        """Puts a finished value into its list or object."""
         if not self.stack:
             self.root = value
             return

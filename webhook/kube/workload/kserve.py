@@ -155,7 +155,7 @@ _PARALLELISM = {
 
 
 def _preset_command(model: JSON, uri: str | None, parallelism: JSON, *, across: bool) -> list[str]:
-    """`vllm serve` as the preset writes it; the sizes that span Pods (`across`) only where there are workers."""
+    """`vllm serve` as the preset writes it; the sizes that span Pods (`across`) only if there are workers."""
     command = ["vllm", "serve"]
     if model:
         command.append(hub_name(uri) or "/mnt/models")

@@ -25,7 +25,7 @@ def refine_cluster(at: FieldPath) -> Refine:
     """A Ray cluster's Pods serve together: the head, and each worker group's `replicas` × `numOfHosts`."""
 
     def refine(obj: JSON, found: list[Workload]) -> list[Workload]:
-        """The cluster's Pod templates with the number of Pods that serve together; None where the autoscaler decides
+        """The cluster's Pod templates with the number of Pods that serve together; None if the autoscaler decides
         it."""
         ray = mapping(at.get(obj))
         size: int | None = 1

@@ -1,4 +1,4 @@
-"""The table: (API group, kind) → where its Pod templates are, and what its operator completes."""
+"""The table: (API group, kind) → the places of its Pod templates, and the fields that its operator completes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Pods:
     `*` stands for every item of a list or a mapping, and means the same item in `replicas` and `size`."""
 
     path: str
-    """Of the PodSpec."""
+    """The path of the PodSpec."""
     replicas: str = ""
-    """Of the number of replicas."""
+    """The path of the number of replicas."""
     size: str = ""
-    """Of the number of Pods that make one replica; 1 where there is none."""
+    """The path of the number of Pods that make one replica; 1 if there is none."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _ray_row(at: str, replicas: str = "", refine: Refine | None = None) -> KindR
 
 
 def _group_row(at: str) -> KindRow:
-    """A leader and its workers; where there is no leader's template, the worker's is the leader's too."""
+    """A leader and its workers; without a leader's template, the worker's applies to the leader, too."""
     size = f"{at}.size"
     return KindRow(
         tuple(Pods(f"{at}.{role}.spec", "spec.replicas", size) for role in ("leaderTemplate", "workerTemplate"))

@@ -58,7 +58,7 @@ class Workload:
     path: FieldPath
     """The place of the PodSpec (`spec` of a Pod, `spec.template.spec` of a Deployment)."""
     metadata: JSON
-    """The Pod's metadata: labels and annotations of the template (of the object itself where there is no template)."""
+    """The Pod's metadata: labels and annotations of the template (of the object itself if there is no template)."""
     spec: JSON
     """The PodSpec (`volumes`, `nodeSelector` …). Its containers are in `containers`."""
     containers: tuple[Container, ...]
@@ -67,9 +67,9 @@ class Workload:
     "liveness-probe", "readiness-probe", "image", "args", "model", "resources", "memory-limit". What the object gives
     itself is not in it."""
     pods_per_replica: int | None = 1
-    """Pods that serve one model together (LeaderWorkerSet size, Ray head + workers); None where it can't be known."""
+    """Pods that serve one model together (LeaderWorkerSet size, Ray head + workers); None if it can't be known."""
     replicas: int | None = None
-    """How many copies are asked for; None where the kind does not say."""
+    """The number of requested replicas; None if the kind has none."""
     owned: bool = False
     """A controller made the object (`controller_of`); its contents were checked at the controller's own object."""
     unfilled: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class Workload:
 
     @property
     def namespace(self) -> str | None:
-        """The object's namespace, None where it does not say."""
+        """The object's namespace, None if it does not say."""
         namespace = mapping(self.object.get("metadata")).get("namespace")
         return str(namespace) if namespace else None
 
@@ -207,7 +207,7 @@ def as_list(value: object) -> list[Any]:
 
 
 def replica_count(value: object) -> int | None:
-    """A count as a manifest may write it, None where it is none (a placeholder, a negative number)."""
+    """A count in a manifest, None if it is not a count (a placeholder, a negative number)."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)

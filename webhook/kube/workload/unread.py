@@ -37,7 +37,7 @@ def without_kind(obj: JSON) -> tuple[str, ...]:
 
 
 def _with_vllm(obj: JSON) -> FieldPath | None:
-    """Where the first PodSpec with a container of vLLM's is."""
+    """The place of the first PodSpec with a vLLM container."""
     queue: list[tuple[FieldPath, Any]] = [(FieldPath(), obj)]
     for path, value in queue:  # grows while it is walked
         if is_object(value):
@@ -68,7 +68,7 @@ _LONGEST = 1 << 15
 
 def mention(obj: JSON) -> FieldPath | None:
     """Where an object of a custom kind, of which nothing was read, names vLLM: an image, a command, a package or an
-    engine; None where it names none."""
+    engine; None if it names none."""
     group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
     if (group, kind) in WORKLOAD_KINDS and group != "ray.io":  # Ray's own Python code may start vLLM
         return None

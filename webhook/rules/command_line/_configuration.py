@@ -62,7 +62,7 @@ class Check(NamedTuple):
     before: Release
     """From the first until before the second."""
     refusal: Callable[[Given], str | None]
-    """The problem, None where there is none."""
+    """The problem, None if there is none."""
     changes: tuple[str, ...]
     of_model: bool = False
     """It rests on the model's config.json."""
@@ -71,7 +71,7 @@ class Check(NamedTuple):
     variables: tuple[str, ...] = ()
     """Variables of the environment that change the answer."""
     unknown: Callable[[Given], str | None] | None = None
-    """What else would have to be known, None where nothing."""
+    """Returns what is still unknown but necessary for the check, None if nothing is."""
 
 
 def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
 
 
 def _doubt(engine: Engine, check: Check) -> str | None:
-    """What keeps it from being certain that vLLM sees these values; None where nothing does."""
+    """Why it is not certain that vLLM sees these values; None if it is certain."""
     if engine.args.open:
         return f"there may be more arguments: {engine.args.open}"
     if engine.args.unresolved:

@@ -1,4 +1,4 @@
-"""What was probably meant: the words of a suggestion, None where nothing is near."""
+"""What was probably meant: the words of a suggestion, None if nothing is near."""
 
 from __future__ import annotations
 

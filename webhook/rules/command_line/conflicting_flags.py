@@ -69,7 +69,7 @@ class ConflictingFlags(Rule):
     )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where every release checks it; likely where not every release and entry point does."""
+        """Certain if every release and entry point checks it, otherwise likely."""
         for conflict in engine.args.conflicts:
             names, instead = _meant.tool_parsers(conflict.message, engine.release)
             yield Finding(

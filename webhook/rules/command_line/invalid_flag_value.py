@@ -53,7 +53,7 @@ class InvalidFlagValue(Rule):
 
     Since the parser has no list of them, `--quantization`, `--load-format`, `--kv-cache-dtype`, `--config-format`,
     `--mamba-backend` and `--distributed-executor-backend` are looked up by name when the engine is configured. A plugin
-    may have added to these, so that nothing is certain where one is installed:
+    may have added to these, so that nothing is certain if one is installed:
 
         Unknown quantization method: gptq_marlim. Must be one of ['awq', 'gptq_marlin', …
         ValueError: Load format `runai-streamer` is not supported
@@ -285,7 +285,7 @@ FAITHFUL_ON_CUDA = frozenset({"awq", "gptq"})
 
 
 def _looked_up(engine: Engine, dest: str, name: str) -> Certainty | None:
-    """How sure it is that vLLM looks for just this name; None where it puts another in its place before it looks."""
+    """How sure it is that vLLM looks for just this name; None if it puts another in its place before it looks."""
     known, release = registry_certainty(engine), engine.release
     if dest not in ("quantization", "load_format"):
         return known

@@ -27,7 +27,7 @@ class MisplacedWord(Rule):
     about = ("a sign in a word", "a field with two colons")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain in vLLM's own image where the parser rejects it; the rest is a likely mistake, and may start."""
+        """Certain in vLLM's own image if the parser rejects it; otherwise likely, since vLLM may start."""
         found = engine.once(misplaced)
         refused = {error.index for error in engine.args.errors} if found else ()
         for index, instead in found.items():

@@ -20,13 +20,13 @@ class UnknownParser(Rule):
     """This vLLM release has no tool or reasoning parser of that name.
 
     vLLM looks the names of `--tool-call-parser` (with `--enable-auto-tool-choice`) and `--reasoning-parser` up before
-    it loads the model, and ends where it has none (entrypoints/openai/api_server.py, validate_api_server_args):
+    it loads the model, and ends if it has none (entrypoints/openai/api_server.py, validate_api_server_args):
 
         KeyError: 'invalid tool call parser: qwen3 (chose from { deepseek_v3,deepseek_v31,ernie45,glm45,hermes,… })'
         KeyError: 'invalid reasoning parser: deepseek-r1 (chose from { deepseek_r1,glm45,granite,qwen3,… })'
 
-    Most releases add some, for the models that are new with them. A parser of one's own comes with
-    `--tool-parser-plugin` or `--reasoning-parser-plugin`; then nothing is said.
+    Most releases add some for their new models. Custom parsers come with `--tool-parser-plugin` or
+    `--reasoning-parser-plugin`; then the rule reports nothing.
     """
 
     plane = "config"

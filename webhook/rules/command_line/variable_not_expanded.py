@@ -30,21 +30,22 @@ _OWN = ("", "apps", "batch")
 class VariableNotExpanded(Rule):
     """A reference to a variable reaches vLLM unchanged.
 
-    Kubernetes expands `$(NAME)` in `command` and `args`, and only names that the container's `env` or `envFrom` has.
-    `$NAME` and `${NAME}` are a shell's, and without one (`sh -c`) nothing expands them. vLLM then gets the dollar sign:
+    Kubernetes expands only `$(NAME)` in `command` and `args`, and only names in the container's `env` or `envFrom`.
+    `$NAME` and `${NAME}` are shell syntax; without a shell (`sh -c`) nothing expands them. vLLM then gets the dollar
+    sign:
 
         vllm: error: argument --max-model-len: invalid human_readable_int_or_auto value: '$LEN'
 
-    and where text is taken it looks for a model called `${MODEL}`. Write `$(NAME)`, with NAME in `env`. In files
-    something may still fill it in (envsubst, Flux, Kustomize), so that `podfit check` only warns; at the API server
-    nothing does any more.
+    If the argument accepts text, vLLM for example looks for a model called `${MODEL}`. Write `$(NAME)`, with NAME in
+    `env`. In files another tool may still fill it in (envsubst, Flux, Kustomize), so `podfit check` only warns. At the
+    API server no tool does so any more.
     """
 
     plane = "config"
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where vLLM's own parser rejects the text itself. `$(NAME)` never is: the kubelet also knows
+        """Certain if vLLM's own parser rejects the text itself. `$(NAME)` never is: the kubelet also knows
         variables of Services, of device plugins, and of webhooks that change the Pod later."""
         if engine.command.shell:
             return
@@ -150,7 +151,7 @@ def _dest(engine: Engine, word: Word) -> str | None:
 
 
 def _refused(engine: Engine, word: Word) -> tuple[str, str] | None:
-    """The argument, and what the release's parser says of the unexpanded text; None where it takes it."""
+    """The argument, and what the release's parser says of the unexpanded text; None if it takes it."""
     dest, known = _dest(engine, word), parser(engine)
     if dest is None or known is None:
         return None

@@ -61,8 +61,8 @@ class NoAttentionBackend(Rule):
     """No attention backend runs this model on this GPU.
 
     vLLM chooses an attention backend by itself: the first of a list that has kernels for the GPU, for the model's kind
-    of attention, and for the KV cache's dtype. Where none has all three it ends, after it made its processes and before
-    it loads a weight:
+    of attention, and for the KV cache's dtype. If none has all three, vLLM ends after it has made its processes and
+    before it loads a weight:
 
         ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(head_size=576,
         dtype=torch.bfloat16, kv_cache_dtype=auto, … use_mla=True, … use_sparse=True, …). Reasons: {FLASH_ATTN_MLA:
@@ -119,7 +119,7 @@ class NoAttentionBackend(Rule):
 
 
 def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) -> Lack | None:
-    """What no backend of the release does on a GPU of this compute capability; None where one does all."""
+    """What no backend of the release supports on a GPU of this compute capability; None if one supports all."""
     family, dtype = model.config.get("model_type") or model.model_type, engine.args.given.get("kv_cache_dtype")
     if not model.kv_lora_rank or not any(one.endswith("ForCausalLM") for one in model.architectures):
         return _without_latents(model, dtype, release, has)

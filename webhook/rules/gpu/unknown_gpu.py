@@ -23,13 +23,13 @@ podfit reads no size from labels of other vendors."""
 class UnknownGpu(Rule):
     """Nothing says which GPU the Pod will get, so GPU memory can't be evaluated, or the Pod asks for none.
 
-    `nvidia.com/gpu: 1` is any GPU of the cluster, of 16 GB or of 180. A nodeSelector says which, and keeps the Pod
-    off GPUs that are too small:
+    `nvidia.com/gpu: 1` is any GPU of the cluster, with 16 GB or with 180. A nodeSelector names the GPU, and keeps the
+    Pod off GPUs that are too small:
 
         nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
 
-    In CI, `podfit check --gpu NAME` says it for manifests that do not; in a cluster of one kind the policy's
-    `assume.gpu` does. Where podfit may read nodes, their labels say it too.
+    In CI, `podfit check --gpu NAME` sets the GPU for manifests that name none. In a cluster with one kind of GPU, the
+    policy's `assume.gpu` does. If podfit may read nodes, it also uses their labels.
 
     A nodeSelector alone does not give the container a GPU. Without a GPU in `resources.limits` the container sees none,
     unless the node's runtime gives its GPUs to every container. vLLM then ends with `Failed to infer device type`. If

@@ -9,7 +9,7 @@ from webhook.vllm.release import Release
 
 
 def share_of(given: object, running: Release | None) -> float:
-    """The share of a GPU that vLLM takes: as given, else the release's default (the newest's where unknown)."""
+    """The share of a GPU that vLLM takes: as given, else the release's default (the newest's if unknown)."""
     if isinstance(given, int | float) and not isinstance(given, bool):
         return float(given)
     return default_utilization(running or release.known_releases()[-1])

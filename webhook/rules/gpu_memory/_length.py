@@ -18,7 +18,7 @@ ALLOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
 def too_long(engine: Engine) -> int | None:
-    """The longest context that the model allows, in tokens, where a longer one is given; None where none is, or where
+    """The longest context that the model allows, in tokens, if a longer one is given; None if none is, or if
     it is not known."""
     given = engine.args.given.get("max_model_len")
     if engine.model is None or engine.release is None or not isinstance(given, int) or isinstance(given, bool):

@@ -22,7 +22,7 @@ class KvCacheTooSmall(Rule):
         estimated maximum model length is 58400. …
 
     (before v0.8: "The model's max seq len (N) is larger than the maximum number of tokens that can be stored in KV
-    cache"). Where `--max-model-len` is not given, the length is the model's own, often 131,072. A shorter length
+    cache"). The default of `--max-model-len` is the model's own length, often 131,072. A shorter length
     costs nothing that is not used; more GPUs, or a smaller KV cache type, make room.
 
     A model with state layers (Mamba, Gated DeltaNet) needs the hybrid KV cache manager to get a KV cache at all, and
@@ -36,7 +36,7 @@ class KvCacheTooSmall(Rule):
     needs = ("model", "gpu", "plan.gpu")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the largest KV cache that could be left is smaller than one request."""
+        """Certain if the largest KV cache that could be left is smaller than one request."""
         if engine.plan.cause == "layout":
             yield from _layout(engine)
             return

@@ -52,7 +52,7 @@ class MaxModelLenTooLong(Rule):
     believe_catalog: bool = parameter(False, "deny what the catalog's config.json does not allow, however old it is")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the config.json itself was read, and nothing else may set a length."""
+        """Certain if the config.json itself was read, and nothing else may set a length."""
         longest = _length.too_long(engine)
         if longest is None or engine.model is None:
             return
@@ -81,7 +81,7 @@ def _shorter(engine: Engine, longest: int) -> tuple[str, ...]:
 
 
 def _unread(engine: Engine, model: Model) -> str | None:
-    """Why the length is of no config.json of exactly the model that is served; None where it is."""
+    """Why the length is not from a config.json of exactly the served model; None if it is."""
     named = (engine.args.model or "").lower() == model.id.lower() or "*" in engine.facts.models
     if model.length_read and named and engine.model is not None and engine.model.may_deny:
         return None

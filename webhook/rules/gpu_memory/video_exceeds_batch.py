@@ -62,7 +62,7 @@ class VideoExceedsBatch(Rule):
 
 
 def _usual(engine: Engine, model: Model) -> int | None:
-    """What this release takes on this GPU; None where that is not known."""
+    """What this release takes on this GPU; None if that is not known."""
     if engine.gpu is None:
         return None
     found = plan.judge(

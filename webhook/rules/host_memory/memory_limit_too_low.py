@@ -14,14 +14,19 @@ class MemoryLimitTooLow(Rule):
     """The host memory limit is below what vLLM needs.
 
     A container above `resources.limits.memory` is killed by the kernel: `OOMKilled`, exit code 137, usually while it
-    loads. That is host memory: `--gpu-memory-utilization` does not help. Unreclaimable are the processes (one a GPU
-    and two more), pinned buffers (`--cpu-offload-gb`, `--kv-offloading-size`, before v0.8 `--swap-space`), whole files
-    in eager and multi-threaded loading, and what is in /dev/shm. Memory-mapped safetensors are not: they are page
-    cache, so a limit below the checkpoint's size does not kill (`memory-limit-below-checkpoint`).
+    loads. That is host memory: `--gpu-memory-utilization` does not help. The kernel can't reclaim these parts:
 
-    The limit that holds is the smaller one of the container's and of the Pod's (`spec.resources`, which sidecars and
+    - the processes (one per GPU and two more)
+    - pinned buffers (`--cpu-offload-gb`, `--kv-offloading-size`, before v0.8 `--swap-space`)
+    - whole files in eager and multi-threaded loading
+    - the contents of /dev/shm
+
+    Memory-mapped safetensors are page cache, which it can reclaim, so a limit below the checkpoint's size does not kill
+    the container (`memory-limit-below-checkpoint`).
+
+    The effective limit is the smaller one of the container's and of the Pod's (`spec.resources`, which sidecars and
     memory volumes share). On nodes with swap (the kubelet's LimitedSwap) a container that requests less than its limit
-    may be swapped out instead; no manifest shows it. Where the container would fit without what is offloaded, see
+    may be swapped out instead; no manifest shows it. If the container would fit without offloading, see
     `offload-exceeds-limit`.
     """
 

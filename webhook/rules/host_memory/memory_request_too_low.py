@@ -35,8 +35,8 @@ class MemoryRequestTooLow(Rule):
     about = ("requests",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely. Silent where no request is given: the limit is the request then, or a rule of its own misses it; and
-        where the limit is too low as well."""
+        """Likely. Reports nothing without a request: then the limit is the request, or another rule reports that it is
+        missing. It also reports nothing if the limit is too low as well."""
         host = engine.plan.host
         request = try_parse(engine.field("resources", "requests", "memory"))
         if host is None or request is None or memory_sizes.elsewhere(engine):

@@ -30,7 +30,7 @@ class OffloadExceedsLimit(Rule):
     about = ("offloaded memory",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the offloaded bytes and the imported processes exceed the limit."""
+        """Certain if the offloaded bytes and the imported processes exceed the limit."""
         limit, host = engine.memory_limit, engine.plan.host
         if limit is None or host is None or not memory_sizes.offload_is_to_blame(engine):
             return

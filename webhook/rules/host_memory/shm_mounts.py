@@ -13,7 +13,7 @@ from webhook.rules.engine import SHM, Engine
 
 
 def advised(engine: Engine) -> int | None:
-    """Bytes in whole GiB: the high estimate; the likely one where the memory limit does not hold more."""
+    """Bytes in whole GiB: the high estimate; the likely one if the memory limit does not hold more."""
     host = engine.plan.host
     if host is None:
         return None

@@ -28,7 +28,7 @@ class ShmNotInLimit(Rule):
     about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible where the volume alone is the limit; advice where both together exceed it: rings are sparse."""
+        """Possible if the volume alone is the limit; advice if both together exceed it: rings are sparse."""
         host, shm, limit = engine.plan.host, engine.shm, engine.memory_limit
         if host is None or shm.mount is None or shm.size is None or limit is None or engine.command.entry == "worker":
             return

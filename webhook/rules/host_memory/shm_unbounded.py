@@ -25,7 +25,7 @@ class ShmUnbounded(Rule):
     about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where nothing else bounds it; advice where the memory limit does."""
+        """Certain if nothing else bounds it; advice if the memory limit does."""
         host, mount = engine.plan.host, engine.shm.mount
         if host is None or mount is None or not mount.memory or (mount.empty_dir or {}).get("sizeLimit") is not None:
             return

@@ -20,8 +20,8 @@ class ModelNewerThanRelease(Rule):
         this architecture.
         ValueError: Model architectures ['Qwen3_5ForConditionalGeneration'] are not supported for now.
 
-    From 0.7 vLLM leaves what it does not name to the Transformers library of its image. Where that library may be new
-    enough, or the checkpoint brings code that is trusted, this is a warning: it may run, slower.
+    From 0.7 vLLM leaves unknown architectures to the Transformers library of its image. If that library may be new
+    enough, or if the checkpoint brings trusted code, this is a warning: the model may run, but slower.
     """
 
     plane = "config"
@@ -29,7 +29,7 @@ class ModelNewerThanRelease(Rule):
     needs = ("model", "release")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain in vLLM's own image, where neither vLLM's registry nor a Transformers of its time has it."""
+        """Certain in vLLM's own image, if neither vLLM's registry nor a Transformers of its time has it."""
         if engine.model is None or engine.release is None:
             return
         model, release = engine.model.value, engine.release

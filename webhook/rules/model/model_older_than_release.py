@@ -32,8 +32,8 @@ class ModelOlderThanRelease(Rule):
         ValueError: Model architecture QWenLMHeadModel was supported in vLLM until v0.23.0, and is not supported
         anymore. Please use an older version of vLLM if you want to use this model architecture.
 
-    Where the Transformers library of the image knows the model, or the checkpoint brings code that is trusted, this is
-    a warning: it may run, slower. An older image serves it.
+    If the Transformers library of the image knows the model, or if the checkpoint brings trusted code, this is a
+    warning: the model may run, but slower. An older image serves it.
 
     Two formats went into plugins, which vLLM's own image does not have: GGUF files with v0.24, checkpoints quantized by
     bitsandbytes with v0.28.
@@ -47,7 +47,7 @@ class ModelOlderThanRelease(Rule):
     needs = ("release",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain in vLLM's own image, where Transformers has no such model either."""
+        """Certain in vLLM's own image, if Transformers has no such model either."""
         release = engine.release
         if release is not None and release >= WITHOUT_GGUF[0]:
             yield from _gguf(engine)

@@ -47,14 +47,14 @@ AS_NAMED = Release(0, 22)
 class QuantizationLacksDtype(Rule):
     """The model's quantization can't be computed in the given dtype.
 
-    A quantized layer's inputs and outputs stay in 16 bits, and each method says which of them its kernels know. vLLM
-    compares it before it loads a weight:
+    A quantized layer's inputs and outputs stay in 16 bits, and each method supports only some of the 16-bit dtypes.
+    vLLM compares the dtype before it loads a weight:
 
         ValueError: torch.float16 is not supported for quantization method mxfp4. Supported dtypes: [torch.bfloat16]
 
-    gpt-oss (MXFP4) takes bfloat16 alone, so that a GPU without it (a T4, a V100) can't serve it. Hardly any method
-    takes float32. AWQ and GPTQ take bfloat16 where vLLM chooses the kernel, and before v0.22 float16 alone where
-    `--quantization awq` or `gptq` does. Without `--dtype`, vLLM takes what the checkpoint says.
+    gpt-oss (MXFP4) supports only bfloat16, so a GPU without it (a T4, a V100) can't serve it. Hardly any method
+    supports float32. AWQ and GPTQ support bfloat16 if vLLM chooses the kernel. Before v0.22 they support only float16
+    if `--quantization awq` or `gptq` chooses it. Without `--dtype`, vLLM uses the checkpoint's dtype.
     """
 
     plane = "config"
@@ -63,7 +63,7 @@ class QuantizationLacksDtype(Rule):
     about = ("dtype",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the checkpoint's own config names the method, in NVIDIA's backend."""
+        """Certain if the checkpoint's own config names the method, in NVIDIA's backend."""
         args, model, release = engine.args, engine.model, engine.release
         given = args.given.get("dtype")
         dtype = DTYPE_ALIASES.get(given) if isinstance(given, str) else None

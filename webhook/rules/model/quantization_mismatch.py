@@ -92,8 +92,8 @@ OTHER_FILES = "load_format", "model_loader_extra_config", "quantization_config"
 class QuantizationMismatch(Rule):
     """--quantization names another method than the checkpoint was quantized with.
 
-    vLLM reads the method from the checkpoint's own config.json; the flag need not be given. Where it is, it must agree,
-    or be a faster kernel for the same format (`awq_marlin` for AWQ, `gptq_marlin` for GPTQ):
+    vLLM reads the method from the checkpoint's own config.json; the flag is not necessary. A given flag must agree, or
+    name a faster kernel for the same format (`awq_marlin` for AWQ, `gptq_marlin` for GPTQ):
 
         ValueError: Quantization method specified in the model config (compressed-tensors) does not match the
         quantization method specified in the `quantization` argument (awq).
@@ -116,7 +116,7 @@ class QuantizationMismatch(Rule):
     about = ("quantization", "a quantized checkpoint")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the checkpoint's own config.json is known, in NVIDIA's backend."""
+        """Certain if the checkpoint's own config.json is known, in NVIDIA's backend."""
         given, model, release = engine.args.given.get("quantization"), engine.model, engine.release
         if model is None or release is None or not READ_FROM_UNTIL[0] <= release < READ_FROM_UNTIL[1]:
             return

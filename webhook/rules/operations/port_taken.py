@@ -37,7 +37,7 @@ class PortTaken(Rule):
     about = ("another engine",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where one of two servers in vLLM's own images does not share its port."""
+        """Certain if one of two servers in vLLM's own images does not share its port."""
         if engine.port is None or _ends(engine, engine.container.name) or engine.command.branched:
             return
         for other in engine.siblings:

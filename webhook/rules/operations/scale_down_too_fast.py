@@ -13,17 +13,17 @@ from webhook.rules.operations import _scaling
 from webhook.rules.rule import Finding, Rule
 
 _WINDOW = 300
-"""Seconds of a HorizontalPodAutoscaler's scaleDown.stabilizationWindowSeconds, and of KEDA's cooldownPeriod, where
-nothing is said (autoscaling/v2 API reference; keda.sh ScaledObject specification)."""
+"""The default of a HorizontalPodAutoscaler's scaleDown.stabilizationWindowSeconds and of KEDA's cooldownPeriod, in
+seconds (autoscaling/v2 API reference; keda.sh ScaledObject specification)."""
 
 
 class ScaleDownTooFast(Rule):
     """The autoscaler removes replicas sooner than new ones start.
 
-    A replica that is removed in a lull is missed when the load comes back, and a new one needs its whole start-up:
-    load, compile, capture, perhaps the download. With a stabilisation window shorter than that, replicas come and go
-    and few of them ever serve. The window should outlast a start: 600 s is a common choice, with one Pod removed in
-    five minutes.
+    When the load returns after a lull, a replica that was removed is missing, and a new one needs its whole start-up:
+    load, compile, capture, perhaps the download. With a shorter stabilization window, replicas come and go, and few of
+    them ever serve. The window should be longer than a start. A common choice is 600 s, with one Pod removed in five
+    minutes.
     """
 
     plane = "cluster"

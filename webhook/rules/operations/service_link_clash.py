@@ -24,7 +24,7 @@ class ServiceLinkClash(Rule):
     """A Service's name sets one of vLLM's own variables in the Pods of its namespace.
 
     For each Service with an address Kubernetes sets `NAME_PORT=tcp://10.0.0.7:8000` in every container of the namespace
-    that starts after it. A Service called `vllm` so sets VLLM_PORT, which is where vLLM looks for the number of a port:
+    that starts after it. Thus a Service called `vllm` sets VLLM_PORT, from which vLLM reads the number of a port:
 
         ValueError: VLLM_PORT 'tcp://10.0.0.7:8000' appears to be a URI. This may be caused by a Kubernetes service
         discovery issue
@@ -38,7 +38,7 @@ class ServiceLinkClash(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain for vLLM's own image where Service and workload name the same namespace, or neither names one."""
+        """Certain for vLLM's own image if Service and workload name the same namespace, or neither names one."""
         if engine.pod("enableServiceLinks") is False or engine.command.entry == "worker":
             return
         for name, service in engine.facts.companions.addresses(engine.workload):

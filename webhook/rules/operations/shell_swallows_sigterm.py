@@ -30,7 +30,7 @@ class ShellSwallowsSigterm(Rule):
     about = ("a shell",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely where the shell surely stays, advice where it may replace itself."""
+        """Likely if the shell surely stays, advice if it may replace itself."""
         command = engine.command
         if not command.shell or (command.exec and not command.unforked) or not command.serves:
             return

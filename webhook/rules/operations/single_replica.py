@@ -15,8 +15,8 @@ class SingleReplica(Rule):
     """One replica serves: no replica answers while it restarts.
 
     A vLLM Pod that is evicted, drained or killed needs minutes to load, compile and capture before it answers again.
-    With one replica every request of that time fails. Two replicas on two nodes keep one answering. An autoscaler's
-    `minReplicas` counts where there is one.
+    With one replica every request of that time fails. With two replicas on two nodes, one keeps answering. If there is
+    an autoscaler, its `minReplicas` counts.
     """
 
     plane = "cluster"
@@ -25,7 +25,7 @@ class SingleReplica(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain, where no autoscaler is known that wants more."""
+        """Certain if no autoscaler is known that wants more."""
         if not _scaling.leads(engine) or _scaling.least(engine) != 1:
             return
         by = _scaling.autoscalers(engine)

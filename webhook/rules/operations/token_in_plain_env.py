@@ -24,7 +24,7 @@ class TokenInPlainEnv(Rule):
     mode = "warn"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where the text has a known token's form."""
+        """Certain if the text has a known token's form."""
         env = engine.variables
         texts = [value for _, _, value in env if isinstance(value, str)]
         formed = secret.has_form("\0".join([*texts, engine.once(command_text)]))

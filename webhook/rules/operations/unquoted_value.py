@@ -12,10 +12,10 @@ from webhook.rules.rule import Finding, Rule
 
 
 class UnquotedValue(Rule):
-    """A number or a boolean is where Kubernetes wants text.
+    """A number or a boolean is in a place where Kubernetes requires a string.
 
-    The items of `command` and `args` and the values of `env` are text. Without quotes YAML reads `8000`, `0.9` and
-    `true` as something else, and the API server takes none of it:
+    The items of `command` and `args` and the values of `env` are strings. Without quotes YAML reads `8000`, `0.9` and
+    `true` as numbers or booleans, and the API server rejects the object:
 
         Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal number into Go struct field
         EnvVar.spec.template.spec.containers.env.value of type string

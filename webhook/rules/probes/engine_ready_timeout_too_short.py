@@ -39,7 +39,7 @@ class EngineReadyTimeoutTooShort(Rule):
     about = ("api_server_count", "data_parallel_size")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely where the likely start takes longer, advice where only the slowest does."""
+        """Likely if the likely start takes longer, advice if only the slowest does."""
         startup, release = engine.plan.startup, engine.release
         if startup is None or release is None or release < CONSTANT or engine.command.entry == "worker":
             return

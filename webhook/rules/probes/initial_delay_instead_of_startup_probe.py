@@ -30,7 +30,7 @@ class InitialDelayInsteadOfStartupProbe(Rule):
     at_least: int = parameter(probe_timing.LONG_DELAY, "seconds; a shorter delay is not reported", ge=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain; silent where the delay is too short as well (`liveness-probe-kills-startup`)."""
+        """Certain; silent if the delay is too short as well (`liveness-probe-kills-startup`)."""
         probe, startup = probe_timing.probe(engine, "livenessProbe"), engine.plan.startup
         if probe is None or not engine.served or engine.container.init or probe_timing.probe(engine, "startupProbe"):
             return

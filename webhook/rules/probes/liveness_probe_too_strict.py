@@ -38,7 +38,7 @@ class LivenessProbeTooStrict(Rule):
     at_least: int = parameter(30, "seconds of silence (periodSeconds × failureThreshold) that should be forgiven", ge=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely where less is forgiven than `atLeast` or a single failure kills; advice at the bare default."""
+        """Likely if less is forgiven than `atLeast` or a single failure kills; advice at the bare default."""
         probe = probe_timing.probe_of_vllm(engine, "livenessProbe")
         if probe is None or probe.keys().isdisjoint(("httpGet", "exec")):
             return

@@ -50,7 +50,7 @@ class ProbeWrongPath(Rule):
     about = ("startupProbe", "livenessProbe", "readinessProbe")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where vLLM's own server is alone in its Pod and the path is none of it in any release."""
+        """Certain if vLLM's own server is alone in its Pod and the path is none of it in any release."""
         if engine.container.init or engine.port is None:
             return
         for name, action, asked, port in probe_timing.asked(engine):

@@ -15,14 +15,15 @@ from webhook.rules.rule import Certainty, Finding, Rule
 class ProbeWrongPort(Rule):
     """A probe asks a port that vLLM does not listen on.
 
-    vLLM listens on `--port` (8000 where it is not given). A startup or liveness probe on another port never succeeds,
-    and the kubelet restarts a healthy container for ever:
+    vLLM listens on `--port` (default 8000). A startup or liveness probe on another port never succeeds, and the kubelet
+    restarts a healthy container forever:
 
         Startup probe failed: Get "http://10.0.0.7:8000/health": dial tcp 10.0.0.7:8000: connect: connection refused
 
-    A `--headless` node, and a worker that joins a leader, serve no port at all; `--uds` listens on a socket in the
-    file system, `--grpc` answers no HTTP. Where another container of the Pod listens there, the probe asks that one; so
-    it may with `hostNetwork`, an injected sidecar, a postStart hook or a debugger: likely, not certain.
+    A `--headless` node, and a worker that joins a leader, serve no port at all. With `--uds` vLLM listens on a socket
+    in the file system, and with `--grpc` it does not answer HTTP. If another container of the Pod listens on the port,
+    the probe reaches that one. With `hostNetwork`, an injected sidecar, a postStart hook or a debugger the same may
+    happen, so the finding is likely, not certain.
 
     A probe also fails if it speaks gRPC to vLLM's HTTP port, or names a port that the container does not declare. With
     `--host 127.0.0.1` every probe fails, since vLLM does not listen on the Pod's address.
@@ -35,7 +36,7 @@ class ProbeWrongPort(Rule):
     about = ("startupProbe", "livenessProbe", "readinessProbe")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where vLLM is alone in its Pod and nothing else could listen."""
+        """Certain if vLLM is alone in its Pod and nothing else could listen."""
         if engine.container.init:
             return
         silent = _silent(engine)
@@ -133,7 +134,7 @@ _SERVER = re.compile(r"vllm\s+serve\b|vllm\.entrypoints\.[\w.]*api_server")
 
 
 def _silent(engine: Engine) -> str | None:
-    """Why nothing answers HTTP here, None where vLLM does or that can't be known."""
+    """Why nothing answers HTTP here, None if vLLM does or that can't be known."""
     if engine.command.entry == "worker" or engine.args.open or not engine.command.complete:
         return None
     get = engine.args.get

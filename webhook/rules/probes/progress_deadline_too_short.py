@@ -35,7 +35,7 @@ class ProgressDeadlineTooShort(Rule):
     about = ("Deployment", "Rollout")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely where the likely start takes longer, advice where only the slowest does."""
+        """Likely if the likely start takes longer, advice if only the slowest does."""
         startup = engine.plan.startup
         if startup is None or engine.workload.kind not in ("Deployment", "Rollout") or not engine.served:
             return

@@ -15,7 +15,7 @@ class StartupProbeMissing(Rule):
     vLLM binds its port at once but listens only when the weights are loaded, compiled and captured: minutes, not
     seconds. A startup probe holds the liveness probe back for that long and ends a start that hangs. Without one,
     either a liveness probe kills a healthy start (`liveness-probe-kills-startup`), or nothing ever ends a hung one.
-    Where there is a readiness probe alone, nothing is killed and nothing is sent too early: only the hang is left.
+    With only a readiness probe, the kubelet kills nothing and no request is sent too early, but a hang goes unnoticed.
     """
 
     plane = "config"

@@ -14,8 +14,8 @@ class MixedGpuNodes(Rule):
     """The Pod may land on a GPU on which it does not fit.
 
     `nvidia.com/gpu: 1` is any GPU of the nodes that nodeSelector, affinity and taints leave, and some names mean
-    several GPUs (a `Tesla-V100` has 16 or 32 GB). Each kind is planned; where the plan fits one and not another, the
-    Pod works until the day that it is scheduled elsewhere, and then dies with `CUDA out of memory`.
+    several GPUs (a `Tesla-V100` has 16 or 32 GB). podfit plans each kind. If the plan fits one kind but not another,
+    the Pod works until it is scheduled elsewhere, and then fails with `CUDA out of memory`.
 
     With a cluster the kinds are those of its current nodes. Nodes come and go, so this is never more than a warning. A
     nodeSelector for one kind of GPU fixes it.

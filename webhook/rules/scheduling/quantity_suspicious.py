@@ -144,7 +144,7 @@ def _meant(match: re.Match[str], name: str) -> str | None:
 
 
 def _enough(engine: Engine, number: str, meant: str, *, limit: bool) -> str:
-    """What was meant where vLLM runs in it; else as many GiB (`64m`), or the computed size where that is far off."""
+    """The quantity that was meant, if vLLM runs in it; else as many GiB (`64m`), or the computed size if far off."""
     host = engine.plan.host
     if host is None:
         return meant

@@ -1,4 +1,4 @@
-"""What the storage rules share: where vLLM keeps the model's files, and which volume that is."""
+"""Shared code of the storage rules: the directory of the model's files, and its volume."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Cache:
     downloads: bool
     """vLLM fetches them there; False: `--model` is a path, and they must be there."""
     volume: Volume | None
-    """What is mounted over the directory, None where it is the container's own file system."""
+    """What is mounted over the directory, None if it is the container's own file system."""
 
 
 def find(engine: Engine) -> Cache | None:
-    """None where the files are not kept in a directory, or which one can't be known."""
+    """None if the files are not kept in a directory, or if the directory is unknown."""
     model = engine.args.model or ""
     if engine.args.get("load_format") not in _READ_FROM_FILES or "load_format" in engine.args.unresolved:
         return None
@@ -78,7 +78,7 @@ def find(engine: Engine) -> Cache | None:
 
 
 def _directory(engine: Engine) -> tuple[str, str] | None:
-    """The directory, and what says so; None where it can't be known (a home directory of the user's own image)."""
+    """The directory, and what says so; None if it can't be known (a home directory of the user's own image)."""
     if "download_dir" in engine.args.unresolved or _hidden(engine):
         return None
     env = engine.command.env
@@ -99,7 +99,7 @@ def _directory(engine: Engine) -> tuple[str, str] | None:
 
 
 def _hidden(engine: Engine) -> bool:
-    """One of the variables may be set where that can't be seen."""
+    """One of the variables may be set outside the manifest."""
     declared = engine.declared
     if not declared.isdisjoint(_VARIABLES) and not declared.intersection(_VARIABLES) <= engine.command.env.keys():
         return True
@@ -163,7 +163,7 @@ def _source(engine: Engine, volume: JSON) -> tuple[str, JSON]:
 
 
 def _claim(engine: Engine, name: str) -> JSON | None:
-    """The claim of that name, from the input or as the cluster has it; None where neither is known."""
+    """The claim of that name, from the input or as the cluster has it; None if neither is known."""
     found = engine.facts.companions.claim(engine.workload, name)
     live = (
         engine.facts.cluster.get("persistentvolumeclaims", engine.workload.namespace, name)

@@ -1,4 +1,4 @@
-"""Volumes that look like a model cache and are mounted where nothing of the model goes."""
+"""Volumes that look like a model cache, but are mounted at a path without files of the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OTHER = re.compile(r"compil|triton|torch|inductor|vllm|lmcache|kv|cuda|jit|tmp|
 
 
 def candidates(engine: Engine, cache: Cache) -> list[Volume]:
-    """The volumes that were meant to be the cache; none where the directory is in a volume that lasts."""
+    """The volumes that were meant to be the cache; none if the directory is in a volume that lasts."""
     if not cache.downloads or (cache.volume is not None and cache.volume.kind in PERSISTENT):
         return []
     return [one for one in volumes(engine) if one.kind in PERSISTENT and _looks_like_one(one)]

@@ -25,7 +25,7 @@ class CacheReadOnly(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain where no volume covers the directory of vLLM's own image; a volume may hold the files already."""
+        """Certain if no volume covers the directory of vLLM's own image; a volume may hold the files already."""
         cache = engine.once(_cache.find)
         if cache is None or not cache.downloads or engine.container.init:
             return

@@ -45,7 +45,7 @@ class FileMissing(Rule):
     closed: bool = parameter(False, brought_files.CLOSED)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely; certain where the policy says that nothing else brings files."""
+        """Likely; certain if the policy says that nothing else brings files."""
         for dest, path in _named(engine):
             if not path.startswith("/") or path.startswith(SHIPPED_DIRECTORIES) or not engine.args.is_sure(dest):
                 continue

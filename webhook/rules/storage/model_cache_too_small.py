@@ -26,8 +26,8 @@ class ModelCacheTooSmall(Rule):
         Usage of EmptyDir volume "cache" exceeds the limit "20Gi".
         Container vllm exceeded its local ephemeral storage limit "20Gi".
 
-    A claim that is too small ends with `OSError: [Errno 28] No space left on device` (where the storage keeps to the
-    size that was asked for; network file systems often do not).
+    With a claim that is too small, the download ends with `OSError: [Errno 28] No space left on device`. That happens
+    only if the storage enforces the requested size; network file systems often do not.
     """
 
     plane = "storage"
@@ -58,7 +58,7 @@ class ModelCacheTooSmall(Rule):
 
 
 def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str, Certainty] | None:
-    """Bytes that the place of the files has, where that is said, what says it, and how sure it is that it holds."""
+    """The size in bytes of the files' volume, the path of that size, a description, and its certainty."""
     volume = cache.volume
     if volume is not None and volume.known:
         size = _claimed(volume.spec)
@@ -84,7 +84,7 @@ def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str,
 
 
 def _of_all_containers(workload: Workload) -> int | None:
-    """The Pod's limit on local storage, emptyDirs and all: the sum of its containers', where each has one."""
+    """The Pod's limit on local storage, including emptyDirs: the sum of the containers' limits, if each has one."""
     path = FieldPath(("resources", "limits", "ephemeral-storage"))
     found = [quantities.try_parse(path.get(one.spec)) for one in workload.containers if not one.init]
     return None if None in found else sum(size or 0 for size in found)

@@ -33,7 +33,7 @@ class ModelPathMissing(Rule):
     closed: bool = parameter(False, brought_files.CLOSED)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely; certain where the policy says that nothing else brings files."""
+        """Likely; certain if the policy says that nothing else brings files."""
         model = engine.args.model
         if model is None or not model.startswith("/") or not engine.args.is_sure("model"):
             return

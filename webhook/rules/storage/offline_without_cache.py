@@ -33,7 +33,7 @@ class OfflineWithoutCache(Rule):
     closed: bool = parameter(False, brought_files.CLOSED)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely; certain where the policy says that nothing else brings files."""
+        """Likely; certain if the policy says that nothing else brings files."""
         env, model = engine.command.env, engine.args.model
         if not is_offline(env) or modelscope(env) or not is_hub_id(model) or not engine.args.is_sure("model"):
             return

@@ -56,7 +56,7 @@ class ReadWriteOnceWithReplicas(Rule):
 def _pods(engine: Engine) -> int | None:
     """The most Pods that run at once: an autoscaler's maximum, or the replicas, times the Pods of one replica."""
     most = [high for one in engine.facts.companions.autoscalers(engine.workload) if (high := replicas(one)[1])]
-    # None where the kind does not say, or says nothing: one.
+    # None if the kind does not say, or says nothing: one.
     copies = max([engine.workload.replicas or 1, *most])
     each = engine.workload.pods_per_replica
     return None if each is None else copies * each

@@ -56,7 +56,7 @@ class Pair:
 
 @lru_cache(maxsize=256)
 def _loaded(certificate: bytes) -> x509.Certificate:
-    """Raises ValueError where it is none."""
+    """The parsed certificate; raises ValueError if it is not one."""
     return x509.load_pem_x509_certificate(certificate)
 
 
@@ -101,12 +101,12 @@ def renew_at(certificate: bytes) -> datetime:
 
 
 def issued_at(certificate: bytes) -> datetime:
-    """When it was issued, where we did."""
+    """When it was issued, if podfit issued it."""
     return _loaded(certificate).not_valid_before_utc + SKEW
 
 
 def common_name(certificate: bytes) -> str:
-    """Whose it is; empty where it does not say."""
+    """The certificate's common name; empty if it has none."""
     found = _loaded(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
 
@@ -127,7 +127,7 @@ def hosts_of(certificate: bytes) -> frozenset[str]:
 
 
 def problem(pair: Pair, now: datetime, ca: bytes | None = None) -> str | None:
-    """Why the pair can't serve (or, with `ca`, is not signed by it); None where it can."""
+    """Why the pair can't serve (or, with `ca`, is not signed by it); None if it can."""
     try:
         certificate = _loaded(pair.certificate)
     except ValueError:
@@ -158,7 +158,7 @@ def signed_by(certificate: bytes, ca: bytes) -> bool:
 
 
 def belongs(certificate: bytes, key: bytes) -> bool:
-    """Whether the private key is the certificate's; False where one of them can't be read."""
+    """Whether the private key is the certificate's; False if one of them can't be read."""
     try:
         loaded = load_pem_private_key(key, password=None)
         return _loaded(certificate).public_key() == loaded.public_key()

@@ -25,7 +25,7 @@ from webhook.server.certs.renewal import CertificateView, Clocks, RenewalPolicy,
 from webhook.server.certs.serving import Contexts
 
 LOOK = 10.0
-"""Seconds between two looks; a sixth of the pause where that is shorter."""
+"""Seconds between two looks, or a sixth of the pause if that is shorter."""
 EAGER = 1.0
 """Seconds between two looks while there is nothing that the API server trusts."""
 ROUNDS = 12
@@ -44,7 +44,7 @@ class Seen:
     configurations: Mapping[str, JSONDict]
     """Path → object, of those that are there."""
     unreadable: str
-    """Why a configuration can't be read; empty where all can."""
+    """Why a configuration can't be read; empty if all can."""
     now: datetime
 
     @property
@@ -54,7 +54,7 @@ class Seen:
 
     @property
     def bundles(self) -> dict[str, tuple[bytes, ...]] | None:
-        """PATH NUMBER of each webhook → its CAs; None where a configuration can't be read."""
+        """PATH NUMBER of each webhook → its CAs; None if a configuration can't be read."""
         if self.unreadable:
             return None
         return {

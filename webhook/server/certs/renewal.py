@@ -115,9 +115,9 @@ class NextStep:
     secret: StoredCertificates | None = None
     """The Secret to store, unless another replica was faster; then nothing else is done before the next look."""
     bundles: Bundles = field(default_factory=dict)
-    """The caBundles that must change, whole, by what is stored already: where a `secret` can't be, they still can."""
+    """The complete caBundles that must change, by the stored Secret: they can be written even if `secret` can't."""
     doubt: str = ""
-    """Why nothing is issued though it may be time; empty where the API server's clock is believed."""
+    """Why nothing is issued although it may be time; empty if the API server's clock is trusted."""
 
 
 def next_step(
@@ -157,7 +157,7 @@ def _distributed_since(
 
 
 def _steady_offset(before: tuple[float, float] | None, clocks: Clocks) -> tuple[float, float]:
-    """`CertificateView.steady_offset` after this look: a new one where the API server's clock has jumped."""
+    """`CertificateView.steady_offset` after this look: a new one if the API server's clock has jumped."""
     ahead = clocks.now.timestamp() - clocks.steady
     if before is not None and abs(ahead - before[0]) <= MAX_CLOCK_DIFFERENCE.total_seconds():
         return before
@@ -182,7 +182,7 @@ def _is_distributed(replica: CertificateView, ca: bytes, policy: RenewalPolicy, 
 def _wanted_secret(
     replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
 ) -> StoredCertificates:
-    """The Secret as it must be; equal to what is stored where that is good."""
+    """The Secret as it must be; equal to the stored one if that is valid."""
     now, ca, cas = clocks.now, stored.ca, _cas_to_keep(stored.cas, replica, stored, policy, clocks)
     if ca is None or certs.problem(ca, now) or certs.renew_at(ca.certificate) <= now:
         ca = certs.issue_ca(now, lifetime=policy.ca_lifetime)
@@ -284,7 +284,7 @@ def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> 
 
 
 def bundle_of(hook: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """The CAs in a webhook's caBundle, BROKEN at the end where something else is in it."""
+    """The CAs in a webhook's caBundle, with BROKEN at the end if something else is in it."""
     try:
         bundle = base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or "", validate=True)
     except ValueError:
@@ -316,7 +316,7 @@ def secret_data(stored: StoredCertificates) -> dict[str, str]:
 
 
 def _pair(certificate: tuple[bytes, ...], key: bytes) -> Pair | None:
-    """The pair, where certificate and key belong together: dates are not asked here."""
+    """The pair, if certificate and key belong together. Dates are not checked here."""
     if not certificate or not certs.belongs(certificate[0], key):
         return None
     return Pair(certificate[0], key)

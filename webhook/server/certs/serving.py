@@ -55,7 +55,7 @@ class Contexts:
         self._last: tuple[Pair, bytes, ssl.SSLContext] | None = None
 
     def of(self, pair: Pair) -> ssl.SSLContext:
-        """Raises OSError where the pair is none, or the file never was good; a last good one serves on."""
+        """Raises OSError if the pair is invalid, or if the file was never valid; a last valid file stays in use."""
         last, known = self._last, b""
         try:
             known = self._client_ca.read_bytes() if self._client_ca else b""
@@ -83,7 +83,7 @@ class CertificateFiles:
         """There is nothing to start: the files are read at each handshake."""
 
     def context(self) -> ssl.SSLContext:
-        """Of what the files hold now; raises OSError where they never were good."""
+        """The context for the files' current contents; raises OSError if they were never valid."""
         try:
             pair = self._read()
             made = self._contexts.of(pair)
@@ -122,7 +122,7 @@ class CertificateFiles:
 def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
     """TLS 1.2 or newer with this certificate; with `client_ca` (PEM) a client may show one of that CA, and no other.
 
-    (It need not: a kubelet's probes have none. `KnownClients` asks for it where it matters.) Raises OSError where the
+    (It need not: a kubelet's probes have none. `KnownClients` asks for it where it matters.) Raises OSError if the
     pair is none, or `client_ca` holds no certificate.
     """
     made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
