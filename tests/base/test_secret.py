@@ -168,6 +168,8 @@ STARTS = ("hf_A0", "sk-", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glp
         ("echo s3cr3t | helm registry login example.com --password-stdin", "s3cr3t"),
         ("printf '%s' \"s3cr3t\" > /root/.cache/huggingface/token", "s3cr3t"),
         ("wandb login --relogin s3cr3t", "s3cr3t"),
+        ("curl https://hooks.slack.com/services/T0/B0/s3cr3t-v4lue", "T0/B0/s3cr3t-v4lue"),
+        ("post to https://discord.com/api/webhooks/12/s3cr3t-v4lue now", "12/s3cr3t-v4lue"),
         ("machine example.com login me password s3cr3t", "s3cr3t"),
         ("aws configure set aws_secret_access_key s3cr3t", "s3cr3t"),
         ('{"auth": {"bearer": "s3cr3t"}}', "s3cr3t"),

@@ -238,16 +238,18 @@ def _percent(text: str, safe: str) -> str:
 _STARTS = (
     "hf_", "api_org_", "sk-", "sk_", "rk_", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-",
     "xox", "AKIA", "ASIA", "AIza", "gsk_", "r8_", "dapi", "eyJ", "-----BEGIN",
+    "hooks.slack.com/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/",
 )  # fmt: skip
 """Prefixes of known kinds of tokens."""
 _FORM = re.compile(
     r"(?<![\w-])(?:(?P<kind>hf_(?=[A-Za-z]*[A-Z0-9])|api_org_|sk-(?=[\w-]*[A-Z0-9])|[sr]k_(?:live|test)_|nvapi-|gh[pousr]_|"
     r"github_pat_|glpat-|xox[a-z]-|A[KS]IA(?=[A-Z0-9]{16})|AIza(?=[\w-]{30})|gsk_|r8_(?=\w{20})|dapi(?=[0-9a-f]{20})"
     r")(?P<token>[\w-]{4,})|eyJ(?P<web>[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]+)?)"
+    r"|(?:hooks\.slack\.com/\w{1,20}|discord(?:app)?\.com/api/webhooks)/(?P<hook>[\w/-]{8,})"
     r"|(?P<pem>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END)[^\0])*+))"
 )
 """Tokens of Hugging Face, OpenAI, Stripe, NVIDIA, GitHub, GitLab, Slack, AWS, Google, Groq, Replicate and Databricks,
-JSON Web Tokens, and private keys."""
+JSON Web Tokens, the paths of webhooks of Slack and Discord, and private keys."""
 _STEMS = ("key", "token", "secret", "pass", "pw", "cred", "auth", "bearer", "cookie", "salt", "_pat", "jwt")
 """Parts of names of secrets: every such name contains one."""
 _DASHES = "-‐‑‒–—―−"
@@ -306,7 +308,8 @@ def _forms(text: str, *, whole: bool = False) -> Iterator[Span]:
         one = _FORM.match(text, at) if at >= end else None
         if one is not None and _PLACEHOLDER.fullmatch(one[0]) is None:
             end = one.end()
-            yield one.span(0 if whole else one.lastgroup or 0)
+            group = one.lastgroup or 0
+            yield one.span(0 if whole and group != "hook" else group)
     if "://" in text and "@" in text:
         yield from _passwords(text)
     if "=" in text and ("?" in text or "&" in text):
