@@ -20,6 +20,10 @@ GPUS: Sequence[Mapping[str, Any]] = (
     {"name": "Tesla T4", "memory": 15_655_829_504, "capability": [7, 5]},
     {"name": "NVIDIA A100-SXM4-40GB", "memory": 42_405_855_232, "capability": [8, 0]},
     {"name": "NVIDIA L4", "memory": 23_576_576_000, "capability": [8, 9]},
+    {"name": "NVIDIA B200", "memory": 191_514_017_792, "capability": [10, 0]},
+    {"name": "NVIDIA H200", "memory": 150_754_820_096, "capability": [9, 0]},
+    {"name": "NVIDIA A10G", "memory": 23_836_033_024, "capability": [8, 6]},
+    {"name": "Tesla V100-SXM2-16GB", "memory": 16_935_682_048, "capability": [7, 0]},
 )
 """What NVML answers for each GPU; one of them per release, in turn."""
 MODELS = (
@@ -28,6 +32,13 @@ MODELS = (
     "Qwen/Qwen3-Next-80B-A3B-Instruct", "meta-llama/Llama-4-Scout-17B-16E-Instruct", "deepseek-ai/DeepSeek-V3",
     "ibm-granite/granite-4.0-h-small", "BAAI/bge-m3", "microsoft/Phi-3.5-mini-instruct",
     "Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen3-235B-A22B-FP8",
+    "mistralai/Mixtral-8x7B-Instruct-v0.1", "BAAI/bge-reranker-v2-m3", "google/gemma-3-12b-it",
+    "Qwen/Qwen2-VL-2B-Instruct", "ibm-granite/granite-3.3-8b-instruct-FP8", "nvidia/Gemma-4-26B-A4B-NVFP4",
+    "RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic", "deepseek-ai/DeepSeek-V2-Lite",
+    "moonshotai/Kimi-K2-Instruct",
+    "Qwen/Qwen3-VL-8B-Instruct", "google/gemma-2b", "google/gemma-4-26B-A4B", "MiniMaxAI/MiniMax-M2.5", "Qwen/Qwen3-8B",
+    "Qwen/Qwen3-Embedding-0.6B", "microsoft/Phi-4-mini-instruct", "Qwen/Qwen3.5-122B-A10B", "allenai/OLMo-2-1124-7B",
+    "sentence-transformers/all-MiniLM-L6-v2", "tiiuae/Falcon-H1-7B-Instruct", "allenai/Olmo-3-32B-Think",
 )  # fmt: skip
 """Entries of the catalog whose config.json was read: one per way to keep a KV cache, and per kind of configuration."""
 VALUES: Mapping[str, Sequence[str | None]] = {
@@ -36,12 +47,47 @@ VALUES: Mapping[str, Sequence[str | None]] = {
     "--max-num-batched-tokens": ("512", "2048", "4096", "16384", "65536"),
     "--gpu-memory-utilization": ("0.5", "0.95", "1.0", "1.1", "0"),
     "--dtype": ("auto", "half", "bfloat16", "float32"),
-    "--kv-cache-dtype": ("auto", "fp8", "fp8_e5m2", "fp8_e4m3", "bfloat16"),
-    "--quantization": ("awq", "gptq", "fp8", "compressed-tensors", "mxfp4", "gptq_marlin", "experts_int8"),
-    "--block-size": ("8", "16", "32", "64", "128"),
+    "--kv-cache-dtype": (
+        "auto",
+        "fp8",
+        "fp8_e5m2",
+        "fp8_e4m3",
+        "bfloat16",
+        "float16",
+        "fp8_ds_mla",
+        "fp8_inc",
+        "nvfp4",
+        "int8_per_token_head",
+        "fp8_per_token_head",
+        "turboquant_k8v4",
+    ),
+    "--quantization": (
+        "awq",
+        "gptq",
+        "fp8",
+        "compressed-tensors",
+        "mxfp4",
+        "gptq_marlin",
+        "experts_int8",
+        "awq_marlin",
+        "bitsandbytes",
+        "modelopt",
+        "modelopt_fp4",
+        "fbgemm_fp8",
+        "ptpc_fp8",
+        "moe_wna16",
+        "fp8_per_block",
+        "torchao",
+        "mxfp8",
+        "online",
+        "quark",
+        "gguf",
+        "deepspeedfp",
+    ),
+    "--block-size": ("8", "16", "32", "64", "128", "1", "24", "256"),
     "--tensor-parallel-size": ("1", "2", "3", "4", "8"),
-    "--pipeline-parallel-size": ("1", "2"),
-    "--data-parallel-size": ("1", "2"),
+    "--pipeline-parallel-size": ("1", "2", "3", "100"),
+    "--data-parallel-size": ("1", "2", "8", "0"),
     "--decode-context-parallel-size": ("1", "2", "4"),
     "--enforce-eager": (None,),
     "--enable-prefix-caching": (None,),
@@ -60,7 +106,7 @@ VALUES: Mapping[str, Sequence[str | None]] = {
     "--max-loras": ("0", "1", "4"),
     "--runner": ("auto", "generate", "pooling"),
     "--convert": ("auto", "none", "embed", "classify"),
-    "--task": ("auto", "generate", "embed"),
+    "--task": ("auto", "generate", "embed", "classify", "score", "reward"),
     "--swap-space": ("0", "4", "-1"),
     "--cpu-offload-gb": ("0", "8", "-1"),
     "--scheduling-policy": ("fcfs", "priority", "lifo"),
@@ -72,17 +118,155 @@ VALUES: Mapping[str, Sequence[str | None]] = {
         '{"method": "ngram"}',
         '{"method": "mtp", "num_speculative_tokens": 1}',
         '{"num_speculative_tokens": 3}',
+        '{"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 5, "prompt_lookup_max": 2}',
+        '{"method": "mtp"}',
+        '{"method": "mtp", "num_speculative_tokens": 3}',
+        '{"method": "suffix", "num_speculative_tokens": 4}',
+        '{"method": "ngram_gpu", "num_speculative_tokens": 4, "prompt_lookup_max": 4}',
+        '{"method": "deepseek_mtp", "num_speculative_tokens": 2}',
+        '{"method": "eagle", "num_speculative_tokens": 2}',
+        '{"method": "ngram", "num_speculative_tokens": 0, "prompt_lookup_max": 4}',
+        '{"model": "Qwen/Qwen3-8B", "num_speculative_tokens": 2}',
+        '{"model": "meta-llama/Llama-3.1-8B-Instruct", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 2}',
     ),
-    "--hf-overrides": ('{"max_position_embeddings": 8192}', '{"architectures": ["NoSuchModel"]}'),
+    "--hf-overrides": (
+        '{"max_position_embeddings": 8192}',
+        '{"architectures": ["NoSuchModel"]}',
+        '{"max_position_embeddings": 200000}',
+        '{"text_config": {"max_position_embeddings": 8192}}',
+        '{"num_hidden_layers": 4}',
+        '{"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}',
+        '{"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768, '
+        '"rope_theta": 1000000}}',
+        '{"sliding_window": 4096}',
+        '{"num_attention_heads": 12}',
+        '{"torch_dtype": "float32"}',
+        '{"quantization_config": null}',
+    ),
     "--kv-transfer-config": ('{"kv_connector": "NixlConnector", "kv_role": "kv_both"}', '{"kv_role": "kv_both"}'),
-    "--limit-mm-per-prompt": ('{"image": 1}', '{"image": -1}'),
-    "--compilation-config": ('{"cudagraph_capture_sizes": [1, 2, 4]}', '{"level": 0}', '{"mode": 3}'),
+    "--limit-mm-per-prompt": (
+        '{"image": 1}',
+        '{"image": -1}',
+        '{"image": 0, "video": 0}',
+        '{"smell": 1}',
+        "image=2",
+        '{"video": {"count": 1, "num_frames": 16}}',
+    ),
+    "--compilation-config": (
+        '{"cudagraph_capture_sizes": [1, 2, 4]}',
+        '{"level": 0}',
+        '{"mode": 3}',
+        '{"cudagraph_mode": "FULL"}',
+        '{"cudagraph_mode": "FULL_AND_PIECEWISE"}',
+        '{"cudagraph_mode": "NONE"}',
+        '{"cudagraph_mode": "BOGUS"}',
+        '{"mode": 0, "cudagraph_mode": "PIECEWISE"}',
+        '{"max_cudagraph_capture_size": 64, "cudagraph_capture_sizes": [1, 128]}',
+        '{"custom_ops": ["all", "none"]}',
+        '{"full_cuda_graph": true}',
+        '{"pass_config": {"enable_sp": true}}',
+        '{"pass_config": {"fuse_allreduce_rms": true}}',
+        "3",
+    ),
+    "--attention-backend": (
+        "FLASH_ATTN",
+        "FLASHINFER",
+        "TRITON_ATTN",
+        "FLASHMLA",
+        "CUTLASS_MLA",
+        "XFORMERS",
+        "FLEX_ATTENTION",
+        "TORCH_SDPA",
+        "TRITON_MLA",
+    ),
+    "--model-impl": ("auto", "vllm", "transformers", "terratorch"),
+    "--fully-sharded-loras": (None,),
+    "--lora-dtype": ("auto", "bfloat16", "float32"),
+    "--max-cpu-loras": ("1", "2", "8"),
+    "--enable-lora-bias": (None,),
+    "--language-model-only": (None,),
+    "--disable-chunked-mm-input": (None,),
+    "--enable-prompt-embeds": (None,),
+    "--enable-mm-embeds": (None,),
+    "--mm-encoder-tp-mode": ("weights", "data"),
+    "--mm-processor-cache-gb": ("0", "4", "-1"),
+    "--mm-encoder-attn-backend": ("FLASH_ATTN", "TORCH_SDPA", "TRITON_ATTN", "FLASHMLA"),
+    "--skip-mm-profiling": (None,),
+    "--distributed-executor-backend": ("mp", "ray", "uni", "external_launcher"),
+    "--pooler-config": (
+        '{"pooling_type": "MEAN"}',
+        '{"pooling_type": "CLS"}',
+        '{"pooling_type": "LAST"}',
+        '{"pooling_type": "BOGUS"}',
+        '{"task": "embed"}',
+        '{"dimensions": 256}',
+    ),
+    "--kv-events-config": ('{"enable_kv_cache_events": true}', '{"enable_kv_cache_events": true, "publisher": "zmq"}'),
+    "--kv-offloading-size": ("8", "0"),
+    "--kv-cache-memory-bytes": ("8G", "1000000"),
+    "--mamba-cache-mode": ("none", "all", "align"),
+    "--mamba-block-size": ("8", "16", "256"),
+    "--mamba-cache-dtype": ("auto", "float32"),
+    "--mamba-ssm-cache-dtype": ("auto", "float32", "float16", "bfloat16"),
+    "--enable-dbo": (None,),
+    "--enable-sleep-mode": (None,),
+    "--nnodes": ("1", "2"),
+    "--node-rank": ("0", "1"),
+    "--prefill-context-parallel-size": ("1", "2"),
+    "--data-parallel-size-local": ("0", "1", "2"),
+    "--data-parallel-backend": ("mp", "ray"),
+    "--data-parallel-rank": ("0", "1", "5"),
+    "--data-parallel-external-lb": (None,),
+    "--data-parallel-hybrid-lb": (None,),
+    "--all2all-backend": ("naive", "pplx", "deepep_high_throughput", "allgather_reducescatter"),
+    "--expert-placement-strategy": ("linear", "round_robin"),
+    "--num-redundant-experts": ("0", "8"),
+    "--eplb-config": ('{"num_redundant_experts": 8}', '{"window_size": 0}'),
+    "--dcp-kv-cache-interleave-size": ("1", "7", "16"),
+    "--rope-scaling": ('{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}',),
+    "--rope-theta": ("1000000",),
+    "--max-long-partial-prefills": ("1", "4"),
+    "--num-scheduler-steps": ("1", "8"),
+    "--num-lookahead-slots": ("0", "4"),
+    "--max-seq-len-to-capture": ("1024", "8192"),
+    "--max-logprobs": ("5", "0", "-1", "-2"),
+    "--logprobs-mode": ("raw_logprobs", "processed_logits", "bogus"),
+    "--disable-cascade-attn": (None,),
+    "--disable-custom-all-reduce": (None,),
+    "--no-async-scheduling": (None,),
+    "--stream-interval": ("1", "0"),
+    "--tokenizer-mode": ("auto", "slow", "mistral"),
+    "--skip-tokenizer-init": (None,),
+    "--seed": ("0", "-1"),
+    "--optimization-level": ("0", "2", "4"),
+    "--cuda-graph-sizes": ("64", "512"),
+    "--max-cudagraph-capture-size": ("0", "64", "4096"),
+    "--cudagraph-capture-sizes": ("4", "256"),
+    "--performance-mode": ("balanced", "throughput", "interactivity"),
+    "--prefix-caching-hash-algo": ("builtin", "sha256", "md5"),
+    "--kv-sharing-fast-prefill": (None,),
+    "--override-generation-config": ('{"temperature": 0.5}',),
+    "--generation-config": ("auto", "vllm"),
+    "--config-format": ("auto", "hf", "mistral"),
+    "--structured-outputs-config": ('{"backend": "xgrammar"}', '{"backend": "bogus"}'),
+    "--guided-decoding-backend": ("xgrammar", "outlines", "bogus"),
+    "--device": ("auto", "cuda"),
+    "--use-v2-block-manager": (None,),
+    "--preemption-mode": ("recompute", "swap"),
+    "--multi-step-stream-outputs": (None,),
+    "--qlora-adapter-name-or-path": ("x",),
+    "--moe-backend": ("auto", "triton", "deep_gemm", "marlin"),
+    "--video-pruning-rate": ("0", "0.5", "1.5"),
+    "--gdn-prefill-backend": ("flashinfer", "triton"),
+    "--offload-backend": ("auto", "uva", "prefetch"),
 }
 """Options that the configuration stage reads, with values on both sides of its checks."""
 PLAIN = ("--max-model-len", "--max-num-batched-tokens", "--enable-prefix-caching", "--disable-hybrid-kv-cache-manager",
          "--kv-cache-dtype", "--tensor-parallel-size")  # fmt: skip
 """Options of the cases whose KV cache is compared."""
 
+OTHER_KV_CACHE = {"gemma4_text"}
+"""Model types whose layers differ in more than their kind: Gemma 4's full layers have another head size."""
 NOT_DRAWN = {"--config", "--help", "-h", "--model"}
 """Options that end the reading, read a file, or name the model, which is the first argument here."""
 
@@ -113,32 +297,42 @@ def configs() -> dict[str, dict[str, Any]]:
     for line in (FACTS / "models.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if row["id"] in MODELS:
-            found[row["id"]] = with_layer_types(row["config"])
+            found[row["id"]] = completed(row["config"])
     return {name: found[name] for name in MODELS}
 
 
-def with_layer_types(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with one `layer_types` entry per layer, where the catalog keeps the pattern that repeats."""
-    out: dict[str, Any] = {
-        key: with_layer_types(value) if key == "text_config" else value for key, value in config.items()
-    }
-    pattern = out.pop("layer_pattern", None)
+def completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with what the catalog shortens: one `layer_types` entry per layer instead of the pattern that repeats,
+    and LongRoPE's factors, which Transformers wants to see and whose values nothing here depends on."""
+    out: dict[str, Any] = {key: completed(value) if key == "text_config" else value for key, value in config.items()}
+    pattern, rope = out.pop("layer_pattern", None), out.get("rope_scaling")
     if pattern:
         layers = out["num_hidden_layers"]
         out["layer_types"] = (list(pattern) * layers)[:layers]
+    if isinstance(rope, Mapping) and rope.get("type") == "longrope":
+        share = out.get("partial_rotary_factor") or 1
+        pairs = int(out["hidden_size"] // out["num_attention_heads"] * share) // 2
+        out["rope_scaling"] = {**rope, "short_factor": [1.0] * pairs, "long_factor": [1.0] * pairs}
     return out
 
 
 def kinds(config: Mapping[str, Any]) -> list[str] | None:
     """The kind of each layer, by Transformers' names; None for a model whose KV cache is not compared."""
     text = config.get("text_config", config)
-    layers = text["num_hidden_layers"]
+    layers = text.get("num_hidden_layers", 0)
+    if text["model_type"] in OTHER_KV_CACHE:
+        return None
     if "layer_types" in text:
         return list(text["layer_types"])
     every: Mapping[str, Sequence[str]] = {
         "qwen2": ["full_attention"],
         "llama": ["full_attention"],
+        "qwen3": ["full_attention"],
         "qwen3_moe": ["full_attention"],
+        "mixtral": ["full_attention"],
+        "gemma": ["full_attention"],
+        "olmo2": ["full_attention"],
+        "minimax_m2": ["full_attention"],
         "mistral": ["sliding_attention"],  # full where its config.json has no window
         "gemma2": ["sliding_attention", "full_attention"],
         "llama4_text": ["chunked_attention"] * 3 + ["full_attention"],
@@ -166,7 +360,7 @@ def generate(release: Release, gpu: Mapping[str, Any], seed: int, count: int) ->
         yield Case(f"{release}|parse|{number}", "parse", str(release), gpu, MODELS[0], _any(chance, known))
     for number in range(count):
         model = chance.choice(MODELS)
-        chosen = chance.sample([one for one in VALUES if one in known], k=chance.choice((0, 1, 1, 2, 2, 3)))
+        chosen = chance.sample([one for one in VALUES if one in known], k=chance.choice((0, 1, 1, 2, 2, 3, 4, 5)))
         yield Case(f"{release}|config|{number}", "config", str(release), gpu, model, _with_values(chance, chosen))
     for number in range(count):
         model = chance.choice(cached)

@@ -20,9 +20,9 @@ LATER_FLAGS = frozenset({"--load-format", "--kv-transfer-config", "--reasoning-p
 MEMORY = frozenset({
     "gpu-memory-exceeded", "kv-cache-too-small", "concurrency-too-low", "gpu-memory-wasted", "max-model-len-unset",
     "long-and-short-context-mixed", "gpu-memory-utilization-too-high", "memory-limit-too-low", "shm-missing",
-    "unknown-model", "unknown-gpu",
+    "unknown-model", "unknown-gpu", "gpu-idle",
 })  # fmt: skip
-"""Rules for memory, of which the configuration stage knows nothing."""
+"""Rules for memory, and for GPUs without work: the configuration stage knows nothing of either."""
 VALUES = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "enforce_eager", "dtype",
           "enable_prefix_caching")  # fmt: skip
 WORST = ("denied, vLLM accepts", "fits, vLLM rejects", "no finding, vLLM rejects", "value", "argument", "KV cache")
@@ -40,7 +40,7 @@ class Difference:
     @property
     def reason(self) -> str | None:
         """Why it remains, if that is known."""
-        line = f"{self.kind}: {self.text} [{self.case.model} {' '.join(self.case.arguments)}]"
+        line = f"{self.kind}: {self.text} [{self.case.model} {' '.join(self.case.arguments)}] {self.case.gpu['name']}"
         return next((reason for pattern, reason in KNOWN if re.search(pattern, line)), None)
 
 

@@ -8,6 +8,7 @@ Cases: oracle/cases.py; answers are compared in oracle/compare.py. The process n
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import io
 import json
@@ -51,7 +52,7 @@ class Judge:
         stage = "parse"
         try:
             with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-                args = self.parser.parse_args(case["argv"])
+                args = copy.deepcopy(self.parser.parse_args(case["argv"]))  # vLLM writes into the parser's defaults
                 values = scalars(vars(args))
                 stage = "validate"
                 args.model = getattr(args, "model_tag", None) or args.model
@@ -82,7 +83,8 @@ def v1() -> bool:
 
 OWN = (ImportError, AttributeError, NameError, NotADirectoryError)
 OWN_WORDS = ("failed to be inspected", "does not appear to have a file named", "stand-in for", "HF_HUB_OFFLINE",
-             "Can't load", "Could not load", "Triton", "tokenizer")  # fmt: skip
+             "Can't load", "Could not load", "Triton", "tokenizer", "Failed to import Ray",
+             "Repo id must be")  # fmt: skip
 """Failures that come of what is not installed here: the oracle's own, and no answer of vLLM's."""
 
 

@@ -53,6 +53,9 @@ def align(config: Any) -> None:
     """The block size of the FlashAttention backend; of a hybrid, from 0.20 on, aligned with its state's page."""
     platform = importlib.import_module("vllm.platforms").current_platform
     kind = type(platform)
+    mamba: Any = module("vllm.model_executor.layers.mamba.abstract")
+    if hasattr(mamba, "get_mamba_prefill_checkpoint_alignment"):  # asks the layers, of which there are none here
+        mamba.get_mamba_prefill_checkpoint_alignment = lambda _: checkpoint_alignment(config)
     if hasattr(kind, "_align_hybrid_block_size"):
         backend = importlib.import_module("vllm.v1.attention.backends.flash_attn").FlashAttentionBackend
         kind._find_non_ssm_backend = classmethod(lambda cls, _: backend)
@@ -62,6 +65,19 @@ def align(config: Any) -> None:
         config.cache_config.kv_cache_layout = "LBNHC"  # the layout of FlashAttention; the engine core chooses from 0.30
     if config.cache_config.block_size is None:
         config.cache_config.block_size = 16
+
+
+def checkpoint_alignment(config: Any) -> int | None:
+    """Tokens of which Gated DeltaNet's checkpoints are a multiple, None where it exports none: since 0.33, where it
+    prefills with FlashInfer. With CUDA 13, as in the image, whatever CUDA this machine's torch is built for."""
+    text = config.model_config.hf_text_config
+    layer: Any = module("vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn")
+    tokens = getattr(layer, "FLASHINFER_GDN_CHECKPOINT_ALIGNMENT", None)
+    if tokens is None or not hasattr(text, "linear_key_head_dim"):
+        return None
+    platform = importlib.import_module("vllm.platforms").current_platform
+    type(platform).get_cuda_runtime_major = classmethod(lambda cls: 13)
+    return int(tokens) if layer._resolve_gdn_prefill_backend(config)[1] == "flashinfer" else None
 
 
 def specs(config: Any, kinds: list[str]) -> dict[str, Any]:
@@ -99,6 +115,8 @@ def specs(config: Any, kinds: list[str]) -> dict[str, Any]:
             mixer = inspect.getsource(importlib.import_module("vllm.model_executor.layers.mamba.mamba_mixer2"))
             if "num_prefill_checkpoint_blocks=1" in mixer:  # in its get_kv_cache_spec, since 0.32
                 possible["num_prefill_checkpoint_blocks"] = 1
+        if possible["mamba_cache_mode"] == "align" and checkpoint_alignment(config):
+            possible["num_prefill_checkpoint_blocks"] = 1
         state = {name: value for name, value in possible.items() if name in known}
     window = getattr(text, "sliding_window", None) or getattr(text, "interleaved_sliding_window", None)
     made = {

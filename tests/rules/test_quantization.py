@@ -23,7 +23,9 @@ GPTQ: Mapping[str, Any] = {"quant_method": "gptq", "bits": 4, "group_size": 128,
 ASYMMETRIC: Mapping[str, Any] = {**GPTQ, "sym": False}
 
 
-def said(pod: dict[str, Any], release: str, scheme: Mapping[str, Any] | None, *args: str) -> list[Judged]:
+def said(
+    pod: dict[str, Any], release: str, scheme: Mapping[str, Any] | None, *args: str, rule: str = "quantization-mismatch"
+) -> list[Judged]:
     """The findings about one command line on an H100."""
     config = {**LLAMA_8B, **({"quantization_config": {**scheme}} if scheme else {})}
     pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
@@ -32,7 +34,7 @@ def said(pod: dict[str, Any], release: str, scheme: Mapping[str, Any] | None, *a
     container["resources"] = {"limits": {"nvidia.com/gpu": "1", "memory": "640Gi"}}
     report = lint(pod, builtin(), Facts(models={"acme/ours": GivenModel(config, "models.yaml")}), where="check")
     assert not report.errors
-    return [one for one in report.findings if one.rule == "quantization-mismatch"]
+    return [one for one in report.findings if one.rule == rule]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,10 @@ def said(pod: dict[str, Any], release: str, scheme: Mapping[str, Any] | None, *a
         ("0.19.1", None, "experts_int8", "is deprecated"),
         ("0.11.0", FP8, "ptpc_fp8", "is quantized with fp8"),
         ("0.33.0", PACKED, "moe_wna16", "is quantized with compressed-tensors"),
+        ("0.33.0", FP8, "fp8_per_block", "is quantized with fp8"),
+        ("0.28.0", GPTQ, "fp8_per_tensor", "is quantized with gptq"),
+        ("0.28.0", PACKED, "int8_per_channel_weight_only", "is quantized with compressed-tensors"),
+        ("0.19.1", GPTQ, "mxfp8", "is quantized with gptq"),
         ("0.11.0", MXFP4, "bitsandbytes", "is quantized with mxfp4"),
         ("0.19.1", ASYMMETRIC, "gptq_marlin", "needs symmetric weights"),
     ],
@@ -99,3 +105,15 @@ def test_a_private_checkpoint_may_have_the_methods_own_file(pod: dict[str, Any],
 def test_a_method_that_looks_into_config_json_alone_is_denied(pod: dict[str, Any]) -> None:
     (found,) = said(pod, "0.19.1", None, "--quantization", "compressed-tensors")
     assert found.mode == "deny"
+
+
+@pytest.mark.parametrize(
+    ("release", "scheme", "refused"), [("0.19.1", ASYMMETRIC, 1), ("0.19.1", GPTQ, 0), ("0.22.0", ASYMMETRIC, 0)]
+)
+def test_asymmetric_weights_are_computed_in_float16(
+    pod: dict[str, Any], release: str, scheme: Mapping[str, Any], refused: int
+) -> None:
+    """gptq.py, which loads them before 0.22, takes float16 alone."""
+    found = said(pod, release, scheme, "--dtype", "bfloat16", rule="quantization-lacks-dtype")
+    assert ["because its weights are asymmetric" in one.finding.message for one in found] == [True] * refused
+    assert not said(pod, release, scheme, "--dtype", "half", rule="quantization-lacks-dtype")

@@ -27,6 +27,7 @@ HYBRID: Mapping[str, Any] = {
     **LLAMA_8B, "architectures": ["GraniteMoeHybridForCausalLM"], "model_type": "granitemoehybrid",
     "num_hidden_layers": 4, "layer_types": ["mamba", "mamba", "attention", "mamba"],
 }  # fmt: skip
+FALCON_H1: Mapping[str, Any] = {**LLAMA_8B, "architectures": ["FalconH1ForCausalLM"], "model_type": "falcon_h1"}
 WINDOWED: Mapping[str, Any] = {**LLAMA_8B, "model_type": "mistral", "sliding_window": 4096}
 YARN: Mapping[str, Any] = {
     **GPT_OSS_120B,
@@ -76,6 +77,9 @@ def values(config: Mapping[str, Any], release: str, on: Any, **given: Any) -> di
         # prefix caching of state layers
         (HYBRID, "0.11.0", L4, {"enable_prefix_caching": True}, {"enable_prefix_caching": False}),
         (HYBRID, "0.19.1", L4, {}, {"enable_prefix_caching": False}),
+        (FALCON_H1, "0.11.0", L4, {}, {"enable_prefix_caching": False}),
+        (FALCON_H1, "0.19.1", L4, {}, {"enable_prefix_caching": False}),
+        (FALCON_H1, "0.33.0", L4, {}, {"enable_prefix_caching": True}),
         (HYBRID, "0.19.1", L4, {"enable_prefix_caching": True}, {"enable_prefix_caching": True}),
         (HYBRID, "0.33.0", L4, {}, {"enable_prefix_caching": True}),
         (LLAMA_8B, "0.11.0", L4, {"enable_prompt_embeds": True}, {"enable_prefix_caching": False}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.rules.command_line._configuration import ENCODER_ARCHITECTURES, UNREAD, Check, Given
-from webhook.vllm.memory import kv_releases, kv_specs
+from webhook.vllm.memory import kv_specs
 from webhook.vllm.release import Release
 
 # ── Batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -63,7 +63,7 @@ def _lookahead(it: Given) -> str | None:
 
 def _aligned_states(it: Given) -> bool:
     """Prefix caching keeps the states of the model's layers in the mode "align"."""
-    if not it.prefix_caching or kv_releases.STATEFUL.isdisjoint(it.model.layer_types):
+    if not it.prefix_caching or not kv_specs.keeps_states(it.model):
         return False
     return kv_specs.state_mode(it.model, kv_specs.stored(it.settings)) == "align"
 
@@ -185,6 +185,51 @@ def _rank(it: Given) -> str | None:
     return f"--data-parallel-rank {rank} is not a rank of --data-parallel-size {size}"
 
 
+BY_NODE = Release(0, 11, 1)
+"""Since then several nodes (`--nnodes`) give each process its data-parallel rank, or its number of local ones."""
+
+
+def _hybrid(it: Given) -> str | None:
+    """Hybrid load balancing without the number of local ranks."""
+    if not it.args.get("data_parallel_hybrid_lb") or it.args.get("headless"):
+        return None
+    told = ("data_parallel_size_local", "data_parallel_rank", "data_parallel_external_lb")
+    if any(it.args.get(one) is not None for one in told):
+        return None
+    if it.settings.release >= BY_NODE and it.number("nnodes") > 1:
+        return None
+    return "--data-parallel-hybrid-lb needs --data-parallel-size-local, the ranks of this node"
+
+
+def _external(it: Given) -> str | None:
+    """External load balancing without the rank of this process."""
+    if not it.args.get("data_parallel_external_lb") or it.args.get("data_parallel_rank") is not None:
+        return None
+    if it.number("nnodes") > 1 and it.settings.parallel.dp > 1:
+        return None
+    return "--data-parallel-external-lb needs --data-parallel-rank, the rank of this process"
+
+
+def _redundant(it: Given) -> str | None:
+    """Redundant experts that nothing balances."""
+    config = it.args.get("eplb_config")
+    count = config.get("num_redundant_experts") if isinstance(config, Mapping) else None
+    count = it.number("num_redundant_experts", 0) or count
+    if not isinstance(count, int) or isinstance(count, bool) or not count or it.args.get("enable_eplb"):
+        return None
+    return f"{count} redundant experts need --enable-eplb"
+
+
+def _prefetch(it: Given) -> str | None:
+    """Layers that are prefetched in groups of none."""
+    size, each = it.number("offload_group_size", 0), it.number("offload_num_in_group", 1)
+    if it.args.get("offload_backend") != "prefetch" and size <= 0:
+        return None
+    if each <= size:
+        return None
+    return f"--offload-group-size {size} is smaller than --offload-num-in-group {each}"
+
+
 def _nodes(it: Given) -> str | None:
     """Nodes that do not divide the ranks, or a node rank outside of them."""
     nodes, rank, cut = it.number("nnodes"), it.number("node_rank", 0), it.settings.parallel
@@ -223,7 +268,13 @@ CHECKS = (
     Check("decode_context_parallel_size", R(0, 10, 2), UNREAD, _context_ranks, ("leave it out",)),
     Check("data_parallel_size_local", R(0, 9), UNREAD, _local_ranks, ("leave --data-parallel-size-local out",)),
     Check("data_parallel_rank", R(0, 9, 2), UNREAD, _rank, ("leave --data-parallel-rank out",)),
-    # engine/arg_utils.py create_engine_config
+    # engine/arg_utils.py create_engine_config (read in 0.10.0 … 0.33)
+    Check("data_parallel_hybrid_lb", R(0, 10), UNREAD, _hybrid, ("--data-parallel-size-local",)),
+    Check("data_parallel_external_lb", R(0, 12), UNREAD, _external, ("--data-parallel-rank",)),
+    # config/parallel.py ParallelConfig (0.10.2 … 0.33), config/offload.py OffloadConfig (0.17 … 0.33)
+    Check("eplb_config", R(0, 10, 2), UNREAD, _redundant, ("--enable-eplb", "leave the redundant experts out")),
+    Check("num_redundant_experts", R(0, 10, 2), UNREAD, _redundant, ("--enable-eplb", "leave it out")),
+    Check("offload_backend", R(0, 17), UNREAD, _prefetch, ("--offload-group-size", "leave --offload-backend out")),
     Check("nnodes", R(0, 11, 1), UNREAD, _nodes, ("leave --nnodes out",)),
     # 0.11.0 config/__init__.py, 0.11.1 … 0.33 config/vllm.py
     Check("enable_dbo", R(0, 11), UNREAD, _two_batches, ("leave --enable-dbo out",),

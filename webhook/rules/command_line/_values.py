@@ -147,10 +147,16 @@ def _processor_cache(it: Given) -> str | None:
     return f"--mm-processor-cache-gb {size:g} is negative"
 
 
+NO_LENGTH_OF_ZERO = Release(0, 23)
+"""Since then 0 is rejected by itself (config/model.py validate_model_config_after; 0.19.1 takes it with a batch that is
+given, 0.23 does not)."""
+
+
 def _length(it: Given) -> str | None:
     """A --max-model-len below 1 that is not -1."""
     length = it.number("max_model_len", 1)
-    if length >= -1 and (length or "max_num_batched_tokens" in it.args):
+    taken = it.settings.release < NO_LENGTH_OF_ZERO and "max_num_batched_tokens" in it.args
+    if length >= -1 and (length or taken):
         return None
     return f"--max-model-len {length} is neither a length nor -1, which means as long as fits"
 

@@ -41,7 +41,8 @@ REFUSED = {
 (vLLM 0.4.1 … 0.33 model_executor/layers/quantization; its Marlin, MoE and other variants among them)."""
 AS_NAMED = Release(0, 22)
 """Before it, `--quantization awq` and `gptq` keep the faster kernel for the same format off (`awq_marlin.py` and
-`gptq_marlin.py` `override_quantization_method`), and theirs compute in float16 alone (`AWQConfig`, `GPTQConfig`)."""
+`gptq_marlin.py` `override_quantization_method`), and theirs compute in float16 alone (`AWQConfig`, `GPTQConfig`). So
+do asymmetric weights (`"sym": false`), which `gptq_marlin.py` does not take."""
 
 
 class QuantizationLacksDtype(Rule):
@@ -75,7 +76,8 @@ class QuantizationLacksDtype(Rule):
         refused = REFUSED.get(used)
         if refused is None or not refused.since <= release < refused.until:
             return
-        own = used in ("awq", "gptq") and named == used and release < AS_NAMED
+        asymmetric = used == "gptq" and (model.value.quantization_config or {}).get("sym") is False
+        own = used in ("awq", "gptq") and (named == used or (named is None and asymmetric)) and release < AS_NAMED
         if dtype not in refused.dtypes and not (own and dtype == "bfloat16"):
             return
         known = is_certain(engine) and engine.vendor == "nvidia" and not engine.on_processors
@@ -83,8 +85,13 @@ class QuantizationLacksDtype(Rule):
         yield Finding(
             path=engine.argument("dtype"),
             message=f"--dtype {given}: {model.value.id} is quantized with {used}, which vLLM {release} does not "
-            f"compute in {dtype}" + (f" if --quantization {named} disables faster kernels" if own else ""),
+            f"compute in {dtype}" + (f" {_why(named)}" if own else ""),
             certainty=certainty(engine) if known else "likely",
             uncertain=None if known else "vLLM may find another quantization in the checkpoint than podfit knows of",
             suggestions=("--dtype half",) if own else ("leave it out",),
         )
+
+
+def _why(named: object) -> str:
+    """Why the slower kernels are used, which compute in float16 alone."""
+    return f"if --quantization {named} disables faster kernels" if named else "because its weights are asymmetric"

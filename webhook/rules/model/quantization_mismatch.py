@@ -30,7 +30,8 @@ CHECKPOINT_FORMAT = {
 OTHERS_SINCE = Release(0, 10, 2)
 """The first release in which the rest of these tables was read."""
 PLAIN = frozenset({
-    "fbgemm_fp8", "modelopt", "modelopt_fp4", "moe_wna16", "petit_nvfp4", "ptpc_fp8", "quark", "torchao",
+    "fbgemm_fp8", "fp8_per_block", "fp8_per_tensor", "int8_per_channel_weight_only", "modelopt", "modelopt_fp4",
+    "moe_wna16", "mxfp8", "petit_nvfp4", "ptpc_fp8", "quark", "torchao",
 })  # fmt: skip
 """Other methods that take no checkpoint of CHECKPOINT_FORMAT, but for those of TAKES."""
 TAKES = {"awq": ("moe_wna16",), "gptq": ("moe_wna16",)}
