@@ -159,6 +159,7 @@ def test_every_way_of_changing_a_good_deployment_for_the_worse_is_refused(user: 
     user.write("llama-8b.yaml", deployment(GOOD_POD))
     user.write("worse.yaml", deployment(doomed(GOOD_POD)))
     user.kubectl("apply -f llama-8b.yaml")
+    until("the controller to have written its status", lambda: is_settled(user, "llama-8b"))
 
     user.kubectl("replace -f worse.yaml", exits=1)
     user.kubectl("apply --server-side --force-conflicts -f worse.yaml", exits=1)
@@ -169,6 +170,13 @@ def test_every_way_of_changing_a_good_deployment_for_the_worse_is_refused(user: 
     user.kubectl("delete deployment llama-8b")
 
     golden(user.screen)
+
+
+def is_settled(user: User, name: str) -> bool:
+    """No controller writes the Deployment any more, so that `kubectl replace` meets no newer version of it."""
+    path = f"/apis/apps/v1/namespaces/{user.namespace}/deployments/{name}"
+    status = user.cluster.call("GET", path)[1].get("status", {})
+    return not user.cluster.controllers or (status.get("updatedReplicas") == 1 and len(status.get("conditions", ())) > 1)
 
 
 @pytest.fixture(name="watching", scope="module")

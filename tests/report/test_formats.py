@@ -336,6 +336,17 @@ def test_a_baseline_accepts_what_was_there_and_nothing_new(check: Check, tmp_pat
     assert "no longer present; update it with --write-baseline" in said
 
 
+def test_fix_leaves_the_findings_of_a_baseline_alone(check: Check, tmp_path: Path) -> None:
+    check("--write-baseline", "base.json", "pod.yaml")
+    (tmp_path / "podfit.yaml").write_text("baseline: base.json\n")
+
+    assert main(["fix", "pod.yaml"]) == 0
+    assert main(["fix", "--no-config", "--baseline", "base.json", "--write", "pod.yaml"]) == 0
+    assert (tmp_path / "pod.yaml").read_text() == POD
+    assert main(["fix", "--no-config", "--write", "pod.yaml"]) == 0
+    assert (tmp_path / "pod.yaml").read_text() != POD
+
+
 def test_a_baseline_that_is_none_is_told(check: Check, tmp_path: Path) -> None:
     (tmp_path / "base.json").write_text('{"version": 3}')
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from webhook.cli.support import (
+    baseline,
     edge,
     fail_on,
     patches,
@@ -86,7 +87,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="base URL of the rule pages, or a URL with {rule} for the rule's name. Text, SARIF and GitLab link to it. "
         "Default: $PODFIT_DOCS_URL, or podfit's site for SARIF and GitLab",
     )
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
+    baseline.add_argument(parser)
     parser.add_argument(
         "--write-baseline",
         type=Path,
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     found, sources = _checked(args, policy)
     gone = 0
     if args.baseline is not None:
-        found, gone = _with_baseline(found, args.baseline)
+        found, gone = baseline.applied(found, args.baseline)
         gone = 0 if args.rule or args.ignore else gone
     if any(output.format in ("text", "json") for output in wanted) and not args.quiet:
         found = _with_repairs(found, sources, policy, args, options)
@@ -138,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
 def _fix_options(args: argparse.Namespace) -> list[str]:
     """The options of the command line that change what is found, as `podfit fix` takes them."""
     options = []
-    for name in ("policy", "gpu", "models", "facts", "rule", "ignore", "namespace", "config"):
+    for name in ("policy", "gpu", "models", "facts", "rule", "ignore", "namespace", "baseline", "config"):
         given = getattr(args, name)
         for value in given if isinstance(given, list) else [given]:
             options += [] if value is None else [f"--{name}", str(value)]
@@ -204,24 +205,6 @@ def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]
         for name in dict.fromkeys(given)
         if Path(name).is_dir() and not any(Path(name) in Path(file).parents for file in judged)
     ]
-
-
-def _with_baseline(found: Checked, path: Path) -> tuple[Checked, int]:
-    try:
-        known = json.loads(edge.read_text(path))
-        if not isinstance(known, dict):
-            raise ValueError("expected an object")
-        accepted = checked.with_baseline(found, known)
-    except ValueError as error:
-        raise edge.UnusableError(f"--baseline {path}: {error}", 3) from error
-    except edge.UnusableError as error:
-        raise edge.UnusableError(f"--baseline {error}", 3) from error
-    if known["version"] != checked.VERSION:
-        edge.tell(
-            f"note: {path}: version {known['version']} does not distinguish flags or variables. A new finding may be "
-            "accepted in place of an old one. Update it with --write-baseline"
-        )
-    return accepted
 
 
 def _write(output: Output, found: Checked, args: argparse.Namespace) -> None:

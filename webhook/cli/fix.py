@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from webhook.cli.support import edge, patches, policies, project, rule_filter, terminal
+from webhook.cli.support import baseline, edge, patches, policies, project, rule_filter, terminal
 from webhook.evaluation import subject
 from webhook.evaluation.denial import LEVELS, many, quoted_rules
+from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import Repaired
 from webhook.kube.manifest import encoding
-from webhook.report import repairs, text
+from webhook.report import files, repairs, text
+from webhook.report.checked import Checked
+from webhook.report.files import ManifestFile
+from webhook.report.repairs import Accepted
 from webhook.report.rewrite import diff, rewrite
 
 
@@ -43,6 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("-n", "--namespace", metavar="NAME", help="default for manifests that set none")
     parser.add_argument("--audit", action="store_true", help="repair findings that are only audited, too (mode audit)")
     parser.add_argument("--write", action="store_true", help="change the files")
+    baseline.add_argument(parser)
     project.add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -60,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     for problem_ in problems:
         edge.tell(f"error: {problem_}")
         code = 3
+    accepted = _accepted(inputs, policy, args)
     for source in inputs:
         name = source.name
         for problem in source.manifests.errors:
@@ -69,7 +76,12 @@ def run(args: argparse.Namespace) -> int:
             continue
         before = source.manifests.documents[0].text
         repaired = repairs.repaired(
-            source, policy, rules, audited=args.audit or bool(args.rule), namespace=args.namespace
+            source,
+            policy,
+            rules,
+            audited=args.audit or bool(args.rule),
+            namespace=args.namespace,
+            accepted=accepted,
         )
         try:
             after = rewrite(before, repairs.edits(repaired))
@@ -98,6 +110,19 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.flush()  # the diff comes before what is said of it
         _tell_rest(outcomes, args, bool(changed))
     return code
+
+
+def _accepted(inputs: Sequence[ManifestFile], policy: Policy, args: argparse.Namespace) -> Accepted:
+    """The findings that the baseline accepts. Raises UnusableError."""
+    found: Accepted = defaultdict(list)
+    if args.baseline is None:
+        return found
+    containers = [one for source in inputs for one in files.check(source, policy, namespace=args.namespace).containers]
+    run = Checked(tuple(source.name for source in inputs), tuple(containers), (), ())
+    for item in baseline.applied(run, args.baseline)[0].items:
+        if item.accepted is not None:
+            found[id(item.document)].append((item.result, item.judged))
+    return found
 
 
 def _from_here(name: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from webhook.evaluation.lint import lint
+from webhook.evaluation.lint import Judged, Result, lint
 from webhook.evaluation.policy import Policy
 from webhook.evaluation.repair import Repaired, repair
 from webhook.kube.manifest import Document
@@ -13,11 +14,21 @@ from webhook.report import checked
 from webhook.report.checked import Checked, CheckedContainer
 from webhook.report.files import ManifestFile
 
+Accepted = dict[int, list[tuple[Result, Judged]]]
+"""The `id` of a document → findings that stay as they are."""
+
 
 def repaired(
-    source: ManifestFile, policy: Policy, rules: frozenset[str], *, audited: bool, namespace: str | None = None
+    source: ManifestFile,
+    policy: Policy,
+    rules: frozenset[str],
+    *,
+    audited: bool,
+    namespace: str | None = None,
+    accepted: Mapping[int, Sequence[tuple[Result, Judged]]] = MappingProxyType({}),
 ) -> list[tuple[Document, Repaired]]:
-    """Each document with what its repair changes. `namespace`: of objects that name none."""
+    """Each document with what its repair changes. `namespace`: of objects that name none. `accepted`: findings that
+    stay as they are, besides those that a comment accepts."""
 
     def of(one: Document) -> Repaired:
         report = (
@@ -25,9 +36,15 @@ def repaired(
             if "podfit:" in one.text
             else None
         )
-        accepted = checked.commented(one, report) if report is not None else ()
+        commented = checked.commented(one, report) if report is not None else ()
         return repair(
-            one.object, policy, source.facts, rules=rules, audited=audited, namespace=namespace, accepted=accepted
+            one.object,
+            policy,
+            source.facts,
+            rules=rules,
+            audited=audited,
+            namespace=namespace,
+            accepted=[*commented, *accepted.get(id(one), ())],
         )
 
     return [(one, of(one)) for one in source.manifests.documents]

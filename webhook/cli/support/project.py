@@ -49,6 +49,7 @@ def apply(args: argparse.Namespace, *, with_gpu: bool = True) -> Path | None:
     args.models = args.models or (folder / project.models if project.models else None)
     if "baseline" in args:
         args.baseline = args.baseline or (folder / project.baseline if project.baseline else None)
+    if "fail_on" in args:
         args.format = args.format or _formats(args, project, path)
         args.fail_on = args.fail_on or project.fail_on
         args.docs_url = args.docs_url or project.docs_url
