@@ -176,7 +176,8 @@ def is_settled(user: User, name: str) -> bool:
     """No controller writes the Deployment any more, so that `kubectl replace` meets no newer version of it."""
     path = f"/apis/apps/v1/namespaces/{user.namespace}/deployments/{name}"
     status = user.cluster.call("GET", path)[1].get("status", {})
-    return not user.cluster.controllers or (status.get("updatedReplicas") == 1 and len(status.get("conditions", ())) > 1)
+    written = status.get("updatedReplicas") == 1 and len(status.get("conditions", ())) > 1
+    return written or not user.cluster.controllers
 
 
 @pytest.fixture(name="watching", scope="module")
