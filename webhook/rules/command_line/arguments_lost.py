@@ -13,7 +13,7 @@ class ArgumentsLost(Rule):
     """Arguments never reach vLLM: words after the script of `sh -c`, a positional argument of the module.
 
     In `command: [sh, -c, "vllm serve MODEL", --max-model-len, "8192"]` the words after the script become $0, $1 …;
-    vLLM starts without them and nothing says so.
+    vLLM starts without them, and no log line shows it.
 
     From 0.10 on, `python -m vllm.entrypoints.openai.api_server` accepts a positional argument, `model_tag`, and ignores
     it: a flag without its dashes, or a value that stands alone, changes nothing.

@@ -10,7 +10,7 @@ from webhook.rules.rule import Finding, Rule
 
 
 class EntrypointRepeated(Rule):
-    """The args start vLLM once more: the image's entrypoint does already.
+    """The args start vLLM a second time; the image's entrypoint already starts it.
 
     `args` replace an image's CMD, not its ENTRYPOINT. That of vllm/vllm-openai is `vllm serve` (up to v0.11.0
     `python3 -m vllm.entrypoints.openai.api_server`), so `args: [vllm, serve, MODEL]` runs `vllm serve vllm serve

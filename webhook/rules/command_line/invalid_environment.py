@@ -51,15 +51,15 @@ NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
 
 
 class InvalidEnvironment(Rule):
-    """An environment variable of vLLM's holds what vLLM rejects.
+    """vLLM rejects the value of one of its environment variables.
 
-    vLLM reads its variables as strictly as its flags, if later. `VLLM_PORT` is a number; with the address of a Service
+    vLLM reads its variables as strictly as its flags, but later. `VLLM_PORT` is a number; with the address of a Service
     in it, vLLM ends with
 
         ValueError: VLLM_PORT 'tcp://10.0.0.7:8000' appears to be a URI. This may be caused by a Kubernetes service
         discovery issue
 
-    `VLLM_USE_V1` is 0 or 1, not `false`; v0.11.0 knows the variable still, but has no V0:
+    `VLLM_USE_V1` is 0 or 1, not `false`; v0.11.0 still knows the variable, but has no V0:
 
         ValueError: invalid literal for int() with base 10: 'false'
         ValueError: Using V1 AsyncLLMEngine, but envs.VLLM_USE_V1=False. This should not happen.

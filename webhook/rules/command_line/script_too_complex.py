@@ -29,7 +29,7 @@ class ScriptTooComplex(Rule):
 
     plane = "config"
     threatens = "practice"
-    never_denies = "what the script starts is not known"
+    never_denies = "podfit does not know what the script starts"
     about = (UNREAD_SCRIPT,)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

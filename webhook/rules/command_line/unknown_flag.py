@@ -12,11 +12,11 @@ from webhook.rules.rule import Finding, Rule
 class UnknownFlag(Rule):
     """No vLLM release knows this flag.
 
-    vLLM's parser ends with exit code 2 before it loads anything, and the container restarts for ever:
+    vLLM's parser ends with exit code 2 before it loads anything, and the container restarts forever:
 
         vllm: error: unrecognized arguments: --max-num-chunked-tokens
 
-    A flag that an earlier or later release knows is `removed-flag`.
+    `removed-flag` reports a flag that an earlier or later release knows.
     """
 
     plane = "config"

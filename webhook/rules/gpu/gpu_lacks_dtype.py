@@ -13,14 +13,14 @@ from webhook.vllm.release import Release
 
 
 class GpuLacksDtype(Rule):
-    """The GPU can't compute in the dtype that is asked for.
+    """The GPU can't compute in the requested dtype.
 
     bfloat16 needs compute capability 8.0 (Ampere); a T4 has 7.5, a V100 7.0:
 
         ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has
         compute capability 7.5. You can use float16 instead by explicitly setting the `dtype` flag in CLI …
 
-    Before v0.9 that happens without any flag, wherever the model's own dtype is bfloat16: most models since 2023. From
+    Before v0.9 that happens without any flag if the model's own dtype is bfloat16, as in most models since 2023. From
     v0.9 on `auto` falls back to float16 on such a GPU.
     """
 

@@ -27,7 +27,7 @@ class MigWithTensorParallel(Rule):
     about = ("MIG",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain with CUDA 11 and 12, where the resource or a label of the node names the slice."""
+        """Certain with CUDA 11 and 12, if the resource or a label of the node names the slice."""
         if engine.requested is None:
             return
         resource, count = engine.requested

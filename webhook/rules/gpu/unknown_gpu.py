@@ -21,7 +21,7 @@ podfit reads no size from labels of other vendors."""
 
 
 class UnknownGpu(Rule):
-    """Nothing says which GPU the Pod will get, so GPU memory can't be evaluated, or the Pod asks for none.
+    """The Pod's GPU is unknown, so GPU memory can't be evaluated, or the Pod requests no GPU.
 
     `nvidia.com/gpu: 1` is any GPU of the cluster, with 16 GB or with 180. A nodeSelector names the GPU, and keeps the
     Pod off GPUs that are too small:

@@ -18,7 +18,7 @@ class ConcurrencyTooLow(Rule):
 
         Maximum concurrency for 32,768 tokens per request: 1.13x
 
-    Under load the requests beyond that wait or are preempted, and what was computed for them is computed again:
+    Under load the requests beyond that wait or are preempted; vLLM computes a preempted request again:
 
         Sequence group … is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space
 
@@ -29,7 +29,7 @@ class ConcurrencyTooLow(Rule):
     plane = "gpu"
     threatens = "practice"
     mode = "warn"
-    never_denies = "how many requests come at once is not in the manifest"
+    never_denies = "the manifest does not show the number of concurrent requests"
     needs = ("model", "gpu", "plan.gpu")
 
     minimum: float = parameter(2.0, "requests of the full length that should fit at once", ge=1)

@@ -22,13 +22,13 @@ class CpuKvCacheUnbounded(Rule):
     plane = "host"
     threatens = "uptime"
     mode = "warn"
-    never_denies = "a node that has no more memory than the container may use would do"
+    never_denies = "a node with no more memory than the container's limit works"
     needs = ("release",)
     mute_for = ("memory-limit",)
     about = ("vLLM's CPU backend",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: a node that has no more memory than the container may use would do."""
+        """Likely: a node with no more memory than the container's limit works."""
         if not engine.on_processors or cpu.SPACE in engine.args.unresolved:
             return
         limit, release = engine.memory_limit, engine.release

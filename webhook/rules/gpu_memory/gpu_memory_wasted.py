@@ -30,7 +30,7 @@ class GpuMemoryWasted(Rule):
     requests: float = parameter(16.0, "full-length requests that the fewer GPUs must hold at once", ge=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: what memory says, which knows nothing of latency."""
+        """Possible: memory estimates show nothing about latency."""
         ledger = engine.plan.gpu
         if engine.model is None or engine.gpu is None or ledger is None or engine.plan.verdict != "fits":
             return

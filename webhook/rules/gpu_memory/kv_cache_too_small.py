@@ -22,8 +22,8 @@ class KvCacheTooSmall(Rule):
         estimated maximum model length is 58400. …
 
     (before v0.8: "The model's max seq len (N) is larger than the maximum number of tokens that can be stored in KV
-    cache"). The default of `--max-model-len` is the model's own length, often 131,072. A shorter length
-    costs nothing that is not used; more GPUs, or a smaller KV cache type, make room.
+    cache"). The default of `--max-model-len` is the model's own length, often 131,072. A shorter length has no
+    disadvantage if requests do not need the full one; more GPUs, or a smaller KV cache type, make room.
 
     A model with state layers (Mamba, Gated DeltaNet) needs the hybrid KV cache manager to get a KV cache at all, and
     `--disable-hybrid-kv-cache-manager` and some KV connectors switch it off:

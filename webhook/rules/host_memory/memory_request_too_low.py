@@ -29,7 +29,7 @@ class MemoryRequestTooLow(Rule):
     plane = "host"
     threatens = "uptime"
     mode = "warn"
-    never_denies = "where the node has memory to spare, nothing happens"
+    never_denies = "nothing happens if the node has spare memory"
     needs = ("plan.host",)
     mute_for = ("resources",)
     about = ("requests",)

@@ -22,7 +22,7 @@ class ShmNotInLimit(Rule):
     plane = "host"
     threatens = "uptime"
     mode = "warn"
-    never_denies = "what vLLM will write there is not in the manifest"
+    never_denies = "the manifest does not show what vLLM will write there"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)
     about = ("a volume at /dev/shm",)

@@ -55,7 +55,7 @@ class QuantizationLacksDtype(Rule):
 
     gpt-oss (MXFP4) supports only bfloat16, so a GPU without it (a T4, a V100) can't serve it. Hardly any method
     supports float32. AWQ and GPTQ support bfloat16 if vLLM chooses the kernel. Before v0.22 they support only float16
-    if `--quantization awq` or `gptq` chooses it. Without `--dtype`, vLLM uses the checkpoint's dtype.
+    if `--quantization awq` or `gptq` chooses the kernel. Without `--dtype`, vLLM uses the checkpoint's dtype.
     """
 
     plane = "config"

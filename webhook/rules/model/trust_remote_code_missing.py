@@ -17,10 +17,10 @@ READ_FROM_UNTIL = Release(0, 8, 5), Release(0, 34)
 
 
 class TrustRemoteCodeMissing(Rule):
-    """The model's config class is code of its own, and --trust-remote-code is not set.
+    """The model has its own config class, and --trust-remote-code is not set.
 
-    A config.json names the class of a config that Transformers does not know in `auto_map`. vLLM does not run such code
-    unasked:
+    If Transformers does not know a model's config class, config.json names the class in `auto_map`. By default vLLM
+    does not run such code:
 
         ValueError: The repository internlm/internlm2_5-7b-chat contains custom code which must be executed to correctly
         load the model. … Please pass the argument `trust_remote_code=True` to allow custom code to be run.

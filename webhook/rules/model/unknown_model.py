@@ -19,17 +19,17 @@ from webhook.vllm.model.name import last_part
 class UnknownModel(Rule):
     """The model is not known, so its memory can't be computed.
 
-    podfit carries the shapes of some 1,800 published models and never asks the internet. For a path inside a volume,
-    or a copy of a published model, name the model it has the shape of:
+    podfit contains the shapes of some 1,800 published models and never accesses the internet. For a path inside a
+    volume, or a copy of a published model, name the published model with the same shape:
 
         metadata.annotations["podfit.dev/model"]: meta-llama/Llama-3.1-8B-Instruct
 
-    Add a model of your own once, for all users: `podfit models add DIR` writes its config.json, and what it
-    counted in its safetensors files, as a ConfigMap labelled `podfit.dev/model-config` (docs/models.md). In CI,
-    `--models DIR` and `podfit plan --model-config config.json` take the model's own files. Without a shape nothing
-    about memory is evaluated: ignorance is a finding, not a guess.
+    Add your own model once, for all users: `podfit models add DIR` writes its config.json, and the counts from its
+    safetensors files, as a ConfigMap labeled `podfit.dev/model-config` (docs/models.md). In CI, `--models DIR` and
+    `podfit plan --model-config config.json` read the model's own files. Without a shape podfit evaluates nothing about
+    memory, and reports this finding instead of a guess.
 
-    A published model's name without its organization is planned as that model, and vLLM would not find it at the hub:
+    podfit plans a published model's name without its organization as that model, but vLLM would not find it at the hub:
 
         OSError: Qwen3-14B is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'
     """

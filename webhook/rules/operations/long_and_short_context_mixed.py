@@ -29,7 +29,7 @@ class LongAndShortContextMixed(Rule):
     max_long_requests: float = parameter(4.0, "fewer requests of the full length than this crowd the others out", gt=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: what the requests are like is not in the manifest."""
+        """Possible: the manifest does not show the lengths of the requests."""
         ledger = engine.plan.gpu
         if ledger is None or engine.container.init or not engine.served or engine.args.get("max_num_seqs") == 1:
             return

@@ -21,11 +21,11 @@ _COMPARED = 32
 
 
 class UnknownAnnotation(Rule):
-    """An annotation of podfit's own is misspelt, so that it says nothing.
+    """An annotation of podfit is misspelled, so it has no effect.
 
     podfit reads `podfit.dev/model` (docs/models.md) and `podfit.dev/ignore.<rule>: "why"` (docs/policies.md). Any other
-    word after `podfit.dev/` was meant to be one of them, and would be passed over in silence: the author believes in
-    an exemption that does not exist.
+    word after `podfit.dev/` was meant to be one of them. Without this finding it would be ignored silently, and the
+    author would rely on an exemption that does not exist.
     """
 
     plane = "config"

@@ -11,10 +11,10 @@ from webhook.vllm import release
 
 
 class UnpinnedImage(Rule):
-    """The image's tag does not say which vLLM will run.
+    """The image's tag does not show which vLLM release will run.
 
     Flags, defaults and memory use change with every vLLM release. With `latest`, `nightly` or no tag a restart can
-    bring a release that does not know today's arguments, and podfit can only say what all releases agree on.
+    bring a release that does not know today's arguments, and podfit can only check what is the same in all releases.
     """
 
     plane = "config"

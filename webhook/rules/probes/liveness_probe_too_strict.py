@@ -21,10 +21,10 @@ FORGIVING = 60
 class LivenessProbeTooStrict(Rule):
     """The liveness probe restarts a vLLM that is only busy.
 
-    /health is answered by the API server's event loop. While that tokenizes long prompts or decodes images it may not
+    The event loop of vLLM's API server answers /health. While it tokenizes long prompts or decodes images, it may not
     answer within timeoutSeconds (1 by default): "a saturated vLLM only had to miss three 1s /health checks"
-    (llm-d-benchmark#1734). A liveness probe that gives up soon kills the replica that has most to do, cuts its
-    requests, and sends them to the others, which are next:
+    (llm-d-benchmark#1734). A liveness probe that gives up soon kills the busiest replica and aborts its requests. They
+    go to the other replicas, which then fail in the same way:
 
         Liveness probe failed: Get "http://10.0.0.7:8000/health": context deadline exceeded
     """
@@ -32,7 +32,7 @@ class LivenessProbeTooStrict(Rule):
     plane = "config"
     threatens = "uptime"
     mode = "warn"
-    never_denies = "how busy vLLM gets is not in the manifest"
+    never_denies = "the manifest does not show how busy vLLM gets"
     about = ("livenessProbe",)
 
     at_least: int = parameter(30, "seconds of silence (periodSeconds × failureThreshold) that should be forgiven", ge=1)

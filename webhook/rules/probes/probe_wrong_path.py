@@ -32,10 +32,10 @@ COMMON_SLIPS = frozenset(
 
 
 class ProbeWrongPath(Rule):
-    """A probe asks what vLLM does not answer: another path, the wrong scheme, or without the key.
+    """A probe uses a path or a scheme that vLLM does not answer, or lacks the API key.
 
     vLLM answers GET on /health (and /ping), /v1/models, /metrics and a few more; another path is `404 Not Found`, which
-    fails the probe for ever:
+    fails the probe forever:
 
         Startup probe failed: HTTP probe failed with statuscode: 404
 

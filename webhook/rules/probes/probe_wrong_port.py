@@ -26,7 +26,7 @@ class ProbeWrongPort(Rule):
     happen, so the finding is likely, not certain.
 
     A probe also fails if it speaks gRPC to vLLM's HTTP port, or names a port that the container does not declare. With
-    `--host 127.0.0.1` every probe fails, since vLLM does not listen on the Pod's address.
+    `--host 127.0.0.1` vLLM does not listen on the Pod's address, so the kubelet's requests to that address fail, too.
     """
 
     plane = "network"

@@ -17,14 +17,14 @@ DEFAULT_PROGRESS_DEADLINE = 600
 
 
 class ProgressDeadlineTooShort(Rule):
-    """The rollout is given up before vLLM has started.
+    """The rollout is reported as failed before vLLM has started.
 
     A Deployment whose new Pods are not ready within progressDeadlineSeconds (600 by default) is reported as failed:
 
         error: deployment "llama-70b" exceeded its progress deadline
 
-    `kubectl rollout status`, Helm's `--wait`, Argo CD and Flux stop and call it Degraded, some roll back, while vLLM
-    still downloads and loads. Pulling the image comes on top of the start.
+    `kubectl rollout status`, Helm's `--wait`, Argo CD and Flux then stop and report a failure, and some roll back,
+    although vLLM still downloads and loads. The time to pull the image counts, too.
     """
 
     plane = "cluster"

@@ -26,7 +26,7 @@ class ReadinessProbeMissing(Rule):
     about = ("a workload",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain for what serves and is rolled out."""
+        """Certain for a container that serves and is rolled out."""
         if (
             not engine.served
             or engine.container.init

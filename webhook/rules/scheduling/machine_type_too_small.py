@@ -14,10 +14,10 @@ COUNTED = (".com/gpu", "/neuron", "/neurondevice")
 
 
 class MachineTypeTooSmall(Rule):
-    """The machine type that is selected has fewer GPUs or less memory than the Pod asks for.
+    """The selected machine type has fewer GPUs or less memory than the Pod requests.
 
     A node label such as `node.kubernetes.io/instance-type: g5.xlarge` leaves one kind of machine. If that has one GPU
-    and the container asks for four, or requests more memory than the machine has, the Pod stays Pending for ever:
+    and the container requests four, or more memory than the machine has, the Pod stays Pending forever:
 
         0/3 nodes are available: 3 Insufficient nvidia.com/gpu.
 

@@ -24,7 +24,7 @@ class MixedGpuNodes(Rule):
     plane = "cluster"
     threatens = "uptime"
     mode = "warn"
-    never_denies = "which of the nodes the Pod gets is not in the manifest"
+    never_denies = "the manifest does not show on which node the Pod will run"
     needs = ("model", "gpu")
     about = ("live nodes", "several products")
 

@@ -12,10 +12,10 @@ from webhook.rules.scheduling import _queue
 
 
 class NoGpuToleration(Rule):
-    """Every node that would do has a taint that the Pod does not tolerate.
+    """Every suitable node has a taint that the Pod does not tolerate.
 
-    GPU nodes are often tainted (`nvidia.com/gpu=present:NoSchedule`, `sku=gpu:NoSchedule`), so that only what needs
-    them lands there. Without a toleration the Pod stays Pending, however many GPUs are free:
+    GPU nodes are often tainted (`nvidia.com/gpu=present:NoSchedule`, `sku=gpu:NoSchedule`), so that only Pods that need
+    a GPU run there. Without a toleration the Pod stays Pending, even if GPUs are free:
 
         0/12 nodes are available: 4 node(s) had untolerated taint {sku: gpu}, 8 Insufficient nvidia.com/gpu.
 
@@ -25,11 +25,11 @@ class NoGpuToleration(Rule):
     """
 
     plane = "cluster"
-    never_denies = "another node may come"
+    never_denies = "a node may be added later"
     about = ("live nodes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: another node may come."""
+        """Likely: a node may be added later."""
         placement = engine.placement
         if placement is None or not placement.fresh or placement.candidates or not placement.repelled:
             return

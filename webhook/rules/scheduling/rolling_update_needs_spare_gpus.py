@@ -11,7 +11,7 @@ from webhook.rules.rule import Finding, Rule
 
 
 class RollingUpdateNeedsSpareGpus(Rule):
-    """A rolling update starts a new Pod before it stops an old one, and that takes spare GPUs.
+    """A rolling update starts a new Pod before it stops an old one, which needs spare GPUs.
 
     Kubernetes' defaults are maxSurge 25 %, rounded up, and maxUnavailable 25 %, rounded down. With them a Deployment of
     up to three replicas must not lose one during an update, so a new Pod needs as many free GPUs as an old one holds.
@@ -26,11 +26,11 @@ class RollingUpdateNeedsSpareGpus(Rule):
     plane = "cluster"
     threatens = "practice"
     mode = "audit"
-    never_denies = "whether GPUs are to spare is not in the manifest"
+    never_denies = "the manifest does not show whether the cluster has spare GPUs"
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: whether GPUs are to spare is not in the manifest."""
+        """Possible: the manifest does not show whether the cluster has spare GPUs."""
         if engine.workload.kind != "Deployment" or engine.container.init or engine.requested is None:
             return
         strategy = mapping(mapping(engine.workload.object.get("spec")).get("strategy"))

@@ -10,15 +10,15 @@ from webhook.rules.storage import _cache
 
 
 class CacheReadOnly(Rule):
-    """The model must be downloaded to a place that can't be written to.
+    """vLLM must download the model to a directory that it can't write to.
 
-    A read-only mount serves a model that is there already; a download into it fails at once, as it does into a
-    container's own file system under `readOnlyRootFilesystem: true`:
+    From a read-only mount vLLM can serve a model that is there already, but a download into it fails at once. The same
+    applies to a container's own file system with `readOnlyRootFilesystem: true`:
 
         OSError: [Errno 30] Read-only file system: '/root/.cache/huggingface/hub'
 
     With HF_HUB_OFFLINE=1, or with the path of the files as the model, vLLM does not try to write there, and this rule
-    says nothing.
+    reports nothing.
     """
 
     plane = "storage"

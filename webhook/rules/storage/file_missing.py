@@ -35,7 +35,7 @@ class FileMissing(Rule):
     A plugin that does not exist ends it if one of its parsers is selected.
 
     Templates that are written inline, relative paths, and places where vLLM's image has files are not reported. It is a
-    warning, since a webhook may add the volume. A policy that knows better says `closed: true`.
+    warning, since a webhook may add the volume. A policy can exclude that with `closed: true`.
     """
 
     plane = "storage"

@@ -14,15 +14,15 @@ from webhook.rules.storage import brought_files
 class ModelPathMissing(Rule):
     """The model is a local path, and no volume is mounted there.
 
-    vLLM's image holds no models. A path that does not exist is taken for a repository of the hub, and vLLM ends before
+    vLLM's image contains no models. vLLM treats a path that does not exist as a repository of the hub, and ends before
     it loads anything:
 
         huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name':
         '/models/Qwen3-8B'. Use `repo_type` argument if needed.
         OSError: Can't load the configuration of '/models/Qwen3-8B'.
 
-    It is a warning, since a webhook may add the volume and a mirror of the image may hold the model. A policy that
-    knows better says `closed: true`.
+    It is a warning, since a webhook may add the volume and a mirror of the image may contain the model. A policy can
+    exclude both with `closed: true`.
     """
 
     plane = "storage"

@@ -14,7 +14,7 @@ from webhook.vllm.volumes import OFFLINE, download_directory, is_hub_id, is_offl
 
 @dataclass(frozen=True)
 class OfflineWithoutCache(Rule):
-    """No hub is asked, and no volume could hold the model.
+    """vLLM is offline, and no volume could hold the model.
 
     With `HF_HUB_OFFLINE=1` (or `TRANSFORMERS_OFFLINE=1`) the model must be in the hub's cache already. Nothing is
     mounted there, or an emptyDir that no init container fills:
@@ -22,7 +22,7 @@ class OfflineWithoutCache(Rule):
         huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the
         specified revision on the local disk and outgoing traffic has been disabled.
 
-    It is a warning, since a webhook may add the volume. A policy that knows better says `closed: true`.
+    It is a warning, since a webhook may add the volume. A policy can exclude that with `closed: true`.
     """
 
     plane = "storage"

@@ -17,13 +17,13 @@ class ReadWriteOnceWithReplicas(Rule):
     """Several Pods mount one claim that only one node can attach.
 
     A ReadWriteOnce volume is attached to one node at a time. The Pods that land on other nodes wait in
-    ContainerCreating for ever:
+    ContainerCreating forever:
 
         Multi-Attach error for volume "pvc-…": Volume is already used by pod(s) llama-70b-…
         FailedAttachVolume / Unable to attach or mount volumes: timed out waiting for the condition
 
-    Models are read by many: a claim with ReadWriteMany (or ReadOnlyMany, filled beforehand), or a StatefulSet whose
-    volumeClaimTemplates give each Pod a claim of its own.
+    Use a claim with ReadWriteMany (or ReadOnlyMany, filled beforehand), or a StatefulSet whose volumeClaimTemplates
+    give each Pod its own claim.
     """
 
     plane = "storage"

@@ -17,15 +17,16 @@ _IMAGE_DIRECTORIES = ("/vllm-workspace", "/workspace", "/app")
 
 
 class TemporaryDirectoryMissing(Rule):
-    """Nothing that Python takes for a temporary directory can be written to.
+    """Python can't write to any of its temporary directories.
 
-    vLLM asks for one while it is imported (vLLM 0.33 envs.py, in every release before): $TMPDIR, $TEMP, $TMP, /tmp,
-    /var/tmp, /usr/tmp or the working directory. Under `readOnlyRootFilesystem: true` with no volume at any of them it
+    vLLM requests one while it is imported (vLLM 0.33 envs.py, and every release before): $TMPDIR, $TEMP, $TMP, /tmp,
+    /var/tmp, /usr/tmp or the working directory. With `readOnlyRootFilesystem: true` and no volume at any of them it
     does not start:
 
         FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', …]
 
-    A warning: a container runtime may mount a tmpfs of its own under a read-only root, and no manifest shows that.
+    It is a warning, since a container runtime may mount its own tmpfs under a read-only root, and no manifest shows
+    that.
     """
 
     plane = "storage"

@@ -17,9 +17,10 @@ MEDIA = ("Memory", "HugePages")
 class UnknownMedium(Rule):
     """An emptyDir has a medium that the kubelet does not know.
 
-    The API server takes any word as an emptyDir's `medium`, the kubelet only `Memory`, `HugePages`, `HugePages-` with a
-    size, or none, in just these capitals (kubernetes pkg/volume/emptydir/empty_dir.go, SetUpAt). Of any other it says,
-    again and again, while the Pod stays in ContainerCreating:
+    The API server accepts any word as an emptyDir's `medium`. The kubelet accepts only `Memory`, `HugePages`,
+    `HugePages-` with a size, or none, and distinguishes upper and lower case (kubernetes
+    pkg/volume/emptydir/empty_dir.go, SetUpAt). For any other word it repeats this event, and the Pod stays in
+    ContainerCreating:
 
         MountVolume.SetUp failed for volume "shm" : unknown storage medium "memory"
     """
