@@ -14,6 +14,17 @@ from tests.vllm.command.pods import argv, container, script
 
 # In bash, and where it does not say more in dash, too, these are read exactly or not at all.
 UNCERTAIN = r"""
+vllm serve m $(cat <<'E' | grep -v '^#'
+a
+# b
+E
+)
+---
+vllm serve m $(cat <<'E' | tr a b
+a
+E
+)
+---
 L="a b"; [[ " $L " == *" c "* ]] && X=1 || X=2; vllm serve m $X
 ---
 L="a b"; [[ " $L " != *" b "* ]] && X=1 || X=2; vllm serve m $X

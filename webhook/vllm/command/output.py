@@ -144,7 +144,8 @@ def _output(shell: Shell, node: Node) -> Value | None:
     if inner[0].type == "redirected_statement":
         body = inner[0].child_by_field_name("body")
         redirects = inner[0].children_by_field_name("redirect")
-        if body is not None and source(body) == "cat" and [r.type for r in redirects] == ["heredoc_redirect"]:
+        alone = [r.type for r in redirects] == ["heredoc_redirect"] and not _goes_on(redirects[0])
+        if body is not None and source(body) == "cat" and alone:
             return stripped(heredoc_text(shell, redirects[0]))
         return None
     if inner[0].type != "command":
@@ -163,6 +164,11 @@ def _output(shell: Shell, node: Node) -> Value | None:
             pieces += [Piece(" "), *word] if position else word
         return tuple(pieces) or literal("")
     return None
+
+
+def _goes_on(heredoc: Node) -> bool:
+    """Whether more follows the here-document's start: `cat <<EOF | grep …`."""
+    return any(child.is_named and not child.type.startswith("heredoc_") for child in heredoc.children)
 
 
 def stripped(value: Value | None) -> Value | None:
