@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.vllm.command.pods import argv, container, script
@@ -88,6 +88,8 @@ def test_quoted_words_come_back_from_any_shell(words: list[str], shell: list[str
 
 
 @given(WORDS)
+@example(["=="])
+@example(["a", "=~"])
 def test_words_quoted_twice_come_back(words: list[str]) -> None:
     """A shell in a shell."""
     inner = "exec vllm serve " + shlex.join(words)

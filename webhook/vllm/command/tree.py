@@ -38,8 +38,8 @@ _READ = 8, 512
 _OPENINGS, _OPENED = re.compile(rb"(?:[!~+(\[{-]\s*+)++"), 1000
 """Consecutive signs that may each open something, and how many are read: the parser recurses once for each of them
 (`webhook.server.memory.STACK`)."""
-_BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}")
-"""`<MODEL>` and `{{ .Values.model }}`."""
+_BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}|(?<=\s)=[=~](?=[\s;]|$)")
+"""`<MODEL>` and `{{ .Values.model }}`. Also `==` and `=~`, which the grammar reads as operators of a command."""
 
 
 class GiveUp(Exception):  # noqa: N818
@@ -182,7 +182,11 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
     for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
         node = root.descendant_for_byte_range(match.start(), match.start() + 1)
         kind = node.type if node is not None else ""
-        if match[0].startswith(b"<"):
+        if match[0].startswith(b"="):
+            parent = node.parent if node is not None else None
+            in_command = kind in ("==", "=~") and parent is not None and parent.type in ("command", "ERROR")
+            replacement = b"'" + match[0] + b"'" if in_command else match[0]
+        elif match[0].startswith(b"<"):
             # `--model <MODEL>` is a placeholder, not two redirections.
             replacement = b"'" + match[0] + b"'" if kind == "<" else match[0]
         elif kind in ("raw_string", "heredoc_body", "heredoc_content", "comment"):
