@@ -33,10 +33,9 @@ MODELS = (
     "ibm-granite/granite-4.0-h-small", "BAAI/bge-m3", "microsoft/Phi-3.5-mini-instruct",
     "Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen3-235B-A22B-FP8",
     "mistralai/Mixtral-8x7B-Instruct-v0.1", "BAAI/bge-reranker-v2-m3", "google/gemma-3-12b-it",
-    "Qwen/Qwen2-VL-2B-Instruct", "ibm-granite/granite-3.3-8b-instruct-FP8", "nvidia/Gemma-4-26B-A4B-NVFP4",
+    "Qwen/Qwen2-VL-2B-Instruct", "ibm-granite/granite-3.3-8b-instruct-FP8",
     "RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic", "deepseek-ai/DeepSeek-V2-Lite",
-    "moonshotai/Kimi-K2-Instruct",
-    "Qwen/Qwen3-VL-8B-Instruct", "google/gemma-2b", "google/gemma-4-26B-A4B", "MiniMaxAI/MiniMax-M2.5", "Qwen/Qwen3-8B",
+    "Qwen/Qwen3-VL-8B-Instruct", "google/gemma-2b", "MiniMaxAI/MiniMax-M2.5", "Qwen/Qwen3-8B",
     "Qwen/Qwen3-Embedding-0.6B", "microsoft/Phi-4-mini-instruct", "Qwen/Qwen3.5-122B-A10B", "allenai/OLMo-2-1124-7B",
     "sentence-transformers/all-MiniLM-L6-v2", "tiiuae/Falcon-H1-7B-Instruct", "allenai/Olmo-3-32B-Think",
 )  # fmt: skip
@@ -265,8 +264,6 @@ PLAIN = ("--max-model-len", "--max-num-batched-tokens", "--enable-prefix-caching
          "--kv-cache-dtype", "--tensor-parallel-size")  # fmt: skip
 """Options of the cases whose KV cache is compared."""
 
-OTHER_KV_CACHE = {"gemma4_text"}
-"""Model types whose layers differ in more than their kind: Gemma 4's full layers have another head size."""
 NOT_DRAWN = {"--config", "--help", "-h", "--model"}
 """Options that end the reading, read a file, or name the model, which is the first argument here."""
 
@@ -320,8 +317,6 @@ def kinds(config: Mapping[str, Any]) -> list[str] | None:
     """The kind of each layer, by Transformers' names; None for a model whose KV cache is not compared."""
     text = config.get("text_config", config)
     layers = text.get("num_hidden_layers", 0)
-    if text["model_type"] in OTHER_KV_CACHE:
-        return None
     if "layer_types" in text:
         return list(text["layer_types"])
     every: Mapping[str, Sequence[str]] = {

@@ -13,13 +13,14 @@ from oracle.known import KNOWN
 LATER = frozenset({
     "gpu-lacks-dtype", "gpu-lacks-quantization", "no-attention-backend", "invalid-environment",
     "tensor-parallel-indivisible", "gpu-count-mismatch",
+    "gpu-memory-utilization-too-high",
 })  # fmt: skip
-"""Rules for what vLLM rejects after its configuration stage: in the worker, or when it loads the model."""
+"""Rules for what vLLM rejects after its configuration stage too: in the worker, or when it loads the model."""
 LATER_FLAGS = frozenset({"--load-format", "--kv-transfer-config", "--reasoning-parser", "--tool-call-parser"})
 """Options whose names vLLM looks up after that stage."""
 MEMORY = frozenset({
     "gpu-memory-exceeded", "kv-cache-too-small", "concurrency-too-low", "gpu-memory-wasted", "max-model-len-unset",
-    "long-and-short-context-mixed", "gpu-memory-utilization-too-high", "memory-limit-too-low", "shm-missing",
+    "long-and-short-context-mixed", "memory-limit-too-low", "shm-missing",
     "unknown-model", "unknown-gpu", "gpu-idle",
 })  # fmt: skip
 """Rules for memory, and for GPUs without work: the configuration stage knows nothing of either."""

@@ -15,6 +15,22 @@ KNOWN: Sequence[tuple[str, str]] = (
         "the oracle takes FlashAttention's block size, which is larger there for heads of 256; vLLM takes FlashInfer",
     ),
     (
+        r"vLLM rejects: .*(Model architectures \['NoSuchModel'\]|model-impl terratorch)",
+        "a plugin or a library that the image adds may have the architecture",
+    ),
+    (
+        r"vLLM rejects: .*(chat template string|Failed to load mistral 'params.json')",
+        "the file may be in the image, in a volume or in the repository of the model",
+    ),
+    (
+        r"vLLM rejects: .*--hf-overrides .*(text_config|num_attention_heads|rope_scaling|rope_parameters)",
+        "--hf-overrides changes the config.json's structure in a way that Transformers or vLLM does not take",
+    ),
+    (
+        r"vLLM rejects: .*(custom_ops\": \[\"all\", \"none\"\]|torch.float16 is not supported for .*mxfp4)",
+        "custom_ops that exclude each other, and float16 that vLLM chooses for pooling with gpt-oss, are not checked",
+    ),
+    (
         r"max_num_batched_tokens: .* \[meta-llama/Llama-4-Scout",
         "the catalog keeps the text part of this config.json, from which podfit can't see that V0 batches for images",
     ),

@@ -175,6 +175,14 @@ def _local_ranks(it: Given) -> str | None:
     return f"--data-parallel-size-local {local} is larger than --data-parallel-size {size}" if local > size else None
 
 
+def _no_ranks(it: Given) -> str | None:
+    """A number of data-parallel ranks below 1, from which that of local ranks is taken."""
+    size = it.number("data_parallel_size")
+    if size >= 1 or "data_parallel_size_local" in it.args or it.number("nnodes") > 1:
+        return None
+    return f"--data-parallel-size {size} is below 1"
+
+
 def _rank(it: Given) -> str | None:
     """A data-parallel rank outside of the size."""
     size, rank = it.settings.parallel.dp, it.number("data_parallel_rank", 0)
@@ -267,6 +275,7 @@ CHECKS = (
     Check("enable_eplb", R(0, 10), UNREAD, _eplb_alone, ("leave --enable-eplb out",)),
     Check("decode_context_parallel_size", R(0, 10, 2), UNREAD, _context_ranks, ("leave it out",)),
     Check("data_parallel_size_local", R(0, 9), UNREAD, _local_ranks, ("leave --data-parallel-size-local out",)),
+    Check("data_parallel_size", R(0, 11), R(0, 25), _no_ranks, ("--data-parallel-size 1",)),
     Check("data_parallel_rank", R(0, 9, 2), UNREAD, _rank, ("leave --data-parallel-rank out",)),
     # engine/arg_utils.py create_engine_config (read in 0.10.0 … 0.33)
     Check("data_parallel_hybrid_lb", R(0, 10), UNREAD, _hybrid, ("--data-parallel-size-local",)),

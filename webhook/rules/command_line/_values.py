@@ -98,6 +98,13 @@ def _limits(it: Given) -> str | None:
     return f"--limit-mm-per-prompt: {wrong[0]} is {counts[wrong[0]]}, 0 at least" if wrong else None
 
 
+def _limit_options(it: Given) -> str | None:
+    """Options of a limit, which are new in 0.11.1."""
+    said = it.args.get("limit_mm_per_prompt")
+    wrong = [name for name, one in said.items() if isinstance(one, Mapping)] if isinstance(said, Mapping) else []
+    return f"--limit-mm-per-prompt: {wrong[0]} is not a number of items, which v0.11.0 takes alone" if wrong else None
+
+
 TEXT_ALONE = frozenset({
     "CohereForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "FalconForCausalLM", "Gemma2ForCausalLM",
     "Gemma3ForCausalLM", "GemmaForCausalLM", "GPT2LMHeadModel", "GPTNeoXForCausalLM", "GraniteForCausalLM",
@@ -138,6 +145,11 @@ def _connector(it: Given) -> str | None:
     if not isinstance(said, Mapping) or said.get("kv_connector") or not said.get("kv_role"):
         return None
     return f"--kv-transfer-config has the kv_role {said['kv_role']!r} and no kv_connector"
+
+
+def _connector_for_manager(it: Given) -> str | None:
+    """The same, where the connector decides about the hybrid KV cache manager (config/vllm.py)."""
+    return None if "disable_hybrid_kv_cache_manager" in it.args else _connector(it)
 
 
 def _processor_cache(it: Given) -> str | None:
@@ -228,11 +240,14 @@ CHECKS = (
     Check("runner", R(0, 10), UNREAD, _generates, ("--runner pooling",), of_model=True),
     Check("task", R(0, 8, 5), UNREAD, _generates, ("leave it out",), of_model=True),
     Check("limit_mm_per_prompt", R(0, 11, 1), UNREAD, _limits, ("leave it out",), of_model=True),
+    # 0.11.0 config/multimodal.py MultiModalConfig
+    Check("limit_mm_per_prompt", R(0, 11), R(0, 11, 1), _limit_options, ("a number of items",)),
     # config.py ModelConfig._init_multimodal_config
     Check("limit_mm_per_prompt", R(0, 6, 3), R(0, 10, 1), _limits_of_text, ("leave it out",), of_model=True),
     Check("video_pruning_rate", R(0, 11, 1), UNREAD, _pruning, ("leave it out",), of_model=True),
     Check("mm_processor_cache_gb", R(0, 11, 1), UNREAD, _processor_cache, ("leave it out",), of_model=True),
     Check("mm_encoder_attn_backend", R(0, 12), UNREAD, _encoder_backend, ("leave it out",), of_model=True),
+    Check("kv_transfer_config", R(0, 27), R(0, 33), _connector_for_manager, ('"kv_connector": "NixlConnector"',)),
     Check("kv_transfer_config", R(0, 33), UNREAD, _connector, ('"kv_connector": "NixlConnector"',)),
     # config/model.py, config/scheduler.py (0 makes a default batch of 0 tokens)
     Check("max_model_len", R(0, 14), UNREAD, _length, ("leave it out", "--max-model-len auto")),

@@ -203,8 +203,8 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
 
 
 DENSE_MODEL_TYPES = frozenset({
-    "bert", "gemma", "gemma2", "gemma3", "gemma3_text", "granite", "internlm2", "llama", "mistral", "phi3", "qwen2",
-    "qwen2_5_vl", "qwen2_vl", "qwen3", "roberta", "xlm-roberta",
+    "bert", "falcon_h1", "gemma", "gemma2", "gemma3", "gemma3_text", "granite", "internlm2", "llama", "mistral",
+    "olmo2", "olmo3", "phi3", "qwen2", "qwen2_5_vl", "qwen2_vl", "qwen3", "qwen3_vl", "roberta", "xlm-roberta",
 })  # fmt: skip
 """Families of which no model has experts; of others, a row of a table may only not say how many."""
 EXPERTS_ASKED = Release(0, 8), Release(0, 34)
