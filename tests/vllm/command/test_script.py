@@ -531,6 +531,13 @@ def test_escapes_of_c(quoted: str, text: str) -> None:
     assert argv(command) == [text]
 
 
+def test_a_script_with_a_part_that_is_not_understood_is_doubted() -> None:
+    command = script(r"X=a; [ a \< b ] && X=b; vllm serve $X")
+
+    assert command is not None
+    assert command.survived == "a part of the script is not understood"
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize("text", [one.strip("\n") for one in UNCERTAIN.split("\n---\n")])
 def test_what_is_not_read_exactly_is_unknown(text: str, tmp_path: Path) -> None:

@@ -134,6 +134,8 @@ class Shell:
         """The tree of a script, with its placeholders as variables."""
         root, blanks = tree.parse(script, self.budget)
         self.state.variables.update(blanks)
+        if root.has_error:
+            self.doubt = self.doubt or "a part of the script is not understood"
         self.marks = self.marks and (root.text or b"") == script.encode(errors="replace")
         return root
 
