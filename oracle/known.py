@@ -9,6 +9,10 @@ KNOWN: Sequence[tuple[str, str]] = (
         r"unrecognized arguments: --(api-server-count|data-parallel-start-rank|grpc|headless)\b",
         "options that entrypoints/cli/serve.py adds are not in the parser that the oracle builds",
     ),
+    (
+        r"^value: max_(num_seqs|num_batched_tokens): \d+, vLLM -1 ",
+        "0.11.0 takes the -1 of --max-model-len as an encoder's batch, which no engine runs with",
+    ),
     (r"max_num_seqs: \d+, vLLM 0 ", "no engine runs with 0 sequences: vLLM 0.7 fails after its configuration stage"),
     (
         r"^KV cache: .*\[Qwen/Qwen3(-Next|\.5).* NVIDIA B200$",
