@@ -299,8 +299,8 @@ def configs() -> dict[str, dict[str, Any]]:
 
 
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with what the catalog shortens: one `layer_types` entry per layer instead of the pattern that repeats,
-    and LongRoPE's factors, which Transformers wants to see and whose values nothing here depends on."""
+    """The config with what the catalog shortens: one `layer_types` entry per layer instead of the pattern that repeats.
+    Also LongRoPE's factors, which Transformers needs; nothing here depends on their values."""
     out: dict[str, Any] = {key: completed(value) if key == "text_config" else value for key, value in config.items()}
     pattern, rope = out.pop("layer_pattern", None), out.get("rope_scaling")
     if pattern:

@@ -147,9 +147,10 @@ def index() -> str:
         out.append(f"| [{one.name}]({one.name.split()[1]}.md) | {_cell(one.title)} |")
     out += [
         "",
-        "Exit codes, the same for every command and format: 0 nothing denied (warnings allowed), 1 something denied,",
-        "2 wrong usage, an unknown name (command, model, GPU, policy, rule, release) or an invalid policy,",
-        "3 unreadable input or an internal error.",
+        "Exit codes are the same for every command and format. 0: nothing denied (warnings allowed).",
+        "1: something denied.",
+        "2: wrong usage, an unknown name (command, model, GPU, policy, rule, release) or an invalid policy.",
+        "3: unreadable input or an internal error.",
         "`man docs/podfit.1` has all of it; `podfit completion SHELL` prints what bash, zsh or fish",
         "complete; `kubectl podfit …` is the same program.",
         "",

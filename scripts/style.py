@@ -87,7 +87,7 @@ def findings(text: Text) -> Iterator[Finding]:
         for found in pattern.finditer(prose):
             line = text.line + prose[: found.start()].count("\n")
             yield Finding(line, f"private word ({' '.join(found[0].split())!r}). Say: {better}")
-    for sentence in re.split(r"(?<=[.!?])[\"')]?\s+(?=[\"'(`*]*[A-Z0-9`])", prose):
+    for sentence in re.split(r"(?<=[.!?])[\"')]?\s+(?=[\"'(`*]*(?:[A-Z0-9`]|vLLM|podfit|kubectl))", prose):
         count = sum(bool(re.search(r"\w", word)) for word in sentence.split())
         if count > text.limit:
             start = " ".join(sentence.split()[:6])
@@ -113,7 +113,7 @@ def paragraphs(source: str, line: int, limit: int) -> Iterator[Text]:
         if breaks and held:
             yield Text(start, "\n".join(held), limit)
             held = []
-        if not each.strip() or re.match(r"\s*\|", each) or (not held and re.match(r"    \S", each)):
+        if not each.strip() or re.match(r"\s*\|", each) or (not held and re.match(r" {4,}\S", each)):
             continue
         if not held:
             start = number
@@ -143,7 +143,9 @@ def of_python(source: str, *, messages: bool = True) -> Iterator[Text]:
 
 
 def _message(text: str, line: int) -> Iterator[Text]:
-    """A literal is prose if it has a few words of letters, and neither a pattern's nor a manifest's signs."""
+    """A literal is prose if it has a few words of letters, and neither a pattern's nor a manifest's signs. The examples
+    and the usage of a command's help are not prose."""
+    text = re.sub(r"(?m)^(?:examples:|(?:usage:)?\s*(?:podfit|kubectl)\s.*|\s{8,}.*)$", "", text)
     count = len(re.findall(r"(?<!\S)[A-Za-z`][A-Za-z'’`-]*[,.:;]?(?!\S)", text))
     if count >= PROSE_WORDS and not re.search(r"\(\?|\\[bsdwS]|^\s*(?:apiVersion|<|def |import )", text):
         yield from (Text(line, each.text, each.limit) for each in paragraphs(text, line, SENTENCE_WORDS))

@@ -42,6 +42,8 @@ def test_reports(path: str, source: str, wanted: str) -> None:
         ("webhook/a.py", "x = 'vLLM refuses it, whoever asks'  # style: quoted\n"),
         ("webhook/a.py", "x = re.compile('nobody knows any of it')\n"),
         ("webhook/a.py", "x = 'verdict'\n"),
+        ("webhook/a.py", "x = 'examples:\\n  podfit check deploy/    nobody stands beside it'\n"),
+        ("webhook/a.py", '"""Reads.\n\nAs in:\n\n    an example\n      that nobody reads\n"""\n'),
         ("webhook/a.py", '"""Reads.\n\nAs in:\n\n    nobody: an example\n"""\n'),
         ("tests/a.py", "x = 'a manifest that nobody reads any more'\n"),
     ],

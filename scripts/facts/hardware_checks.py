@@ -140,8 +140,8 @@ def family(row: Mapping[str, Any]) -> tuple[str, int] | None:
 
 
 def size_problems(rows: Iterable[Mapping[str, Any]], gpus: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """(machine type, why): an AWS size whose number of GPUs no other family has; a type with fewer GPUs than a smaller
-    one of its family, with other GPUs, or with another host memory for its size."""
+    """(machine type, why): an AWS size whose number of GPUs no other family has. Or a type that contradicts its family:
+    fewer GPUs than a smaller type, other GPUs, or another host memory for its size."""
     sizes: dict[str, dict[int, list[str]]] = {}
     families: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for row in rows:

@@ -62,8 +62,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "other webhooks that change Pods.",
         epilog="examples: podfit doctor\n"
         "          podfit doctor -n podfit-system --format json\n"
-        "exit codes: 0 no check fails (warnings allowed, also for objects that you may not read), 1 a check fails,\n"
-        "            2 usage, 3 the cluster can't be reached, or you may read nothing of podfit",
+        "exit codes: 0 no check fails (warnings allowed, also for objects that you may not read). 1 a check fails.\n"
+        "            2 usage. 3 the cluster can't be reached, or you may read nothing of podfit.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     off.add_arguments(parser)
