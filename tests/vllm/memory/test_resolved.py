@@ -77,6 +77,7 @@ def values(config: Mapping[str, Any], release: str, on: Any, **given: Any) -> di
         # prefix caching of state layers
         (HYBRID, "0.11.0", L4, {"enable_prefix_caching": True}, {"enable_prefix_caching": False}),
         (HYBRID, "0.19.1", L4, {}, {"enable_prefix_caching": False}),
+        (FALCON_H1, "0.9.2", H100, {}, {"max_num_batched_tokens": 2048, "max_num_seqs": 256}),
         (FALCON_H1, "0.11.0", L4, {}, {"enable_prefix_caching": False}),
         (FALCON_H1, "0.19.1", L4, {}, {"enable_prefix_caching": False}),
         (FALCON_H1, "0.33.0", L4, {}, {"enable_prefix_caching": True}),

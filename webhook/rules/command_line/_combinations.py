@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.rules.command_line._configuration import ENCODER_ARCHITECTURES, UNREAD, Check, Given
-from webhook.vllm.memory import kv_specs
+from webhook.vllm.memory import kv_releases, kv_specs
 from webhook.vllm.release import Release
 
 # ── Batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -63,7 +63,7 @@ def _lookahead(it: Given) -> str | None:
 
 def _aligned_states(it: Given) -> bool:
     """Prefix caching keeps the states of the model's layers in the mode "align"."""
-    if not it.prefix_caching or not kv_specs.keeps_states(it.model):
+    if not it.prefix_caching or not kv_releases.keeps_states(it.model):
         return False
     return kv_specs.state_mode(it.model, kv_specs.stored(it.settings)) == "align"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
 WINDOWS = Release(0, 8, 3)
@@ -131,3 +132,8 @@ def supports_manager(connector: Mapping[str, Any], release: Release) -> bool | N
         supports_manager(one, release) for one in parts if isinstance(one, Mapping) and one.get("kv_connector") != name
     ]
     return False if False in each else None if None in each else True
+
+
+def keeps_states(model: Model) -> bool:
+    """Some of the model's layers keep a state per request."""
+    return model.model_type == "falcon_h1" or not STATEFUL.isdisjoint(model.layer_types)

@@ -328,11 +328,6 @@ def _window(model: Model, kind: str) -> int:
     return shape.number(model.config, "attention_chunk_size") or 0 if kind == CHUNKED else 0
 
 
-def keeps_states(model: Model) -> bool:
-    """Some of the model's layers keep a state per request."""
-    return model.model_type == "falcon_h1" or not since.STATEFUL.isdisjoint(model.layer_types)
-
-
 CACHED_AT_EACH_BLOCK = frozenset({
     "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "mamba", "mamba2", "nemotron_h", "zamba2",
 })  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 from webhook.vllm.args import EngineArgs
 from webhook.vllm.gpu import Gpu
 from webhook.vllm.memory import dtype, kv_releases
-from webhook.vllm.memory.kv_specs import CACHED_AT_EACH_BLOCK, keeps_states
+from webhook.vllm.memory.kv_specs import CACHED_AT_EACH_BLOCK
 from webhook.vllm.memory.settings import BY_POOLER, Settings
 from webhook.vllm.model import Model
 
@@ -43,7 +43,7 @@ def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool 
     given, release = settings.prefix_caching, settings.release
     if not settings.v1:  # engine/arg_utils.py: V0 switches it off for models with a vision tower
         return bool(given) and not model.vision_config
-    states = keeps_states(model)
+    states = kv_releases.keeps_states(model)
     if release < kv_releases.STATE_PER_BLOCK and (states or args.given.get("enable_prompt_embeds")):
         return False
     if _is_overruled(settings):

@@ -37,7 +37,7 @@ def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, 
     return (
         (capability is not None and capability < (8, 0) and release < BEFORE_AMPERE)
         or any(given.get(name) for name in ALWAYS)
-        or (release < kv_releases.STATES and not kv_releases.STATEFUL.isdisjoint(asked.model.layer_types))
+        or (release < kv_releases.STATES and kv_releases.keeps_states(asked.model))
         or _above_one(given, "num_scheduler_steps", "max_num_partial_prefills", "max_long_partial_prefills")
         or given.get("load_format") == "sharded_state"
         or (given.get("load_format") == "tensorizer" and release < DRAFTS)
