@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # Any Python from 3.11 on. A release names it by its digest (PYTHON=python:3.13-slim@sha256:…), so that a build can be
-# repeated; .github/workflows/release.yaml refuses one without. tests/e2e/test_image.py takes the same steps.
+# repeated; .github/workflows/release.yaml rejects one without. tests/e2e/test_image.py takes the same steps.
 ARG PYTHON=python:3.13-slim
 
 FROM ${PYTHON} AS build

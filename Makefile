@@ -16,7 +16,7 @@ help:  ## what there is
 	@.venv/bin/python -m compileall -q webhook
 	@touch .venv
 
-demo: .venv  ## the real server over TLS, refusing and patching the manifests in examples/
+demo: .venv  ## the real server over TLS, which denies and patches the manifests in examples/
 	.venv/bin/python -m examples.demo
 
 test: .venv  ## all tests but those of the next target
@@ -72,7 +72,7 @@ docs: .venv  ## regenerate the rules' pages, the default policy and the golden o
 site: .venv-docs  ## build the documentation site into .cache/site/html and check its links
 	.venv-docs/bin/python -m scripts.site
 
-bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), 100,000 random plans, and check and fix beside their peers (MANIFESTS=DIR), and the running server
+bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), 100,000 random plans, and check and fix compared with their peers (MANIFESTS=DIR), and the running server
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.accuracy benchmarks/found.jsonl --all
 	.venv/bin/python -m benchmarks.speed
@@ -94,7 +94,7 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 	.venv/bin/python -m benchmarks.hostile
 	.venv/bin/python -m benchmarks.hostile_cel
 
-oracle: .venv  ## vLLM's own code as the judge of podfit's plans; ARGS="--releases 0.33.0 --cases 100 --seed 2" (docs/oracle.md)
+oracle: .venv  ## compare podfit's plans with vLLM's own code; ARGS="--releases 0.33.0 --cases 100 --seed 2" (docs/oracle.md)
 	.venv/bin/python -m oracle $(ARGS)
 
 package:  ## build wheel and sdist twice into dist/, check them, and install the wheel; PYTHONS="python3.11 python3.13"
@@ -103,7 +103,7 @@ package:  ## build wheel and sdist twice into dist/, check them, and install the
 	.package/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-package.lock
 	.package/bin/python -m scripts.package $(PYTHONS)
 
-lock:  ## pin the dependencies anew (needs uv)
+lock:  ## pin the dependencies again (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements.lock pyproject.toml
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-dev.lock --group dev pyproject.toml
 	uv pip compile --universal --generate-hashes --no-header --no-annotate --python-version 3.11 -q -o requirements-build.lock --group build

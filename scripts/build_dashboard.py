@@ -47,7 +47,7 @@ ROWS: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {
         (
             "GPU memory, planned and used",
             "bytes",
-            "Of the fullest GPU of a Pod, beside the 95 % end of its plan. Needs podfit scan --serve.",
+            "Of the fullest GPU of a Pod, with the 95 % end of its plan. Needs podfit scan --serve.",
             {
                 "used {{pod}}": f"podfit:vllm_workload_gpu_memory_used:bytes{{{POD}}}",
                 "planned {{workload}}": "max by (namespace, workload) "
@@ -59,7 +59,7 @@ ROWS: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {
         (
             "Host memory, planned and used",
             "bytes",
-            "Memory that can't be reclaimed, beside the plan: steady, and the 95 % end of its peak.",
+            "Memory that can't be reclaimed, with the plan: steady, and the 95 % end of its peak.",
             {
                 "used {{pod}} {{container}}": f"podfit:vllm_workload_memory_unreclaimable:bytes{{{POD}}}",
                 "planned {{workload}} {{container}}": "max by (namespace, workload, container) "
@@ -71,7 +71,7 @@ ROWS: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {
         (
             "Workloads by their worst finding",
             "short",
-            "All vLLM workloads of the cluster, as the last scan judged them.",
+            "All vLLM workloads of the cluster, as the last scan evaluated them.",
             {"{{state}}": "max by (state) (podfit_scan_workloads)"},
         ),
     ],

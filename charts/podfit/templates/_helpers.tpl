@@ -96,7 +96,7 @@ caBundle: {{ $bundle | b64enc }}
 {{- mul (regexFind "^[0-9]+" .) (get (dict "s" 1 "m" 60 "h" 3600 "d" 86400) (regexFind ".$" .)) -}}
 {{- end -}}
 
-{{/* Refuses models with which the server would not start (webhook/vllm/model/given.py). Python reads Infinity and NaN, Go does not. */}}
+{{/* Rejects models with which the server would not start (webhook/vllm/model/given.py). Python reads Infinity and NaN, Go does not. */}}
 {{- define "podfit.readModels" -}}
 {{- $words := list "num_hidden_layers" "n_layer" "n_layers" "num_layers" "hidden_size" "d_model" "n_embd" "model_type" -}}
 {{- range $name, $text := .Values.models -}}
@@ -166,7 +166,7 @@ Time is bounded apart from that: CEL's cost tracker searches a stack that each i
 interpreter/runtimecost.go, refValStack), so that a loop over n items takes n² steps. Therefore no list of more than 2,000
 items is looped over, words are joined before they are searched, and 5,000 containers are 50 loops over 100.
 
-`[x].exists(name, …)` gives a value a name: cel.bind is newer than Kubernetes 1.30. docs/security.md tells authors what
+`[x].exists(name, …)` gives a value a name: cel.bind is newer than Kubernetes 1.30. docs/security.md lists for authors what
 is read. */}}
 
 {{/* Whether a container mentions vLLM. A flag may be written with underscores, as vLLM's parser takes it. */}}
@@ -244,8 +244,8 @@ webhook/kube/workload/controller.py. */}}
  "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io", "storagemigration.k8s.io"]
 {{- end -}}
 
-{{/* What a controller made (a Deployment's ReplicaSet, a CronJob's Job) was judged at its owner, where its author reads the
-answer. An owner of a built-in group counts only if its kind makes this one: takes the CEL that tells which do. */}}
+{{/* What a controller made (a Deployment's ReplicaSet, a CronJob's Job) was evaluated at its owner, where its author reads the
+answer. An owner of a built-in group counts only if its kind makes this one: takes the CEL that says which do. */}}
 {{- define "podfit.hasNoController" -}}
 - name: has-no-controller
   expression: |-
