@@ -46,7 +46,7 @@ class MaxModelLenUnset(Rule):
         many = f" ({ledger.max_concurrency:.1f} such requests fit at once)" if ledger and ledger.max_concurrency else ""
         yield Finding(
             path=engine.command.path,
-            message=f"{not_given(engine)}, so the model's own {length:,} tokens hold{holds}{many}",
+            message=f"{not_given(engine)}, so the model's default of {length:,} tokens applies{holds}{many}",
             yields_to=("gpu-memory-exceeded", "kv-cache-too-small", "concurrency-too-low"),
             suggestions=("--max-model-len 8192, or what the longest prompt and answer together need",),
         )
