@@ -97,10 +97,10 @@ class Admin:
         pods = self.pods()
         return len(pods) == 2 and all(is_ready(pod) for pod in pods)
 
-    def configurations(self) -> list[JSONDict]:
-        """podfit's webhook configurations."""
+    def configurations(self, name: str = "podfit") -> list[JSONDict]:
+        """A release's webhook configurations."""
         lists = [self.cluster.call("GET", f"{REGISTRATION}/{kind}")[1]["items"] for kind in CONFIGURATIONS]
-        return [one for items in lists for one in items if one["metadata"]["name"].startswith("podfit")]
+        return [one for items in lists for one in items if one["metadata"]["name"].startswith(name)]
 
     def describe(self) -> str:
         """podfit's Pods, their logs and the events, for a failure."""

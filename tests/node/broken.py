@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.cluster import LOST
 from tests.e2e.process import until
 from tests.e2e.release import OWN, make_namespace
 from tests.node import test_disruptions as disruptions
@@ -66,7 +67,7 @@ def test_no_time_to_leave(podfit: Admin) -> None:
         {"op": "replace", "path": f"{CONTAINER}/args/{drain}", "value": "--drain=0"},
     )  # fmt: skip
 
-    with streaming(podfit.cluster, NAMESPACE) as stream, pytest.raises(AssertionError, match="failed"):
+    with streaming(podfit.cluster, NAMESPACE) as stream, pytest.raises(AssertionError, match=f"'{LOST}'"):
         _replicas_are_deleted(podfit, stream)
 
 

@@ -77,6 +77,11 @@ class Node:
         conditions = node["status"].get("conditions", []) if status == 200 else []
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
+    def heartbeat(self) -> str:
+        """When the kubelet renewed its lease last, in RFC 3339: one that starts renews it at once."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"
+        return str(self.cluster.call("GET", path)[1]["spec"]["renewTime"])
+
     def serves(self, address: str) -> bool:
         """Whether kube-proxy sends new connections to this Pod."""
         rules = subprocess.run(["iptables", "-w", "-t", "nat", "-S"], capture_output=True, text=True, check=True)

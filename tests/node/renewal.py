@@ -44,13 +44,17 @@ class Renewal:
 
 
 def renewed(admin: Admin) -> Renewal:
-    """Installs the release with an old certificate, waits until it serves that one and then another, and removes it."""
+    """Installs the release with an old certificate, waits until it serves that one and then another, and removes it
+    with its webhook configurations."""
     install = guide("helm install").replace("helm install podfit", f"helm install {RELEASE}")
     admin.types(install.replace(" --namespace podfit-system", INSTALL))
     try:
-        return _renewal(admin)
+        renewal = _renewal(admin)
+        assert admin.configurations(RELEASE)
     finally:
         admin.types(f"helm uninstall {RELEASE} --namespace {OWN}")
+    assert admin.configurations(RELEASE) == []
+    return renewal
 
 
 def _renewal(admin: Admin) -> Renewal:

@@ -24,9 +24,22 @@ class Stream:
     """What became of the Pods so far."""
 
     namespace: str
+    failure_policy: str = "Fail"
     seen: Counter[str] = field(default_factory=Counter)
+    excused: Counter[str] = field(default_factory=Counter)
+    """Of them, those that the tests forgive."""
     told: list[str] = field(default_factory=list)
     """Answers that were not as they should be."""
+
+    @property
+    def missing(self) -> str:
+        """What becomes of a Pod without a decision."""
+        return LOST if self.failure_policy == "Fail" else THROUGH
+
+    def unexcused(self, since: Counter[str], excused: Counter[str]) -> dict[str, int]:
+        """Pods that did not get the right decision, if there are more than are forgiven."""
+        seen = self.seen - since
+        return {what: seen[what] for what in (LOST, WRONG, THROUGH) if seen[what] > excused[what]}
 
     def __str__(self) -> str:
         found = ", ".join(f"{self.seen[what]} {what}" for what in (GOOD, BAD, LOST, WRONG, THROUGH))
@@ -34,9 +47,9 @@ class Stream:
 
 
 @contextmanager
-def streaming(cluster: Cluster, namespace: str, pause: float = PAUSE) -> Iterator[Stream]:
+def streaming(cluster: Cluster, namespace: str, pause: float = PAUSE, failure_policy: str = "Fail") -> Iterator[Stream]:
     """Creates Pods in that namespace until the block ends."""
-    stream, numbers, done = Stream(namespace), count(), threading.Event()
+    stream, numbers, done = Stream(namespace, failure_policy), count(), threading.Event()
 
     def create() -> None:
         creator = Creator(cluster, namespace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,15 +57,23 @@ def test_uninstalled_it_leaves_no_webhook_and_denies_nothing(removed: Admin) -> 
 def test_from_the_first_release_and_back(removed: Admin, saved: Path, tmp_path: Path) -> None:
     image.first_sources(tmp_path)
     install = guide("helm install").replace("charts/podfit", f"{tmp_path}/charts/podfit")
-    removed.types(install.replace("image.tag=0.2.0", f"image.tag={image.FIRST.rpartition(':')[2]}"))
+    removed.types(re.sub(r"image\.tag=\S+", f"image.tag={image.FIRST.rpartition(':')[2]}", install))
     removed.wait()
+    assert _images(removed) == {image.FIRST}
 
     removed.types(guide("helm install").replace("helm install", "helm upgrade"))
     removed.wait()
     assert ["--certificate-secret" in str(pod["spec"]) for pod in removed.remaining()] == [True, True]
+    assert _images(removed) == {image.PODFIT}
     removed.types(f"kubectl apply -f {saved}")
     assert removed.types(f"kubectl get {POLICY} -o name").strip()
 
     removed.types(f"helm rollback podfit --namespace {OWN}")
     removed.wait()
     assert ["--certificate-secret" in str(pod["spec"]) for pod in removed.remaining()] == [False, False]
+    assert _images(removed) == {image.FIRST}
+
+
+def _images(podfit: Admin) -> set[str]:
+    """The images of podfit's Pods."""
+    return {container["image"] for pod in podfit.remaining() for container in pod["spec"]["containers"]}

@@ -68,7 +68,7 @@ def test_probes(admin: Admin, standins: Path) -> None:
 
 
 def test_shared_memory(admin: Admin, standins: Path) -> None:
-    """Two ranks need rings of 160 MiB; without a volume there are 64 MiB."""
+    """Four ranks need rings of 160 MiB; without a volume there are 64 MiB."""
     _is_denied_then_fixed("shm", standins)
 
     ended = until("the container to end", lambda: _ended(admin, "denied-shm"), admin.describe)
