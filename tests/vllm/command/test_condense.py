@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 from unittest.mock import patch
 
@@ -140,3 +141,24 @@ def test_the_words_that_are_left_are_as_many_as_there_are_flags() -> None:
 @given(st.lists(st.text(st.sampled_from("-a\0 "), max_size=3), max_size=8))
 def test_words_that_begin_with_a_dash_are_found_by_one_search(words: list[str]) -> None:
     assert dashed(words) == [n for n, text in enumerate(words) if text.startswith("-")]
+
+
+def test_a_long_variable_is_not_copied_for_each_reference() -> None:
+    words = ["--served-model-name", *["$(NAME)"] * 20_000]
+    tracemalloc.start()
+    try:
+        found = command(words, [{"name": "NAME", "value": "name " * 2_000}])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert found.words
+    assert peak < 40_000_000  # one copy for each reference would be 200,000,000
+
+
+def test_a_flag_and_its_value_with_blanks_in_one_word_are_kept() -> None:
+    words = ["--max-num-seqs=8"] * MANY
+
+    given = read([*words, '--hf-overrides={"max_position_embeddings": 512}', *words]).given
+
+    assert given["hf_overrides"] == {"max_position_embeddings": 512}

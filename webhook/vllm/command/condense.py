@@ -7,7 +7,6 @@ of a flag wins, and a word without a dash is a value of the flag before it, or t
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import filterfalse, islice
 from operator import itemgetter, sub
@@ -23,7 +22,7 @@ _UNKNOWN = 16
 _DOTTED = 128
 """Keys of one JSON argument that are kept (`--compilation-config.key=value`). No class has as many keys, so a class
 that accepts no other keys already rejects one of these."""
-_NAME = 100
+NAME = 100
 """Characters of a word that can be the name of a flag; no flag has more."""
 _MORE = "…"
 
@@ -50,12 +49,14 @@ def condensed(words: Sequence[str]) -> list[Left]:
     table, end = builtin(), len(words)
     if "--" in words:  # there are no flags after it
         end = words.index("--")
-    flags = [n for n in dashed(words) if words[n][1:2] not in _NUMBER and " " not in words[n]]
-    if end < len(words):
-        flags = flags[: bisect_left(flags, end)]
+    flags, names = list[int](), list[str]()  # the index of each flag, and the flag as it is written, without its value
+    for n in dashed(words):
+        name = words[n].partition("=")[0]
+        if n < end and name[1:2] not in _NUMBER and " " not in name:
+            flags.append(n)
+            names.append(name)
     ends = [*flags[1:], end][: len(flags)]
-    # A flag as it is written, without its value → its last index.
-    names = [words[n].partition("=")[0] for n in flags]
+    # A flag as it is written → its last index.
     places = dict(zip(names, range(len(names)), strict=True))
     last: dict[str, int] = {}
     dotted: dict[str, int] = {}
@@ -132,7 +133,7 @@ def _run(words: Sequence[str], start: int, end: int) -> list[Left]:
 def unread(text: str, path: FieldPath) -> Value:
     """What is kept of a word that is too long to read: its flag, with an unknown value."""
     why = f"a word of {len(text):,} characters is not read"
-    name, equals, _ = text[:_NAME].partition("=")
+    name, equals, _ = text[:NAME].partition("=")
     if name[:1] != "-" or name[1:2] in _NUMBER or " " in name:
         return mystery(_MORE, why, path)
     # No release has a flag with so long a name.

@@ -9,7 +9,7 @@ from webhook.base.frozen import kept
 from webhook.kube.path import FieldPath, mapping
 from webhook.kube.workload import JSON, Container, Whole, Workload, as_list
 from webhook.vllm.command import images, kserve, python
-from webhook.vllm.command.condense import condensed, unread
+from webhook.vllm.command.condense import NAME, condensed, unread
 from webhook.vllm.command.entry import Serve
 from webhook.vllm.command.expand import (
     MAX_EXPANDED_LENGTH,
@@ -115,7 +115,7 @@ class Reading:
             self.beyond = f"it has {len(listed):,} words, and the first {_ITEMS} are read"
             rest = listed[_ITEMS:]
             references = "$(" in "\0".join(rest)  # much faster than checking each of 600,000 words
-            meant = {text: self._shown(text) for text in rest if text[:2] == "$("} if references else {}
+            meant = {text: self._shown(text) for text in dict.fromkeys(rest) if text[:2] == "$("} if references else {}
             shown = [meant.get(text, text) for text in rest] if meant else rest
             for index, text, why in condensed(shown):
                 path = place if one else place / (_ITEMS + index)
@@ -147,10 +147,11 @@ class Reading:
         return value
 
     def _shown(self, text: str) -> str:
-        """The item expanded, as far as the expansion may make it a flag."""
+        """The item expanded, as far as the expansion may make it a flag: the beginning of a value, which is enough to
+        read a flag's name. Thousands of items may refer to one long variable."""
         match = _FIRST.match(text) if text[:2] == "$(" else None
         value = self.env.known.get(match[1]) if match else None
-        return text if match is None or value is None else value + text[match.end() :]
+        return text if match is None or value is None else value[:NAME] + text[match.end() :]
 
     def file(self, path: str) -> str | None:
         """The text of a mounted file; None if unknown."""
