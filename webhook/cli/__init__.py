@@ -94,8 +94,8 @@ def _main(argv: Sequence[str]) -> int:
     top = parser(argv[:1] if argv[:1] and argv[0] in COMMANDS else () if argv == ["--version"] else COMMANDS)
     args, unknown = top.parse_known_args(argv)
     if unknown:
-        hint = import_module("webhook.cli.plan").BEFORE if args.command == "plan" and len(args.argv) > 1 else ""
-        args.parser.unknown(unknown, f"; {hint}" if hint else "")
+        hint = import_module("webhook.cli.plan").hint(args.argv, unknown) if args.command == "plan" else ""
+        args.parser.unknown(unknown, hint)
     color = terminal.CHOICE.set(getattr(args, "color", "auto"))
     try:
         if (folder := getattr(args, "facts", None)) is not None and args.command != "serve":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from webhook.report import sweep as as_sweep
 from webhook.report.command_line import is_spoken_of, judged_as
 from webhook.rules.engine import Engine
 from webhook.vllm import release
+from webhook.vllm.args import flags
 from webhook.vllm.facts import Facts, GivenModel
 from webhook.vllm.memory import sweep
 from webhook.vllm.memory.generations import NEWEST
@@ -42,6 +43,13 @@ EXAMPLES = """examples:
   podfit plan --gpu l4:2 --vllm-version 0.27.1 -- vllm serve Qwen/Qwen3-14B -tp 2 --max-model-len 16k
   podfit plan --gpu l4 --fit -- vllm serve Qwen/Qwen3-14B
 """
+
+
+def hint(argv: Sequence[str], unknown: Sequence[str]) -> str:
+    """What to do with options that plan does not know: vLLM's belong to a command line."""
+    if len(argv) < 2 and flags.builtin().beginnings.isdisjoint(word.partition("=")[0] for word in unknown):
+        return ""
+    return f"; {BEFORE}"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -260,3 +260,13 @@ def test_a_release_newer_than_all_is_told(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize("option", [["--max-num-seqs", "5"], ["-tp", "2"], ["--dtype", "half"]])
 def test_a_command_line_stands_behind_two_dashes(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     assert "put `--` before it" in refused(capsys, "vllm", "serve", "Qwen/Qwen3-8B", *option)
+
+
+@pytest.mark.parametrize("words", [("--max-model-len", "4096"), ("-tp", "2")])
+def test_an_option_of_vllms_after_a_model_is_told_where_it_belongs(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    told = refused(capsys, "Qwen/Qwen3-8B", *words)
+
+    assert "put `--` before it" in told
+    assert "Did you mean" not in told

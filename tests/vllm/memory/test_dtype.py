@@ -24,6 +24,7 @@ L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9))
         (GEMMA3_27B, T4, "0.33.0", None, 4),
         (GEMMA3_27B, T4, "0.10.2", "auto", 4),
         (GEMMA3_27B, T4, "0.33.0", "bfloat16", 2),  # denied for that, by gpu-lacks-dtype
+        ({**GEMMA3_27B, "model_type": "gemma3"}, T4, "0.9.1", None, 4),
         (GEMMA3_27B, T4, "0.8.5", None, 2),
         (GEMMA3_27B, L4, "0.33.0", None, 2),
         (GEMMA3_27B, None, "0.33.0", None, 2),
@@ -44,6 +45,10 @@ def test_auto_takes_what_both_can(
     [
         ("gemma3", "0.11.0", True),
         ("gemma3", None, True),
+        ("gemma3", "0.9.1", True),
+        ("gemma3_text", "0.10.2", True),
+        ("gemma3_text", "0.10.1", False),
+        ("gemma3_text", None, False),
         ("plamo2", "0.24.0", True),
         ("plamo2", "0.25.1", False),  # not read
         ("plamo2", "0.27.1", False),

@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         """Ends with exit code 2 for options and operands that are not known; `hint` may replace "did you mean"."""
         shown = Secrets.of(words).line(" ".join(words))
         flag = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
-        near = nearest(flag, set(re.findall(r"--[a-z][\w-]+", self.format_help()))) if flag else []
+        near = nearest(flag, set(re.findall(r"--[a-z][\w-]+", self.format_help())) - {flag}) if flag else []
         self.error(f"unrecognized arguments: {shown}{_did_you_mean(near) if near and not hint else hint}")
 
 

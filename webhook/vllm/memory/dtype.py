@@ -7,18 +7,22 @@ from webhook.vllm.model import Model
 from webhook.vllm.release import Release
 
 NO_HALF = ("gemma2", "gemma3", "gemma3_text", "glm4")
-"""Model types whose activations overflow float16: _FLOAT16_NOT_SUPPORTED_MODELS of vLLM 0.10.2 config/__init__.py, and
-of 0.11 … 0.33 config/model.py."""
+"""Model types whose activations overflow float16: _FLOAT16_NOT_SUPPORTED_MODELS of vLLM 0.9.1 … 0.10.0 config.py, of
+0.10.1 and 0.10.2 config/__init__.py, and of 0.11 … 0.33 config/model.py."""
+GEMMA3_TEXT_SINCE = Release(0, 10, 2)
+"""The first release whose table has `gemma3_text`."""
 PLAMO2_UNTIL = Release(0, 24)
 """The last release read whose table also has `plamo2`; 0.27.1 no longer has it."""
-READ_SINCE = Release(0, 10, 2)
-"""The oldest release whose table of such models was read."""
+READ_SINCE = Release(0, 9, 1)
+"""The oldest release that has a table of such models."""
 
 
 def lacks_half(model: Model, release: Release | None) -> bool:
     """Whether this release rejects the model in float16; for an unknown release, whether all releases read do."""
     if model.model_type == "plamo2":
         return release is not None and release <= PLAMO2_UNTIL
+    if model.model_type == "gemma3_text":
+        return release is not None and release >= GEMMA3_TEXT_SINCE
     return model.model_type in NO_HALF
 
 
@@ -42,7 +46,7 @@ NAMES = {"half": "float16", "float": "float32"}
 def resolved(given: object, model: Model, gpu: Gpu | None, release: Release, *, pooling: bool) -> str | None:
     """The dtype of activations, as vLLM names it; None if unknown.
 
-    vLLM 0.10.2 … 0.33 config/model.py _resolve_auto_dtype: the one in config.json if GPU and model both support it.
+    vLLM 0.9.1 … 0.33, _resolve_auto_dtype: the one in config.json if GPU and model both support it.
     Otherwise, and instead of float32, the best that both support. A pooling model prefers float16.
     """
     if isinstance(given, str) and given != "auto":
