@@ -616,6 +616,11 @@ memory, the estimated maximum model length is 22624.
             "Increase /dev/shm (e.g. --shm-size or --ipc=host).",
             "Raise /dev/shm by at least 96 MiB: 160 MiB are needed, 64 MiB are free.",
         ),
+        (  # the end of a log does not say what the memory was for
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of "
+            "22.06 GiB of which 1.40 GiB is free.",
+            "or a quantized checkpoint: 1.96 GiB were needed, and 1.40 GiB of 22.06 GiB were free.",
+        ),
     ],
 )
 def test_the_remedy_has_the_values_of_the_log(text: str, remedy: str) -> None:
@@ -644,6 +649,7 @@ def test_the_remedy_has_the_values_of_the_manifest(tmp_path: Path, capsys: pytes
 
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(r"Raise the memory limit from 3Gi to \d+Gi: vLLM needs about 4\.\d GiB", out)
+    assert "room for the checkpoint in the page cache" in out
 
 
 def test_a_manifest_among_the_inputs_is_that_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

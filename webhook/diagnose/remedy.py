@@ -115,18 +115,24 @@ def _out_of_memory(known: Known) -> Iterator[str]:
     if asked and free and known.total:
         short = float(asked[1]) * _UNITS[asked[2]] - float(free[1]) * _UNITS[free[2]]
         if known.size("weights") is None:
-            plan = known.engine.plan.gpu if known.engine else None
-            need = plan.weights.likely if plan else None
-            weights = f"the weights alone need {human(need)} on each GPU, which has" if need else "the weights exceed"
-            yield (
-                "Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint: "
-                f"{weights} {known.total / GI:.2f} GiB."
-            )
+            yield f"Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint: {_unloaded(known, asked, free)}."
         elif known.share is not None and short > 0:
             share = math.floor((known.share - short / known.total) * 100) / 100
             yield f"Lower --gpu-memory-utilization from {known.share:g} to {share:g}."
     if (dummies := re.search(r"with (\d+) dummy requests", known.text)) and int(dummies[1]) > 1:
         yield f"Lower --max-num-seqs from {dummies[1]} to {int(dummies[1]) // 2}."
+
+
+def _unloaded(known: Known, asked: re.Match[str], free: re.Match[str]) -> str:
+    """Why the GPU is too small, if the log does not say that the weights were loaded. A part of a log, without the line
+    that names the model, may leave out that line, too."""
+    total = known.total or 0
+    plan = known.engine.plan.gpu if known.engine else None
+    if plan and plan.weights.likely and plan.weights.likely > total:
+        return f"the weights alone need {human(plan.weights.likely)} on each GPU, which has {total / GI:.2f} GiB"
+    if known.start and known.start.model:
+        return f"the weights exceed {total / GI:.2f} GiB"
+    return f"{asked[1]} {asked[2]} were needed, and {free[1]} {free[2]} of {total / GI:.2f} GiB were free"
 
 
 def _taken(known: Known) -> Iterator[str]:
@@ -146,7 +152,8 @@ def _host_memory(known: Known) -> Iterator[str]:
     about = f"vLLM needs about {human(need.likely)}, at most {human(need.high)}"
     if limit is not None and advised and limit < min(advised, need.high):
         now = memory_sizes.written(engine, engine.memory_at, limit)
-        yield f"Raise the memory limit from {now} to {quantity(advised)}: {about}."
+        cached = ". The advised limit has room for the checkpoint in the page cache, too" if advised > need.high else ""
+        yield f"Raise the memory limit from {now} to {quantity(advised)}: {about}{cached}."
     elif limit is not None:
         now = memory_sizes.written(engine, engine.memory_at, limit)
         yield f"Look for another process or a memory volume in the container: its limit is {now}, and {about}."
