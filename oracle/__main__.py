@@ -29,7 +29,11 @@ ONE_RELEASE = 1800
 
 
 def ask_vllm(cases: Sequence[Case], given: Path | None, release: Release) -> tuple[dict[str, dict[str, Any]], str]:
-    """Case → vLLM's answer, and why there are none."""
+    """Case → vLLM's answer, and why there are none: not every release of the table has a wheel on every index."""
+    try:
+        folder = environment.folder(release, given)
+    except SystemExit as failed:
+        return {}, str(failed)
     models = environment.CACHE / "models"
     lines = []
     for name, config in configs().items():
@@ -41,7 +45,6 @@ def ask_vllm(cases: Sequence[Case], given: Path | None, release: Release) -> tup
             layers = kinds(configs()[case.model])
             line |= {"kinds": layers, "kv_cache_memory_bytes": case.kv_cache_memory_bytes}
         lines.append(json.dumps(line))
-    folder = environment.folder(release, given)
     command = [str(environment.python()), "-m", "oracle.judge", str(folder), str(release)]
     path = os.pathsep.join([str(ROOT), str(environment.site(release))])
     done = subprocess.run(
