@@ -115,7 +115,8 @@ def _out_of_memory(known: Known) -> Iterator[str]:
     if asked and free and known.total:
         short = float(asked[1]) * _UNITS[asked[2]] - float(free[1]) * _UNITS[free[2]]
         if known.size("weights") is None:
-            yield f"Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint: {_unloaded(known, asked, free)}."
+            why = _unloaded(known, asked, free)
+            yield f"Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint: {why}."
         elif known.share is not None and short > 0:
             share = math.floor((known.share - short / known.total) * 100) / 100
             yield f"Lower --gpu-memory-utilization from {known.share:g} to {share:g}."
