@@ -33,7 +33,7 @@ from webhook.report.files import ManifestFile
 FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
 """Each but text is a module of webhook.report with `render`."""
 FEW_FILES = 3
-"""So many files the next command names; of more, the folders and patterns that were given."""
+"""Maximum number of files that the next command names; instead of more, it names the folders and patterns given."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

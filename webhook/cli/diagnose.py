@@ -159,7 +159,7 @@ def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
 
 
 def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
-    """Those whose log may say something: the one asked for, else all that ended or restarted, else all."""
+    """The containers whose logs are read: the one asked for, else all that ended or restarted, else all."""
     if args.container:
         return [args.container]
     status = pod.get("status", {})

@@ -32,7 +32,7 @@ CONNECT_TIMEOUT = 5.0
 """Seconds that a handshake may take."""
 MAX_ANSWER_BYTES = 64 << 20
 MAX_PAGES = 20
-"""Of 250 Pods each, whose images are looked at."""
+"""Pages that are read to see the images of running Pods; a page has 250 Pods."""
 DOOMED: JSON = {
     "apiVersion": "v1",
     "kind": "Pod",

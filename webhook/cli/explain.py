@@ -20,7 +20,7 @@ from webhook.rules.rule import Rule
 from webhook.vllm.facts import Facts
 
 FORMATS = ("text", "json", "markdown", "html", "svg")
-"""Of a manifest; each is a module of webhook.report.explained."""
+"""Formats for a manifest; each is a module of webhook.report.explained."""
 RULE_FORMATS = ("text", "json", "markdown")
 
 

@@ -319,7 +319,8 @@ class Progress:
 
 
 def _policy(files: list[str], objects: Mapping[str, Mapping[str, Any]] | None) -> Policy:
-    """As the server has it: the files, then the cluster's Policy objects, each one's last good state."""
+    """The policy that the server would use: the files, then the last good state of each Policy object in the
+    cluster."""
     if not files and not objects:
         return policies.load(files)
     from webhook.evaluation.policy import PolicyError

@@ -69,9 +69,9 @@ class StatusError(Exception):
         self.code = code
         self.retry_after = retry_after
         self.resume = resume
-        """Of a list whose resource version is gone (410): the token to continue it."""
+        """The token to continue a list whose resource version is gone (410)."""
         self.date = date or datetime.now(UTC)
-        """By the API server's clock."""
+        """The time of the answer, by the API server's clock."""
 
 
 @dataclass(frozen=True)

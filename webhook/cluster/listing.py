@@ -14,7 +14,7 @@ from webhook.kube.path import mapping
 PAGE = 250
 """Objects of a page: with some 20 KB each, what is in memory at a moment stays far below 50 MB."""
 MAX_TRIES = 4
-"""Of a request that the API server is too busy for, or that breaks."""
+"""Attempts for a request that breaks, or for which the API server is too busy."""
 LONGEST = 10.0
 """Seconds that are waited before another try, whatever `Retry-After` says."""
 

@@ -17,8 +17,8 @@ FIRST_BYTES = 2 << 20
 
 
 def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: None) -> Iterator[Used]:
-    """Of every running Pod of the scan. A log that is gone, too slow, or may not be read says nothing; the first such
-    one is among what the scan could not read."""
+    """What the log of each running Pod of the scan says. A log that is gone, too slow, or may not be read is skipped;
+    the first such log is listed with what the scan could not read."""
     containers: dict[str, list[str]] = {}
     for row in scan.rows:
         containers.setdefault(row.object.uid, []).append(row.container)

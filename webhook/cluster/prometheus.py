@@ -87,7 +87,8 @@ def _samples(result: list[dict[str, Any]]) -> Iterator[tuple[Mapping[str, str], 
 
 
 def _pod(labels: Mapping[str, str]) -> tuple[str, str]:
-    """Who is measured: where the scraper kept its own labels, the exporter's are the `exported_` ones."""
+    """The namespace and name of the measured Pod. A scraper that keeps its own labels renames the exporter's to
+    `exported_…`."""
     return (labels.get("exported_namespace") or labels.get("namespace", ""),
             labels.get("exported_pod") or labels.get("pod", ""))  # fmt: skip
 

@@ -21,7 +21,7 @@ class Written:
     """What was done."""
 
     apis: tuple[str, ...] = ()
-    """Those that the server has; empty: there is nothing to write to."""
+    """The report APIs that the API server has; empty: no report can be written."""
     reports: int = 0
     removed: int = 0
     refused: str = ""

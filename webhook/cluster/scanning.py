@@ -44,7 +44,7 @@ class WorkloadSelection:
     namespace: str | None = None
     """None: all."""
     selector: Selector | None = None
-    """Of the workloads' own labels."""
+    """Selects workloads by their own labels."""
     kinds: frozenset[Key] | None = None
     """None: all that the API server has."""
     what_if: Callable[[Policy], Policy] | None = None
@@ -117,7 +117,7 @@ class Scanner:
         return found
 
     def _discover(self, workloads: set[Key]) -> None:
-        """Which kinds there are. Those of a group that does not say what it has may be there all the same."""
+        """Find which kinds exist. A kind may exist even if its API group does not list its resources."""
         groups = {kind.group for kind in WATCHED_KINDS} | {group for group, _ in (*workloads, *ALSO_LISTED)}
         self._kinds, silent = served(self._client, groups)
         for version, error in silent.items():
@@ -214,7 +214,7 @@ class Scanner:
         return beside
 
     def _config_maps(self, obj: JSON, namespace: str) -> dict[str, JSON]:
-        """Those that the object's Pods refer to, each read once; a forbidden one is reported once."""
+        """The ConfigMaps that the object's Pods refer to, each read once; a forbidden one is reported once."""
         found: dict[str, JSON] = {}
         resource = self._kinds.get(("", "ConfigMap"))
         for name in sorted(config_map_names(obj)) if resource and namespace else ():

@@ -1,7 +1,8 @@
 """Follows the objects of one kind: list, then watch from there, for ever.
 
-As in client-go's Reflector: pages of 500, and bookmarks so that a quiet kind can continue where it was. Another list
-if the API server has forgotten that place (410) and now and then anyway; growing pauses if it is away or forbids.
+It works as client-go's Reflector does: pages of 500, and bookmarks so that a quiet kind can continue where it was. It
+lists again if the API server has forgotten that place (410), and from time to time. Pauses grow while the API server is
+away or forbids the request.
 """
 
 from __future__ import annotations

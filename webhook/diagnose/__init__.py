@@ -92,7 +92,7 @@ class Diagnosis:
 
 
 def _rules_named_by_line(line: str, rules: Sequence[str]) -> tuple[str, ...]:
-    """Those of the rules that the line itself distinguishes from the others."""
+    """The rules that this line distinguishes from the others."""
     if "unknown-flag" in rules and (flag := re.search(r"unrecognized arguments?:? (--[\w-]+)", line)):
         known = flag[1].replace("_", "-") in builtin().spellings
         return ("removed-flag" if known else "unknown-flag",)
@@ -122,7 +122,7 @@ def diagnose(text: str) -> list[Diagnosis]:
 
 
 def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
-    """Of a log or what kubectl prints, next to what is known of the Pod already."""
+    """Diagnose a log, or text that kubectl printed, together with what is already known about the Pod."""
     lines = line.read(text)
     rows, taken = events.from_lines(lines)
     said = [*words, *status.from_lines(lines)]
@@ -134,7 +134,7 @@ def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[even
 
 
 def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
-    """Of Pods, Events and workloads."""
+    """Diagnose Pods, Events and workloads."""
     pods = [one for one in objects if one.get("kind") == "Pod" and isinstance(one.get("status"), Mapping)]
     seen = [event for one in objects if one.get("kind") == "Event" and (event := events.from_object(one))]
     seen += [event for one in objects for event in _replica_failures(one)]
@@ -149,7 +149,7 @@ def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
 
 
 def of_pod(pod: JSON | None, text: str, seen: Sequence[events.Event] = (), shown: JSON | None = None) -> Diagnosis:
-    """Of one Pod, its log and its Events together."""
+    """Diagnose one Pod by its status, its log and its Events."""
     words = list(status.from_pod(pod)) if pod is not None else []
     tail = "\n".join(word.message for word in words if word.log and word.message)
     found = of_text(tail + "\n" + text if tail else text, words, seen)

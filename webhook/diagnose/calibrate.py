@@ -58,7 +58,7 @@ LONGEST = re.compile(
 PRINTS = re.compile(r"GiB|GB|version|engine \(v|non-default args|model len|seq len|KV cache")
 """Every line that is read has one of these: most lines of a long log have none."""
 LEAST = frozenset({"kv_cache", "tokens", "total"})
-"""Of several ranks the least counts; of all else the most."""
+"""Values of which the smallest rank counts; of all others the largest counts."""
 CHARGED = Release(0, 20)
 """From here an estimate of the graphs is charged to the budget, and not what they take."""
 

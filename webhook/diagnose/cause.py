@@ -17,7 +17,7 @@ class Signature:
 
     pattern: str
     source: str
-    """Who prints it: a file of a release, an issue."""
+    """The program that prints it: a file of a release, or an issue that quotes it."""
     releases: str = ""
     """The releases of vLLM whose source has it; empty if another program prints it."""
     channel: Channel = "log"

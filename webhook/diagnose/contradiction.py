@@ -61,7 +61,7 @@ def is_hub_id(name: str) -> bool:
 
 
 def _gib(size: int) -> str:
-    """As vLLM prints it."""
+    """A size as vLLM prints it."""
     return f"{size / GI:.2f} GiB"
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 Level = Literal["debug", "info", "warning", "error"]
 
 MAX_LINE = 4096
-"""Of a longer line only the beginning is looked at."""
+"""Characters of a line that are searched; the rest of a longer line is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class LogLine:
     number: int
     """In the file, from 1."""
     raw: str
-    """As it is in the file, without colors."""
+    """The line as it is in the file, without colors."""
     text: str
     """What the program wrote: without the prefix of process, level, time and place."""
     level: Level | None

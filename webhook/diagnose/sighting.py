@@ -37,7 +37,7 @@ class Compiled:
 
 @cache
 def signatures(channel: Channel) -> tuple[Compiled, ...]:
-    """Those of one channel, in the table's order: where several match one line, the first is meant."""
+    """The signatures of one channel, in the order of the table: if several match one line, the first is meant."""
     return tuple(
         Compiled(cause, one, re.compile(one.pattern), _compiled(one.within), _compiled(one.unless))
         for cause in CAUSES.values()
@@ -48,7 +48,7 @@ def signatures(channel: Channel) -> tuple[Compiled, ...]:
 
 @cache
 def quiet_signatures() -> tuple[Compiled, ...]:
-    """Those that count at any level of a log."""
+    """The signatures that count at any log level."""
     return tuple(one for one in signatures("log") if one.signature.any_level)
 
 

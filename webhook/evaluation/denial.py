@@ -229,7 +229,7 @@ def warning(judged: Judged, after: str = "") -> str:
 
 
 def _in_vain(judged: Judged) -> str:
-    """That its author's annotation does not count, and why."""
+    """A note that the author's annotation has no effect, and why."""
     for detail in judged.finding.details:
         if detail.startswith(f"annotation {IGNORE}"):
             return f"; its annotation {detail.partition(' ')[2].partition(' ')[2]}"

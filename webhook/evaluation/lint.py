@@ -179,8 +179,9 @@ def lint(
 
 
 MOST_FINDINGS = 1024
-"""Findings of one object that are reported; then one of each rule in each container, since what follows is the same
-mistake again. Of the object before an update, which excuses what it had already, four times as many are looked for."""
+"""Findings of one object that are reported. After them, each rule reports one finding in each container, since more of
+them are the same mistake again. Four times as many are searched in the object before an update, whose old findings
+excuse the new object's."""
 _NOTHING: Mapping[str, str] = {}
 _Before = Callable[[], frozenset[tuple[str, ...]]]
 """What was denied before an update: reading and evaluating the old object is left out where nothing is denied now."""

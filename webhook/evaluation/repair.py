@@ -131,7 +131,8 @@ def _is_told(judged: Judged, rules: Collection[str]) -> bool:
 def _settled(
     done: Sequence[Judged], before: Sequence[tuple[Judged, Result]], after: Iterable[Result]
 ) -> list[list[Judged]]:
-    """For each repair: other findings that are gone after it. Of several, the one in the same Pod template counts."""
+    """For each repair: other findings that are gone after it. If several repairs may be the reason, the one in the same
+    Pod template counts."""
     shown = [(one, result) for result in after for one in result.findings if one.shown]
     known = {_finding_identity(result, one) for one, result in before}
     now = {_finding_identity(result, one) for one, result in shown}

@@ -228,7 +228,7 @@ def _of_policy(request: Request) -> Decision:
 
 
 def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
-    """Says nothing but what it changes: the validating webhook sees the changed object and says the rest."""
+    """The patch, without warnings: the validating webhook sees the changed object and reports the rest."""
     report = lint(request.object or {}, policy, facts, where="admission", namespace=request.namespace)
     if not report.results and not report.errors:
         return Decision(request, "skipped")

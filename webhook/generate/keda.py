@@ -49,7 +49,7 @@ def _trigger(engine: Engine, query: str, threshold: str) -> Object:
 
 
 def _labels(engine: Engine) -> str:
-    """Of the Deployment's Pods: name, ReplicaSet's hash, five letters."""
+    """A pattern for the names of the Deployment's Pods: name, the ReplicaSet's hash, five letters."""
     pods = f'pod=~"{workload.name_of(engine)}-[a-z0-9]+-[a-z0-9]{{5}}"'
     namespace = engine.workload.namespace
     return "{" + (f'namespace="{namespace}",' if namespace else "") + pods + "}"

@@ -1,8 +1,8 @@
 """Finds the former template of a workload that an update returns to: ReplicaSets and ControllerRevisions keep them.
 
 `kubectl rollout undo` writes the template of an older revision into the workload (k8s.io/kubectl
-pkg/polymorphichelpers/rollback.go), and so does a reverted commit. That template ran before. A digest of each is
-enough.
+pkg/polymorphichelpers/rollback.go), and so does a reverted commit. Such a template has already run. A digest of each
+template is enough to recognize it.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ _TERM = re.compile(
 
 
 def parse(text: str) -> Selector:
-    """As kubectl's `-l` takes it: `app=llama,tier!=test,stage in (a, b),!canary`; raises ValueError.
+    """Parse a label selector of kubectl's `-l`: `app=llama,tier!=test,stage in (a, b),!canary`. Raises ValueError.
 
     k8s.io/apimachinery pkg/labels Parse, without `>` and `<`.
     """

@@ -63,7 +63,7 @@ class Node:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     """Extended resources alone ("nvidia.com/gpu": 8)."""
     hardware: frozenset[tuple[str, str]] = frozenset()
-    """Of the labels, those that may say something of the accelerator: equal for equal nodes."""
+    """The labels that may describe the accelerator: equal for equal nodes."""
 
 
 class Alike(NamedTuple):
@@ -79,7 +79,8 @@ class Snapshot:
     """Everything that is known at one moment; replaced whole, never changed."""
 
     objects: Mapping[str, Mapping[Key, JSON]] = field(default_factory=dict)
-    """Kind → its objects, reduced by `WatchedKind.keep`. A kind that is not in here was not seen: nothing follows."""
+    """Kind → its objects, reduced by `WatchedKind.keep`. A kind that is absent was not read, so its objects may
+    exist."""
     stale: frozenset[str] = frozenset()
     """Kinds that were seen, but not lately: what they say may have been overtaken."""
     version: str = ""
@@ -195,7 +196,7 @@ _TAINT = ("key", "value", "effect")
 
 
 def _policy(obj: JSON) -> JSON:
-    """As `webhook.evaluation.policy.document` reads it; of its status, what was last accepted."""
+    """What `webhook.evaluation.policy.document` reads, and what the status says was last accepted."""
     metadata = mapping(obj.get("metadata"))
     kept = {word: metadata[word] for word in ("name", "uid", "generation") if word in metadata}
     rest = {word: obj[word] for word in obj if word not in ("metadata", "status")}
@@ -209,7 +210,7 @@ def _spec(obj: JSON) -> JSON:
 
 
 def _model_config(obj: JSON) -> JSON:
-    """As `webhook.vllm.model.given` reads it."""
+    """What `webhook.vllm.model.given` reads."""
     metadata = mapping(obj.get("metadata"))
     return {
         "kind": "ConfigMap",
@@ -295,7 +296,8 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.reduce_revision, aside=True),
     WatchedKind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.reduce_revision, aside=True),
 )
-"""What is watched, and what is kept of it. Who needs it, and whether it is on by default: docs/security.md."""
+"""What is watched, and what is kept of it. docs/security.md says which part needs it, and whether it is on by
+default."""
 
 WATCHED_BY_DEFAULT = tuple(kind.name for kind in WATCHED_KINDS if kind.name != "resourceclaims")
 """Kinds that are watched by default. Claims are not among them: every Pod with a claim template makes one."""

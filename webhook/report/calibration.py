@@ -54,7 +54,8 @@ def _line(row: PrintedLine, one: StartComparison) -> str:
 
 
 def _off(row: PrintedLine, one: StartComparison) -> str:
-    """Of the printed value, and for memory of the GPU as well: a small line may be off by much of itself."""
+    """The error as a share of the printed value, and for GPU memory also of the GPU. A small line may be off by a large
+    part of itself."""
     difference = row.likely - row.printed
     share = _percent(difference / row.printed) if row.printed else f"{difference:+,}"
     if row.name == "kv_cache_tokens" or one.engine.plan.gpu is None:

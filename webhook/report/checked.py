@@ -126,7 +126,7 @@ class CheckedContainer:
     report: Report
     result: Result
     items: tuple[Item, ...]
-    """Those that deny or warn, in the order of the rules."""
+    """The findings that deny or warn, in the order of the rules."""
 
     @property
     def state(self) -> Literal["denied", "warned", "clean"]:
@@ -156,7 +156,7 @@ class Checked:
     audit: bool = False
     """JSON has the findings that the policy only audits, too."""
     namespace: str | None = None
-    """Of objects that name none."""
+    """The namespace of objects that name none."""
     repairable: int = 0
     """How many of the open findings `podfit fix` repairs in their files."""
     fix: tuple[str, ...] = ()
@@ -324,7 +324,8 @@ def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:
 
 
 VERSION = 2
-"""Of a baseline. Version 1 did not distinguish two findings of one rule in a container's `args` or `env`."""
+"""The format version of a baseline. Version 1 did not distinguish two findings of one rule in a container's `args` or
+`env`."""
 
 
 def baseline(items: Iterable[Item]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class DiagnosedPod:
 
     @property
     def secrets(self) -> Secrets:
-        """Those of the Pod."""
+        """The secrets of the Pod."""
         return self.report.secrets if self.report else FORMS
 
     @property
@@ -204,7 +204,7 @@ MAX_LINES = 12
 
 
 MIN_EVIDENCE = 3
-"""Of them, lines of the evidence, if the remedy leaves room."""
+"""Lines of them that show the evidence, if the remedy leaves room."""
 
 
 def _shorten(sections: Sequence[list[str]], spare: Sequence[list[str]], most: int) -> None:

@@ -37,10 +37,10 @@ def _path(file: str) -> str:
 
 
 def _data(text: str) -> str:
-    """As @actions/core escapes data."""
+    """Escape a message as @actions/core does."""
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """As @actions/core escapes properties."""
+    """Escape a property as @actions/core does."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

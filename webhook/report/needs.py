@@ -110,7 +110,7 @@ def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Se
 
 
 HEADING = ("GPUs", "GPU memory", "KV cache", "holds", "GPUs", "GPU memory", "holds", "what changes")
-"""Of one replica, then of all."""
+"""The first four columns are for one replica, the next three for all."""
 
 
 def _line(title: str, row: Sequence[str], widths: Sequence[int]) -> str:

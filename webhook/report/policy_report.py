@@ -32,7 +32,7 @@ class Api:
     version: str
     kind: str
     cluster_kind: str
-    """Of workloads without a namespace."""
+    """The kind of the report for workloads without a namespace."""
 
     @property
     def api_version(self) -> str:
@@ -56,7 +56,7 @@ def reports(scan: Scan, api: Api, now: datetime) -> Iterator[dict[str, Any]]:
 
 
 def name(ref: Ref) -> str:
-    """Of a workload's report: the same at each scan, so that one replaces the last."""
+    """The name of a workload's report: equal in each scan, so that a report replaces the one before."""
     return f"podfit-{ref.uid}" if ref.uid else f"podfit-{ref.kind.lower()}-{ref.name}"
 
 
@@ -82,7 +82,7 @@ def report(ref: Ref, rows: Sequence[ScannedContainer], api: Api, now: datetime) 
 
 
 def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
-    """Of one container: a finding each, and a `pass` where there is none."""
+    """The results of one container: one for each finding, or a `pass` if there is none."""
     common = {
         "source": REPORT_SOURCE,
         "policy": REPORT_SOURCE,

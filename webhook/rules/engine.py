@@ -517,7 +517,7 @@ def _of_command(
 
 
 def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
-    """Who makes the GPUs that the resource, or an image of vLLM's ROCm build, is for."""
+    """The maker of the GPUs that the resource names, or that an image of vLLM's ROCm build is for."""
     resource = requested[0] if requested else ""
     if resource.startswith(("amd.com/", "nvidia.com/", "gpu.intel.com/")):
         return resource.removeprefix("gpu.").partition(".")[0]

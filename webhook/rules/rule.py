@@ -19,7 +19,7 @@ Plane = Literal["gpu", "host", "config", "network", "storage", "cluster"]
 Certainty = Literal["certain", "likely", "possible"]
 Place = Literal["admission", "check", "scan"]
 Fix = Literal[True, False, "certain", "manual"]
-"""Who applies a rule's fix. The mutating webhook always applies a fix of `True`, and one of `"certain"` if the finding
+"""What applies a rule's fix. The mutating webhook always applies a fix of `True`, and one of `"certain"` if the finding
 is certain. It never applies one of `False` or `"manual"`. `podfit fix`, whose diff the author reads, applies all except
 those of `False`."""
 Threat = Literal["start", "uptime", "practice"]

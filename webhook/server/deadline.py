@@ -25,7 +25,7 @@ DEFAULT_TIMEOUT = 10.0
 LONGEST = 30.0
 """Seconds; the API server allows no more."""
 REVIEW_SHARE = 0.8
-"""Of the API server's patience may be over when the answer is given: the rest is for the ways there and back."""
+"""Share of the API server's timeout after which the answer is given: the rest is for the network."""
 JUDGING = 2.0
 """Seconds of processor time that one evaluation may take, with any timeout of the API server: a thousand times the
 usual. It is not wall-clock time, since an evaluation that waits for its turn on a busy machine is not at fault."""

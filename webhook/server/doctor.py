@@ -71,7 +71,7 @@ class Observed:
     deployment: JSON | Unseen | None = None
     pods: tuple[JSON, ...] | Unseen = ()
     network_policies: tuple[JSON, ...] | Unseen = ()
-    """Of podfit's namespace."""
+    """The network policies of podfit's namespace."""
     ready: Mapping[str, tuple[str, ...] | Unseen] = field(default_factory=dict)
     """Pod → the lines of its /readyz, through the API server."""
     served: tuple[Served, ...] = ()
@@ -87,7 +87,7 @@ class Observed:
     version: str = ""
     """The API server's."""
     images: frozenset[str] | Unseen = frozenset()
-    """Of the cluster's running Pods."""
+    """The images of the cluster's running Pods."""
 
     @property
     def nothing(self) -> bool:
@@ -341,7 +341,7 @@ _PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|faile
 
 
 def _callers(seen: Observed) -> Iterator[CheckResult]:
-    """Who can send reviews: the API server must, and every other caller costs processor time."""
+    """Which callers can send reviews: the API server must, and every other caller costs processor time."""
     about = "callers"
     if not isinstance(seen.deployment, Mapping):
         return  # `_replicas` reports it

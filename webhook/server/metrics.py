@@ -28,7 +28,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 k8s.io/apiserver v0.37 pkg/admission/metrics), and some between: the two can be laid side by side."""
 
 MAX_SERIES = 1024
-"""Of a metric, that are found at once; there are fewer."""
+"""Series of one metric that are found without a search; a metric has fewer."""
 
 LABELLED_KINDS = frozenset(kind for _, kind in WORKLOAD_KINDS)
 """Kinds that get a label value of their own; all others are "other"."""

@@ -20,7 +20,7 @@ from webhook.ui.plan import chart, tiles
 from webhook.ui.question import raw, text
 
 FIELDS = frozenset({"name", "text"})
-"""Of a question."""
+"""The fields of a question."""
 PASTED = "pasted.yaml"
 """The name of a text that was pasted."""
 

@@ -70,6 +70,6 @@ class Desk:
     shipped: Mapping[str, ShippedPolicy] = field(default_factory=dict)
     """The policies to choose from, by name."""
     decisions: Decisions = field(default_factory=Decisions)
-    """Those of the policy tab."""
+    """The decisions of the policy tab."""
     gpu: str = ""
     """`--gpu`, for the first configuration."""

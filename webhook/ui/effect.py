@@ -20,7 +20,7 @@ from webhook.vllm.facts import Facts
 
 PASTED = "pasted policy"
 FIELDS = frozenset({"shipped", "policy", "scan"})
-"""Of a question."""
+"""The fields of a question."""
 Asked = tuple[str, RehearsedObject, Facts]
 
 
@@ -70,7 +70,7 @@ def _objects(opened: Opened, problems: list[str]) -> Iterator[Asked]:
 
 
 def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[recorded.Changed]:
-    """Of each object of the command line's files what the policy changes against the default."""
+    """What the policy changes, compared with the default, for each object in the files of the command line."""
     opened, default = desk.open(), builtin()
     made = [(one, desk.decisions.of(one, opened)) for one in (default, policy)]
     for number, (where, one, facts) in enumerate(_objects(opened, problems)):

@@ -31,7 +31,7 @@ VALUES = ("max_model_len", "gpu_memory_utilization", "max_num_seqs", "max_num_ba
           "dtype", "kv_cache_dtype", "quantization")  # fmt: skip
 """vLLM's arguments with a control of their own, by their dest."""
 FIELDS = frozenset({"model", "release", "gpu", "gpus", "config", "enforce_eager", "other", *VALUES})
-"""Of a question."""
+"""The fields of a question."""
 MOST_GPUS = 1024
 """GPUs of one configuration."""
 

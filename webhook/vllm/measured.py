@@ -50,7 +50,7 @@ class MeasuredStart:
 def canonical_arguments(given: Mapping[str, Any], defaults: Mapping[str, Any], env: Mapping[str, str]) -> str:
     """Arguments and variables that affect memory, in one text: equal for engines with the same setup.
 
-    An argument set to its default is left out. Of the environment, only vLLM's own variables count, without secrets.
+    An argument set to its default is left out. Only vLLM's own variables of the environment count, without secrets.
     """
     return json.dumps(own_arguments(given, defaults, env), sort_keys=True, default=str)
 

@@ -20,8 +20,8 @@ from webhook.vllm.model import given
 
 
 def run(name: str, policy: Policy, known: Facts) -> int:
-    """JSON lines in, JSON lines out, in order; a bad line is answered with its error. Of what is `known`, whether
-    secrets are shown."""
+    """Read JSON lines and print one JSON line for each, in order; a bad line is answered with its error. `known` says
+    whether secrets are shown."""
     for line in _lines(name):
         print(json.dumps(_line(line, policy, known), default=str))
     return 0

@@ -24,7 +24,7 @@ from webhook.evaluation.scan import DECISION_ORDER, Scan, ScannedContainer
 from webhook.evaluation.scan.planned import PEAK, STEADY, USED
 
 WORKLOAD = ("namespace", "workload", "workload_type")
-"""As kube-prometheus' recording rules call them; the type is the kind in lower case."""
+"""Labels, named as in kube-prometheus' recording rules; the type is the kind in lower case."""
 TOTALS = frozenset((USED, STEADY, PEAK))
 """Lines of which the upper end is exported, too: what alerts compare with."""
 

@@ -31,7 +31,7 @@ class DecidedField:
     """A rule's mode, fix or a parameter, with everything that is said of it: the last one decides."""
 
     name: str
-    """As a policy spells it."""
+    """The name as a policy spells it."""
     said: tuple[PolicyValue, ...]
 
     @property

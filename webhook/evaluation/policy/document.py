@@ -72,7 +72,7 @@ def _read_file(name: str, text: str) -> tuple[list[Layer], list[str]]:
 
 
 def _traps_by_place(text: str) -> dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]]:
-    """Of each document of a YAML stream: place → line and message. JSON has none."""
+    """For each document of a YAML stream: place → line and message. JSON has none."""
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
         try:

@@ -57,7 +57,7 @@ class ApplicableRules:
 
     @classmethod
     def of(cls, settings: Iterable[Setting], who: _Who) -> ApplicableRules:
-        """Those that are not ignored, and that `Rule.has_a_say` is true of."""
+        """The rules that are not ignored, and for which `Rule.has_a_say` is true."""
         chosen, wrong = list[Setting](), list[tuple[str, Exception]]()
         for one in settings:
             try:
@@ -120,9 +120,9 @@ class Terms:
     def asked(
         self, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: Iterable[str]
     ) -> ApplicableRules:
-        """The rules that apply at a place to an engine. Of the engine, `unknown` is not known (words of `rule.FACTS`),
-        its operator fills in `completes`, and it shows `shown` (`rules.glance`). Remembered: most engines are
-        alike in what of it matters."""
+        """The rules that apply at a place to an engine. `unknown`: facts of the engine that are not known (words of
+        `rule.FACTS`). `completes`: what its operator fills in. `shown`: what it shows (`rules.glance`). Remembered,
+        since most engines are equal in these."""
         who = (where, unknown, completes, self._glance_words.intersection(shown))
         found = self._asked.get(who)
         if found is None:

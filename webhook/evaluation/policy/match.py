@@ -97,7 +97,8 @@ def _namespace_matches(subject: Subject, patterns: tuple[str, ...]) -> bool | No
 
 
 def _namespace_labels_match(subject: Subject, selector: Selector) -> bool | None:
-    """As in a webhook's configuration: an object that is in no namespace is never left out by it."""
+    """Whether a namespace selector matches; None if unknown. As in a webhook's configuration, it matches each object
+    without a namespace."""
     if subject.cluster_scoped:
         return True
     name = {NAMESPACE_NAME: subject.namespace} if subject.namespace else {}

@@ -152,4 +152,4 @@ Rate = Annotated[int | str, AfterValidator(_validate_rate)]
 """Bytes a second."""
 Text = Annotated[str, _validator(_blank_problem)]
 Repaired = Annotated[Fix, BeforeValidator(_no_number)]
-"""Who applies a rule's edits."""
+"""Which of podfit's commands and webhooks apply a rule's edits."""

@@ -54,7 +54,7 @@ class RehearsedDecision:
 
 
 def rehearse(asked: RehearsedObject, policy: Policy, facts: Facts) -> RehearsedDecision:
-    """As the webhook would."""
+    """Decide as the webhook would."""
     report = lint(asked.object, policy, facts, where="admission", old=asked.old, namespace=asked.namespace)
     modes: dict[str, Mode] = {}
     for one in report.findings:

@@ -37,7 +37,7 @@ class RuleChange:
 def changes(
     asked: Iterable[tuple[str, RehearsedObject, Facts]], old: Policy, new: Policy
 ) -> Iterator[tuple[str, tuple[RuleChange, ...]]]:
-    """Of every object (where it is, itself, what is known next to it) its name and what would change."""
+    """For each object (its place, the object, and the facts known with it): its name, and what would change."""
     for where, one, facts in asked:
         before, after = rehearse(one, old, facts), rehearse(one, new, facts)
         name = subject.describe_object(one.object)

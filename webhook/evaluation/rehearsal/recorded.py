@@ -21,7 +21,7 @@ Changed = tuple[str, str, bool, tuple[RuleChange, ...]]
 
 
 def changes(scan: Mapping[str, Any], old: Policy, new: Policy) -> Iterator[Changed]:
-    """Of each object of a scan's JSON its namespace, its name, whether its decision changes, and what changes."""
+    """For each object in a scan's JSON: its namespace, its name, whether its decision changes, and what changes."""
     held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
     for row in map(mapping, _list(scan.get("results"))):
         obj = _object(mapping(row.get("object")))

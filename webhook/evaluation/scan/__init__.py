@@ -139,7 +139,7 @@ class ScannedContainer:
     why: str
     planned: Planned
     tokens: Span | None
-    """Of the KV cache: "GPU KV cache size: N tokens"."""
+    """Tokens in the KV cache: "GPU KV cache size: N tokens"."""
     findings: tuple[ScannedFinding, ...]
 
     @property
@@ -183,7 +183,7 @@ class Scan:
     kinds_read: set[Key] = field(default_factory=set)
     """Kinds of workloads of which everything was seen."""
     kinds_missed: set[Key] = field(default_factory=set)
-    """Those of which there may be more than was seen."""
+    """Kinds of which the cluster may have more workloads than were seen."""
 
     def workloads(self, state: State | None = None) -> int:
         """How many there are; one with a denied container is denied, and so on."""
@@ -237,7 +237,7 @@ DECISION_ORDER: Mapping[State, int] = {"denied": 0, "warned": 1, "clean": 2}
 
 
 class Owners:
-    """Who made what: of a workload and all that comes of it, the top one counts.
+    """Which object made which: of a workload and all that it creates, only the top one counts.
 
     An object whose owner is not known as a vLLM workload (an operator's own kind, a model server that
     names no command), counts itself.

@@ -51,9 +51,9 @@ class Drift:
     unit: Unit
     planned: Span | None
     used: int | None
-    """Of the Pod that is farthest off."""
+    """What the Pod that is farthest off the plan uses."""
     pods: int
-    """Those that were measured."""
+    """Number of Pods that were measured."""
     source: str
     """Where the number is from; why there is none."""
 

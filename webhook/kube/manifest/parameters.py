@@ -182,7 +182,7 @@ def _is_shallow(value: Any, depth: int) -> bool:
 
 
 def variable(name: str) -> str:
-    """As a variable may be called: `workflow.parameters.model` → `workflow_parameters_model`."""
+    """A parameter's name as a valid name of a variable: `workflow.parameters.model` → `workflow_parameters_model`."""
     return re.sub(r"\W", "_", name)
 
 

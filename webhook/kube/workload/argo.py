@@ -120,7 +120,7 @@ def _parameters(said: Any) -> Iterator[tuple[str, str]]:
 
 
 def _inputs(names: Sequence[str]) -> tuple[str, ...]:
-    """Of these, the inputs of a template: the step that calls it may give others."""
+    """The names that are inputs of a template: the step that calls it may give other values."""
     return tuple(one for one in names if one.startswith(_INPUT))
 
 

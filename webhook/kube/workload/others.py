@@ -25,7 +25,7 @@ def job_set(obj: JSON, found: list[Workload]) -> list[Workload]:
 
 
 def volcano_job(obj: JSON, found: list[Workload]) -> list[Workload]:
-    """As those of a JobSet, the Pods of a Volcano Job: its tasks' replicas."""
+    """The Pods of a Volcano Job, which are the replicas of its tasks."""
     tasks = [mapping(task).get("replicas") for task in as_list(mapping(obj.get("spec")).get("tasks"))]
     alone = sum(1 if said is None else replica_count(said) or 0 for said in tasks) == 1
     return [replace(one, pods_per_replica=1 if alone else None) for one in found]

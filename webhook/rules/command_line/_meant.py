@@ -44,7 +44,7 @@ def _folded(text: str) -> str:
 
 
 def choice(message: str) -> str | None:
-    """Of argparse's "invalid choice: 'fp16' (choose from 'auto', 'float16', …)"."""
+    """The nearest allowed value in argparse's "invalid choice: 'fp16' (choose from 'auto', 'float16', …)"."""
     said = _CHOICE.search(message)
     if said is None:
         return None

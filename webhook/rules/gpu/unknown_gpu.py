@@ -62,7 +62,7 @@ class UnknownGpu(Rule):
 
 
 def _of_another_maker(engine: Engine) -> str:
-    """That what was given to assume is not what this container asks for."""
+    """A note that the container asks for GPUs of another maker than the assumed one."""
     assumed = gpu.assumed(engine.facts)
     if engine.facts.gpu is not None:
         return f" (--gpu {engine.facts.gpu.name} is another maker's)"

@@ -51,7 +51,7 @@ class NoGpuToleration(Rule):
 
 
 def _shown(taint: object) -> str:
-    """As kubectl writes it: `sku=gpu:NoSchedule`."""
+    """A taint as kubectl writes it: `sku=gpu:NoSchedule`."""
     one = taint if isinstance(taint, dict) else {}
     value = f"={one['value']}" if one.get("value") else ""
     return f"{one.get('key')}{value}:{one.get('effect')}"

@@ -61,7 +61,7 @@ def _is_odd(empty_dir: object) -> bool:
 
 
 def _is_known(medium: str) -> bool:
-    """As the kubelet asks (kubernetes pkg/apis/core/v1/helper/helpers.go, IsHugePageMedium)."""
+    """Whether the kubelet knows the medium (kubernetes pkg/apis/core/v1/helper/helpers.go, IsHugePageMedium)."""
     return medium in ("", *MEDIA) or medium.startswith("HugePages-")
 
 

@@ -39,7 +39,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 FILE_CA_LIFETIME, FILE_LEAF_LIFETIME = timedelta(days=3650), timedelta(days=365)
-"""Of certificates that `podfit certs` writes to files, which nothing renews (`renewal` has those in a Secret)."""
+"""Lifetimes of the certificates that `podfit certs` writes to files, which nothing renews (`renewal` has the lifetimes
+of certificates in a Secret)."""
 CA_NAME = "podfit CA"
 SKEW = timedelta(minutes=5)
 """How far the clock of a verifying client may be behind ours."""

@@ -138,7 +138,7 @@ class Keeper:
         return None
 
     def not_after(self) -> float:
-        """Of what is served; 0: nothing that can be trusted."""
+        """When the certificate that is served expires; 0 if none that can be trusted is served."""
         leaf = self._replica.leaf
         return certs.not_after(leaf.certificate).timestamp() if leaf else 0.0
 

@@ -38,9 +38,11 @@ from webhook.server import certs
 from webhook.server.certs import Pair
 
 LOOK_INTERVAL = timedelta(minutes=1)
-"""So long every live configuration must have held a CA before a leaf of it serves: API servers follow in seconds."""
+"""How long each webhook configuration must have contained a CA before a leaf of it serves: API servers follow in
+seconds."""
 RENEWED_CA_LIFETIME, RENEWED_LEAF_LIFETIME = timedelta(days=365), timedelta(days=90)
-"""Of certificates in a Secret, which are renewed at two thirds (`certs.FILE_CA_LIFETIME` has those in files)."""
+"""Lifetimes of certificates in a Secret, which are renewed after two thirds of them (`certs.FILE_CA_LIFETIME` is for
+certificates in files)."""
 MAX_CLOCK_DIFFERENCE = timedelta(hours=1)
 """The largest difference of two clocks that agree. If they differ by more, the API server's clock is used after it has
 kept to its own time for this long."""

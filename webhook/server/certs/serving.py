@@ -109,7 +109,7 @@ class CertificateFiles:
         return None
 
     def not_after(self) -> float:
-        """Of the file, as it is now."""
+        """When the certificate in the file expires. Reads the file again."""
         try:
             return certs.not_after(self._certificate.read_bytes()).timestamp()
         except (OSError, ValueError):

@@ -97,8 +97,8 @@ class Reading:
         return mounts(self.workload, self.container, self.config_maps)
 
     def expanded_items(self, name: str) -> list[Value]:
-        """The items of `command` or `args`, expanded as Kubernetes does. Of the items after the first `_ITEMS`, only
-        those that may name vLLM are kept, and `beyond` says so."""
+        """The items of `command` or `args`, expanded as Kubernetes does. After the first `_ITEMS`, only the items
+        that may matter to vLLM are kept, and `beyond` says so."""
         given = self.container.spec.get(name)
         if given is None:
             return []

@@ -59,7 +59,7 @@ class MemoryArguments(NamedTuple):
     v1: str | None
     """VLLM_USE_V1."""
     variables: tuple[tuple[str, str], ...]
-    """Those of VARIABLES that are set in the environment."""
+    """The VARIABLES that are set in the environment, with their values."""
     other_kernels: bool
     seldom: tuple[Any, ...]
     """The last fields of Settings, from `block_size` on; () if none of their arguments is set."""

@@ -31,7 +31,7 @@ class Rank(NamedTuple):
     """Bytes that likely count against it."""
     less: int
     more: int
-    """By how many bytes the likely ones may be too high or too low."""
+    """Bytes by which the likely value may be too high or too low."""
     loading: Estimate | None = None
     """The weights while they load, if they are larger then."""
 

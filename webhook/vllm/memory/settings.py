@@ -65,7 +65,7 @@ class Settings(NamedTuple):
     unified_memory: bool
     """The GPU's memory is the host's (GB10, Jetson)."""
     variables: tuple[tuple[str, str], ...] = ()
-    """Those of VARIABLES that are set in the environment."""
+    """The VARIABLES that are set in the environment, with their values."""
     other_kernels: bool = False
     """A variable chooses another kernel for the experts."""
     block_size: int | None = None

@@ -28,7 +28,7 @@ SOURCE = "vLLM 0.33 model_executor/layers/linear.py, vocab_parallel_embedding.py
 
 @dataclass(frozen=True)
 class Doubt:
-    """By how much the likely bytes may be wrong."""
+    """How far the likely number of bytes may be off."""
 
     spread: float
     """The 95 % interval, relative to the likely bytes."""
@@ -41,7 +41,8 @@ COUNTED = Doubt(0.006, 0.995)
 WITH_TOWER = Doubt(0.012, 0.985)
 """The same with a vision tower, some of whose layers are not cut by TP."""
 COUNTED_BYTES = Doubt(0.012, 0.985)
-"""Quantized checkpoints whose bytes were counted: kernels repack a little. Of 15 printed, none is below 0.9988."""
+"""Quantized checkpoints whose bytes were counted: kernels repack a little. The least of 15 values that vLLM
+printed is 0.9988 of the counted bytes."""
 ONLINE = Doubt(0.012, 0.97)
 """Quantized while they load: Llama 3.1 8B in FP8 was predicted to 0.1 %."""
 DISAGREE = Doubt(0.03, 0.94)
@@ -68,7 +69,7 @@ class WeightSettings(NamedTuple):
     """The LM head is loaded, because text is generated."""
     mla: bool
     padding: float
-    """Of MXFP4's experts."""
+    """Factor by which padding enlarges MXFP4's experts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +200,8 @@ def total_elements(model: Model) -> int | None:
 
 
 def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:
-    """As config.json says. A row of a library's table may lack the key; then the number of parameters decides."""
+    """Whether input and output embeddings are one tensor, as config.json says. A row of a library's table may lack the
+    key; then the number of parameters decides."""
     if not counted.head or not total or model.config.get("tie_word_embeddings") is not None:
         return counted.head == 0
     return abs(total - (counted.elements - counted.head)) < 0.01 * total

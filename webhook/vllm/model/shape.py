@@ -17,10 +17,11 @@ class Model:
 
     id: str
     model_type: str | None
-    """Of the whole model. A language model in it may have its own: `config["model_type"]`."""
+    """The type of the whole model. A language model in it may have its own: `config["model_type"]`."""
     architectures: tuple[str, ...]
     torch_dtype: str | None
-    """As in config.json ("bfloat16", "float16", "float32"); vLLM serves float32 checkpoints in half under auto."""
+    """The dtype in config.json ("bfloat16", "float16", "float32"); vLLM serves float32 checkpoints in half under
+    auto."""
     num_hidden_layers: int | None
     hidden_size: int | None
     num_attention_heads: int | None

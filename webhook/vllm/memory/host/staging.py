@@ -35,7 +35,8 @@ def shard(size: int, model: Model | None) -> tuple[int, int]:
 def line(
     args: EngineArgs, model: Model | None, checkpoint: Checkpoint | None, ranks: int, env: Mapping[str, str]
 ) -> Estimate:
-    """By load format. Memory-mapped safetensors use none: they are page cache.
+    """Host memory that loading the weights takes, by load format. Memory-mapped safetensors take none: they are page
+    cache.
 
     vLLM 0.33 model_executor/model_loader/weight_utils.py. `eager` reads a whole file and decodes it, so that its bytes
     and its tensors are in memory together. Every rank does so, and all read the same files in the same order.
