@@ -100,7 +100,7 @@ class Decision:
     found: tuple[tuple[str, Mode], ...] = ()
     """Rule and mode of each finding."""
     errors: tuple[RuleError, ...] = ()
-    """Rules that raised: nothing was denied for them."""
+    """Rules that failed with an error: they denied nothing."""
     exempted: tuple[tuple[str, str], ...] = ()
     """Rule and what exempts it ("exception", "annotation"), of each finding that is only audited for that."""
     shadowed: tuple[Shadowed, ...] = ()

@@ -306,6 +306,6 @@ FILE_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind("nodepools", "NodePool", "karpenter.sh", ("v1", "v1beta1"), _node_pool, namespaced=False),
     WatchedKind("computeclasses", "ComputeClass", "cloud.google.com", ("v1",), _compute_class, namespaced=False),
 )
-"""What is read from files, and never asked of a cluster: there, the nodes themselves say more."""
+"""Kinds that are read from files only. In a cluster, the nodes themselves say more."""
 
 _BY_KIND = {(kind.group, kind.kind): kind for kind in (*WATCHED_KINDS, *FILE_KINDS)}

@@ -321,8 +321,8 @@ class Engine:
 
     @property
     def products(self) -> tuple[str, ...]:
-        """Whole GPUs that the cluster's nodes have (values of the label nvidia.com/gpu.product), least memory first;
-        then what clusters usually have, unless no other nodes will come."""
+        """Whole GPUs that the cluster's nodes have (values of the label nvidia.com/gpu.product), least memory first.
+        GPUs that clusters usually have follow, unless the cluster adds no other nodes."""
         if not self.facts.snapshot.nodes and "affinity" not in self.workload.spec:
             return solve.PRODUCTS
         sizes: dict[str, int] = {}

@@ -79,7 +79,7 @@ class _Shared:
 
 
 _ROOM, _EACH = 1 << 17, 256
-"""Values that all Pods of a Workflow may have of what is shared, and for how many a template of its own counts."""
+"""Maximum number of values in all Pods of a Workflow, and how many each Pod counts besides the shared ones."""
 
 
 def _first(templates: Sequence[int], spec: JSON, shared: _Shared) -> Sequence[int]:

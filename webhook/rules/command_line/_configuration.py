@@ -60,7 +60,7 @@ class Check(NamedTuple):
     """The argument that it rejects; asked only if this is given."""
     first: Release
     before: Release
-    """From the first until before the second."""
+    """The first release that rejects it, and the first one that does not, or was not read."""
     refusal: Callable[[Given], str | None]
     """The problem, None if there is none."""
     changes: tuple[str, ...]

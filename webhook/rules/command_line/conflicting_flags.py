@@ -30,7 +30,7 @@ LITERAL_ROLES = Release(0, 9, 1)
 KV_ROLES = ("kv_producer", "kv_consumer", "kv_both")
 
 BACKEND_TWICE = Release(0, 13), Release(0, 34)
-"""From the first until before the second, a backend that is named in both places is rejected, were it the same one
+"""The first release that rejects a backend named in both places, even the same one, and the first that was not read
 (vLLM 0.13 … 0.33 engine/arg_utils.py create_engine_config)."""
 
 
@@ -208,8 +208,8 @@ DENSE_MODEL_TYPES = frozenset({
 })  # fmt: skip
 """Families of which no model has experts; of others, a row of a table may only not say how many."""
 EXPERTS_ASKED = Release(0, 8), Release(0, 34)
-"""From the first until before the second, a model without experts is rejected (vLLM 0.8 … 0.33 config/model.py,
-_verify_with_expert_parallelism)."""
+"""The first release that rejects a model without experts, and the first that was not read (vLLM 0.8 … 0.33
+config/model.py, _verify_with_expert_parallelism)."""
 
 
 def _experts(engine: Engine) -> Iterator[Finding]:

@@ -15,8 +15,8 @@ from webhook.vllm.model.name import tells_quantisation
 from webhook.vllm.release import Release
 
 READ_FROM_UNTIL = Release(0, 6, 6), Release(0, 34)
-"""From the first until before the second, `_verify_quantization`, `get_quant_config` and the methods' overrides were
-read (vLLM 0.6.6, 0.8.5, 0.10.2 … 0.33)."""
+"""The first release of which `_verify_quantization`, `get_quant_config` and the methods' overrides were read, and the
+first after them (vLLM 0.6.6, 0.8.5, 0.10.2 … 0.33)."""
 CHECKPOINT_FORMAT = {
     "awq": "awq",
     "awq_marlin": "awq",
@@ -84,8 +84,8 @@ DEPRECATED: Mapping[str, tuple[Release, Release]] = {
     "rtn": (Release(0, 14), Release(0, 15)),
     "tpu_int8": (Release(0, 14), Release(0, 23)),
 }
-"""From the first until before the second rejected without --allow-deprecated-quantization (quantization/__init__.py
-DEPRECATED_QUANTIZATION_METHODS)."""
+"""Method → the first release that rejects it without --allow-deprecated-quantization, and the first that no longer does
+(quantization/__init__.py DEPRECATED_QUANTIZATION_METHODS)."""
 OTHER_FILES = "load_format", "model_loader_extra_config", "quantization_config"
 """With these, what is loaded or how need not be what the catalog knows."""
 

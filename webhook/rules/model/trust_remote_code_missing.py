@@ -13,7 +13,7 @@ from webhook.vllm.model.remote_code import OF_CODE_ALONE, OF_VLLM
 from webhook.vllm.release import Release
 
 READ_FROM_UNTIL = Release(0, 8, 5), Release(0, 34)
-"""From the first until before the second: transformers_utils/config.py get_config."""
+"""The first release of which get_config (transformers_utils/config.py) was read, and the first after them."""
 
 
 class TrustRemoteCodeMissing(Rule):

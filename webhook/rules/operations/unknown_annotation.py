@@ -46,7 +46,7 @@ class UnknownAnnotation(Rule):
 
 
 def _own(whole: Whole) -> Mapping[str, None]:
-    """The same of the object's own annotations, which all of its templates have."""
+    """The unknown annotations of the object itself, which apply to all of its templates."""
     return _unread(mapping(whole.object.get("metadata")))
 
 

@@ -49,7 +49,7 @@ kept to its own time for this long."""
 MAX_CAS = 16
 """The most of our own CAs in a bundle, apart from those that were replaced just now."""
 PAUSES_TO_FOLLOW = 10
-"""Times `RenewalPolicy.pause`: after that every replica that reads the Secret serves a leaf of a later CA."""
+"""Number of `RenewalPolicy.pause` after which every replica that reads the Secret serves a leaf of a later CA."""
 
 BROKEN = b""
 """Placeholder in a bundle for bytes that are not a certificate, for which an API server rejects the caBundle."""

@@ -21,8 +21,8 @@ they are stored in full (0.9.0 get_kv_cache_config)."""
 CHUNKS = Release(0, 10)
 """ChunkedLocalAttentionSpec (v1/kv_cache_interface.py): Llama 4. Before, its chunks are stored and checked in full."""
 CHUNKS_OFF = Release(0, 10, 1), Release(0, 14)
-"""From the first until before the second, VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE is 0 by default
-(envs.py), and 0 switches the manager off for models with chunks (config/vllm.py)."""
+"""The first release in which VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE is 0 by default (envs.py), and the
+first in which it is not. 0 switches the manager off for models with chunks (config/vllm.py)."""
 STATEFUL = frozenset({"mamba", "linear_attention", "conv"})
 """Kinds of layers that keep a state per request."""
 STATES = Release(0, 10, 2)

@@ -333,7 +333,8 @@ CACHED_AT_EACH_BLOCK = frozenset({
 })  # fmt: skip
 """Families whose class inherits SupportsMambaPrefixCaching (vLLM 0.11.1 … 0.31 model_executor/models)."""
 DRAFTED_ALIGNED = Release(0, 20), Release(0, 22)
-"""From the first until before the second, the default with speculative decoding is "align" for these families too."""
+"""The first release whose default with speculative decoding is "align" for these families, too, and the first in which
+it is not."""
 
 
 def state_mode(model: Model, how: Stored) -> str:
