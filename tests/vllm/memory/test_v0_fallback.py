@@ -15,7 +15,6 @@ MODEL = model(
     hidden_size=2048, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=4, intermediate_size=8192,
     vocab_size=32000, max_position_embeddings=32768, torch_dtype="bfloat16", architectures=["LlamaForCausalLM"],
 )  # fmt: skip
-EMBEDDER: Model = model(**{**MODEL.config, "architectures": ["BertModel"]})
 HOPPER, AMPERE, TURING = (9, 0), (8, 0), (7, 5)
 
 
@@ -81,9 +80,24 @@ def test_the_variable_decides_where_it_is_a_number(variable: str, v1: bool) -> N
 
 
 def test_poolers_run_in_v0_up_to_0_9_1_with_batches_of_32768_tokens() -> None:
-    old, new = (resolved(release, {"task": "embed"}, served=EMBEDDER) for release in ("0.8.5", "0.9.2"))
+    old, new = (resolved(release, {"task": "embed"}) for release in ("0.8.5", "0.9.2"))
     assert (old.v1, old.max_num_seqs, old.max_num_batched_tokens) == (False, 256, 32768)
     assert new.v1
+
+
+@pytest.mark.parametrize(
+    ("architecture", "last", "first"),
+    [
+        ("Gemma3ForConditionalGeneration", "0.8.0", "0.8.1"),
+        ("GlmForCausalLM", "0.8.4", "0.8.5"),
+        ("XLMRobertaForSequenceClassification", "0.10.0", "0.10.1"),
+        ("WhisperForConditionalGeneration", "0.10.1.1", "0.10.2"),
+        ("MllamaForConditionalGeneration", "0.10.2", "0.11.0"),
+    ],
+)
+def test_models_that_v1_does_not_run_before_a_release(architecture: str, last: str, first: str) -> None:
+    served: Model = model(**{**MODEL.config, "architectures": [architecture]})
+    assert [resolved(release, {}, served=served).v1 for release in (last, first)] == [False, True]
 
 
 def test_v0_takes_batches_of_5120_tokens_with_images() -> None:

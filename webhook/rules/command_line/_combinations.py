@@ -22,6 +22,15 @@ def _seqs(it: Given) -> str | None:
     return f"--max-num-seqs {held.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
 
 
+def _usual_seqs(it: Given) -> str | None:
+    """--max-num-batched-tokens below the default --max-num-seqs (V1). From 0.10.1 on the default is not larger."""
+    held = it.settings
+    if "max_num_seqs" in it.args or not held.v1 or held.max_num_batched_tokens >= held.max_num_seqs:
+        return None
+    tokens, seqs = f"{held.max_num_batched_tokens:,}", f"{held.max_num_seqs:,}"
+    return f"--max-num-batched-tokens {tokens} is smaller than the default --max-num-seqs, {seqs}"
+
+
 def may_exceed_batch(given: Mapping[str, object]) -> bool:
     """Whether `_seqs` may reject `--max-num-seqs`: a default batch is of 256 tokens or more, or of the context."""
     if "max_num_seqs" not in given or "max_num_batched_tokens" in given:
@@ -255,6 +264,8 @@ CHECKS = (
     Check("max_num_seqs", R(0, 8, 5), R(0, 11), _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True,
           variables=("VLLM_USE_V1",)),
     Check("max_num_seqs", R(0, 11), UNREAD, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
+    Check("max_num_batched_tokens", R(0, 8, 5), R(0, 10, 1), _usual_seqs, ("a --max-num-seqs that is not larger",),
+          of_gpu=True, of_model=True, variables=("VLLM_USE_V1",)),
     Check("max_num_batched_tokens", R(0, 11), UNREAD, _prompt_exceeds_batch, ("leave it out",), of_model=True),
     Check("long_prefill_token_threshold", R(0, 27), UNREAD, _long_prompt, ("leave it out",), of_model=True),
     Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, ("leave it out",)),

@@ -26,6 +26,27 @@ TRACES = Release(0, 10, 2)
 """Since then V1 has traces."""
 FP8_CACHE = Release(0, 8, 2)
 """Since then V1 has an FP8 KV cache with FlashAttention 3, which runs only on Hopper."""
+V1_MODELS: Mapping[Release, tuple[str, ...]] = {
+    Release(0, 8, 1): ("Gemma3ForConditionalGeneration",),
+    Release(0, 8, 3): ("MiniCPMO", "MiniCPMV"),
+    Release(0, 8, 5): ("GlmForCausalLM", "Phi4MMForCausalLM"),
+    Release(0, 9, 2): ("Qwen2ForProcessRewardModel", "Qwen2ForRewardModel"),
+    Release(0, 10): ("PrithviGeoSpatialMAE",),
+    Release(0, 10, 1): (
+        "BertForSequenceClassification", "BertModel", "GteModel", "GteNewModel", "ModernBertForSequenceClassification",
+        "NomicBertModel", "RobertaForMaskedLM", "RobertaForSequenceClassification", "RobertaModel",
+        "XLMRobertaForSequenceClassification", "XLMRobertaModel",
+    ),
+    Release(0, 10, 2): ("BloomForCausalLM", "GritLM", "Plamo2ForCausalLM", "WhisperForConditionalGeneration"),
+    LAST: (
+        "BartForConditionalGeneration", "BartModel", "DonutForConditionalGeneration",
+        "Florence2ForConditionalGeneration", "MBartForConditionalGeneration", "MllamaForConditionalGeneration",
+        "MotifForCausalLM", "Phi4FlashForCausalLM",
+    ),
+}  # fmt: skip
+"""The first release in which V1 runs the architectures: before, their class has SupportsV0Only (model_executor/models of
+each release from 0.8.0 to 0.10.2). Models with states are left out: `kv_releases.STATES` covers them."""
+_V1_SINCE = {name: release for release, names in V1_MODELS.items() for name in names}
 IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", "deepseek_mtp"})
 
 
@@ -37,6 +58,7 @@ def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, 
     return (
         (capability is not None and capability < (8, 0) and release < BEFORE_AMPERE)
         or any(given.get(name) for name in ALWAYS)
+        or release < _V1_SINCE.get(next(iter(asked.model.architectures), ""), FIRST)
         or (release < kv_releases.STATES and kv_releases.keeps_states(asked.model))
         or _above_one(given, "num_scheduler_steps", "max_num_partial_prefills", "max_long_partial_prefills")
         or given.get("load_format") == "sharded_state"
