@@ -85,6 +85,15 @@ def test_poolers_run_in_v0_up_to_0_9_1_with_batches_of_32768_tokens() -> None:
     assert new.v1
 
 
+def test_a_pooler_in_v0_takes_a_batch_of_its_length_since_0_9_2() -> None:
+    for length, tokens in ((512, 2048), (8194, 8194), (131072, 131072)):
+        encoder = model(
+            **{**MODEL.config, "architectures": ["BertModel"], "model_type": "bert", "max_position_embeddings": length}
+        )
+        found = resolved("0.10.0", {"task": "embed"}, served=encoder)
+        assert (found.v1, found.max_num_batched_tokens, found.chunked) == (False, tokens, False)
+
+
 @pytest.mark.parametrize(
     ("architecture", "last", "first"),
     [

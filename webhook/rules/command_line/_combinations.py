@@ -27,6 +27,8 @@ def _usual_seqs(it: Given) -> str | None:
     held = it.settings
     if "max_num_seqs" in it.args or not held.v1 or held.max_num_batched_tokens >= held.max_num_seqs:
         return None
+    if not held.chunked:  # then the length replaces the batch that is given
+        return None
     tokens, seqs = f"{held.max_num_batched_tokens:,}", f"{held.max_num_seqs:,}"
     return f"--max-num-batched-tokens {tokens} is smaller than the default --max-num-seqs, {seqs}"
 

@@ -301,14 +301,16 @@ def is_pooling(asked: MemoryArguments, release: Release) -> bool:
 
 
 POOLED = 32768
-"""Least default batch of a pooling model in V0 (vLLM 0.6.3 … 0.8.5 config.py _POOLING_MODEL_MAX_NUM_BATCHED_TOKENS)."""
+"""Least default batch of a pooling model in V0 (vLLM 0.6.3 … 0.9.1 config.py POOLING_MODEL_MAX_NUM_BATCHED_TOKENS). Later
+releases that switch chunked prefill off for a pooler also replace the batch (0.9.2 config.py VllmConfig)."""
 
 
 def _whole_prompt(release: Release, v1: bool, asked: MemoryArguments, length: int | None, usual: int) -> int:
     """Tokens of a batch that must contain a whole prompt: up to 0.11.0, V1 uses only the length."""
     if not v1:
         with_images = 5120 if release >= (0, 6, 3) else 4096  # config.py _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS
-        usual = POOLED if asked.pooling else with_images if asked.model.vision_config else 2048
+        pooled = asked.pooling and release < v0_fallback.POOLERS
+        usual = POOLED if pooled else with_images if asked.model.vision_config else 2048
     if v1 and length and release < ALWAYS_CHUNKED_UNTIL:
         return length
     return max(length or 2048, usual)
@@ -331,8 +333,8 @@ def _own_length(asked: MemoryArguments, release: Release) -> int | None:
 def _chunked(
     asked: MemoryArguments, release: Release, v1: bool, length: int | None, pooling: bool, whole_prompts: bool
 ) -> bool:
-    """V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a vision
-    tower or LoRA."""
+    """V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a pooler, a
+    vision tower or LoRA."""
     if v1 and release < ALWAYS_CHUNKED_UNTIL and not pooling:
         return True
     if asked.chunked is not None:
@@ -343,6 +345,7 @@ def _chunked(
     return (
         release >= (0, 5, 4)
         and (length or 0) > 32768
+        and not pooling
         and not given.get("enable_lora")
         and not model.vision_config
         and not model.sliding_window
