@@ -19,7 +19,9 @@ LIBRARIES: Sequence[tuple[Release, tuple[str, ...]]] = (
     (Release(0, 0), ("transformers==4.49.0", "compressed-tensors==0.9.1")),
     (Release(0, 8, 3), ("transformers==4.51.3", "compressed-tensors==0.9.4")),
     (Release(0, 9), ("transformers==4.53.3", "compressed-tensors==0.10.2")),
-    (Release(0, 10), ("transformers==4.57.6", "compressed-tensors==0.11.0")),
+    (Release(0, 10, 1), ("transformers==4.55.4", "compressed-tensors==0.10.2")),
+    (Release(0, 10, 2), ("transformers==4.56.2", "compressed-tensors==0.11.0")),
+    (Release(0, 11), ("transformers==4.57.6", "compressed-tensors==0.11.0")),
     (Release(0, 19), ("transformers==5.5.4",)),
     (Release(0, 25), ("transformers==5.23.0",)),
 )
