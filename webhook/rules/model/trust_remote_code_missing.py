@@ -9,7 +9,7 @@ from webhook.rules import _checkpoint
 from webhook.rules._flags import certainty, uncertain
 from webhook.rules.engine import Engine
 from webhook.rules.rule import Finding, Rule
-from webhook.vllm.model.remote_code import OF_CODE_ALONE, OF_VLLM
+from webhook.vllm.model.remote_code import KNOWN_SINCE, OF_CODE_ALONE, OF_VLLM
 from webhook.vllm.release import Release
 
 READ_FROM_UNTIL = Release(0, 8, 5), Release(0, 34)
@@ -47,7 +47,8 @@ class TrustRemoteCodeMissing(Rule):
         brought = isinstance(classes, Mapping) and "AutoConfig" in classes
         known = brought and kind in OF_CODE_ALONE and _checkpoint.is_the_known(engine) and not args.open
         unlisted = brought and kind not in OF_VLLM and kind not in data.rows("model_defaults")
-        if kind not in OF_CODE_ALONE and not unlisted:
+        older = kind in KNOWN_SINCE and release < KNOWN_SINCE[kind]
+        if kind not in OF_CODE_ALONE and not unlisted and not older:
             return
         yield Finding(
             path=engine.argument("model"),

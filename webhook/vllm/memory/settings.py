@@ -301,8 +301,8 @@ def is_pooling(asked: MemoryArguments, release: Release) -> bool:
 
 
 POOLED = 32768
-"""Least default batch of a pooling model in V0 (vLLM 0.6.3 … 0.9.1 config.py POOLING_MODEL_MAX_NUM_BATCHED_TOKENS). Later
-releases that switch chunked prefill off for a pooler also replace the batch (0.9.2 config.py VllmConfig)."""
+"""Least default batch of a pooling model in V0 (vLLM 0.6.3 … 0.9.1 config.py POOLING_MODEL_MAX_NUM_BATCHED_TOKENS).
+Later releases that switch chunked prefill off for a pooler also replace the batch (0.9.2 config.py VllmConfig)."""
 
 
 def _whole_prompt(release: Release, v1: bool, asked: MemoryArguments, length: int | None, usual: int) -> int:
@@ -333,8 +333,8 @@ def _own_length(asked: MemoryArguments, release: Release) -> int | None:
 def _chunked(
     asked: MemoryArguments, release: Release, v1: bool, length: int | None, pooling: bool, whole_prompts: bool
 ) -> bool:
-    """V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a pooler, a
-    vision tower or LoRA."""
+    """V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a pooler,
+    a vision tower or LoRA."""
     if v1 and release < ALWAYS_CHUNKED_UNTIL and not pooling:
         return True
     if asked.chunked is not None:

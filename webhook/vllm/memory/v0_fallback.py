@@ -44,8 +44,8 @@ V1_MODELS: Mapping[Release, tuple[str, ...]] = {
         "MotifForCausalLM", "Phi4FlashForCausalLM",
     ),
 }  # fmt: skip
-"""The first release in which V1 runs the architectures: before, their class has SupportsV0Only (model_executor/models of
-each release from 0.8.0 to 0.10.2). Models with states are left out: `kv_releases.STATES` covers them."""
+"""The first release in which V1 runs the architectures: before, their class has SupportsV0Only (model_executor/models
+of each release from 0.8.0 to 0.10.2). Models with states are left out: `kv_releases.STATES` covers them."""
 _V1_SINCE = {name: release for release, names in V1_MODELS.items() for name in names}
 IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", "deepseek_mtp"})
 
