@@ -22,8 +22,7 @@ class _Once(Event):
 
 def test_it_is_ready_when_all_checks_pass_together() -> None:
     first, second = ["no certificate"], ["no policy"]
-    ready = Readiness(lambda: first[0] if first else None)
-    ready.require(lambda: second[0] if second else None)
+    ready = Readiness(lambda: first[0] if first else None, lambda: second[0] if second else None)
 
     assert ready.why_not() == "no certificate"
     first.clear()

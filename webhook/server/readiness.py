@@ -29,14 +29,10 @@ class Readiness:
     """Ready once all checks have passed together, until `drain` is called."""
 
     def __init__(self, *checks: Check) -> None:
-        self._checks = list(checks)
+        self._checks = checks
         self._told: list[Check] = []
         self._was_ready = False
         self._draining = False
-
-    def require(self, check: Check) -> None:
-        """Adds a requirement for being ready."""
-        self._checks.append(check)
 
     def tell(self, check: Check) -> None:
         """Adds a check that `problems` reports, but that does not keep the server from being ready."""
