@@ -293,9 +293,9 @@ CHECKS = (
     # engine/arg_utils.py create_engine_config (read in 0.10.0 … 0.33)
     Check("data_parallel_hybrid_lb", R(0, 10), UNREAD, _hybrid, ("--data-parallel-size-local",)),
     Check("data_parallel_external_lb", R(0, 12), UNREAD, _external, ("--data-parallel-rank",)),
-    # config/parallel.py ParallelConfig (0.10.2 … 0.33), config/offload.py OffloadConfig (0.17 … 0.33)
+    # config/parallel.py ParallelConfig (0.9.2 … 0.33), config/offload.py OffloadConfig (0.17 … 0.33)
     Check("eplb_config", R(0, 10, 2), UNREAD, _redundant, ("--enable-eplb", "leave the redundant experts out")),
-    Check("num_redundant_experts", R(0, 10, 2), UNREAD, _redundant, ("--enable-eplb", "leave it out")),
+    Check("num_redundant_experts", R(0, 9, 2), UNREAD, _redundant, ("--enable-eplb", "leave it out")),
     Check("offload_backend", R(0, 17), UNREAD, _prefetch, ("--offload-group-size", "leave --offload-backend out")),
     Check("nnodes", R(0, 11, 1), UNREAD, _nodes, ("leave --nnodes out",)),
     # 0.11.0 config/__init__.py, 0.11.1 … 0.33 config/vllm.py
