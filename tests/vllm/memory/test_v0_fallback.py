@@ -66,12 +66,30 @@ def resolved(
         ("0.8.5", {"load_format": "tensorizer"}, AMPERE, False),
         ("0.9.0", {"load_format": "tensorizer"}, AMPERE, True),
         ("0.8.5", {"quantization": "gguf"}, AMPERE, False),
+        ("0.9.2", {"guided_decoding_backend": "outlines"}, AMPERE, False),
+        ("0.9.2", {"guided_decoding_backend": "xgrammar:disable-any-whitespace"}, AMPERE, True),
+        ("0.10.0", {"guided_decoding_backend": "outlines"}, AMPERE, True),
         ("0.10.1.1", {"otlp_traces_endpoint": "http://otel:4317"}, AMPERE, False),
         ("0.10.2", {"otlp_traces_endpoint": "http://otel:4317"}, AMPERE, True),
     ],
 )
 def test_the_engine_by_release(release: str, given: dict[str, Any], capability: tuple[int, int], v1: bool) -> None:
     assert resolved(release, given, capability).v1 is v1
+
+
+@pytest.mark.parametrize(
+    ("release", "backend", "v1"),
+    [
+        ("0.9.2", "XFORMERS", False),
+        ("0.9.2", "DUAL_CHUNK_FLASH_ATTN", False),
+        ("0.9.2", "FLASH_ATTN", True),
+        ("0.8.4", "FLASHINFER", False),
+        ("0.8.5", "FLASHINFER", True),
+        ("0.11.0", "XFORMERS", True),
+    ],
+)
+def test_an_attention_backend_that_v1_lacks(release: str, backend: str, v1: bool) -> None:
+    assert resolved(release, {}, env={"VLLM_ATTENTION_BACKEND": backend}).v1 is v1
 
 
 @pytest.mark.parametrize(("variable", "v1"), [("1", True), ("0", False), ("maybe", False)])

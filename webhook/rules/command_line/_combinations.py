@@ -267,7 +267,7 @@ CHECKS = (
           variables=("VLLM_USE_V1",)),
     Check("max_num_seqs", R(0, 11), UNREAD, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
     Check("max_num_batched_tokens", R(0, 8, 5), R(0, 10, 1), _usual_seqs, ("a --max-num-seqs that is not larger",),
-          of_gpu=True, of_model=True, variables=("VLLM_USE_V1",)),
+          of_gpu=True, of_model=True, variables=("VLLM_ATTENTION_BACKEND", "VLLM_USE_V1")),
     Check("max_num_batched_tokens", R(0, 11), UNREAD, _prompt_exceeds_batch, ("leave it out",), of_model=True),
     Check("long_prefill_token_threshold", R(0, 27), UNREAD, _long_prompt, ("leave it out",), of_model=True),
     Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, ("leave it out",)),

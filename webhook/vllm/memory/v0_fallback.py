@@ -46,6 +46,18 @@ V1_MODELS: Mapping[Release, tuple[str, ...]] = {
 }  # fmt: skip
 """The first release in which V1 runs the architectures: before, their class has SupportsV0Only (model_executor/models
 of each release from 0.8.0 to 0.10.2). Models with states are left out: `kv_releases.STATES` covers them."""
+V1_BACKENDS: Mapping[Release, tuple[str, ...]] = {
+    FIRST: ("FLASHMLA", "FLASH_ATTN", "FLASH_ATTN_VLLM_V1", "PALLAS", "PALLAS_VLLM_V1", "TRITON_MLA"),
+    Release(0, 8, 2): ("TRITON_ATTN_VLLM_V1",),
+    Release(0, 8, 5): ("FLASHINFER", "FLASHINFER_VLLM_V1"),
+    Release(0, 9): ("ROCM_AITER_MLA",),
+    Release(0, 9, 1): ("CUTLASS_MLA_VLLM_V1", "FLEX_ATTENTION", "TORCH_SDPA_VLLM_V1"),
+    Release(0, 10, 1): ("CUTLASS_MLA", "TREE_ATTN", "XFORMERS_VLLM_V1"),
+    Release(0, 10, 2): ("FLASHINFER_MLA", "FLASHMLA_VLLM_V1", "FLASH_ATTN_MLA"),
+}
+"""The first release in which V1 takes these values of VLLM_ATTENTION_BACKEND. With any other value V0 starts."""
+GRAMMARS: Mapping[str, Release] = {"outlines": Release(0, 10), "lm-format-enforcer": Release(0, 10, 1)}
+"""--guided-decoding-backend → the first release in which it does not start V0 (config.py GuidedDecodingBackendV1)."""
 _V1_SINCE = {name: release for release, names in V1_MODELS.items() for name in names}
 IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", "deepseek_mtp"})
 
@@ -73,6 +85,7 @@ def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, 
             release < IN_V1
             and bool(given.get("cpu_offload_gb") or given.get("enable_lora") or method == "bitsandbytes")
         )
+        or _no_backend(asked, release)
         or _no_stages(asked, release)
         or _no_speculation(given, release)
         or _no_cache_dtype(asked, release, capability)
@@ -86,6 +99,17 @@ ALWAYS = ("logits_processor_pattern", "preemption_mode", "disable_async_output_p
 
 def _above_one(given: Mapping[str, Any], *names: str) -> bool:
     return any(isinstance(value := given.get(name), int) and value > 1 for name in names)
+
+
+def _no_backend(asked: MemoryArguments, release: Release) -> bool:
+    """Whether V1 lacks the attention backend, or the one for structured output."""
+    attention = dict(asked.variables).get("VLLM_ATTENTION_BACKEND")
+    grammar = asked.args.given.get("guided_decoding_backend")
+    if isinstance(grammar, str) and release < GRAMMARS.get(grammar.partition(":")[0], FIRST):
+        return True
+    return attention is not None and not any(
+        attention in names for first, names in V1_BACKENDS.items() if first <= release
+    )
 
 
 def _no_stages(asked: MemoryArguments, release: Release) -> bool:
