@@ -48,7 +48,7 @@ def test_auto_takes_what_both_can(
         ("gemma3", "0.9.1", True),
         ("gemma3_text", "0.10.2", True),
         ("gemma3_text", "0.10.1", False),
-        ("gemma3_text", None, False),
+        ("gemma3_text", None, True),
         ("plamo2", "0.24.0", True),
         ("plamo2", "0.25.1", False),  # not read
         ("plamo2", "0.27.1", False),

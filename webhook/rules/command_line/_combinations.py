@@ -27,10 +27,17 @@ def _usual_seqs(it: Given) -> str | None:
     held = it.settings
     if "max_num_seqs" in it.args or not held.v1 or held.max_num_batched_tokens >= held.max_num_seqs:
         return None
-    if not held.chunked:  # then the length replaces the batch that is given
+    if held.pooling or not held.chunked:  # without chunks the length replaces the batch that is given
         return None
     tokens, seqs = f"{held.max_num_batched_tokens:,}", f"{held.max_num_seqs:,}"
     return f"--max-num-batched-tokens {tokens} is smaller than the default --max-num-seqs, {seqs}"
+
+
+def _may_pool(it: Given) -> str | None:
+    """A pooler without chunks takes a batch of the context instead: vLLM 0.9.2 _set_default_args_v1, 0.8.5 in V0."""
+    if "generate" in (it.args.get("task"), it.args.get("runner")):
+        return None
+    return "the model's repository may have files that make it a pooling model (modules.json)"
 
 
 def may_exceed_batch(given: Mapping[str, object]) -> bool:
@@ -267,7 +274,7 @@ CHECKS = (
           variables=("VLLM_USE_V1",)),
     Check("max_num_seqs", R(0, 11), UNREAD, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
     Check("max_num_batched_tokens", R(0, 8, 5), R(0, 10, 1), _usual_seqs, ("a --max-num-seqs that is not larger",),
-          of_gpu=True, of_model=True, variables=("VLLM_ATTENTION_BACKEND", "VLLM_USE_V1")),
+          of_gpu=True, of_model=True, variables=("VLLM_ATTENTION_BACKEND", "VLLM_USE_V1"), unknown=_may_pool),
     Check("max_num_batched_tokens", R(0, 11), UNREAD, _prompt_exceeds_batch, ("leave it out",), of_model=True),
     Check("long_prefill_token_threshold", R(0, 27), UNREAD, _long_prompt, ("leave it out",), of_model=True),
     Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, ("leave it out",)),

@@ -59,4 +59,4 @@ def _dotted(capability: tuple[int, int]) -> str:
 
 
 _SUCH_AS = {6: "a T4", 7: "a T4", 8: "an L4", 9: "an H100", 10: "a B200"}
-"""Major version of the compute capability → an example of such a GPU; the L4 has 8.9, the last of its major version."""
+"""Major version of a required compute capability → a GPU that has each of its minor versions; the L4 has 8.9."""

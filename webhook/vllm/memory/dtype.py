@@ -18,11 +18,11 @@ READ_SINCE = Release(0, 9, 1)
 
 
 def lacks_half(model: Model, release: Release | None) -> bool:
-    """Whether this release rejects the model in float16; for an unknown release, whether all releases read do."""
+    """Whether this release rejects the model in float16; for an unknown release, whether the newest does."""
     if model.model_type == "plamo2":
         return release is not None and release <= PLAMO2_UNTIL
     if model.model_type == "gemma3_text":
-        return release is not None and release >= GEMMA3_TEXT_SINCE
+        return release is None or release >= GEMMA3_TEXT_SINCE
     return model.model_type in NO_HALF
 
 
