@@ -28,6 +28,7 @@ lowest:  ## the server's tests with the lowest version of every dependency that 
 	.lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.lowest/bin/uv pip install --quiet --python .lowest/bin/python --resolution lowest-direct --all-extras -r pyproject.toml
 	.lowest/bin/uv pip install --quiet --python .lowest/bin/python hatchling hypothesis jsonschema pytest pytest-xdist
+	.lowest/bin/uv pip install --quiet --python .lowest/bin/python --no-deps --no-build-isolation -e .
 	.lowest/bin/python -m pytest -q -n 2 tests/server
 
 e2e: .venv  ## against a real API server; ARGS="-k diff" for some, ARGS=--update to accept the output
@@ -52,7 +53,7 @@ lint: .venv  ## ruff, mypy --strict, words and sentence lengths, and everything 
 prose: .venv  ## the words of the documents, by Vale
 	$$(.venv/bin/python -m tests.e2e.binaries vale | awk '{print $$2}') README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs facts
 
-facts: .venv  ## build webhook/data from the reviewed tables in facts/; SET=DIR [NAME=…] also writes a set for `podfit --facts`
+facts: .venv  ## build webhook/podfit/data from the reviewed tables in facts/; SET=DIR [NAME=…] also writes a set for `podfit --facts`
 	.venv/bin/python -m scripts.facts.build $(if $(SET),--set $(SET)) $(if $(NAME),--name $(NAME))
 
 models: .venv  ## add models to facts/: IDS="org/name ID=FOLDER" or IDS=FILE

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.calibrate import Constants, constants, fit
 from benchmarks.startups import AT_THE_EDGE, Row, predict, read
-from webhook.vllm.memory import activations, non_torch
+from podfit.vllm.memory import activations, non_torch
 
 DEFAULT = Path(__file__).parent.parent.parent / "shared" / "data" / "startups.jsonl"
 SLACK = 0.005

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.startups import Case, Row, argv
-from webhook.cli.support.batch import engine_of
-from webhook.evaluation.policy import builtin
-from webhook.kube.quantity import GI
-from webhook.vllm.memory import activations, non_torch, ranks, settings
-from webhook.vllm.memory.settings import Settings
-from webhook.vllm.model import Model
+from podfit.cli.support.batch import engine_of
+from podfit.evaluation.policy import builtin
+from podfit.kube.quantity import GI
+from podfit.vllm.memory import activations, non_torch, ranks, settings
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.model import Model
 
 FROM_SOURCES = 14.0, 34.0
 """Bytes read from vLLM's sampler, without a measurement: logits in 16 bits and three float32 copies; with a sort:

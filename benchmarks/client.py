@@ -35,10 +35,10 @@ COMMANDS = {
     "import kubernetes.client, .config, .dynamic": (
         "-c", "import kubernetes.client, kubernetes.config, kubernetes.dynamic; kubernetes.client.ApiClient()"
     ),
-    "podfit --version": ("-m", "webhook.cli", "--version"),
-    "podfit explain unknown-flag": ("-m", "webhook.cli", "explain", "unknown-flag"),
-    "podfit check FILE": ("-m", "webhook.cli", "check", str(GOOD)),
-    "podfit plan": ("-m", "webhook.cli", *PLAN),
+    "podfit --version": ("-m", "podfit.cli", "--version"),
+    "podfit explain unknown-flag": ("-m", "podfit.cli", "explain", "unknown-flag"),
+    "podfit check FILE": ("-m", "podfit.cli", "check", str(GOOD)),
+    "podfit plan": ("-m", "podfit.cli", *PLAN),
 }  # fmt: skip
 
 

@@ -32,12 +32,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.serving import free_port, load
+from podfit.server import certs
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import ADMIN, HOST, Cluster, running
 from tests.e2e.process import kill, repeated, start
 from tests.e2e.release import REGISTRATION, installed, make_namespace
 from tests.reviews import deployment, doomed
-from webhook.server import certs
 
 JSONDict = dict[str, Any]
 REVIEWS = 100_000
@@ -115,7 +115,7 @@ class Replicas:
     def add(self) -> None:
         """One more, which gets connections once it is ready."""
         port, log = free_port(), self.folder / f"replica-{next(self._number)}.log"
-        command = [sys.executable, "-m", "webhook.cli", "serve", f"--bind={HOST}:{port}", f"--policy={self.policy}"]
+        command = [sys.executable, "-m", "podfit.cli", "serve", f"--bind={HOST}:{port}", f"--policy={self.policy}"]
         command += [f"--cert={self.folder}/tls.crt", f"--key={self.folder}/tls.key"]
         process = start(command, log)
         while not _is_ready(port):

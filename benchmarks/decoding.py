@@ -17,8 +17,8 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from webhook.cluster.access import _lighter
-from webhook.kube.snapshot import WATCHED_KINDS
+from podfit.cluster.access import _lighter
+from podfit.kube.snapshot import WATCHED_KINDS
 
 NODES = next(kind for kind in WATCHED_KINDS if kind.name == "nodes")
 

@@ -25,8 +25,8 @@ TABLES = ("gpus", "instances", "flags", "facts", "releases")
 
 def load() -> None:
     """Reads every table and asks for a model by its id, one by its path, and a GPU."""
-    from webhook.base import data
-    from webhook.vllm import gpu, model
+    from podfit.base import data
+    from podfit.vllm import gpu, model
 
     for name in MODELS:
         data.rows(name)
@@ -39,8 +39,8 @@ def load() -> None:
 
 def once(what: str) -> float:
     """One measurement in this process: "time" and "json" in milliseconds, "memory" in megabytes."""
-    from webhook.base import data
-    from webhook.vllm import gpu, model  # noqa: F401 - not measured: the modules are the program's, not the facts'
+    from podfit.base import data
+    from podfit.vllm import gpu, model  # noqa: F401 - not measured: the modules are the program's, not the facts'
 
     folder = Path(data.__file__).parent
     if what == "memory":

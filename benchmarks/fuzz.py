@@ -21,12 +21,12 @@ from random import Random
 from typing import Any
 
 from benchmarks.mutations import JSONDict, corpus, mutated, pick, review
+from podfit.evaluation.policy import builtin
+from podfit.server.accesslog import LONGEST, AccessLog
+from podfit.server.app import create_app
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
 from tests import asgi
-from webhook.evaluation.policy import builtin
-from webhook.server.accesslog import LONGEST, AccessLog
-from webhook.server.app import create_app
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
 
 REVIEWS = 1_000_000
 SLOW = 1.0
@@ -150,7 +150,7 @@ def main(argv: Sequence[str]) -> int:
     """Prints what came back; 1 where something must not have."""
     count, seed = int(argv[0]) if argv else REVIEWS, int(argv[1]) if len(argv) > 1 else 0
     errors = Errors()
-    logging.getLogger("webhook").addHandler(errors)
+    logging.getLogger("podfit").addHandler(errors)
     begun = time.monotonic()
     seen = run(count, seed)
     growth = (seen.memory[-1] - seen.memory[1]) / 2**20 if len(seen.memory) > 2 else 0.0

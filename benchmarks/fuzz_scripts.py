@@ -31,18 +31,18 @@ from typing import Any
 
 from benchmarks.fuzz import resident
 from benchmarks.mutations import corpus
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube import workload
-from webhook.server.memory import STACK
-from webhook.vllm.command import ALL_WORK, WorkLimit, resolve
-from webhook.vllm.command.tree import MAX_SCRIPT_LENGTH
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import workload
+from podfit.server.memory import STACK
+from podfit.vllm.command import ALL_WORK, WorkLimit, resolve
+from podfit.vllm.command.tree import MAX_SCRIPT_LENGTH
+from podfit.vllm.facts import Facts
 
 SCRIPTS = 1_000_000
 BATCH = 20_000
 SLOW = 1.0
-"""Seconds of a processor: half of what one review may take (`webhook.server.deadline.JUDGING`)."""
+"""Seconds of a processor: half of what one review may take (`podfit.server.deadline.JUDGING`)."""
 GROWTH = 8.0
 """MiB that a batch may leave in memory behind its first tenth."""
 LINTED, INTERRUPTED, NEARLY_TOO_DEEP = 0.02, 0.03, 0.03
@@ -181,7 +181,7 @@ def read(text: str, whole: bool) -> str:
 
 
 class Interrupted(BaseException):
-    """As `webhook.server.deadline.OutOfTime`, at any moment."""
+    """As `podfit.server.deadline.OutOfTime`, at any moment."""
 
 
 def _deep(call: Callable[[], str], frames: int) -> str:

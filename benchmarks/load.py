@@ -25,10 +25,10 @@ from benchmarks.serving import (
     podfit,
     review,
 )
+from podfit.evaluation import review as reviews
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts
 from tests.e2e.process import repeated
-from webhook.evaluation import review as reviews
-from webhook.evaluation.policy import builtin
-from webhook.vllm.facts import Facts
 
 GOALS: tuple[tuple[str, str, int, Callable[[Times], float], str, float], ...] = (
     ("p50, 1 connection, distinct", "distinct", 1, lambda t: t.at(0.5), "<=", 2.0),

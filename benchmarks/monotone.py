@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from webhook.kube.quantity import GI
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.gpu import Accelerator, Gpu, all_products
-from webhook.vllm.memory.ledger import Verdict
-from webhook.vllm.memory.plan import judge
-from webhook.vllm.model import Model, by_id
-from webhook.vllm.model.catalogue import ids
-from webhook.vllm.release import known_releases
+from podfit.kube.quantity import GI
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, Gpu, all_products
+from podfit.vllm.memory.ledger import Verdict
+from podfit.vllm.memory.plan import judge
+from podfit.vllm.model import Model, by_id
+from podfit.vllm.model.catalogue import ids
+from podfit.vllm.release import known_releases
 
 CHOICES: Mapping[str, Sequence[Any]] = {
     "tensor_parallel_size": (1, 1, 2, 4, 8),

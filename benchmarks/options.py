@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from webhook.kube.path import FieldPath
-from webhook.vllm import args, release
-from webhook.vllm.args.flags import builtin
-from webhook.vllm.command import Command, Word
-from webhook.vllm.release import Release
+from podfit.kube.path import FieldPath
+from podfit.vllm import args, release
+from podfit.vllm.args.flags import builtin
+from podfit.vllm.command import Command, Word
+from podfit.vllm.release import Release
 
 PLACE = FieldPath(("args",))
 JSON = '{"a": 1}'

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
+from podfit.evaluation import review
+from podfit.evaluation.policy import Layer, Match, Policy, builtin, of_layers
+from podfit.evaluation.policy.layer import SaidOfRule
+from podfit.kube.selector import Requirement, Selector
+from podfit.kube.snapshot import Snapshot
+from podfit.rules import all_rules
+from podfit.vllm.facts import Facts
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
-from webhook.evaluation import review
-from webhook.evaluation.policy import Layer, Match, Policy, builtin, of_layers
-from webhook.evaluation.policy.layer import SaidOfRule
-from webhook.kube.selector import Requirement, Selector
-from webhook.kube.snapshot import Snapshot
-from webhook.rules import all_rules
-from webhook.vllm.facts import Facts
 
 POLICIES, RULES = 50, 40
 ROUNDS, REVIEWS = 60, 20

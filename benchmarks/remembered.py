@@ -13,11 +13,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.mutations import JSONDict, corpus, mutated, review
-from webhook.evaluation import review as reviews
-from webhook.evaluation.policy import Layer, Policy, builtin, of_layers
-from webhook.evaluation.review import BadReview, Request, Webhook
-from webhook.server.decision_cache import DecisionCache
-from webhook.vllm.facts import Facts
+from podfit.evaluation import review as reviews
+from podfit.evaluation.policy import Layer, Policy, builtin, of_layers
+from podfit.evaluation.review import BadReview, Request, Webhook
+from podfit.server.decision_cache import DecisionCache
+from podfit.vllm.facts import Facts
 
 PAIRS = 100_000
 METADATA: tuple[tuple[str, Any], ...] = (

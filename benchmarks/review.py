@@ -17,13 +17,13 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks import serving
-from webhook.evaluation import denial, review
-from webhook.evaluation.policy import builtin
-from webhook.kube import workload
-from webhook.rules import all_rules, engine
-from webhook.vllm import args, command, gpu, model, volumes
-from webhook.vllm.facts import Facts
-from webhook.vllm.memory import plan, solve
+from podfit.evaluation import denial, review
+from podfit.evaluation.policy import builtin
+from podfit.kube import workload
+from podfit.rules import all_rules, engine
+from podfit.vllm import args, command, gpu, model, volumes
+from podfit.vllm.facts import Facts
+from podfit.vllm.memory import plan, solve
 
 LIMITS = {"allowed": 650.0, "denied": 1500.0}
 """Microseconds of a whole review, at the median: about what a handler that allows everything takes with its server."""

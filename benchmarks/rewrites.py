@@ -10,14 +10,14 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from webhook.cli.support import edge
-from webhook.evaluation.policy import builtin
-from webhook.evaluation.repair import repair
-from webhook.kube.manifest import Document
-from webhook.kube.patch import Edit
-from webhook.kube.path import FieldPath
-from webhook.report.rewrite import rewrite
-from webhook.vllm.facts import Facts
+from podfit.cli.support import edge
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.repair import repair
+from podfit.kube.manifest import Document
+from podfit.kube.patch import Edit
+from podfit.kube.path import FieldPath
+from podfit.report.rewrite import rewrite
+from podfit.vllm.facts import Facts
 
 _COMMENT = re.compile(r"(?:^|\s)(#.*)$", re.MULTILINE)
 

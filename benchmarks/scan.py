@@ -137,7 +137,7 @@ def measured(cluster: Cluster, *words: str) -> Iterator[str]:
 
 _WRAPPED = """\
 import resource, sys
-from webhook.cli import main
+from podfit.cli import main
 code = main(sys.argv[1:])
 own = resource.getrusage(resource.RUSAGE_SELF)
 print(f"{own.ru_maxrss / 1024:.0f} MiB at most, {own.ru_utime + own.ru_stime:.1f} s of CPU", file=sys.stderr)

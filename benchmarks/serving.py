@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from webhook.server import certs
+from podfit.server import certs
 
 HOST = "127.0.0.1"
 START = 30.0
@@ -153,7 +153,7 @@ def running(command: Sequence[str], port: int, log: Path) -> Iterator[Server]:
 def podfit(folder: Path, *options: str) -> Iterator[Server]:
     """podfit's own server."""
     port = free_port()
-    command = [sys.executable, "-m", "webhook.cli", "serve", "--bind", f"{HOST}:{port}", *options]
+    command = [sys.executable, "-m", "podfit.cli", "serve", "--bind", f"{HOST}:{port}", *options]
     with running(
         [*command, "--cert", f"{folder}/tls.crt", "--key", f"{folder}/tls.key"], port, folder / "podfit.log"
     ) as one:

@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.gpu import Accelerator, by_name
-from webhook.vllm.memory import solve
-from webhook.vllm.memory.plan import plan
-from webhook.vllm.model import by_id
-from webhook.vllm.release import parse
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, by_name
+from podfit.vllm.memory import solve
+from podfit.vllm.memory.plan import plan
+from podfit.vllm.model import by_id
+from podfit.vllm.release import parse
 
 CASES = (
     ("meta-llama/Llama-3.1-8B-Instruct", "l4", 1), ("meta-llama/Llama-3.3-70B-Instruct", "l4", 4),

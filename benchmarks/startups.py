@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.support.batch import answer
-from webhook.evaluation.policy import builtin
-from webhook.kube.quantity import GI, MI
-from webhook.vllm.release import Release, parse
+from podfit.cli.support.batch import answer
+from podfit.evaluation.policy import builtin
+from podfit.kube.quantity import GI, MI
+from podfit.vllm.release import Release, parse
 
 Case = Mapping[str, Any]
 NO_ROOM = ("oom_weights", "no_kv_blocks", "kv_too_small_for_max_model_len")

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.monotone import arguments
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.gpu import Accelerator, all_products, by_name
-from webhook.vllm.memory import solve
-from webhook.vllm.memory.plan import judge
-from webhook.vllm.memory.search import with_changes
-from webhook.vllm.model import Model, by_id
-from webhook.vllm.model.catalogue import ids
-from webhook.vllm.release import known_releases
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, all_products, by_name
+from podfit.vllm.memory import solve
+from podfit.vllm.memory.plan import judge
+from podfit.vllm.memory.search import with_changes
+from podfit.vllm.model import Model, by_id
+from podfit.vllm.model.catalogue import ids
+from podfit.vllm.release import known_releases
 
 
 def applied(one: solve.Alternative, args: EngineArgs, model: Model, where: Accelerator) -> str:

@@ -27,8 +27,8 @@ from typing import Any
 
 import yaml
 
-from webhook.kube import patch
-from webhook.server import certs
+from podfit.kube import patch
+from podfit.server import certs
 
 ROOT = Path(__file__).parent.parent
 CERTS = ROOT / "certs"
@@ -74,7 +74,7 @@ def serve(*options: str) -> Iterator[Server]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "webhook.cli", "serve", "--no-access-log", "--bind", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "podfit.cli", "serve", "--no-access-log", "--bind", f"127.0.0.1:{port}"]
     command += ["--cert", str(CERTS / "tls.crt"), "--key", str(CERTS / "tls.key"), *options]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     server = Server(port, ssl.create_default_context(cafile=str(CERTS / "ca.crt")))

@@ -20,9 +20,9 @@ from typing import Any
 from oracle import environment
 from oracle.cases import GPUS, Case, configs, generate, kinds
 from oracle.compare import Difference, compare, first_line, report
+from podfit.vllm.args.flags import builtin
+from podfit.vllm.release import Release, parse
 from scripts.facts.table import ROOT
-from webhook.vllm.args.flags import builtin
-from webhook.vllm.release import Release, parse
 
 ONE_RELEASE = 1800
 """Seconds for the cases of one release."""
@@ -68,7 +68,7 @@ def ask_podfit(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
         })
         for case in cases
     ]  # fmt: skip
-    command = [sys.executable, "-m", "webhook.cli", "plan", "--batch", "-"]
+    command = [sys.executable, "-m", "podfit.cli", "plan", "--batch", "-"]
     done = subprocess.run(command, cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, check=True)
     return {one["id"]: one for one in map(json.loads, done.stdout.splitlines())}
 

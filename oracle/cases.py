@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any
 
 from benchmarks.options import samples
+from podfit.vllm.args.flags import builtin
+from podfit.vllm.release import Release
 from scripts.facts.table import FACTS
-from webhook.vllm.args.flags import builtin
-from webhook.vllm.release import Release
 
 GIB = 1 << 30
 GPUS: Sequence[Mapping[str, Any]] = (

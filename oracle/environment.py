@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from podfit.vllm.release import Release
 from scripts.facts.pypi import sources
 from scripts.facts.table import ROOT
-from webhook.vllm.release import Release
 
 CACHE = ROOT / ".cache" / "oracle"
 LIMIT = 40 << 30

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle import kv_cache, stand_ins
-from webhook.cli.support.read_parser import first_module
+from podfit.cli.support.read_parser import first_module
 
 
 class Judge:

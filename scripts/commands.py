@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webhook.cli import parser
+from podfit.cli import parser
 
 
 @dataclass(frozen=True)

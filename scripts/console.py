@@ -78,9 +78,9 @@ def _applied(path: Path) -> str:
     """What kubectl prints of one Deployment of the tutorial, behind podfit's webhook with the default policy."""
     import yaml
 
-    from webhook.evaluation import review
-    from webhook.evaluation.policy import builtin
-    from webhook.vllm.facts import Facts
+    from podfit.evaluation import review
+    from podfit.evaluation.policy import builtin
+    from podfit.vllm.facts import Facts
 
     read = yaml.safe_load(path.read_text())
     name, kind = read["metadata"]["name"], {"group": "apps", "version": "v1", "kind": read["kind"]}

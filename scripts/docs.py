@@ -2,7 +2,7 @@
 
 - charts/podfit/files/…: the CustomResourceDefinition of Policy objects
 - policies/default.yaml: every rule with its default mode, fix and parameters
-- webhook/data/policies/…: copies of policies/*.yaml, for `--policy NAME`
+- webhook/podfit/data/policies/…: copies of policies/*.yaml, for `--policy NAME`
 - policies/schema.json: the JSON Schema of a policy, for editors; also inside the chart's values.schema.json
 - docs/rules/<rule>.md: the rule's docstring and its examples with podfit's real output
 - docs/rules/README.md: the table of rules
@@ -25,20 +25,20 @@ from pathlib import Path
 
 import yaml
 
+from podfit import generate
+from podfit.cli.support import edge
+from podfit.diagnose.causes import CAUSES
+from podfit.evaluation import denial
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin, crd, shape
+from podfit.kube import manifest
+from podfit.kube.companions import Companions
+from podfit.report import checked, rule_page, text
+from podfit.report.command_line import judged_as
+from podfit.rules import all_rules
+from podfit.rules.rule import Rule
+from podfit.vllm.facts import Facts
 from scripts import build_dashboard, commands, console, reference, rule_pages
-from webhook import generate
-from webhook.cli.support import edge
-from webhook.diagnose.causes import CAUSES
-from webhook.evaluation import denial
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin, crd, shape
-from webhook.kube import manifest
-from webhook.kube.companions import Companions
-from webhook.report import checked, rule_page, text
-from webhook.report.command_line import judged_as
-from webhook.rules import all_rules
-from webhook.rules.rule import Rule
-from webhook.vllm.facts import Facts
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "tests" / "rules"
@@ -204,7 +204,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "policies" / "default.yaml", default_policy()
     for path in sorted((ROOT / "policies").glob("*.yaml")):
         shipped = default_policy() if path.stem == "default" else path.read_text()
-        yield ROOT / "webhook" / "data" / "policies" / path.name, shipped
+        yield ROOT / "webhook" / "podfit" / "data" / "policies" / path.name, shipped
     yield ROOT / "docs" / "rules" / "README.md", rule_table()
     yield ROOT / "docs" / "causes.md", causes()
     yield ROOT / "docs" / "policy-fields.md", reference.policy_fields()

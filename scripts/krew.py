@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from webhook import __version__
+from podfit import __version__
 
 HOME = "https://github.com/podfit/podfit"
 ROOT = Path(__file__).parent.parent

@@ -89,10 +89,10 @@ def tried(python: str, wheel: Path, version: str) -> list[str]:
         typed = (
             f"{folder}/bin/python",
             "-c",
-            "import webhook, pathlib; pathlib.Path(webhook.__path__[0], 'py.typed').stat()",
+            "import podfit, pathlib; pathlib.Path(podfit.__path__[0], 'py.typed').stat()",
         )
         if subprocess.run(typed, cwd=folder, check=False).returncode:
-            problems.append(f"{python}: webhook/py.typed is missing")
+            problems.append(f"{python}: webhook/podfit/py.typed is missing")
     return problems
 
 

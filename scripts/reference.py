@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from webhook.evaluation.policy import shape
+from podfit.evaluation.policy import shape
 
 ROOT = Path(__file__).parents[1]
 _EXAMPLE = re.compile(r"#( {2,}|\s*- )")

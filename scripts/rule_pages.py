@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from webhook.report import text
-from webhook.report.checked import Checked, CheckedContainer
+from podfit.report import text
+from podfit.report.checked import Checked, CheckedContainer
 
 WHOLE = 16
 """Lines of a manifest that is shown whole."""

@@ -37,7 +37,7 @@ COMMENT_WORDS = 30
 PROSE_WORDS = 4
 """A string literal with fewer words is a name or a value, not a message."""
 QUOTED = "# style: quoted"
-EXCEPT = re.compile(r"^(?:webhook/data/|docs/rules/|styles/)")
+EXCEPT = re.compile(r"^(?:webhook/podfit/data/|docs/rules/|styles/)")
 """Data and generated pages."""
 
 
@@ -197,8 +197,8 @@ def files(paths: Iterable[str]) -> list[str]:
 
 
 def package(path: str) -> str:
-    """What --count counts by: webhook/rules, docs, scripts."""
-    return "/".join(path.split("/")[: 2 if path.startswith("webhook/") else 1])
+    """What --count counts by: webhook/podfit/rules, docs, scripts."""
+    return "/".join(path.split("/")[: 3 if path.startswith("webhook/") else 1])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any
 
-from webhook.server import deadline, reviews
-from webhook.server.certs.serving import Application, Scope
+from podfit.server import deadline, reviews
+from podfit.server.certs.serving import Application, Scope
 
 reviews.HERE = deadline.JUDGING
 """hypothesis has a callback for garbage collections; the exception of a deadline would be lost in it."""

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts
 from tests.cluster.server import DISCOVERY, Server, serving
-from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import builtin
-from webhook.vllm.facts import Facts
 
 settings.register_profile("podfit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("podfit")  # the same examples each time, and no deadline: a busy machine is not a failure

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.evaluation import review
+from podfit.evaluation.denial import wrapped
+from podfit.evaluation.policy import Policy, builtin, load
+from podfit.kube import manifest
+from podfit.rules import all_rules
+from podfit.rules.rule import Mode
+from podfit.vllm.facts import Facts
 from scripts.docs import EXAMPLES
-from webhook.evaluation import review
-from webhook.evaluation.denial import wrapped
-from webhook.evaluation.policy import Policy, builtin, load
-from webhook.kube import manifest
-from webhook.rules import all_rules
-from webhook.rules.rule import Mode
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 ESCAPES = "\x1b[31m\x07\x9b\r\u202e\u2028"

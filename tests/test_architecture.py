@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import webhook
-from webhook.cli import COMMANDS
+import podfit
+from podfit.cli import COMMANDS
 
-PACKAGE = Path(webhook.__file__).parent
+PACKAGE = Path(podfit.__file__).parent
 ORDER = ["base", "kube", "vllm", "rules", "evaluation", "diagnose", "generate", "report", "cluster", "server", "ui",
          "cli"]  # fmt: skip
 """docs/design.md, "The packages": a package imports only packages before it, and itself."""
@@ -60,7 +60,7 @@ def test_a_package_imports_only_packages_before_it(path: Path) -> None:
     later = {
         name
         for name in _imports(path)
-        if name.startswith("webhook.") and name.split(".")[1] not in (*before, "__version__")
+        if name.startswith("podfit.") and name.split(".")[1] not in (*before, "__version__")
     }
 
     assert not later
@@ -82,7 +82,7 @@ def test_the_core_does_no_input_or_output(path: Path) -> None:
     assert not calls & IO_CALLS
 
 
-ROOT = PACKAGE.parent
+ROOT = PACKAGE.parents[1]
 
 
 def test_the_design_lists_these_packages_in_this_order() -> None:
@@ -113,7 +113,7 @@ def test_no_private_name_crosses_a_package(path: Path) -> None:
     private = {
         name
         for name in _imports(path)
-        if name.startswith("webhook.")
+        if name.startswith("podfit.")
         and any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
         and not name.startswith(f"{here}.")
         and not here.startswith(re.split(r"\._(?!_)", name)[0])
@@ -161,9 +161,9 @@ NOT_FOR_A_CHECK = {
     "difflib", "email", "hashlib", "http", "importlib.resources", "logging", "multiprocessing", "shutil", "socket",
     "ssl", "subprocess", "tempfile", "threading", "unittest",
     # packages and modules of other commands
-    "webhook.cluster", "webhook.diagnose", "webhook.generate", "webhook.server", "webhook.evaluation.compare",
-    "webhook.evaluation.policy.shape", "webhook.evaluation.rehearsal", "webhook.evaluation.repair",
-    "webhook.evaluation.review", "webhook.evaluation.scan", "webhook.vllm.command.script", "webhook.vllm.memory.sweep",
+    "podfit.cluster", "podfit.diagnose", "podfit.generate", "podfit.server", "podfit.evaluation.compare",
+    "podfit.evaluation.policy.shape", "podfit.evaluation.rehearsal", "podfit.evaluation.repair",
+    "podfit.evaluation.review", "podfit.evaluation.scan", "podfit.vllm.command.script", "podfit.vllm.memory.sweep",
 }  # fmt: skip
 """What a start need not wait for where one plain manifest is checked: imported where it is used."""
 
@@ -171,7 +171,7 @@ NOT_FOR_A_CHECK = {
 def _imported(*words: str) -> set[str]:
     """Every module that a command imports."""
     script = (
-        f"import sys; sys.path += {[path for path in sys.path if path]!r}; from webhook.cli import main; "
+        f"import sys; sys.path += {[path for path in sys.path if path]!r}; from podfit.cli import main; "
         f"code = main({list(words)!r}); print(); print(*sys.modules); sys.exit(code)"
     )
     # -S: what this machine's site-packages import at every start is not podfit's.
@@ -180,9 +180,9 @@ def _imported(*words: str) -> set[str]:
 
 
 def test_a_plain_check_imports_only_what_it_needs() -> None:
-    imported = _imported("check", str(PACKAGE.parent / "examples" / "good.yaml"))
+    imported = _imported("check", str(ROOT / "examples" / "good.yaml"))
 
-    assert "webhook.cli.check" in imported
+    assert "podfit.cli.check" in imported
     assert not {name for name in NOT_FOR_A_CHECK if any(f"{one}.".startswith(f"{name}.") for one in imported)}
 
 
@@ -197,5 +197,5 @@ def test_a_plain_check_imports_only_what_it_needs() -> None:
 def test_a_command_without_a_cluster_or_a_manifest_does_not_import_what_reads_them(words: tuple[str, ...]) -> None:
     imported = _imported(*words)
 
-    assert f"webhook.cli.{words[0]}" in imported
-    assert not {"kubernetes", "webhook.cluster", "yaml"} & imported
+    assert f"podfit.cli.{words[0]}" in imported
+    assert not {"kubernetes", "podfit.cluster", "yaml"} & imported

@@ -21,18 +21,18 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podfit.base.secret import Secrets
+from podfit.cli import check, diagnose, explain, main, plan, scan
+from podfit.cli.support import batch, user_cluster
+from podfit.evaluation import review
+from podfit.evaluation.policy import builtin
+from podfit.report import comparison
+from podfit.server.accesslog import AccessLog
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
 from tests import reviews
 from tests.conftest import GOOD_POD
 from tests.evaluation.scan.cluster import Api
-from webhook.base.secret import Secrets
-from webhook.cli import check, diagnose, explain, main, plan, scan
-from webhook.cli.support import batch, user_cluster
-from webhook.evaluation import review
-from webhook.evaluation.policy import builtin
-from webhook.report import comparison
-from webhook.server.accesslog import AccessLog
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 Pick = Callable[[Sequence[Any]], Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from webhook.rules import all_rules
+from podfit.rules import all_rules
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "coverage.md").read_text()

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from podfit import __version__
+from podfit.cli import main, parser
+from podfit.evaluation import denial
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin, document, of_layers
+from podfit.evaluation.policy.shape import SpecShape
+from podfit.vllm.facts import Facts
 from scripts import console
-from webhook import __version__
-from webhook.cli import main, parser
-from webhook.evaluation import denial
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin, document, of_layers
-from webhook.evaluation.policy.shape import SpecShape
-from webhook.vllm.facts import Facts
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -140,7 +140,7 @@ def test_pages_name_the_version_of_the_package() -> None:
 
 
 def test_pages_count_the_models_of_the_catalog() -> None:
-    models = json.loads((ROOT / "webhook" / "data" / "models.json").read_text())["models"]
+    models = json.loads((ROOT / "webhook" / "podfit" / "data" / "models.json").read_text())["models"]
     counted = re.compile(r"about ([\d,]+) (?:published )?models", re.IGNORECASE)
     named = [one for page in PAGES for one in counted.findall(page.read_text())]
 

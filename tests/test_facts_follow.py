@@ -8,7 +8,7 @@ import sys
 CODE = '''
 import functools, importlib, pkgutil, sys
 from pathlib import Path
-from webhook.base import data
+from podfit.base import data
 
 running, wrong = [], set()
 plain = functools.lru_cache
@@ -38,16 +38,16 @@ class Used:
 functools.lru_cache, functools.cache = lru_cache, lambda function: traced(None, function)
 data._USED = Used(data._USED)
 running.append("an import")
-import webhook
-for module in pkgutil.walk_packages(webhook.__path__, "webhook."):
+import podfit
+for module in pkgutil.walk_packages(podfit.__path__, "podfit."):
     if "__main__" not in module.name:
         importlib.import_module(module.name)
 running.clear()
 
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube import manifest
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import manifest
+from podfit.vllm.facts import Facts
 
 judged = 0
 for path in sorted(Path("tests/rules").glob("*/*.yaml")):
@@ -64,4 +64,4 @@ def test_what_reads_tables_is_remembered_for_each_set_of_them() -> None:
     judged, *wrong = done.stdout.split()
 
     assert int(judged) > 200
-    assert not wrong, "use webhook.base.data.remembered"
+    assert not wrong, "use podfit.base.data.remembered"

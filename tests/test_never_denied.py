@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.evaluation.repair import repair
-from webhook.kube import manifest
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.repair import repair
+from podfit.kube import manifest
+from podfit.vllm.facts import Facts
 
 FILES = sorted((Path(__file__).parent / "never_denied").glob("*.yaml"))
 

@@ -25,7 +25,7 @@ def test_every_test_that_the_page_names_exists() -> None:
 
 
 def test_the_table_of_metrics_is_what_the_server_has() -> None:
-    source = (TESTS.parent / "webhook" / "server" / "metrics.py").read_text()
+    source = (TESTS.parent / "webhook" / "podfit" / "server" / "metrics.py").read_text()
     there = set(re.findall(r'"(podfit_[a-z_]+)"', source))
     table = (DOCS / "metrics.md").read_text().partition("## Metrics of the server")[2].partition("\n## ")[0]
     told = {name.removesuffix("_total") for name in re.findall(r"`(podfit_[a-z_]+)`", table)}

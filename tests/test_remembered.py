@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from benchmarks import mutations
+from podfit.evaluation import review
+from podfit.evaluation.policy import builtin
+from podfit.kube import path
+from podfit.kube.workload import find as workloads
+from podfit.vllm import release
+from podfit.vllm.command import images
+from podfit.vllm.facts import Facts
+from podfit.vllm.gpu import by_name, find, labels, name, resource
+from podfit.vllm.model import by_id, catalogue
 from tests import reviews
-from webhook.evaluation import review
-from webhook.evaluation.policy import builtin
-from webhook.kube import path
-from webhook.kube.workload import find as workloads
-from webhook.vllm import release
-from webhook.vllm.command import images
-from webhook.vllm.facts import Facts
-from webhook.vllm.gpu import by_name, find, labels, name, resource
-from webhook.vllm.model import by_id, catalogue
 
 LONG = "x" * 5000
 
@@ -184,7 +184,7 @@ def reviewed() -> Iterator[Any]:
 def memories() -> list[_lru_cache_wrapper[Any]]:
     """Everything that remembers, but for what is as large as its table."""
     found = [one for one in gc.get_objects() if isinstance(one, _lru_cache_wrapper)]
-    ours = [one for one in found if str(one.__module__).startswith("webhook")]
+    ours = [one for one in found if str(one.__module__).startswith("podfit.")]
     return [one for one in ours if one.cache_info().maxsize is not None]
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import jsonschema
 import pytest
 
+from podfit.cli import main
+from podfit.evaluation.policy import builtin
+from podfit.server.accesslog import AccessLog
+from podfit.server.app import create_app
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
 from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
-from webhook.cli import main
-from webhook.evaluation.policy import builtin
-from webhook.server.accesslog import AccessLog
-from webhook.server.app import create_app
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -1,1 +1,1 @@
-"""From the reviewed tables of `facts/` to `webhook/data`: see facts/README.md."""
+"""From the reviewed tables of `facts/` to `webhook/podfit/data`: see facts/README.md."""

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from podfit.cli.models import locate
+from podfit.cli.support.edge import UnusableError
+from podfit.vllm.facts import GivenModel
+from podfit.vllm.model import from_config
 from scripts.facts import model_checks, settle
 from scripts.facts.models import UNKNOWN
 from scripts.facts.reduce import useful
 from scripts.facts.table import FACTS, Entry, entries, extracts, write_entries
-from webhook.cli.models import locate
-from webhook.cli.support.edge import UnusableError
-from webhook.vllm.facts import GivenModel
-from webhook.vllm.model import from_config
 
 
 def entry(name: str, found: GivenModel, today: str) -> tuple[Entry, Entry | None]:

@@ -1,4 +1,4 @@
-"""webhook/data/architectures.json: which releases of vLLM know a model's architecture.
+"""webhook/podfit/data/architectures.json: which releases of vLLM know a model's architecture.
 
     "releases": those that were read
     "architectures": {architecture: [the last release read that does not know it, or null; the first that does]}
@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from podfit.vllm.release import Release
 from scripts.facts.table import Extract
-from webhook.vllm.release import Release
 
 PREVIOUSLY = "_PREVIOUSLY_SUPPORTED_MODELS"
 """The registry's table of what vLLM served once."""

@@ -1,4 +1,4 @@
-"""`make facts`: checks facts/ and builds webhook/data/*.json from it; `--check` names the stale ones.
+"""`make facts`: checks facts/ and builds webhook/podfit/data/*.json from it; `--check` names the stale ones.
 
 `--set DIR [--name NAME]` copies them with a digest file into a folder that `podfit --facts` takes."""
 
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from podfit.base import facts_set
 from scripts.facts import architectures, checks, flags, gpus, models, settings
 from scripts.facts.table import DATA, FACTS, ROOT, Extract, by_row, entries, extracts
-from webhook.base import facts_set
 
 
 def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
-    """(name, text) of each file of webhook/data. Each may be written before the next is built:
+    """(name, text) of each file of webhook/podfit/data. Each may be written before the next is built:
     what a model's sizes prove is computed with the packaged defaults of its type."""
     read = extracts(folder)
     built = {}
@@ -65,8 +65,8 @@ def version(built: Mapping[str, str], generated: str, last: Extract) -> str:
 
 
 def write_set(folder: Path, name: str | None = None) -> str:
-    """Copies webhook/data into a folder, its digest file last; returns the set's name. Raises FactsError for a name
-    that is not one."""
+    """Copies webhook/podfit/data into a folder, its digest file last; returns the set's name. Raises FactsError for a
+    name that is not one."""
     tables = {table: (DATA / f"{table}.json").read_bytes() for table in facts_set.NAMES}
     digests = facts_set.digests(tables, name)
     folder.mkdir(parents=True, exist_ok=True)

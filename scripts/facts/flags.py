@@ -1,4 +1,4 @@
-"""webhook/data/flags.json: in which releases vLLM's parser has an option, and how.
+"""webhook/podfit/data/flags.json: in which releases vLLM's parser has an option, and how.
 
 An option's definition seldom changes, so the table keeps each definition once and, for each dest, the spans of releases
 that have it:
@@ -16,8 +16,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from podfit.vllm.release import Release
 from scripts.facts.table import Extract, add_span, compact
-from webhook.vllm.release import Release
 
 
 def build(extracts: Mapping[Release, Extract]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""webhook/data/gpus.json and instances.json: GPUs, their names and memory; machine types of clouds."""
+"""webhook/podfit/data/gpus.json and instances.json: GPUs, their names and memory; machine types of clouds."""
 
 from __future__ import annotations
 

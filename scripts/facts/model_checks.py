@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from podfit.vllm.model import from_config
+from podfit.vllm.model.name import size_of
 from scripts.facts import settle
 from scripts.facts.reduce import NESTED
 from scripts.facts.table import Entry, Extract
-from webhook.vllm.model import from_config
-from webhook.vllm.model.name import size_of
 
 DTYPE_BYTES = {"BF16": 2.0, "F16": 2.0, "F32": 4.0, "F8_E4M3": 1.0, "F8_E5M2": 1.0, "I8": 1.0, "U8": 1.0, "I32": 4.0}
 """safetensors dtype → bytes of an element (https://huggingface.co/docs/safetensors)."""

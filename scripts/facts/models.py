@@ -1,4 +1,4 @@
-"""webhook/data/models.json and model_defaults.json: the catalog of models, and what config.json's silence means."""
+"""webhook/podfit/data/models.json and model_defaults.json: the catalog, and what config.json's silence means."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from podfit.vllm.model.length import LENGTHS
+from podfit.vllm.model.name import normalize_name
 from scripts.facts import settle
 from scripts.facts.reduce import NESTED, period, useful
 from scripts.facts.table import FACTS, Entry, entries, short
-from webhook.vllm.model.length import LENGTHS
-from webhook.vllm.model.name import normalize_name
 
 UNSOURCED = "its length was corrected without a source"
 """What is doubtful of a row whose correction has no source."""
@@ -88,7 +88,7 @@ def models(folder: Path = FACTS) -> dict[str, Any]:
 
 
 def last_parts(rows: Iterable[str], aliases: Mapping[str, str]) -> dict[str, list[str]]:
-    """The last part of an id or alias, as `webhook.vllm.model.name` spells it → the rows that it may mean."""
+    """The last part of an id or alias, as `podfit.vllm.model.name` spells it → the rows that it may mean."""
     found: dict[str, list[str]] = {}
     for name, row in [*((row, row) for row in rows), *aliases.items()]:
         meant = found.setdefault(normalize_name(name.rpartition("/")[2]), [])

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from podfit.vllm.args import taught
+from podfit.vllm.args.flags import Row
+from podfit.vllm.release import Release, parse
 from scripts.facts import architectures, details, memory_path, settings
 from scripts.facts.pypi import CACHE, sources, uploads, version_beside
 from scripts.facts.review import review
 from scripts.facts.table import FACTS, ROOT, Extract, extract_text, extracts
-from webhook.vllm.args import taught
-from webhook.vllm.args.flags import Row
-from webhook.vllm.release import Release, parse
 
 
 def options(folder: Path) -> tuple[dict[str, Row], list[str]]:

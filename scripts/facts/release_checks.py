@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from podfit.vllm.release import Release, parse
 from scripts.facts.table import Entry, Extract
-from webhook.vllm.release import Release, parse
 
 ROW = {"flags", "negative", "type", "default", "choices", "nargs", "action", "const", "only", "deprecated"}
 """What an extract says of an option (scripts/facts/stand_ins.py)."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from podfit.vllm.args.taught import options_difference
 from scripts.facts.table import ROOT, Extract, compact
-from webhook.vllm.args.taught import options_difference
 
 TABLES = {
     "bounds": "bounds of arguments",
@@ -24,9 +24,9 @@ LISTS = {
     "variables": "environment variables",
 }
 IN_CODE = {
-    "minimum_capability": "webhook/vllm/gpu/kernels.py",
-    "defaults_by_device": "webhook/vllm/memory/settings.py",
-    "constants": "webhook/vllm/memory/",
+    "minimum_capability": "webhook/podfit/vllm/gpu/kernels.py",
+    "defaults_by_device": "webhook/podfit/vllm/memory/settings.py",
+    "constants": "webhook/podfit/vllm/memory/",
     "metrics": "tests/monitoring/vllm_metrics.json",
 }
 """Parts of an extract that podfit has in code too, which a person must change there."""
@@ -79,19 +79,20 @@ def _to_read(old: Extract, new: Extract, fresh: Mapping[str, Any], stand_ins: li
     for dest, row in fresh.items():
         kind = str(row.get("type"))
         if dest not in old["options"] and kind == "<lambda>":
-            yield f"`{dest}`: its type is a function without a name: webhook/vllm/args/values.py"
+            yield f"`{dest}`: its type is a function without a name: webhook/podfit/vllm/args/values.py"
         elif kind not in types and "json[" not in kind:
-            yield f"`{dest}`: no option before has the type `{kind}`: webhook/vllm/args/values.py"
+            yield f"`{dest}`: no option before has the type `{kind}`: webhook/podfit/vllm/args/values.py"
         if row.get("action") not in actions:
-            yield f"`{dest}`: no option before has the action `{row['action']}`: webhook/vllm/args/grammar.py"
+            yield f"`{dest}`: no option before has the action `{row['action']}`: webhook/podfit/vllm/args/grammar.py"
     if old["underscores"] != new["underscores"]:
-        yield "`--some_flag` for `--some-flag`: webhook/vllm/args/grammar.py"
+        yield "`--some_flag` for `--some-flag`: webhook/podfit/vllm/args/grammar.py"
     for key, place in IN_CODE.items():
         if old.get(key) != new.get(key):
             yield f"{(TABLES | LISTS)[key]} differ: {place}"
     methods = (set(one["names"].get("quantization", ())) for one in (new, old))
     for method in sorted(set.difference(*methods)):
-        yield f"quantization method `{method}`: webhook/vllm/model/schemes.py, webhook/vllm/memory/quantisation.py"
+        files = "webhook/podfit/vllm/model/schemes.py, webhook/podfit/vllm/memory/quantisation.py"
+        yield f"quantization method `{method}`: {files}"
     for line in stand_ins:
         yield f"the parser was built with a {line}"
 
@@ -141,7 +142,7 @@ def _uses(dest: str) -> str:
     """Where podfit's own code names an option."""
     places = [
         path.relative_to(ROOT).as_posix()
-        for path in sorted(Path(ROOT / "webhook").rglob("*.py"))
+        for path in sorted(Path(ROOT / "webhook" / "podfit").rglob("*.py"))
         if f'"{dest}"' in (text := path.read_text(encoding="utf-8")) or f"args.{dest}" in text
     ]
     return f" (named in {', '.join(places)})" if places else ""

@@ -1,4 +1,4 @@
-"""webhook/data/settings.json: what vLLM's config classes and registries take, by its own sources.
+"""webhook/podfit/data/settings.json: what vLLM's config classes and registries take, by its own sources.
 
 They are read, not run:
 
@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from podfit.vllm.release import Release
 from scripts.facts.config_classes import Classes, bounds, enumerations, trees
 from scripts.facts.table import Extract, add_span, compact
-from webhook.vllm.release import Release
 
 CLASSES = {
     "speculative_config": "SpeculativeConfig",

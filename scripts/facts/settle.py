@@ -6,9 +6,9 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from webhook.vllm.memory import shape, tower
-from webhook.vllm.model import from_config
-from webhook.vllm.model.name import size_of
+from podfit.vllm.memory import shape, tower
+from podfit.vllm.model import from_config
+from podfit.vllm.model.name import size_of
 
 EXACT = 0.002
 """Norms and biases, which the formulas leave out, are less."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Union
 
-from webhook.cli.support import read_parser
+from podfit.cli.support import read_parser
 
 REAL = ("vllm.config", "vllm.engine", "vllm.entrypoints.common.cli_args", "vllm.entrypoints.launchers.cli_args",
         "vllm.entrypoints.openai.cli_args", "vllm.utils.argparse_utils")  # fmt: skip

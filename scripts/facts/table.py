@@ -1,4 +1,4 @@
-"""How the tables of `facts/` and `webhook/data` are read and written: one entry a line, so that a diff can be read."""
+"""How the tables of `facts/` and `webhook/podfit/data` are read and written: one entry a line, so that diffs read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from webhook.vllm.release import Release, parse
+from podfit.vllm.release import Release, parse
 
 ROOT = Path(__file__).parent.parent.parent
 FACTS = ROOT / "facts"
-DATA = ROOT / "webhook" / "data"
+DATA = ROOT / "webhook" / "podfit" / "data"
 
 Entry = dict[str, Any]
 """One line of a table of `facts/`; `source` and `date` say where and when it was read."""
@@ -87,7 +87,7 @@ def compact(value: Any) -> str:
 
 
 def by_row(table: Mapping[str, Any]) -> str:
-    """JSON with one row a line: `webhook.base.data.rows` parses only the rows asked for."""
+    """JSON with one row a line: `podfit.base.data.rows` parses only the rows asked for."""
 
     def rows(value: Any) -> str:
         if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):

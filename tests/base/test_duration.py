@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.base import duration
+from podfit.base import duration
 
 
 @pytest.mark.parametrize(

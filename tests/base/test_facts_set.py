@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from podfit.base import data, facts_set
+from podfit.base.facts_set import DIGESTS, NAMES, FactsError, of_files
 from scripts.facts.table import DATA
-from webhook.base import data, facts_set
-from webhook.base.facts_set import DIGESTS, NAMES, FactsError, of_files
 
 Files = dict[str, bytes]
 

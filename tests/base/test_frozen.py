@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from webhook.base import frozen
+from podfit.base import frozen
 
 
 def _made() -> Any:

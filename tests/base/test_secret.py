@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from webhook.base.secret import FORMS, MAX_SECRETS, MOST_VALUES, SHOWN, WITHHELD, Secrets, names, secrets_in
-from webhook.cli import main
-from webhook.evaluation import denial, review
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.vllm.facts import Facts
+from podfit.base.secret import FORMS, MAX_SECRETS, MOST_VALUES, SHOWN, WITHHELD, Secrets, names, secrets_in
+from podfit.cli import main
+from podfit.evaluation import denial, review
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts
 
 KEYS = [
     "sk-live-0123456789abcdef",

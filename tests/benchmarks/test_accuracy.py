@@ -11,7 +11,7 @@ import pytest
 from benchmarks import accuracy, monotone
 from benchmarks.calibrate import Constants, constants, fit
 from benchmarks.startups import Row, argv, predict, read
-from webhook.vllm.memory import activations, non_torch
+from podfit.vllm.memory import activations, non_torch
 
 GIB = 2**30
 

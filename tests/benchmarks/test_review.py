@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import review, serving
-from webhook.rules import all_rules
+from podfit.rules import all_rules
 
 
 def test_every_stage_and_every_rule_that_is_asked_is_timed() -> None:

@@ -23,11 +23,11 @@ def test_mutated_reviews_are_all_answered() -> None:
     decisions: set[str] = set()
     for seed in range(5):
         errors = fuzz.Errors()
-        logging.getLogger("webhook").addHandler(errors)
+        logging.getLogger("podfit").addHandler(errors)
         try:
             seen = fuzz.run(1_000, seed)
         finally:
-            logging.getLogger("webhook").removeHandler(errors)
+            logging.getLogger("podfit").removeHandler(errors)
 
         assert (seen.bad, dict(errors.lines)) == ([], {}), f"seed {seed}"
         assert set(seen.status) == {200, 400}

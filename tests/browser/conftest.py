@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(name="url", scope="session")
 def _url() -> Iterator[str]:
     """The page of `podfit ui examples`."""
-    command = [sys.executable, "-m", "webhook.cli", "ui", "examples"]
+    command = [sys.executable, "-m", "podfit.cli", "ui", "examples"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

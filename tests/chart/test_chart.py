@@ -15,26 +15,26 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
+from podfit.cli import parser
+from podfit.cli.doctor import _selector
+from podfit.cli.support import edge
+from podfit.cli.support.edge import UnusableError
+from podfit.cluster.scanning import ALSO_LISTED
+from podfit.evaluation.policy import builtin, load
+from podfit.evaluation.policy.crd import definition
+from podfit.evaluation.scan import BETWEEN
+from podfit.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
+from podfit.kube.workload.controller import BUILT_IN_GROUPS
+from podfit.kube.workload.table import WORKLOAD_KINDS
+from podfit.report.policy_report import APIS
+from podfit.server import certs, registration
+from podfit.server.app import create_app
+from podfit.server.doctor import Observed, examine
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
+from podfit.vllm.gpu.resource import WHOLE
 from tests.asgi import Client
 from tests.e2e import binaries
-from webhook.cli import parser
-from webhook.cli.doctor import _selector
-from webhook.cli.support import edge
-from webhook.cli.support.edge import UnusableError
-from webhook.cluster.scanning import ALSO_LISTED
-from webhook.evaluation.policy import builtin, load
-from webhook.evaluation.policy.crd import definition
-from webhook.evaluation.scan import BETWEEN
-from webhook.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
-from webhook.kube.workload.controller import BUILT_IN_GROUPS
-from webhook.kube.workload.table import WORKLOAD_KINDS
-from webhook.report.policy_report import APIS
-from webhook.server import certs, registration
-from webhook.server.app import create_app
-from webhook.server.doctor import Observed, examine
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
-from webhook.vllm.gpu.resource import WHOLE
 
 JSONDict = dict[str, Any]
 CHART = Path(__file__).parents[2] / "charts" / "podfit"

@@ -44,7 +44,7 @@ class Runner:
         self.checkout, self.temporary = folder / "checkout", folder / "temporary"
         (self.temporary / "podfit" / "bin").mkdir(parents=True)
         program = self.temporary / "podfit" / "bin" / "podfit"
-        program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m webhook.cli "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m podfit.cli "$@"\n')
         program.chmod(0o755)
 
     def run(self, base_ref: str = "main", **inputs: str) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.cli import main
+from podfit.cli import main
 
 ROOT = Path(__file__).parents[2]
 AWAY = (
@@ -307,7 +307,7 @@ def test_fix_shows_a_diff_and_writes_it_with_comments_kept(run: Run, tmp_path: P
 
 def test_the_page_needs_the_files_that_it_is_given(tmp_path: Path) -> None:
     missing = str(tmp_path / "none.yaml")
-    command = [sys.executable, "-m", "webhook.cli", "ui", missing]
+    command = [sys.executable, "-m", "podfit.cli", "ui", missing]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -499,7 +499,7 @@ def test_an_error_of_ours_is_exit_3_with_one_line(run: Run, monkeypatch: pytest.
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a\nbug")
 
-    monkeypatch.setattr("webhook.report.files.lint", broken)
+    monkeypatch.setattr("podfit.report.files.lint", broken)
 
     code, _, err = run("check", BAD)
 
@@ -511,16 +511,14 @@ def test_an_error_of_ours_is_exit_3_with_one_line(run: Run, monkeypatch: pytest.
 
 
 def test_output_that_nobody_reads_to_its_end_is_not_exit_0() -> None:
-    podfit = [sys.executable, "-c", "from webhook.cli import main; raise SystemExit(main())", "explain"]
+    podfit = [sys.executable, "-c", "from podfit.cli import main; raise SystemExit(main())", "explain"]
     read, write = os.pipe()
     os.close(read)
 
     assert subprocess.run(podfit, stdout=write, stderr=subprocess.DEVNULL, cwd=ROOT, check=False).returncode == 141
 
 
-@pytest.mark.parametrize(
-    "module", ["webhook.base.secret", "webhook.cli.support.edge", "webhook.cli.scan", "kubernetes"]
-)
+@pytest.mark.parametrize("module", ["podfit.base.secret", "podfit.cli.support.edge", "podfit.cli.scan", "kubernetes"])
 def test_ctrl_c_while_a_command_starts_prints_no_traceback(module: str, tmp_path: Path) -> None:
     """The signal comes when this module is to be imported."""
     (tmp_path / "config").write_text(AWAY)
@@ -531,7 +529,7 @@ def test_ctrl_c_while_a_command_starts_prints_no_traceback(module: str, tmp_path
         "    def find_spec(self, name, *_):\n"
         f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupted())\n"
-        "from webhook.cli import main\n"
+        "from podfit.cli import main\n"
         "sys.exit(main(['scan']))\n"
     )
     env = {**os.environ, "KUBECONFIG": str(tmp_path / "config")}

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from podfit.cli import COMMANDS, main, parser
 from scripts import commands, krew
-from webhook.cli import COMMANDS, main, parser
 
 ROOT = Path(__file__).parents[2]
 

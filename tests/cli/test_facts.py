@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from podfit.base import data
+from podfit.cli import main
 from scripts.facts import build
 from tests.evaluation.test_newer_facts import pod
 from tests.facts import sets
-from webhook.base import data
-from webhook.cli import main
 
 COMMANDS = ("check", "fix", "diff", "explain", "diagnose", "review", "plan", "scan", "version", "serve")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli import main
+from podfit.cli import main
 
 BAD = Path(__file__).parents[1] / "rules" / "shm-missing" / "bad.yaml"
 NAMES = [

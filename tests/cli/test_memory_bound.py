@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from webhook.server import memory as _memory
+from podfit.server import memory as _memory
 
 HUNGRY = """
 import sys
 from pathlib import Path
-from webhook.server import memory as _memory
+from podfit.server import memory as _memory
 _memory.CGROUP_LIMITS = [Path(sys.argv[1])]
 assert _memory.bound(4) == (384 << 20) + (4 + _memory.OTHERS) * _memory.STACK
 try:
@@ -52,8 +52,8 @@ def test_the_limit_is_that_of_the_containers_version_of_cgroups() -> None:
 
 DEEP = """
 import threading
-from webhook.evaluation import review
-from webhook.server import memory as _memory
+from podfit.evaluation import review
+from podfit.server import memory as _memory
 _memory.bound(1)
 def read():
     for text in ("[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000, "[" * 8_000 + "]" * 8_000):

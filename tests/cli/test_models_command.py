@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.cli import main
-from webhook.vllm.model import given
+from podfit.cli import main
+from podfit.vllm.model import given
 
 CONFIG = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli import main
+from podfit.cli import main
 
 LLAMA = ("--", "vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct")
 
@@ -69,7 +69,7 @@ def test_a_plot_is_svg_or_png(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_plot_without_matplotlib_says_how_to_get_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.cli.support.plot.find_spec", lambda _: None)
+    monkeypatch.setattr("podfit.cli.support.plot.find_spec", lambda _: None)
     assert main(["plan", "--plot", "sweep.svg", *LLAMA]) == 2
     assert "pip install 'podfit[plot]'" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from webhook.cli import main
+from podfit.cli import main
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from webhook import __version__
-from webhook.base import data
-from webhook.cli import main
+from podfit import __version__
+from podfit.base import data
+from podfit.cli import main
 
 
 def test_the_version_and_the_age_of_the_facts(capsys: pytest.CaptureFixture[str]) -> None:

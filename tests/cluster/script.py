@@ -9,9 +9,9 @@ from typing import Any
 
 from kubernetes.client import Configuration
 
-from webhook.cluster.access import Access, Client, StatusError
-from webhook.cluster.watch import KindWatch, WatchState
-from webhook.kube.snapshot import WATCHED_KINDS, WatchedKind
+from podfit.cluster.access import Access, Client, StatusError
+from podfit.cluster.watch import KindWatch, WatchState
+from podfit.kube.snapshot import WATCHED_KINDS, WatchedKind
 
 NODES, CLAIM_TEMPLATES = (next(kind for kind in WATCHED_KINDS if kind.name == name) for name in (
     "nodes", "resourceclaimtemplates",

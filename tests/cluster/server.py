@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from webhook.server import certs
+from podfit.server import certs
 
 JSONDict = dict[str, Any]
 Answer = JSONDict | str | tuple[int, Mapping[str, str], JSONDict | str]

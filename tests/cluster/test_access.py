@@ -11,11 +11,11 @@ from threading import Thread
 
 import pytest
 
+from podfit import __version__
+from podfit.cluster.access import Client, StatusError, UnreachableError, from_kubeconfig, in_cluster
+from podfit.cluster.kubeconfig import AccessError
+from podfit.server import certs
 from tests.cluster.server import Server, serving
-from webhook import __version__
-from webhook.cluster.access import Client, StatusError, UnreachableError, from_kubeconfig, in_cluster
-from webhook.cluster.kubeconfig import AccessError
-from webhook.server import certs
 
 
 @pytest.fixture(name="server")

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.cluster.script import Clock, access, node
-from webhook.cluster import STALE, Cluster
-from webhook.cluster.watch import WatchState
-from webhook.kube.snapshot import (
+from podfit.cluster import STALE, Cluster
+from podfit.cluster.watch import WatchState
+from podfit.kube.snapshot import (
     JSON,
     MODEL_CONFIG,
     WATCHED_BY_DEFAULT,
@@ -23,7 +22,8 @@ from webhook.kube.snapshot import (
     from_objects,
     key,
 )
-from webhook.vllm.facts import Facts, GivenModel
+from podfit.vllm.facts import Facts, GivenModel
+from tests.cluster.script import Clock, access, node
 
 
 def kept(kind: str, *objects: dict[str, Any]) -> dict[Key, JSON]:

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from podfit.cluster.access import Client, from_kubeconfig
+from podfit.cluster.kubeconfig import AccessError
 from tests.cluster.server import HOST, Asked, Server, proxy, serving
 from tests.e2e.process import until
-from webhook.cluster.access import Client, from_kubeconfig
-from webhook.cluster.kubeconfig import AccessError
 
 JSONDict = dict[str, Any]
 PLUGIN = "client.authentication.k8s.io/v1"
@@ -173,7 +173,7 @@ def test_a_signal_between_leaves_no_key_behind(server: Server, number: int) -> N
     """It comes while the key is in a file."""
     code = (
         "import os, pathlib, signal, sys, tempfile\n"
-        "from webhook.cluster import access, configuration\n"
+        "from podfit.cluster import access, configuration\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a shell's background job ignores
         "load = configuration.load_kube_config_from_dict\n"
         "def slow(*args, **kwargs):\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.cluster.kubeconfig import AccessError, read
+from podfit.cluster.kubeconfig import AccessError, read
 
 SERVER = "https://10.0.0.1:6443"
 

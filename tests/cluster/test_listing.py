@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from podfit.cluster.access import StatusError, UnreachableError
+from podfit.cluster.kubeconfig import AccessError
+from podfit.cluster.listing import MAX_TRIES, group_resource, pages, served
 from tests.evaluation.scan.cluster import Api, workload
-from webhook.cluster.access import StatusError, UnreachableError
-from webhook.cluster.kubeconfig import AccessError
-from webhook.cluster.listing import MAX_TRIES, group_resource, pages, served
 
 PATH = "/apis/apps/v1/deployments"
 NAMES = [f"llm-{number}" for number in range(5)]

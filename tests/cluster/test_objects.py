@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from podfit.cluster import listing, objects
+from podfit.cluster.access import Client, StatusError, from_kubeconfig
 from tests.cluster.server import DISCOVERY, Server, serving
-from webhook.cluster import listing, objects
-from webhook.cluster.access import Client, StatusError, from_kubeconfig
 
 
 @pytest.fixture(name="server")

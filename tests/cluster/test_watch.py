@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from podfit.cluster.access import StatusError
+from podfit.cluster.watch import FIRST, FORGET, LONGEST, KindWatch, WatchState
 from tests.cluster.script import (
     AWAY,
     CLAIM_TEMPLATES,
@@ -21,8 +23,6 @@ from tests.cluster.script import (
     node,
     page,
 )
-from webhook.cluster.access import StatusError
-from webhook.cluster.watch import FIRST, FORGET, LONGEST, KindWatch, WatchState
 
 
 def names(state: WatchState) -> set[str]:
@@ -159,7 +159,7 @@ def test_a_kind_that_is_not_served_is_unknown_not_empty() -> None:
 
 
 def test_an_object_that_makes_us_raise_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.cluster.watch.key", lambda obj: obj["metadata"]["name"].upper())
+    monkeypatch.setattr("podfit.cluster.watch.key", lambda obj: obj["metadata"]["name"].upper())
     states, _, _ = follow(page({"metadata": {"name": None}}), page())
 
     assert "internal error" in next(state.problem for state in states if state.problem)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+from podfit.cli import main
+from podfit.diagnose import calibrate
+from podfit.kube.quantity import GI
+from podfit.vllm import measured
+from podfit.vllm.measured import GPU_LINES
+from podfit.vllm.memory.plan import plan
 from tests.cluster.server import Server
 from tests.vllm.memory.engines import GPT_OSS_120B, LLAMA_8B, LLAMA_70B, engine, gpu, model, on
-from webhook.cli import main
-from webhook.diagnose import calibrate
-from webhook.kube.quantity import GI
-from webhook.vllm import measured
-from webhook.vllm.measured import GPU_LINES
-from webhook.vllm.memory.plan import plan
 
 HERE = Path(__file__).parent / "calibrate"
 LOG, MANY, POD = HERE / "llama-8b.log", HERE / "llama-70b-tp4.log", HERE / "llama-70b-tp4.yaml"

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.cli import main
+from podfit.diagnose import Diagnosis, diagnose, log
+from podfit.diagnose.causes import CAUSES
+from podfit.diagnose.line import read
+from podfit.diagnose.sighting import quiet_signatures
 from tests.cluster.server import Server
-from webhook.cli import main
-from webhook.diagnose import Diagnosis, diagnose, log
-from webhook.diagnose.causes import CAUSES
-from webhook.diagnose.line import read
-from webhook.diagnose.sighting import quiet_signatures
 
 CASES = Path(__file__).parent
 """CAUSE.txt: `=== what is special`, then the text, as often as there are cases. none.txt: what is not a failure."""

@@ -17,12 +17,12 @@ from typing import Any
 
 import urllib3
 
+from podfit.kube import manifest, workload
+from podfit.rules import all_rules
 from tests.e2e.controlplane import ADMIN, HOST, Cluster, running
 from tests.e2e.mutator import sidecars
 from tests.e2e.process import until
 from tests.e2e.release import Podfit, installed, make_namespace
-from webhook.kube import manifest, workload
-from webhook.rules import all_rules
 
 JSONDict = dict[str, Any]
 RESTRICTED = "pod-security.kubernetes.io/enforce"

@@ -28,9 +28,9 @@ from typing import Any
 
 import yaml
 
+from podfit.server import certs
 from tests.e2e import binaries
 from tests.e2e.process import alive, kill, start, tail, until
-from webhook.server import certs
 
 HOST = "127.0.0.1"
 ADMIN, CONTROLLERS, STRANGER, READER = "admin", "system:kube-controller-manager", "stranger", "podfit"

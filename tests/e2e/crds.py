@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from webhook.kube.workload.table import WORKLOAD_KINDS
+from podfit.kube.workload.table import WORKLOAD_KINDS
 
 JSONDict = dict[str, Any]
 CLUSTER_WIDE = frozenset({"ClusterServingRuntime"})

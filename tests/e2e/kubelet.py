@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from podfit.server import certs
 from tests.e2e.controlplane import HOST, Cluster
-from webhook.server import certs
 
 
 @contextmanager

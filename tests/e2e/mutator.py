@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from podfit.server import certs
 from tests.e2e.controlplane import HOST, Cluster
 from tests.e2e.release import REGISTRATION
-from webhook.server import certs
 
 SIDECAR: Mapping[str, Any] = {
     "name": "proxy",

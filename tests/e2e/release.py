@@ -22,10 +22,10 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from podfit.server import certs
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, READER, Cluster, fetch
 from tests.e2e.process import kill, start, tail, until
-from webhook.server import certs
 
 JSONDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -131,7 +131,7 @@ def installed(
     name: str,
     values: JSONDict | None = None,
     change: Callable[[JSONDict], None] = lambda webhook: None,
-    program: tuple[str, ...] = ("-m", "webhook.cli"),
+    program: tuple[str, ...] = ("-m", "podfit.cli"),
     label: str | None = None,
     reads: bool = False,
     arguments: tuple[str, ...] = (),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from podfit.cluster.access import Client, from_kubeconfig
 from tests.cluster.server import proxy
 from tests.cluster.test_credentials import client_pair
 from tests.conftest import GOOD_POD
@@ -23,7 +24,6 @@ from tests.e2e.process import DEADLINE
 from tests.e2e.release import ROOT
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
-from webhook.cluster.access import Client, from_kubeconfig
 
 JSONDict = dict[str, Any]
 
@@ -52,7 +52,7 @@ def podfit(folder: Path, kubeconfigs: str, *words: str) -> subprocess.CompletedP
     env = {**os.environ, "PATH": "/usr/bin:/bin", "KUBECONFIG": kubeconfigs, "PYTHONPATH": str(ROOT)}
     env |= {"HOME": str(folder), "TMPDIR": str(folder / "tmp")}
     return subprocess.run(
-        [sys.executable, "-m", "webhook.cli", *words], env=env, cwd=folder, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "podfit.cli", *words], env=env, cwd=folder, capture_output=True, text=True, check=False,
         timeout=4 * DEADLINE,
     )  # fmt: skip
 

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
+from podfit.cluster import from_kubeconfig
+from podfit.server import certs
+from podfit.server.certs.keeper import Keeper
+from podfit.server.certs.renewal import RenewalPolicy
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, READER, Cluster
 from tests.e2e.process import DEADLINE, until
 from tests.e2e.release import OWN, REGISTRATION, Podfit, make_namespace, make_own_namespace, secret_of
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
-from webhook.cluster import from_kubeconfig
-from webhook.server import certs
-from webhook.server.certs.keeper import Keeper
-from webhook.server.certs.renewal import RenewalPolicy
 
 JSONDict = dict[str, Any]
 Install = Callable[..., Podfit]

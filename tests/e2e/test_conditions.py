@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from podfit.kube.workload.controller import BUILT_IN_GROUPS
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import Cluster
 from tests.e2e.release import Podfit, installed
 from tests.kube.test_controller import BELIEVED, LEADER, NOT_BELIEVED, owned
-from webhook.kube.workload.controller import BUILT_IN_GROUPS
 
 JSONDict = dict[str, Any]
 Make = Callable[[int], JSONDict]

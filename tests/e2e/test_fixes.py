@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
+from podfit.cli import main
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.repair import repair
+from podfit.kube import manifest, quantity
+from podfit.kube.manifest.parameters import Filled
+from podfit.kube.patch import apply, json_patch
 from scripts.docs import EXAMPLES, beside
 from tests.e2e.controlplane import Cluster
 from tests.e2e.process import until
-from webhook.cli import main
-from webhook.evaluation.policy import builtin
-from webhook.evaluation.repair import repair
-from webhook.kube import manifest, quantity
-from webhook.kube.manifest.parameters import Filled
-from webhook.kube.patch import apply, json_patch
 
 ROOT = Path(__file__).parents[2]
 PATHS = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from podfit.cli import main
 from tests.e2e.release import ROOT
 from tests.e2e.user import User
-from webhook.cli import main
 
 WRITTEN = ROOT / "tests" / "generate"
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
+from podfit.server import certs, registration
 from tests.chart.test_chart import CHART, SCANNING, VARIANTS, container, only, render
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, Cluster, running
 from tests.e2e.process import repeated, until
 from tests.e2e.release import OWN, Podfit
-from webhook.server import certs, registration
 
 JSONDict = dict[str, Any]
 Helm = Callable[..., str]

@@ -16,7 +16,7 @@ from tests.reviews import deployment, doomed
 def checked(user: User, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`podfit check` on a machine without kubectl."""
     return subprocess.run(
-        [sys.executable, "-m", "webhook.cli", "check", *arguments],
+        [sys.executable, "-m", "podfit.cli", "check", *arguments],
         env={
             **os.environ,
             "PATH": "",

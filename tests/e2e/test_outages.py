@@ -16,8 +16,8 @@ UserOf = Callable[[Podfit], User]
 Install = Callable[..., Podfit]
 BROKEN = """
 import sys
-from webhook import cli
-from webhook.rules.command_line.unknown_flag import UnknownFlag
+from podfit import cli
+from podfit.rules.command_line.unknown_flag import UnknownFlag
 
 def check(self, engine):
     raise RuntimeError("a bug")

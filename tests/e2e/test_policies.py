@@ -134,7 +134,7 @@ def test_a_diff_asks_the_cluster(install: Install, user_of: UserOf, tmp_path: Pa
     with user.before_podfit():
         user.kubectl("apply -f bad.yaml")
     (tmp_path / "observe.yaml").write_text(yaml.safe_dump(policy(enforce={"mode": "audit"})))
-    command = [sys.executable, "-m", "webhook.cli", "policy", "diff", str(tmp_path / "observe.yaml"), "default"]
+    command = [sys.executable, "-m", "podfit.cli", "policy", "diff", str(tmp_path / "observe.yaml"), "default"]
 
     done = subprocess.run(
         [*command, "--cluster"],

@@ -129,7 +129,7 @@ def _typed(command: str, desk: Path, cluster: Cluster) -> str:
     if not programs.exists():
         programs.mkdir()
         (programs / "kubectl").symlink_to(cluster.kubectl)
-        (programs / "podfit").write_text(f'#!/bin/sh\nexec {sys.executable} -m webhook.cli "$@"\n')
+        (programs / "podfit").write_text(f'#!/bin/sh\nexec {sys.executable} -m podfit.cli "$@"\n')
         (programs / "podfit").chmod(0o755)
     done = subprocess.run(
         ["bash", "-c", command],

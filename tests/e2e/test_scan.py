@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from podfit.report.policy_report import LABEL
 from tests.conftest import GOOD_POD
 from tests.e2e import reports
 from tests.e2e.controlplane import STRANGER, Cluster
@@ -19,7 +20,6 @@ from tests.e2e.process import until
 from tests.e2e.release import Podfit, render
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
-from webhook.report.policy_report import LABEL
 
 JSONDict = dict[str, Any]
 UserOf = Callable[[Podfit], User]
@@ -29,7 +29,7 @@ POLICY, OPEN = "wgpolicyk8s.io/v1alpha2", "openreports.io/v1alpha1"
 def scan(cluster: Cluster, *words: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
     """The command on a machine without kubectl, with a user's own kubeconfig."""
     env = {**os.environ, "PATH": "", "KUBECONFIG": str(cluster.kubeconfig(user=user))}
-    command = [sys.executable, "-m", "webhook.cli", "scan", *words]
+    command = [sys.executable, "-m", "podfit.cli", "scan", *words]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 

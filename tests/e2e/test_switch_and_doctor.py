@@ -31,7 +31,7 @@ def podfit_(cluster: Cluster, *words: str, exits: int = 0, user: str | None = No
         "KUBECONFIG": str(cluster.kubeconfig(user=user)),
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-m", "webhook.cli", *words]
+    command = [sys.executable, "-m", "podfit.cli", *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=4 * DEADLINE)
     assert done.returncode == exits, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -191,7 +191,7 @@ def podfit_ca(_: Install) -> str:
     import base64
     from datetime import UTC, datetime
 
-    from webhook.server import certs
+    from podfit.server import certs
 
     return base64.b64encode(certs.issue_ca(datetime.now(UTC)).certificate).decode()
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podfit.evaluation import bounds, review
+from podfit.evaluation.policy import Policy, builtin, load
+from podfit.rules import all_rules
+from podfit.vllm.facts import Facts
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
-from webhook.evaluation import bounds, review
-from webhook.evaluation.policy import Policy, builtin, load
-from webhook.rules import all_rules
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 STATUS = 32_000

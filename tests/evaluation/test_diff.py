@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from webhook.cli import main
+from podfit.cli import main
 
 ROOT = Path(__file__).parents[2]
 GOOD = (ROOT / "examples" / "good.yaml").read_text()

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook import rules
-from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import Policy, builtin, load
-from webhook.kube.workload import Workload
-from webhook.rules import engine
-from webhook.rules.command_line.unknown_flag import UnknownFlag
-from webhook.rules.engine import Engine
-from webhook.rules.rule import Finding
-from webhook.vllm import command
-from webhook.vllm.facts import Facts
+from podfit import rules
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import Policy, builtin, load
+from podfit.kube.workload import Workload
+from podfit.rules import engine
+from podfit.rules.command_line.unknown_flag import UnknownFlag
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding
+from podfit.vllm import command
+from podfit.vllm.facts import Facts
 
 Judge = Callable[..., Report]
 
@@ -398,10 +398,10 @@ def test_immutable_values_are_never_changed() -> None:
     """Guarded by Python, which takes time otherwise, every rule's examples say the same."""
     code = """
 import sys
-from webhook.base import frozen
+from podfit.base import frozen
 frozen.GUARDED = "guarded" in sys.argv
-from webhook.cli import main
-from webhook.vllm.gpu.requirement import NodeRequirement
+from podfit.cli import main
+from podfit.vllm.gpu.requirement import NodeRequirement
 guarded = True
 try:
     NodeRequirement("a", "In", ()).key = "b"

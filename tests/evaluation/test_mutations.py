@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation import review
+from podfit.evaluation.policy import load
+from podfit.kube.patch import apply
+from podfit.kube.quantity import try_parse
+from podfit.vllm.facts import Facts
 from scripts.docs import EXAMPLES
 from tests.e2e.accepted import POLICY, pods
-from webhook.evaluation import review
-from webhook.evaluation.policy import load
-from webhook.kube.patch import apply
-from webhook.kube.quantity import try_parse
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 FILES = [path for path in sorted(EXAMPLES.glob("*/bad*.yaml")) if (path.parent / "fixed.yaml").exists()]

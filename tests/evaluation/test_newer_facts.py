@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
+from podfit.base import data, facts_set
+from podfit.base.data import Tables
+from podfit.evaluation import review
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import Policy, PolicyError, builtin, load
+from podfit.kube import manifest
+from podfit.rules import all_rules
+from podfit.vllm import gpu
+from podfit.vllm.facts import Facts
 from scripts.facts.table import DATA
 from tests.conftest import GOOD_POD
 from tests.facts import sets
 from tests.reviews import admission_review, without_shm
-from webhook.base import data, facts_set
-from webhook.base.data import Tables
-from webhook.evaluation import review
-from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import Policy, PolicyError, builtin, load
-from webhook.kube import manifest
-from webhook.rules import all_rules
-from webhook.vllm import gpu
-from webhook.vllm.facts import Facts
 
 RULES = Path(__file__).parent.parent / "rules"
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.repair import repair
+from podfit.kube import manifest
+from podfit.kube.patch import Edit
+from podfit.report.rewrite import rewrite
+from podfit.vllm.facts import Facts
 from scripts.docs import EXAMPLES, beside
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.evaluation.repair import repair
-from webhook.kube import manifest
-from webhook.kube.patch import Edit
-from webhook.report.rewrite import rewrite
-from webhook.vllm.facts import Facts
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*EXAMPLES.glob("*/bad*.yaml"), *ROOT.glob("tests/never_denied/*.yaml"), *ROOT.glob("examples/*.yaml")])

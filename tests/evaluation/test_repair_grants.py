@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.repair import repair
+from podfit.kube import manifest
+from podfit.kube.patch import Edit, edited, shrinks
+from podfit.kube.path import FieldPath
+from podfit.kube.quantity import try_parse
+from podfit.kube.workload import JSON
+from podfit.rules.probe_timing import window
 from scripts.docs import beside
 from tests.evaluation.test_repair import FILES, fixed
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.evaluation.repair import repair
-from webhook.kube import manifest
-from webhook.kube.patch import Edit, edited, shrinks
-from webhook.kube.path import FieldPath
-from webhook.kube.quantity import try_parse
-from webhook.kube.workload import JSON
-from webhook.rules.probe_timing import window
 
 SIZES = ("memory", "cpu", "storage", "ephemeral-storage", "sizeLimit")
 COUNTS = (

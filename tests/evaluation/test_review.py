@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podfit.evaluation import review
+from podfit.evaluation.lint import Report
+from podfit.evaluation.policy import Policy, builtin, load
+from podfit.evaluation.review import BadReview, Request
+from podfit.kube import patch
+from podfit.vllm.facts import Facts
 from tests.reviews import UID, admission_review, deployment, doomed, without_shm
-from webhook.evaluation import review
-from webhook.evaluation.lint import Report
-from webhook.evaluation.policy import Policy, builtin, load
-from webhook.evaluation.review import BadReview, Request
-from webhook.kube import patch
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 

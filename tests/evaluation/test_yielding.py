@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import load
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import load
+from podfit.vllm.facts import Facts
 
 SHORT = {"httpGet": {"path": "/health", "port": 8000}, "initialDelaySeconds": 20}
 DELAYED = {"httpGet": {"path": "/health", "port": 8000}, "initialDelaySeconds": 1200}

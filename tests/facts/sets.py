@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from podfit.base import facts_set
+from podfit.base.data import Tables
 from scripts.facts.table import DATA
-from webhook.base import facts_set
-from webhook.base.data import Tables
 
 NEW = "acme/new"
 """A model that only a newer set knows."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.gpu.kernels import NEWEST, STEPS
 from scripts.facts import details, memory_path, release
 from scripts.facts.review import review
 from scripts.facts.table import extract_text, extracts
-from webhook.vllm.gpu.kernels import NEWEST, STEPS
 
 SOURCES = {
     "__init__.py": '__version__ = "0.99.0"\n',
@@ -135,10 +135,11 @@ def test_a_review_says_what_is_new_gone_and_to_be_read() -> None:
     assert '- new: `host`: `{"flags":["--host"],"type":"address"}`' in lines
     assert "- new: `NewForCausalLM`" in lines
     assert [line for line in lines if line.startswith("- [ ]")] == [
-        "- [ ] `host`: no option before has the type `address`: webhook/vllm/args/values.py",
-        "- [ ] `max_num_seqs`: no option before has the action `_Once`: webhook/vllm/args/grammar.py",
-        "- [ ] quantization methods: least compute capability differ: webhook/vllm/gpu/kernels.py",
-        "- [ ] quantization method `fp2`: webhook/vllm/model/schemes.py, webhook/vllm/memory/quantisation.py",
+        "- [ ] `host`: no option before has the type `address`: webhook/podfit/vllm/args/values.py",
+        "- [ ] `max_num_seqs`: no option before has the action `_Once`: webhook/podfit/vllm/args/grammar.py",
+        "- [ ] quantization methods: least compute capability differ: webhook/podfit/vllm/gpu/kernels.py",
+        "- [ ] quantization method `fp2`: webhook/podfit/vllm/model/schemes.py, "
+        "webhook/podfit/vllm/memory/quantisation.py",
         "- [ ] `v1/worker/gpu_worker.py GPUWorker.init_device` changed",
     ]
 

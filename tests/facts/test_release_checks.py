@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.release import Release
 from scripts.facts.release_checks import extract_problems, image_problems
 from scripts.facts.table import Extract, entries, extracts
-from webhook.vllm.release import Release
 
 NEWEST = {release: one for release, one in extracts().items() if release >= Release(0, 30)}
 TODAY = "2026-11-23"

@@ -11,18 +11,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cli import main
-from webhook.cli.support.edge import accelerator
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin, load
-from webhook.generate import autoscale
-from webhook.kube import companions, manifest
-from webhook.kube.companions import Companions
-from webhook.report.command_line import judged_as
-from webhook.rules.engine import Engine
-from webhook.rules.operations import _scaling
-from webhook.vllm.facts import Facts
-from webhook.vllm.release import Release
+from podfit.cli import main
+from podfit.cli.support.edge import accelerator
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin, load
+from podfit.generate import autoscale
+from podfit.kube import companions, manifest
+from podfit.kube.companions import Companions
+from podfit.report.command_line import judged_as
+from podfit.rules.engine import Engine
+from podfit.rules.operations import _scaling
+from podfit.vllm.facts import Facts
+from podfit.vllm.release import Release
 
 STRICT = Path(__file__).parents[2] / "policies" / "strict.yaml"
 AUTOSCALERS = {"hpa": "HorizontalPodAutoscaler", "keda": "ScaledObject"}

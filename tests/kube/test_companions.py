@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from webhook.cli.support import edge
-from webhook.kube import manifest, workload
-from webhook.kube.companions import Companions, can_be_one_release, describe, replicas
-from webhook.kube.workload import Workload
-from webhook.vllm.facts import Facts
+from podfit.cli.support import edge
+from podfit.kube import manifest, workload
+from podfit.kube.companions import Companions, can_be_one_release, describe, replicas
+from podfit.kube.workload import Workload
+from podfit.vllm.facts import Facts
 
 RELEASE = """
 apiVersion: apps/v1

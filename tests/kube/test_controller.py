@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from webhook.kube.workload import controller_of
-from webhook.kube.workload.controller import BUILT_IN_GROUPS, MAKES
-from webhook.kube.workload.table import WORKLOAD_KINDS
+from podfit.kube.workload import controller_of
+from podfit.kube.workload.controller import BUILT_IN_GROUPS, MAKES
+from podfit.kube.workload.table import WORKLOAD_KINDS
 
 JSONDict = dict[str, Any]
 LEADER = {"leaderworkerset.sigs.k8s.io/name": "llama"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli.support import edge
-from webhook.kube import snapshot
-from webhook.report.files import ManifestFile
-from webhook.vllm.facts import Facts
+from podfit.cli.support import edge
+from podfit.kube import snapshot
+from podfit.report.files import ManifestFile
+from podfit.vllm.facts import Facts
 
 POD = """
 apiVersion: v1

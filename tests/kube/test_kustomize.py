@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.cli import main
-from webhook.kube import kustomize
+from podfit.cli import main
+from podfit.kube import kustomize
 
 WHOLE = """
 apiVersion: apps/v1

@@ -11,11 +11,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from webhook.kube.manifest import list_items, load, read
-from webhook.kube.manifest.part import MAX_DEPTH
-from webhook.kube.manifest.yaml_text import MAX_ERRORS
-from webhook.kube.path import FieldPath
-from webhook.report.marks import Dumper
+from podfit.kube.manifest import list_items, load, read
+from podfit.kube.manifest.part import MAX_DEPTH
+from podfit.kube.manifest.yaml_text import MAX_ERRORS
+from podfit.kube.path import FieldPath
+from podfit.report.marks import Dumper
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

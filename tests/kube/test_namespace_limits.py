@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation.lint import Report
+from podfit.evaluation.policy import Policy, load
+from podfit.kube import namespace_limits
+from podfit.kube.namespace_limits import refusal
+from podfit.kube.patch import apply, json_patch
+from podfit.kube.snapshot import from_objects
+from podfit.vllm.facts import Facts
 from tests.reviews import deployment
-from webhook.evaluation.lint import Report
-from webhook.evaluation.policy import Policy, load
-from webhook.kube import namespace_limits
-from webhook.kube.namespace_limits import refusal
-from webhook.kube.patch import apply, json_patch
-from webhook.kube.snapshot import from_objects
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 Judge = Callable[..., Report]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from webhook.kube.patch import Edit, apply, fits, json_patch
-from webhook.kube.path import FieldPath
+from podfit.kube.patch import Edit, apply, fits, json_patch
+from podfit.kube.path import FieldPath
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from webhook.kube.path import FieldPath
+from podfit.kube.path import FieldPath
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

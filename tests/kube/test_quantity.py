@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from webhook.kube import quantity
+from podfit.kube import quantity
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation.lint import Report
+from podfit.kube import snapshot
+from podfit.vllm.facts import Facts
 from tests.reviews import deployment, doomed
-from webhook.evaluation.lint import Report
-from webhook.kube import snapshot
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 Judge = Callable[..., Report]

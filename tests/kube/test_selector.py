@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.policy import PolicyError, load
-from webhook.evaluation.policy.match import Match, Subject
-from webhook.kube.selector import Requirement, Selector, parse
+from podfit.evaluation.policy import PolicyError, load
+from podfit.evaluation.policy.match import Match, Subject
+from podfit.kube.selector import Requirement, Selector, parse
 
 JSONDict = dict[str, Any]
 TABLE = json.loads((Path(__file__).parent / "selectors.json").read_text())

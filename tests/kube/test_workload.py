@@ -9,10 +9,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from webhook.kube.manifest.parameters import variable
-from webhook.kube.path import FieldPath
-from webhook.kube.workload import Workload, find, unread
-from webhook.kube.workload.table import WORKLOAD_KINDS
+from podfit.kube.manifest.parameters import variable
+from podfit.kube.path import FieldPath
+from podfit.kube.workload import Workload, find, unread
+from podfit.kube.workload.table import WORKLOAD_KINDS
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

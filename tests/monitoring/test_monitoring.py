@@ -15,12 +15,12 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 from prometheus_client.metrics_core import Metric
 
+from podfit.cli.support.exporter import Planned
+from podfit.evaluation.scan import Scan
+from podfit.generate import autoscale
+from podfit.server.metrics import Metrics
+from podfit.vllm.release import Release
 from tests.e2e import binaries
-from webhook.cli.support.exporter import Planned
-from webhook.evaluation.scan import Scan
-from webhook.generate import autoscale
-from webhook.server.metrics import Metrics
-from webhook.vllm.release import Release
 
 FOLDER = Path(__file__).parents[2] / "monitoring"
 PAGE = FOLDER.parent / "docs" / "monitoring.md"

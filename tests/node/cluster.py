@@ -19,11 +19,11 @@ from typing import IO, Any
 
 import yaml
 
+from podfit.server import certs
 from tests.e2e import binaries
 from tests.e2e.controlplane import ADMIN, CONTROLLERS, HOST, Cluster, service_account_keys
 from tests.e2e.process import kill, start, tail, until
 from tests.node import image, namespaces
-from webhook.server import certs
 
 JSONDict = dict[str, Any]
 NODE, DOMAIN = "node", "cluster.local"

@@ -9,11 +9,11 @@ import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from podfit.server import certs
+from podfit.server.certs.renewal import StoredCertificates, read_secret, secret_data
 from tests.e2e.process import until
 from tests.node.admin import Admin, guide
 from tests.node.stream import Stream, streaming
-from webhook.server import certs
-from webhook.server.certs.renewal import StoredCertificates, read_secret, secret_data
 
 RELEASE = OWN = "second"
 """The release's name and namespace."""

@@ -14,11 +14,11 @@ from typing import Any
 
 import yaml
 
+from podfit.cli import main
+from podfit.kube.quantity import parse
 from tests.e2e.manifests import EXAMPLES
 from tests.node import image
 from tests.node.admin import Admin
-from webhook.cli import main
-from webhook.kube.quantity import parse
 
 JSONDict = dict[str, Any]
 NAMESPACE = "kube-public"

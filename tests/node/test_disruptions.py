@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster import BAD, GOOD
+from podfit.server import certs
 from tests.conftest import GOOD_POD
 from tests.e2e.process import until
 from tests.e2e.release import OWN, make_namespace
@@ -29,7 +30,6 @@ from tests.node.admin import Admin, is_ready
 from tests.node.cluster import GATEWAY, PORT
 from tests.node.stream import CALLERS, THROUGH, Stream, streaming
 from tests.reviews import doomed
-from webhook.server import certs
 
 JSONDict = dict[str, Any]
 SECRET = f"/api/v1/namespaces/{OWN}/secrets/podfit-certificates"

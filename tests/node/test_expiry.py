@@ -10,9 +10,9 @@ from concurrent.futures import Future
 import yaml
 
 from benchmarks.cluster import BAD, GOOD
+from podfit.server import certs
 from tests.e2e.release import ROOT
 from tests.node.renewal import CA_LIFETIME, LIFETIME, Renewal
-from webhook.server import certs
 
 
 def test_a_certificate_is_renewed_when_it_is_due(renewal: Future[Renewal]) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from podfit.cli import main
 from tests.e2e.manifests import EXAMPLES
 from tests.e2e.process import until
 from tests.e2e.release import OWN
 from tests.node.admin import Admin, commands, guide
-from webhook.cli import main
 
 
 def test_installed_by_the_guide_it_is_ready_and_denies(podfit: Admin) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from podfit.cli import main
 from tests.e2e.process import until
 from tests.node.admin import Admin, is_ready
 from tests.node.standins import NAMESPACE, PATH, STARTED
-from webhook.cli import main
 
 JSONDict = dict[str, Any]
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 GIB, MIB = 1 << 30, 1 << 20
 IMPORTED = 0.39 * GIB
-"""Anonymous memory of a process that imported vLLM 0.33's server: measured (webhook/vllm/memory/host/processes.py)."""
+"""Anonymous memory of a process that imported vLLM 0.33's server: measured, as
+webhook/podfit/vllm/memory/host/processes.py has it."""
 WORKER = 3.1e9
 """anon-rss of a worker: the kernel's report in vllm#57469."""
 RING = 160 * MIB

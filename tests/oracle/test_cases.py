@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oracle.cases import GPUS, MODELS, PLAIN, VALUES, completed, configs, flags, generate, kinds
-from webhook.vllm.args.flags import builtin
-from webhook.vllm.release import Release
+from podfit.vllm.args.flags import builtin
+from podfit.vllm.release import Release
 
 NEWEST = max(builtin().releases)
 

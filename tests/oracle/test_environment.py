@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oracle.environment import libraries, size, trim
-from webhook.vllm.release import Release
+from podfit.vllm.release import Release
 
 
 @pytest.mark.parametrize(

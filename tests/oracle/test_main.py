@@ -6,7 +6,7 @@ import pytest
 
 from oracle import __main__, environment
 from oracle.cases import GPUS, generate
-from webhook.vllm.release import Release
+from podfit.vllm.release import Release
 
 
 def test_a_release_without_a_wheel_is_counted_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli import main
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube.manifest import read
-from webhook.report import explained
-from webhook.report.explained import Explained, html, json, markdown, svg, text
-from webhook.vllm.facts import Facts
+from podfit.cli import main
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube.manifest import read
+from podfit.report import explained
+from podfit.report.explained import Explained, html, json, markdown, svg, text
+from podfit.vllm.facts import Facts
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 OFFLOADED = Path(__file__).parents[2] / "examples" / "llama-70b-with-32gi.yaml"
@@ -92,7 +92,7 @@ def test_an_error_of_podfit_is_not_told_as_no_vllm(
     def fails(*_: object) -> None:
         raise RuntimeError("oops")
 
-    monkeypatch.setattr("webhook.rules.engine.read", fails)
+    monkeypatch.setattr("podfit.rules.engine.read", fails)
 
     assert main(["explain", str(LONG)]) == 3
     err = capsys.readouterr().err

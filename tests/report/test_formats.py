@@ -18,14 +18,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.cli import main
+from podfit.evaluation import denial
+from podfit.kube import manifest
+from podfit.kube.path import FieldPath
+from podfit.report import checked
+from podfit.rules import all_rules
 from tests.cluster.server import Server
 from tests.e2e import binaries
-from webhook.cli import main
-from webhook.evaluation import denial
-from webhook.kube import manifest
-from webhook.kube.path import FieldPath
-from webhook.report import checked
-from webhook.rules import all_rules
 
 HERE = Path(__file__).parents[1]
 ROOT = HERE.parent
@@ -710,7 +710,7 @@ def test_lines_that_fit_are_what_textwrap_makes_of_them(words: str, first: str, 
 
 
 def test_check_is_as_wide_as_the_terminal(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.cli.support.terminal.width", lambda: 72)
+    monkeypatch.setattr("podfit.cli.support.terminal.width", lambda: 72)
     prose = [line for line in check("pod.yaml")[1].splitlines() if "│" not in line and "[" not in line]
 
     assert max(map(len, prose)) <= 72

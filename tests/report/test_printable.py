@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from podfit.base.printable import clean, one_line, shortened
 from tests.conftest import GOOD_POD
 from tests.test_canaries import outputs, ran
-from webhook.base.printable import clean, one_line, shortened
 
 ESCAPES = "\x1b[2J\x07\x7f\x9b31m\u202e\u2028\u200b\ufeff"
 """Clears a screen, rings, deletes, colors, turns and breaks a line."""

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube import manifest
-from webhook.kube.patch import Edit, apply, json_patch
-from webhook.kube.path import FieldPath
-from webhook.report.rewrite import diff, rewrite
+from podfit.kube import manifest
+from podfit.kube.patch import Edit, apply, json_patch
+from podfit.kube.path import FieldPath
+from podfit.report.rewrite import diff, rewrite
 
 
 def edited(text: str, path: str, value: Any = None, op: Any = "set") -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import Policy, builtin, load
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import Policy, builtin, load
+from podfit.vllm.facts import Facts
 
 IMAGE = "vllm/vllm-openai:v0.27.1"
 SPEC = "{{rules: {{{}: {{closed: true}}}}}}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube import manifest
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import manifest
+from podfit.vllm.facts import Facts
 
 T4, L4, A100, H100 = "Tesla-T4", "NVIDIA-L4", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
 POD = """

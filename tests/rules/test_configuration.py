@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts, GivenModel
 from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B
-from webhook.evaluation.lint import Judged, lint
-from webhook.evaluation.policy import builtin
-from webhook.vllm.facts import Facts, GivenModel
 
 ENCODER: Mapping[str, Any] = {
     "architectures": ["XLMRobertaModel"], "model_type": "xlm-roberta", "hidden_size": 1024, "num_hidden_layers": 24,

@@ -6,10 +6,10 @@ from copy import deepcopy
 
 import pytest
 
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts
 from tests.conftest import GOOD_POD
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.vllm.facts import Facts
 
 
 def judged(tag: str, variables: dict[str, str], *flags: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.rules.probes._exec_probe import port
+from podfit.rules.probes._exec_probe import port
 
 
 @pytest.mark.parametrize(

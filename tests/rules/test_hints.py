@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import Judged, Result, lint
-from webhook.evaluation.policy import builtin
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import Judged, Result, lint
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts
 
 
 def judged(*args: str, tag: str = "v0.24.0", resource: str = "nvidia.com/gpu", **spec: Any) -> Result:

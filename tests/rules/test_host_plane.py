@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import builtin
-from webhook.evaluation.repair import repair
-from webhook.kube.companions import Companions
-from webhook.kube.patch import apply, json_patch
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.repair import repair
+from podfit.kube.companions import Companions
+from podfit.kube.patch import apply, json_patch
+from podfit.vllm.facts import Facts
 
 M8, M70 = "unsloth/Llama-3.1-8B-Instruct", "unsloth/Llama-3.3-70B-Instruct"
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}

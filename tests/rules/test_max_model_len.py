@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import builtin, load
+from podfit.vllm.facts import Facts, GivenModel
+from podfit.vllm.model import by_id
+from podfit.vllm.model.length import LENGTHS
 from scripts.facts.table import entries
-from webhook.evaluation.lint import Judged, lint
-from webhook.evaluation.policy import builtin, load
-from webhook.vllm.facts import Facts, GivenModel
-from webhook.vllm.model import by_id
-from webhook.vllm.model.length import LENGTHS
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct"
 POLICY = (

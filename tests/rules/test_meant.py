@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.rules.command_line import _meant
-from webhook.vllm.release import parse
+from podfit.rules.command_line import _meant
+from podfit.vllm.release import parse
 
 BACKENDS = ("FLASHINFER", "FLASH_ATTN", "FLASH_ATTN_MLA", "FLEX_ATTENTION", "TRITON_ATTN")
 

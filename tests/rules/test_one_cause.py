@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from webhook.base.secret import FORMS
-from webhook.evaluation.lint import Judged, lint
-from webhook.evaluation.policy import builtin
-from webhook.report.text import summary
-from webhook.vllm.facts import Facts
+from podfit.base.secret import FORMS
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import builtin
+from podfit.report.text import summary
+from podfit.vllm.facts import Facts
 
 QWEN = "Qwen/Qwen3-8B"
 LENGTH = ("kv-cache-too-small", "max-model-len-unset", "max-model-len-too-long")

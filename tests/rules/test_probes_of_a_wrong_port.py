@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import Judged, lint
-from webhook.evaluation.policy import load
-from webhook.evaluation.repair import repair
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import load
+from podfit.evaluation.repair import repair
+from podfit.vllm.facts import Facts
 
 RULES = ("probe-wrong-path", "probe-wrong-port", "startup-window-too-short")
 

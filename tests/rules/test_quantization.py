@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts, GivenModel
 from tests.vllm.memory.engines import LLAMA_8B
-from webhook.evaluation.lint import Judged, lint
-from webhook.evaluation.policy import builtin
-from webhook.vllm.facts import Facts, GivenModel
 
 FP8: Mapping[str, Any] = {"quant_method": "fp8", "activation_scheme": "dynamic"}
 MXFP4: Mapping[str, Any] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}

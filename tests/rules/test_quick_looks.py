@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import manifest
+from podfit.kube.path import FieldPath
+from podfit.rules import _flags, all_rules, glance
+from podfit.rules.engine import Engine
+from podfit.rules.gpu import image_for_other_gpu
+from podfit.rules.operations import unpinned_image
+from podfit.rules.probes import probe_wrong_path
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.args.flags import builtin as table
+from podfit.vllm.command import Word
+from podfit.vllm.facts import Facts
 from scripts.docs import beside, examples
 from tests.conftest import GOOD_POD
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube import manifest
-from webhook.kube.path import FieldPath
-from webhook.rules import _flags, all_rules, glance
-from webhook.rules.engine import Engine
-from webhook.rules.gpu import image_for_other_gpu
-from webhook.rules.operations import unpinned_image
-from webhook.rules.probes import probe_wrong_path
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.args.flags import builtin as table
-from webhook.vllm.command import Word
-from webhook.vllm.facts import Facts
 
 PARTS = ("vllm/", "rocm/", "ghcr.io/", "mirror/", "vllm", "vllm-openai", "-dev", "-rocm", "-xpu", "-cpu", ":v0.11.0",
          ":latest", "-nightly", "@sha256:0", "ROCM", "XPU")  # fmt: skip

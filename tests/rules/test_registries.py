@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import Report
+from podfit.evaluation.lint import Report
 
 Judge = Callable[..., Report]
 

@@ -15,18 +15,18 @@ from typing import Any, get_args
 
 import pytest
 
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import builtin, load
+from podfit.kube import manifest
+from podfit.kube.patch import apply, json_patch
+from podfit.kube.workload import kserve, others
+from podfit.kube.workload.table import WORKLOAD_KINDS
+from podfit.report import rule_page
+from podfit.rules import all_rules
+from podfit.rules.rule import FACTS, Fix, Mode, Place, Plane, Threat
+from podfit.vllm import gpu, model
+from podfit.vllm.facts import Fact, Facts
 from scripts.docs import EXAMPLES, beside, examples, printed
-from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import builtin, load
-from webhook.kube import manifest
-from webhook.kube.patch import apply, json_patch
-from webhook.kube.workload import kserve, others
-from webhook.kube.workload.table import WORKLOAD_KINDS
-from webhook.report import rule_page
-from webhook.rules import all_rules
-from webhook.rules.rule import FACTS, Fix, Mode, Place, Plane, Threat
-from webhook.vllm import gpu, model
-from webhook.vllm.facts import Fact, Facts
 
 
 def _cases(kind: str) -> list[Any]:
@@ -116,8 +116,8 @@ def test_what_rests_on_a_fact_that_only_informs_denies_nothing(
             return lambda *given: change(fact) if (fact := find(*given)) else None
 
         with monkeypatch.context() as patched:
-            patched.setattr("webhook.rules.engine.model.find", changed(model.find))
-            patched.setattr("webhook.rules.engine.gpu.find", changed(gpu.find))
+            patched.setattr("podfit.rules.engine.model.find", changed(model.find))
+            patched.setattr("podfit.rules.engine.gpu.find", changed(gpu.find))
             return {
                 (judged.rule, str(judged.finding.path))
                 for _, report in _reports(path)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from webhook.kube import workload
-from webhook.kube.companions import Companions
-from webhook.rules import engine
-from webhook.rules.storage import _cache
-from webhook.vllm.facts import Facts
+from podfit.kube import workload
+from podfit.kube.companions import Companions
+from podfit.rules import engine
+from podfit.rules.storage import _cache
+from podfit.vllm.facts import Facts
 
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"HF_HOME": "/cache"}}
 MODEL = "Qwen/Qwen3-8B"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import Judged, lint
-from webhook.evaluation.policy import builtin
-from webhook.rules.rule import Place
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import builtin
+from podfit.rules.rule import Place
+from podfit.vllm.facts import Facts
 
 LEN = ["--model", "Qwen/Qwen3-8B", "--max-model-len", "$LEN"]
 

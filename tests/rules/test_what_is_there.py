@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhook.evaluation.lint import Judged, lint
-from webhook.evaluation.policy import load
-from webhook.kube import snapshot
-from webhook.vllm.facts import Facts
-from webhook.vllm.memory.solve import PRODUCTS
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import load
+from podfit.kube import snapshot
+from podfit.vllm.facts import Facts
+from podfit.vllm.memory.solve import PRODUCTS
 
 
 def pod(*args: str, product: str = "Tesla-T4") -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import builtin
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts
 
 
 def _judge(container: dict[str, Any], kind: str = "Pod", api: str = "v1") -> Report:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from podfit.cluster.access import Client, StatusError
+from podfit.server.acceptance import PAUSE, Acceptance, condition
 from tests.cluster.script import access
-from webhook.cluster.access import Client, StatusError
-from webhook.server.acceptance import PAUSE, Acceptance, condition
 
 JSONDict = dict[str, Any]
 PROBLEM = "policies.podfit.dev/mine: spec.rules.a: 'a' is not a rule"

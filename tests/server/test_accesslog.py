@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation import review
+from podfit.evaluation.policy import builtin
+from podfit.server import lines as lines_
+from podfit.server.accesslog import LONGEST, AccessLog
+from podfit.server.app import create_app
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
 from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed
-from webhook.evaluation import review
-from webhook.evaluation.policy import builtin
-from webhook.server import lines as lines_
-from webhook.server.accesslog import LONGEST, AccessLog
-from webhook.server.app import create_app
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 

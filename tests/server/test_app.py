@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from podfit.base import data
+from podfit.evaluation import review
+from podfit.evaluation.policy import builtin
+from podfit.server.app import create_app
+from podfit.server.metrics import Metrics
+from podfit.server.readiness import Readiness
+from podfit.server.reviews import MAX_BODY
+from podfit.vllm.facts import Facts
 from tests.asgi import Answer, Client
 from tests.reviews import UID, admission_review, doomed, without_shm
-from webhook.base import data
-from webhook.evaluation import review
-from webhook.evaluation.policy import builtin
-from webhook.server.app import create_app
-from webhook.server.metrics import Metrics
-from webhook.server.readiness import Readiness
-from webhook.server.reviews import MAX_BODY
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 
@@ -207,7 +207,7 @@ def test_a_secret_in_env_is_never_logged(
         pod["metadata"]["name"] = "never-seen"
         post(client, admission_review(doomed(pod)))
 
-    from webhook.server.log import OneLine
+    from podfit.server.log import OneLine
 
     lines = [OneLine().format(record) for record in caplog.records]
     assert any("failed, allowed" in line and "ValueError at " in line for line in lines)

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from webhook.server import deadline
-from webhook.server.deadline import DEFAULT_TIMEOUT, LONGEST, REVIEW_SHARE, DeadlineWatch, OutOfTime
+from podfit.server import deadline
+from podfit.server.deadline import DEFAULT_TIMEOUT, LONGEST, REVIEW_SHARE, DeadlineWatch, OutOfTime
 
 
 @pytest.mark.parametrize(

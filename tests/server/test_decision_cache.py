@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podfit.evaluation import review
+from podfit.evaluation.policy import Layer, builtin, of_layers
+from podfit.evaluation.review import Request, Webhook
+from podfit.server import decision_cache as verdicts_
+from podfit.server.decision_cache import DecisionCache
+from podfit.vllm.facts import Facts
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review, deployment, doomed, without_shm
-from webhook.evaluation import review
-from webhook.evaluation.policy import Layer, builtin, of_layers
-from webhook.evaluation.review import Request, Webhook
-from webhook.server import decision_cache as verdicts_
-from webhook.server.decision_cache import DecisionCache
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 POLICY, FACTS = builtin(), Facts()

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from webhook.cli import doctor as command
-from webhook.cli.off import find
-from webhook.cli.support.edge import UnusableError
-from webhook.cluster.access import StatusError
-from webhook.server import certs, registration
-from webhook.server.doctor import FAIL_OPEN, JSON, CheckResult, Observed, Served, Unseen, examine
+from podfit.cli import doctor as command
+from podfit.cli.off import find
+from podfit.cli.support.edge import UnusableError
+from podfit.cluster.access import StatusError
+from podfit.server import certs, registration
+from podfit.server.doctor import FAIL_OPEN, JSON, CheckResult, Observed, Served, Unseen, examine
 
 if TYPE_CHECKING:
-    from webhook.cluster.access import Client
+    from podfit.cluster.access import Client
 
 JSONDict = dict[str, Any]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

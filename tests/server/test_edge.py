@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from podfit.base import data
+from podfit.cluster import STALE, Cluster
+from podfit.cluster.watch import WatchState
+from podfit.evaluation.policy import builtin
+from podfit.server.app import create_app
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
 from tests.asgi import Client
 from tests.cluster.script import Clock, access, node
 from tests.cluster.test_cluster import kept
 from tests.reviews import admission_review
-from webhook.base import data
-from webhook.cluster import STALE, Cluster
-from webhook.cluster.watch import WatchState
-from webhook.evaluation.policy import builtin
-from webhook.server.app import create_app
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
 
 
 @pytest.fixture(name="clock")

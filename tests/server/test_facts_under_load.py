@@ -11,12 +11,12 @@ from itertools import count, groupby, pairwise
 from pathlib import Path
 from threading import Event
 
+from podfit.base import facts_set
 from tests.conftest import GOOD_POD
 from tests.evaluation.test_newer_facts import pod
 from tests.facts import sets
 from tests.reviews import admission_review
 from tests.server.test_server import Server, serving, until
-from webhook.base import facts_set
 
 CLIENTS = 4
 MODELS = {"one": sets.LARGE, "two": sets.SMALL, "three": sets.LARGE, "four": sets.SMALL, "five": sets.LARGE}

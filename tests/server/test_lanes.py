@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from podfit.evaluation import review
+from podfit.evaluation.policy import builtin
+from podfit.server import deadline, lanes, reviews
+from podfit.server.accesslog import AccessLog
+from podfit.server.certs.serving import Scope
+from podfit.server.lanes import Lanes
+from podfit.server.metrics import Metrics
+from podfit.server.reviews import LARGE, Reviews
+from podfit.vllm.facts import Facts
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed
-from webhook.evaluation import review
-from webhook.evaluation.policy import builtin
-from webhook.server import deadline, lanes, reviews
-from webhook.server.accesslog import AccessLog
-from webhook.server.certs.serving import Scope
-from webhook.server.lanes import Lanes
-from webhook.server.metrics import Metrics
-from webhook.server.reviews import LARGE, Reviews
-from webhook.vllm.facts import Facts
 
 DEADLINE = 30.0
 """Seconds after which a test fails instead of waiting for ever."""

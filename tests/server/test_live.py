@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from podfit.base import data
+from podfit.evaluation.policy import PolicyError, Subject, builtin
+from podfit.server.app import create_app
+from podfit.server.live import Live
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
 from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.evaluation.policy.test_broken import BROKEN, EVERYTHING
 from tests.reviews import admission_review, doomed
-from webhook.base import data
-from webhook.evaluation.policy import PolicyError, Subject, builtin
-from webhook.server.app import create_app
-from webhook.server.live import Live
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from podfit.base.data import PACKAGED
+from podfit.base.facts_set import FactsError
+from podfit.evaluation.policy import PolicyError
+from podfit.server.app import create_app
+from podfit.server.live import Live
+from podfit.server.live_facts import LiveFacts, read
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
 from tests.asgi import Client
 from tests.evaluation.test_newer_facts import TRUSTING, pod, with_gpu
 from tests.facts import sets
 from tests.reviews import admission_review
 from tests.server.test_server import serving, until
-from webhook.base.data import PACKAGED
-from webhook.base.facts_set import FactsError
-from webhook.evaluation.policy import PolicyError
-from webhook.server.app import create_app
-from webhook.server.live import Live
-from webhook.server.live_facts import LiveFacts, read
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
 
 
 def test_without_a_folder_the_packaged_facts_are_in_use() -> None:

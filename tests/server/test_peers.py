@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from podfit.server.edge import peer
+from podfit.server.reviews import MAX_BODY
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review, doomed
 from tests.server import hostile
 from tests.server.test_server import DEADLINE, Server, serving, until
-from webhook.server.edge import peer
-from webhook.server.reviews import MAX_BODY
 
 MOST = 24
 """Connections that this module's server accepts."""

@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from webhook.server import readiness
-from webhook.server.readiness import Readiness, SelfCall
+from podfit.server import readiness
+from podfit.server.readiness import Readiness, SelfCall
 
 
 class _Once(Event):

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from podfit.evaluation.policy import builtin
+from podfit.rules.engine import Engine
+from podfit.rules.host_memory.shm_missing import ShmMissing
+from podfit.rules.rule import Finding
+from podfit.server import deadline, reviews
+from podfit.server.app import create_app
+from podfit.server.lanes import ARRIVED
+from podfit.server.metrics import Metrics
+from podfit.vllm.facts import Facts
 from tests.asgi import Client
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed
-from webhook.evaluation.policy import builtin
-from webhook.rules.engine import Engine
-from webhook.rules.host_memory.shm_missing import ShmMissing
-from webhook.rules.rule import Finding
-from webhook.server import deadline, reviews
-from webhook.server.app import create_app
-from webhook.server.lanes import ARRIVED
-from webhook.server.metrics import Metrics
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 
@@ -62,7 +62,7 @@ def test_a_rule_that_hangs_is_ended_named_and_the_review_allowed(app: Client, mo
     with monkeypatch.context() as patch:
         patch.setattr(deadline, "JUDGING", 0.05)
         patch.setattr(reviews, "HERE", 0.01)
-        patch.setattr("webhook.rules.host_memory.shm_missing.ShmMissing.check", hanging())
+        patch.setattr("podfit.rules.host_memory.shm_missing.ShmMissing.check", hanging())
         response = ask(app, doomed(GOOD_POD))
 
     assert (response["allowed"], response["warnings"]) == (
@@ -77,7 +77,7 @@ def hanging() -> object:
     """`hang` as if it stood in the rule's own file."""
     source = "def check(self, engine):\n    while True:\n        yield from ()\n"
     names: dict[str, Any] = {}
-    exec(compile(source, "webhook/rules/host_memory/shm_missing.py", "exec"), names)  # noqa: S102 - ours
+    exec(compile(source, "webhook/podfit/rules/host_memory/shm_missing.py", "exec"), names)  # noqa: S102 - ours
     return names["check"]
 
 
@@ -85,7 +85,7 @@ def test_a_rule_that_eats_memory_is_an_error_of_that_rule(app: Client, monkeypat
     def hungry(_: ShmMissing, engine: Engine) -> Iterator[Finding]:
         raise MemoryError
 
-    monkeypatch.setattr("webhook.rules.host_memory.shm_missing.ShmMissing.check", hungry)
+    monkeypatch.setattr("podfit.rules.host_memory.shm_missing.ShmMissing.check", hungry)
     response = ask(app, doomed(GOOD_POD))
 
     assert response["allowed"] is False, "the other rules have judged"
@@ -96,7 +96,7 @@ def test_a_review_that_memory_is_not_enough_to_read_is_allowed(app: Client, monk
     def hungry(_: bytes) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("webhook.evaluation.review.parse", hungry)
+    monkeypatch.setattr("podfit.evaluation.review.parse", hungry)
     body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": UID, "kind": {}}}
     response = app.post("/validate", json=body).get_json()["response"]
 

@@ -24,12 +24,12 @@ from typing import Any, TextIO
 
 import pytest
 
+from podfit.cli import main
+from podfit.cli.support import edge
+from podfit.cli.support.edge import UnusableError
+from podfit.server import certs
 from tests.conftest import GOOD_POD
 from tests.reviews import UID, admission_review, doomed, without_shm
-from webhook.cli import main
-from webhook.cli.support import edge
-from webhook.cli.support.edge import UnusableError
-from webhook.server import certs
 
 JSONDict = dict[str, Any]
 DEADLINE = 30
@@ -87,8 +87,8 @@ def serving(folder: Path, *options: str, stdout: TextIO | int | None = None, pat
 
     `patch`: Python that the process runs first."""
     certs.write(folder, ["localhost", "127.0.0.1"])
-    imports = "import sys, pathlib\nfrom webhook.cli import main\n"
-    imports += "from webhook.server import live_facts, memory, reviews\nfrom webhook.server.edge import peer, worker"
+    imports = "import sys, pathlib\nfrom podfit.cli import main\n"
+    imports += "from podfit.server import live_facts, memory, reviews\nfrom podfit.server.edge import peer, worker"
     known = re.sub(r"^(\w+\.\w+) = ", r"\1; \1 = ", patch, flags=re.MULTILINE)  # fails for a name that is not there
     code = f"{imports}\n{known}\nsys.exit(main())"
     command = [sys.executable, "-c", code, "serve", "--bind", "127.0.0.1:0", *options]
@@ -354,7 +354,7 @@ def test_standard_output_that_nobody_reads_stops_neither_reviews_nor_the_end(tmp
 
 def test_standard_error_that_nobody_reads_stops_neither_reviews_nor_the_end(tmp_path: Path) -> None:
     body = json.dumps(admission_review(GOOD_POD)).encode()
-    with serving(tmp_path, patch="from webhook.cli import serve\nserve.FLUSH = 0.1") as server:
+    with serving(tmp_path, patch="from podfit.cli import serve\nserve.FLUSH = 0.1") as server:
         with open(f"/proc/{server.process.pid}/fd/2", "wb", 0, opener=_not_blocking) as pipe:
             while pipe.write(b" " * 4096) is not None:
                 pass
@@ -428,10 +428,10 @@ def test_once_warm_nothing_is_imported_for_a_review() -> None:
 import json, sys
 from tests import reviews
 from tests.test_remembered import POD as pod
-from webhook.evaluation import review
-from webhook.cli.serve import warm
-from webhook.vllm.facts import Facts
-from webhook.evaluation.policy import builtin
+from podfit.evaluation import review
+from podfit.cli.serve import warm
+from podfit.vllm.facts import Facts
+from podfit.evaluation.policy import builtin
 warm(builtin(), Facts())
 loaded = set(sys.modules)
 for command in (["sh", "-c", "exec vllm serve a/b --dtyp bfloat61 | tee log"], ["vllm", "serve", "--max-model-length"]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from webhook.cli.support import edge, policies
-from webhook.evaluation.policy import builtin
-from webhook.ui.desk import Desk, Opened, OpenedFile, ShippedPolicy
-from webhook.vllm.facts import Facts
+from podfit.cli.support import edge, policies
+from podfit.evaluation.policy import builtin
+from podfit.ui.desk import Desk, Opened, OpenedFile, ShippedPolicy
+from podfit.vllm.facts import Facts
 
 
 def desk(*files: Path) -> Desk:

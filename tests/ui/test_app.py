@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-import webhook.ui
+import podfit.ui
+from podfit.ui.app import LARGEST, create_app
 from tests.ui.desks import desk
-from webhook.ui.app import LARGEST, create_app
 
 BASE = "http://127.0.0.1:4321"
 OWN = {"Origin": BASE}
-FOLDER = Path(webhook.ui.__file__).parent
+FOLDER = Path(podfit.ui.__file__).parent
 
 
 @pytest.fixture(name="client")

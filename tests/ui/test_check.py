@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from podfit.cli import main
+from podfit.ui import check
 from tests.ui.desks import desk
-from webhook.cli import main
-from webhook.ui import check
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LONG = EXAMPLES / "llama-8b-with-131072-tokens.yaml"

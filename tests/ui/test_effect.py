@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from podfit.cli import main
+from podfit.evaluation import rehearsal
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.scan import Scan, rows
+from podfit.kube import manifest
+from podfit.report import scan as as_scan
+from podfit.ui import effect
+from podfit.ui.question import QuestionError
+from podfit.vllm.facts import Facts
 from tests.ui.desks import desk
-from webhook.cli import main
-from webhook.evaluation import rehearsal
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.evaluation.scan import Scan, rows
-from webhook.kube import manifest
-from webhook.report import scan as as_scan
-from webhook.ui import effect
-from webhook.ui.question import QuestionError
-from webhook.vllm.facts import Facts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.evaluation.policy import builtin
-from webhook.report import plan as as_plan
-from webhook.report.command_line import judged_as
-from webhook.ui import plan
-from webhook.ui.question import QuestionError
-from webhook.vllm import gpu
-from webhook.vllm.facts import Facts
+from podfit.evaluation.policy import builtin
+from podfit.report import plan as as_plan
+from podfit.report.command_line import judged_as
+from podfit.ui import plan
+from podfit.ui.question import QuestionError
+from podfit.vllm import gpu
+from podfit.vllm.facts import Facts
 
 ASKED = {"model": "Qwen/Qwen3-14B", "gpu": "l40s", "gpus": "1", "release": "0.33.0"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from podfit.base import data
+from podfit.vllm import gpu
+from podfit.vllm.facts import Facts, GivenModel
+from podfit.vllm.gpu import Accelerator
 from scripts.facts import build
 from scripts.facts.table import DATA, FACTS, entries, extracts
-from webhook.base import data
-from webhook.vllm import gpu
-from webhook.vllm.facts import Facts, GivenModel
-from webhook.vllm.gpu import Accelerator
 
 
 def test_equal_facts_have_one_version_and_others_another() -> None:
@@ -57,11 +58,14 @@ def test_the_tables_are_built_where_none_are(tmp_path: Path) -> None:
     root = Path(build.__file__).parent.parent.parent
     for name in ("facts", "scripts", "webhook"):
         shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
-    (tmp_path / "webhook" / "data").mkdir()
+    (tmp_path / "webhook" / "podfit" / "data").mkdir()
 
-    subprocess.run([sys.executable, "-m", "scripts.facts.build"], cwd=tmp_path, check=True, capture_output=True)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "webhook")}
+    subprocess.run(
+        [sys.executable, "-m", "scripts.facts.build"], cwd=tmp_path, env=env, check=True, capture_output=True
+    )
 
-    built = {path.name: path.read_bytes() for path in (tmp_path / "webhook" / "data").iterdir()}
+    built = {path.name: path.read_bytes() for path in (tmp_path / "webhook" / "podfit" / "data").iterdir()}
     assert built == {path.name: path.read_bytes() for path in DATA.glob("*.json")}
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube import manifest, workload
-from webhook.kube.companions import Companions
-from webhook.vllm import group
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import manifest, workload
+from podfit.kube.companions import Companions
+from podfit.vllm import group
+from podfit.vllm.facts import Facts
 
 POD = "{containers: [{name: vllm, resources: {limits: {nvidia.com/gpu: 8}}}]}"
 CPU = "{containers: [{name: ray, resources: {limits: {cpu: 8}}}]}"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.base import data
-from webhook.vllm import release
-from webhook.vllm.release import Release, is_official
+from podfit.base import data
+from podfit.vllm import release
+from podfit.vllm.release import Release, is_official
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from webhook.kube import workload
-from webhook.kube.workload import Container, Workload
-from webhook.vllm import volumes
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.volumes import CheckpointSource, Mount
+from podfit.kube import workload
+from podfit.kube.workload import Container, Workload
+from podfit.vllm import volumes
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.volumes import CheckpointSource, Mount
 
 HUB = "/root/.cache/huggingface"
 

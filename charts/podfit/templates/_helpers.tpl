@@ -96,7 +96,7 @@ caBundle: {{ $bundle | b64enc }}
 {{- mul (regexFind "^[0-9]+" .) (get (dict "s" 1 "m" 60 "h" 3600 "d" 86400) (regexFind ".$" .)) -}}
 {{- end -}}
 
-{{/* Rejects models with which the server would not start (webhook/vllm/model/given.py). Python reads Infinity and NaN, Go does not. */}}
+{{/* Rejects models with which the server would not start (webhook/podfit/vllm/model/given.py). Python reads Infinity and NaN, Go does not. */}}
 {{- define "podfit.readModels" -}}
 {{- $words := list "num_hidden_layers" "n_layer" "n_layers" "num_layers" "hidden_size" "d_model" "n_embd" "model_type" -}}
 {{- range $name, $text := .Values.models -}}
@@ -178,7 +178,7 @@ c.?env.orValue([]).exists(e, size(e.name) <= 100 && e.name.startsWith("VLLM_")) 
     text.contains("--max-model-len") || text.contains("--gpu-memory-utilization")))
 {{- end -}}
 
-{{/* API groups of accelerators' resources: those of webhook/vllm/gpu/resource.py. */}}
+{{/* API groups of accelerators' resources: those of webhook/podfit/vllm/gpu/resource.py. */}}
 {{- define "podfit.acceleratorVendors" -}}
 ["aliyun.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "cloud-tpus.google.com", "enflame.com",
  "furiosa.ai", "google.com", "gpu.intel.com", "habana.ai", "hami.io", "huawei.com", "hygon.com", "iluvatar.ai",
@@ -235,7 +235,7 @@ c.?env.optMap(env, size(env) <= 1000 && size(env) * size(all) <= 5000 &&
 {{- end -}}
 
 {{/* Kubernetes' own API groups, and "v1", the whole apiVersion of the core group: those of
-webhook/kube/workload/controller.py. */}}
+webhook/podfit/kube/workload/controller.py. */}}
 {{- define "podfit.builtInGroups" -}}
 ["v1", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps",
  "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io",

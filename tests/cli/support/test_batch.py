@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.cli.support import batch
-from webhook.evaluation.policy import builtin
+from podfit.cli.support import batch
+from podfit.evaluation.policy import builtin
 
 KEY = "sk-not-a-key-9f27c1d0a4b8"
 

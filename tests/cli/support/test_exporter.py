@@ -17,12 +17,12 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from podfit.cli import main
+from podfit.cli.support import exporter, user_cluster
+from podfit.evaluation.scan import Scan
 from tests.evaluation.scan.cluster import DOOMED, Api, pod, workload
 from tests.evaluation.scan.test_drift import scanned
 from tests.evaluation.scan.test_scan import Run, _command
-from webhook.cli import main
-from webhook.cli.support import exporter, user_cluster
-from webhook.evaluation.scan import Scan
 
 command_fixture = _command
 Series = dict[tuple[str, str], float]

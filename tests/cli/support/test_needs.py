@@ -10,13 +10,13 @@ import jsonschema
 import pytest
 import yaml
 
-from webhook.cli import main
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import Policy, load
-from webhook.kube import manifest
-from webhook.kube.companions import Companions
-from webhook.vllm.facts import Facts
-from webhook.vllm.release import Release
+from podfit.cli import main
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import Policy, load
+from podfit.kube import manifest
+from podfit.kube.companions import Companions
+from podfit.vllm.facts import Facts
+from podfit.vllm.release import Release
 
 STRICT = Path(__file__).parents[3] / "policies" / "strict.yaml"
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from webhook.cli import main
-from webhook.cli.support import terminal
+from podfit.cli import main
+from podfit.cli.support import terminal
 
 Capture = pytest.CaptureFixture[str]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli import main
-from webhook.cli.support import policies
+from podfit.cli import main
+from podfit.cli.support import policies
 
 ROOT = Path(__file__).parents[3]
 GOOD = (ROOT / "examples" / "good.yaml").read_text()

@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from webhook.cli import main
-from webhook.cli.support.project_model import Project
+from podfit.cli import main
+from podfit.cli.support.project_model import Project
 
 ROOT = Path(__file__).parents[3]
 GOOD = (ROOT / "examples" / "good.yaml").read_text()

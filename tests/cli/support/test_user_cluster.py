@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli.support import user_cluster
-from webhook.cli.support.edge import UnusableError
+from podfit.cli.support import user_cluster
+from podfit.cli.support.edge import UnusableError
 
 CONFIG = (
     "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],\n"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from webhook.evaluation.policy import PolicyError, load, shape
-from webhook.rules import all_rules
+from podfit.evaluation.policy import PolicyError, load, shape
+from podfit.rules import all_rules
 
 EVERYTHING = """\
 apiVersion: podfit.dev/v1alpha1

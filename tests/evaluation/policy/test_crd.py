@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.policy import shape
-from webhook.evaluation.policy.crd import definition, structural
-from webhook.rules import all_rules
+from podfit.evaluation.policy import shape
+from podfit.evaluation.policy.crd import definition, structural
+from podfit.rules import all_rules
 
 JSONDict = dict[str, Any]
 SCHEMA: JSONDict = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

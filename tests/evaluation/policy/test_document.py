@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.evaluation.policy import Policy, PolicyError, Subject, builtin, document, load, shape
-from webhook.rules.gpu_memory.max_model_len_unset import MaxModelLenUnset
+from podfit.evaluation.policy import Policy, PolicyError, Subject, builtin, document, load, shape
+from podfit.rules.gpu_memory.max_model_len_unset import MaxModelLenUnset
 
 ROOT = Path(__file__).parents[3]
 HEAD = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: mine}\n"

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.evaluation import bounds
+from podfit.evaluation.denial import warnings
+from podfit.evaluation.lint import Judged, Report, lint
+from podfit.evaluation.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
+from podfit.evaluation.policy.expiry import expiry_time
+from podfit.evaluation.policy.layer import SaidOfRule, softer_mode
+from podfit.kube.selector import Requirement, Selector
+from podfit.kube.snapshot import Snapshot
+from podfit.rules import all_rules
+from podfit.rules.rule import FACTS, Mode, Place
+from podfit.vllm.facts import Facts
 from tests.reviews import deployment, doomed, without_shm
-from webhook.evaluation import bounds
-from webhook.evaluation.denial import warnings
-from webhook.evaluation.lint import Judged, Report, lint
-from webhook.evaluation.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
-from webhook.evaluation.policy.expiry import expiry_time
-from webhook.evaluation.policy.layer import SaidOfRule, softer_mode
-from webhook.kube.selector import Requirement, Selector
-from webhook.kube.snapshot import Snapshot
-from webhook.rules import all_rules
-from webhook.rules.rule import FACTS, Mode, Place
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from podfit.cli import main
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review, deployment, doomed
-from webhook.cli import main
 
 JSONDict = dict[str, Any]
 Capture = pytest.CaptureFixture[str]

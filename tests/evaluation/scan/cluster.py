@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
+from podfit.cluster.access import Client, StatusError
 from tests.conftest import GOOD_POD
-from webhook.cluster.access import Client, StatusError
 
 JSONDict = dict[str, Any]
 PLURALS = {"NetworkPolicy": "networkpolicies"}

@@ -12,20 +12,20 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from podfit.cluster import prometheus
+from podfit.cluster.access import UnreachableError
+from podfit.cluster.logs import LOGGED, of_log
+from podfit.cluster.logs import used as logged
+from podfit.cluster.prometheus import Prometheus, PrometheusError
+from podfit.cluster.scanning import Scanner, WorkloadSelection
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.scan import Scan
+from podfit.evaluation.scan.drift import TOKENS, Drift, Used, compare
+from podfit.kube.quantity import GI
+from podfit.report import drift as shown
+from podfit.vllm.facts import Facts
 from tests.evaluation.scan.cluster import Api, pod, workload
 from tests.evaluation.scan.test_scan import Run, _command
-from webhook.cluster import prometheus
-from webhook.cluster.access import UnreachableError
-from webhook.cluster.logs import LOGGED, of_log
-from webhook.cluster.logs import used as logged
-from webhook.cluster.prometheus import Prometheus, PrometheusError
-from webhook.cluster.scanning import Scanner, WorkloadSelection
-from webhook.evaluation.policy import builtin
-from webhook.evaluation.scan import Scan
-from webhook.evaluation.scan.drift import TOKENS, Drift, Used, compare
-from webhook.kube.quantity import GI
-from webhook.report import drift as shown
-from webhook.vllm.facts import Facts
 
 command_fixture = _command
 ANSWERS: dict[str, Any] = {}

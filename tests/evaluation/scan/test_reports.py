@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from podfit.cluster import reports
+from podfit.cluster.access import StatusError
+from podfit.report import policy_report
+from podfit.report.policy_report import APIS
 from tests.evaluation.scan.cluster import DOOMED, Api, meta, pod, workload
 from tests.evaluation.scan.test_scan import Run, _command, scanned
-from webhook.cluster import reports
-from webhook.cluster.access import StatusError
-from webhook.report import policy_report
-from webhook.report.policy_report import APIS
 
 command_fixture = _command
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -12,19 +12,19 @@ from typing import Any
 import jsonschema
 import pytest
 
+from podfit.cli import main
+from podfit.cli.support import edge, user_cluster
+from podfit.cluster import listing
+from podfit.cluster.access import StatusError, UnreachableError
+from podfit.cluster.scanning import Scanner, WorkloadSelection
+from podfit.evaluation import scan
+from podfit.evaluation.policy import Policy, builtin, load
+from podfit.evaluation.scan import Ref, Scan
+from podfit.kube.selector import parse
+from podfit.kube.workload.table import WORKLOAD_KINDS
+from podfit.report import scan as shown
+from podfit.vllm.facts import Facts
 from tests.evaluation.scan.cluster import DOOMED, Api, meta, pod, workload
-from webhook.cli import main
-from webhook.cli.support import edge, user_cluster
-from webhook.cluster import listing
-from webhook.cluster.access import StatusError, UnreachableError
-from webhook.cluster.scanning import Scanner, WorkloadSelection
-from webhook.evaluation import scan
-from webhook.evaluation.policy import Policy, builtin, load
-from webhook.evaluation.scan import Ref, Scan
-from webhook.kube.selector import parse
-from webhook.kube.workload.table import WORKLOAD_KINDS
-from webhook.report import scan as shown
-from webhook.vllm.facts import Facts
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "schemas" / "scan.json").read_text())
 JSONDict = dict[str, Any]

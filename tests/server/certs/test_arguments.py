@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from webhook.cli import main
-from webhook.server import certs
+from podfit.cli import main
+from podfit.server import certs
 
 FILES = ["--cert", "tls.crt", "--key", "tls.key"]
 KEPT = ["--certificate-secret", "podfit-certificates", "--kubeconfig", "kubeconfig", "--watch", "none"]

@@ -19,13 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from podfit.server import certs
+from podfit.server.certs.keeper import Keeper
+from podfit.server.certs.renewal import RenewalPolicy
+from podfit.server.certs.serving import CertificateFiles
 from tests.cluster.script import access
 from tests.conftest import GOOD_POD
 from tests.reviews import admission_review
-from webhook.server import certs
-from webhook.server.certs.keeper import Keeper
-from webhook.server.certs.renewal import RenewalPolicy
-from webhook.server.certs.serving import CertificateFiles
 
 NOW = datetime.now(UTC)
 
@@ -41,7 +41,7 @@ def _port(folder: Path) -> Iterator[int]:
         "--client-ca",
         str(folder / "client.ca"),
     ]
-    command = [sys.executable, "-m", "webhook.cli", "serve", "--bind", "127.0.0.1:0", *tls]
+    command = [sys.executable, "-m", "podfit.cli", "serve", "--bind", "127.0.0.1:0", *tls]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         try:

@@ -15,9 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from webhook.cli import main
-from webhook.server import certs
-from webhook.server.certs import Pair
+from podfit.cli import main
+from podfit.server import certs
+from podfit.server.certs import Pair
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from podfit.cluster.access import StatusError
+from podfit.server import certs, registration
+from podfit.server.certs import renewal
+from podfit.server.certs.keeper import Keeper
+from podfit.server.certs.renewal import RenewalPolicy
 from tests.cluster.script import access
-from webhook.cluster.access import StatusError
-from webhook.server import certs, registration
-from webhook.server.certs import renewal
-from webhook.server.certs.keeper import Keeper
-from webhook.server.certs.renewal import RenewalPolicy
 
 JSONDict = dict[str, Any]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -81,7 +81,7 @@ def _seconds() -> list[float]:
 
 @pytest.fixture(name="keeper")
 def _keeper(server: APIServer, seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> Keeper:
-    monkeypatch.setattr("webhook.server.certs.keeper.Client", lambda _: server)
+    monkeypatch.setattr("podfit.server.certs.keeper.Client", lambda _: server)
     clock, today = lambda: seconds[-1], lambda: NOW
     return Keeper(access(), "podfit-certificates", "podfit", RenewalPolicy(("a.svc",)), clock=clock, today=today)
 
@@ -265,7 +265,7 @@ def test_an_error_of_ours_is_told_without_its_text(
     def broken(*_: object) -> None:
         raise KeyError("-----BEGIN PRIVATE KEY-----")
 
-    monkeypatch.setattr("webhook.server.certs.keeper.renewal.next_step", broken)
+    monkeypatch.setattr("podfit.server.certs.keeper.renewal.next_step", broken)
 
     keeper.look()
 

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from webhook.server import certs
-from webhook.server.certs import Pair, renewal
-from webhook.server.certs.renewal import (
+from podfit.server import certs
+from podfit.server.certs import Pair, renewal
+from podfit.server.certs.renewal import (
     BROKEN,
     MAX_CAS,
     CertificateView,

@@ -1,4 +1,4 @@
-"""The command line as each vLLM release reads it: `webhook.vllm.args`."""
+"""The command line as each vLLM release reads it: `podfit.vllm.args`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webhook.kube.path import FieldPath
-from webhook.vllm import args
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.args.flags import Option, parser
-from webhook.vllm.args.grammar import read
-from webhook.vllm.args.tokens import Token, command_line_of, prepare_words
-from webhook.vllm.args.values import DEEPEST, InvalidValueError, convert
-from webhook.vllm.command import Command, Word
-from webhook.vllm.release import Release, known_releases
-from webhook.vllm.release import parse as release_of
+from podfit.kube.path import FieldPath
+from podfit.vllm import args
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.args.flags import Option, parser
+from podfit.vllm.args.grammar import read
+from podfit.vllm.args.tokens import Token, command_line_of, prepare_words
+from podfit.vllm.args.values import DEEPEST, InvalidValueError, convert
+from podfit.vllm.command import Command, Word
+from podfit.vllm.release import Release, known_releases
+from podfit.vllm.release import parse as release_of
 
 ARGS = FieldPath(("spec", "containers", 0, "args"))
 
@@ -674,7 +674,7 @@ def test_the_grammar_is_argparses(release: str, entry: str, line: list[str]) -> 
             theirs["model"] = theirs.pop("model_tag")
     except _Refused as refusal:
         theirs = None
-        if "model_tag" in str(refusal):  # `webhook.vllm.args` looks for that
+        if "model_tag" in str(refusal):  # `podfit.vllm.args` looks for that
             return
     if (
         "lora_modules" in reading.places

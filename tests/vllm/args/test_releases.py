@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook import cli
-from webhook.cli.support import read_parser
-from webhook.evaluation import policy
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import PolicyError
-from webhook.kube.path import FieldPath
-from webhook.vllm.args import parse, taught
-from webhook.vllm.args.flags import Releases, builtin
-from webhook.vllm.args.taught import TaughtError
-from webhook.vllm.command import Command, Word
-from webhook.vllm.facts import Facts
-from webhook.vllm.release import Release, is_official
+from podfit import cli
+from podfit.cli.support import read_parser
+from podfit.evaluation import policy
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import PolicyError
+from podfit.kube.path import FieldPath
+from podfit.vllm.args import parse, taught
+from podfit.vllm.args.flags import Releases, builtin
+from podfit.vllm.args.taught import TaughtError
+from podfit.vllm.command import Command, Word
+from podfit.vllm.facts import Facts
+from podfit.vllm.release import Release, is_official
 
 NEW = """
 apiVersion: podfit.dev/v1alpha1

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from webhook.vllm.args import settings
-from webhook.vllm.release import Release, parse
+from podfit.vllm.args import settings
+from podfit.vllm.release import Release, parse
 
 NEWER = Release(9, 9)
 
@@ -174,7 +174,7 @@ def test_nothing_is_known_of_a_newer_release() -> None:
 
 
 def test_every_flag_with_bounds_is_an_argument_of_some_release() -> None:
-    from webhook.vllm.args.flags import builtin
+    from podfit.vllm.args.flags import builtin
 
     known = {dest for release in builtin().releases for dest in builtin().rows(release)}
     assert {*settings.bounded(), *settings.config_arguments()} <= known

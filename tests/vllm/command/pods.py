@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from webhook.kube import workload
-from webhook.vllm.command import Command, resolve
+from podfit.kube import workload
+from podfit.vllm.command import Command, resolve
 
 
 def found(text: str, config_maps: Mapping[str, Any] | None = None, name: str | None = None) -> Command | None:

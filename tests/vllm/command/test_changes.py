@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.command import Command
 from tests.vllm.command.pods import argv, container, script
-from webhook.vllm.command import Command
 
 SITE = "/usr/local/lib/python3.12/dist-packages"
 

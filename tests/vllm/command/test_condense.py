@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube import workload
-from webhook.vllm import args
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.command import Command, reading, resolve
-from webhook.vllm.command.condense import condensed, dashed
-from webhook.vllm.release import parse
+from podfit.kube import workload
+from podfit.vllm import args
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.command import Command, reading, resolve
+from podfit.vllm.command.condense import condensed, dashed
+from podfit.vllm.release import parse
 
 RELEASE = parse("0.27.1")
 MANY = 5_000

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from podfit.vllm.command.dialect import bash_only, doubt
 from tests.vllm.command.pods import script
-from webhook.vllm.command.dialect import bash_only, doubt
 
 BASH = [
     '[[ "$A" == b ]] && X=1',

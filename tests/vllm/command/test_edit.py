@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube import workload
-from webhook.kube.patch import apply, json_patch
-from webhook.vllm.command import Command, edit, resolve
+from podfit.kube import workload
+from podfit.kube.patch import apply, json_patch
+from podfit.vllm.command import Command, edit, resolve
 
 
 def pod(**spec: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from podfit.vllm.command import images
 from tests.vllm.command.pods import argv, container, found
-from webhook.vllm.command import images
 
 API = "vllm.entrypoints.openai.api_server"
 
@@ -239,8 +239,8 @@ spec:
 
 def test_a_worker_of_an_unknown_image_counts_if_its_leader_runs_vllm() -> None:
     """And LeaderWorkerSet's own variables are known where they can be."""
-    from webhook.kube import workload
-    from webhook.vllm.command import resolve
+    from podfit.kube import workload
+    from podfit.vllm.command import resolve
 
     by_name = {c.name: resolve(w, c) for w in workload.find(yaml.safe_load(RAY)) for c in w.containers}
     assert argv(by_name["leader"]) == ["m", "--tp", "16"]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podfit.vllm.command import env
+from podfit.vllm.command.word import literal, text_of
 from tests.vllm.command.pods import argv, container, script
-from webhook.vllm.command import env
-from webhook.vllm.command.word import literal, text_of
 
 SPLIT = ["vllm", "serve", "m", "--port", "1"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from podfit.vllm.command import Command
 from tests.vllm.command.pods import container
-from webhook.vllm.command import Command
 
 KNOWN = "M=first; "
 UNKNOWN = "N=first; [ -f /x ] && N=second; "

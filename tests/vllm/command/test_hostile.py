@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube import workload
-from webhook.rules.rule import Place
-from webhook.vllm.command import ALL_WORK, Command, WorkLimit, resolve
-from webhook.vllm.command.tree import MAX_SCRIPT_LENGTH, WORK
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import workload
+from podfit.rules.rule import Place
+from podfit.vllm.command import ALL_WORK, Command, WorkLimit, resolve
+from podfit.vllm.command.tree import MAX_SCRIPT_LENGTH, WORK
+from podfit.vllm.facts import Facts
 
 LOOPS = "".join(f"for x{i} in 1 2 3 4 5 6 7 8 9; do " for i in range(12))
 CALLS = "".join(f"f{i}() {{ if grep a; then f{i + 1}; else f{i + 1}; fi; }}\n" for i in range(60))

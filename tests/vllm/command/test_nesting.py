@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import workload
+from podfit.server.memory import STACK
+from podfit.vllm.command import ALL_WORK, Command, WorkLimit, resolve
+from podfit.vllm.command.tree import MAX_SCRIPT_LENGTH, NESTING, NUL, TOO_DEEP, TOO_LONG, TOO_MUCH, WORD_NESTING
+from podfit.vllm.facts import Facts
 from tests.vllm.command.pods import argv, container, script
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube import workload
-from webhook.server.memory import STACK
-from webhook.vllm.command import ALL_WORK, Command, WorkLimit, resolve
-from webhook.vllm.command.tree import MAX_SCRIPT_LENGTH, NESTING, NUL, TOO_DEEP, TOO_LONG, TOO_MUCH, WORD_NESTING
-from webhook.vllm.facts import Facts
 
 SERVE = "\nvllm serve m"
 

@@ -10,12 +10,12 @@ from unittest.mock import patch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from podfit.kube import workload
+from podfit.kube.path import FieldPath
+from podfit.vllm.command import entry
+from podfit.vllm.command.expand import environment
+from podfit.vllm.command.word import all_known, literal
 from tests.vllm.command.pods import argv, container, script
-from webhook.kube import workload
-from webhook.kube.path import FieldPath
-from webhook.vllm.command import entry
-from webhook.vllm.command.expand import environment
-from webhook.vllm.command.word import all_known, literal
 
 API = "vllm.entrypoints.openai.api_server"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhook.kube import workload
-from webhook.kube.snapshot import Snapshot
-from webhook.vllm import gpu
-from webhook.vllm.facts import Fact, Facts
-from webhook.vllm.gpu import Accelerator, Placement
+from podfit.kube import workload
+from podfit.kube.snapshot import Snapshot
+from podfit.vllm import gpu
+from podfit.vllm.facts import Fact, Facts
+from podfit.vllm.gpu import Accelerator, Placement
 
 ONE: dict[str, Any] = {"nvidia.com/gpu": "1"}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.gpu import advice, by_name
 from tests.vllm.gpu.pods import demand, required
-from webhook.vllm.gpu import advice, by_name
 
 PRODUCT, GKE = "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"
 TYPE, A100 = "node.kubernetes.io/instance-type", "NVIDIA-A100-SXM4-80GB"

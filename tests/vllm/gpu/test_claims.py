@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube.snapshot import from_objects
+from podfit.vllm import gpu
+from podfit.vllm.facts import Facts
+from podfit.vllm.gpu import cel
 from tests.vllm.gpu.pods import asked, find, pod
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube.snapshot import from_objects
-from webhook.vllm import gpu
-from webhook.vllm.facts import Facts
-from webhook.vllm.gpu import cel
 
 NVIDIA = "gpu.nvidia.com"
 ATTRIBUTES = f"device.attributes['{NVIDIA}']"

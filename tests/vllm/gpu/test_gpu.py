@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube import workload
-from webhook.vllm import gpu
-from webhook.vllm.facts import Fact, Facts
-from webhook.vllm.gpu import Accelerator
+from podfit.kube import workload
+from podfit.vllm import gpu
+from podfit.vllm.facts import Fact, Facts
+from podfit.vllm.gpu import Accelerator
 
 GI = 1 << 30
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from webhook.vllm.gpu import kernels
-from webhook.vllm.model import from_config
-from webhook.vllm.release import Release, parse
+from podfit.vllm.gpu import kernels
+from podfit.vllm.model import from_config
+from podfit.vllm.release import Release, parse
 
 
 def least(method: str, release: str) -> tuple[int, int] | None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import builtin, load
-from webhook.vllm import gpu
-from webhook.vllm.facts import Facts
-from webhook.vllm.gpu import maker
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import builtin, load
+from podfit.vllm import gpu
+from podfit.vllm.facts import Facts
+from podfit.vllm.gpu import maker
 
 L4, MI300X = gpu.parse("l4"), gpu.parse("mi300x")
 CUDA = "vllm/vllm-openai:v0.11.0"

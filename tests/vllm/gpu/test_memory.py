@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.vllm import gpu
-from webhook.vllm.gpu.product import all_products
-from webhook.vllm.memory import budget
+from podfit.vllm import gpu
+from podfit.vllm.gpu.product import all_products
+from podfit.vllm.memory import budget
 
 GI = 1 << 30
 

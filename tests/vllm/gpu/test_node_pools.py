@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from podfit.kube.snapshot import from_objects
+from podfit.vllm.facts import Facts
 from tests.vllm.gpu.pods import ONE, demand, find, pod, required
-from webhook.kube.snapshot import from_objects
-from webhook.vllm.facts import Facts
 
 JSONDict = dict[str, Any]
 POOL, CLASS = "karpenter.sh/nodepool", "cloud.google.com/compute-class"

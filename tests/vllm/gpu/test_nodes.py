@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import builtin, load
+from podfit.kube import workload
+from podfit.kube.snapshot import WATCHED_KINDS, Snapshot, key
+from podfit.vllm import gpu
+from podfit.vllm.facts import Assumed, Facts
 from tests.vllm.gpu.pods import ONE, demand, find, place, pod, required
-from webhook.evaluation.lint import Report, lint
-from webhook.evaluation.policy import builtin, load
-from webhook.kube import workload
-from webhook.kube.snapshot import WATCHED_KINDS, Snapshot, key
-from webhook.vllm import gpu
-from webhook.vllm.facts import Assumed, Facts
 
 JSONDict = dict[str, Any]
 PRODUCT = "nvidia.com/gpu.product"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from podfit.kube import workload
+from podfit.vllm import gpu
+from podfit.vllm.facts import Facts
 from tests.vllm.gpu.pods import asked, find, pod
-from webhook.kube import workload
-from webhook.vllm import gpu
-from webhook.vllm.facts import Facts
 
 GI, MI = 1 << 30, 1 << 20
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}

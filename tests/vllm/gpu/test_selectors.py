@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.vllm.gpu import labels
 from tests.vllm.gpu.pods import ONE, demand, find, pod, required
-from webhook.vllm.gpu import labels
 
 H100, H100_PCIE, H200 = "NVIDIA H100 80GB SXM5", "NVIDIA H100 80GB PCIe", "NVIDIA H200 SXM 141GB"
 A100_40, A100_40P = "NVIDIA A100 40GB SXM4", "NVIDIA A100 40GB PCIe"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.kube.quantity import GI
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.gpu import Accelerator, Gpu
-from webhook.vllm.model import Model, from_config
-from webhook.vllm.release import parse
+from podfit.kube.quantity import GI
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, Gpu
+from podfit.vllm.model import Model, from_config
+from podfit.vllm.release import parse
 
 
 def model(name: str = "example/model", weights_bytes: int | None = None, **config: Any) -> Model:

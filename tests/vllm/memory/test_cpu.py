@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from webhook.kube import workload
-from webhook.kube.quantity import GI
-from webhook.rules import engine
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.facts import Facts
-from webhook.vllm.memory import cpu
-from webhook.vllm.memory.estimate import Estimate
-from webhook.vllm.release import Release
+from podfit.kube import workload
+from podfit.kube.quantity import GI
+from podfit.rules import engine
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.facts import Facts
+from podfit.vllm.memory import cpu
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.release import Release
 
 
 def read(image: str = "vllm/vllm-openai-cpu:v0.27.1", *args: str, **env: str) -> engine.Engine:

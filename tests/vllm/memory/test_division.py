@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.memory.division import divisible
 from tests.vllm.memory.engines import engine, model
-from webhook.vllm.memory.division import divisible
 
 BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
 MOE: dict[str, Any] = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.memory.ledger import Verdict
+from podfit.vllm.memory.plan import plan
 from tests.vllm.memory.engines import LLAMA_70B, engine, gpu, model, on
-from webhook.vllm.memory.ledger import Verdict
-from webhook.vllm.memory.plan import plan
 
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9))
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from podfit.kube.quantity import GI
+from podfit.vllm.memory.ledger import GpuLedger
+from podfit.vllm.memory.plan import plan
 from tests.vllm.memory.engines import LLAMA_70B, engine, gpu, model, on
-from webhook.kube.quantity import GI
-from webhook.vllm.memory.ledger import GpuLedger
-from webhook.vllm.memory.plan import plan
 
 H100 = gpu(79.18, name="NVIDIA H100 80GB")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.gpu import Gpu
+from podfit.vllm.memory import settings
+from podfit.vllm.memory.dtype import lacks_half
+from podfit.vllm.model import from_config
+from podfit.vllm.release import parse
 from tests.vllm.memory.engines import GEMMA3_27B, LLAMA_8B, engine, gpu, model
-from webhook.vllm.gpu import Gpu
-from webhook.vllm.memory import settings
-from webhook.vllm.memory.dtype import lacks_half
-from webhook.vllm.model import from_config
-from webhook.vllm.release import parse
 
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), supports_bf16=False)
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.memory import quantisation, settings, shape, tower, weights
+from podfit.vllm.model import Model, by_id, from_config
+from podfit.vllm.model.catalogue import ids, row_of
+from podfit.vllm.release import Release
 from scripts.facts.settle import misses
 from scripts.facts.table import entries
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.memory import quantisation, settings, shape, tower, weights
-from webhook.vllm.model import Model, by_id, from_config
-from webhook.vllm.model.catalogue import ids, row_of
-from webhook.vllm.release import Release
 
 PUBLISHED: list[tuple[str, int, dict[str, Any]]] = [
     ("EleutherAI/gpt-j-6b", 6053381344,

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from podfit.kube.quantity import GI, MI
+from podfit.vllm.memory import host, parallel
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.ledger import HostLedger, Startup
+from podfit.vllm.memory.plan import plan
+from podfit.vllm.release import parse
+from podfit.vllm.volumes import CheckpointSource
 from tests.vllm.memory.engines import LLAMA_8B, LLAMA_70B, engine, gpu, model, on
-from webhook.kube.quantity import GI, MI
-from webhook.vllm.memory import host, parallel
-from webhook.vllm.memory.estimate import Estimate
-from webhook.vllm.memory.ledger import HostLedger, Startup
-from webhook.vllm.memory.plan import plan
-from webhook.vllm.release import parse
-from webhook.vllm.volumes import CheckpointSource
 
 
 def hosted(

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from podfit.kube.quantity import GI
+from podfit.vllm.memory import kv_cache, kv_specs, settings
+from podfit.vllm.memory.kv_cache import Layout
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.release import parse
 from tests.vllm.memory.engines import (
     DEEPSEEK_V3,
     GEMMA3_27B,
@@ -18,11 +23,6 @@ from tests.vllm.memory.engines import (
     gpu,
     model,
 )
-from webhook.kube.quantity import GI
-from webhook.vllm.memory import kv_cache, kv_specs, settings
-from webhook.vllm.memory.kv_cache import Layout
-from webhook.vllm.memory.settings import Settings
-from webhook.vllm.release import parse
 
 
 def laid_out(release: str, config: Mapping[str, Any], **given: Any) -> tuple[Layout, Settings]:

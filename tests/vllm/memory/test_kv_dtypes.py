@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from podfit.vllm.memory import kv_cache, kv_specs
+from podfit.vllm.memory.plan import plan
 from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B, QWEN35_35B, engine, gpu, model, on
 from tests.vllm.memory.test_kv_cache import laid_out
-from webhook.vllm.memory import kv_cache, kv_specs
-from webhook.vllm.memory.plan import plan
 
 WIDTHS = (64, 128, 256)
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.memory import kv_cache, kv_specs, settings
-from webhook.vllm.memory.settings import Settings
-from webhook.vllm.model import Model, by_id, from_config
-from webhook.vllm.release import Release
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.memory import kv_cache, kv_specs, settings
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.model import Model, by_id, from_config
+from podfit.vllm.release import Release
 
 NEWEST = Release(0, 33)
 

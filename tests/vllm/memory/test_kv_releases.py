@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from podfit.kube.quantity import GI
+from podfit.vllm.memory import kv_cache, kv_releases, kv_specs, settings
+from podfit.vllm.memory.plan import plan
+from podfit.vllm.model import Model
+from podfit.vllm.model.config import from_config
+from podfit.vllm.release import Release, parse
 from tests.vllm.memory.engines import GPT_OSS_120B, QWEN35_35B, engine, gpu, model, on
-from webhook.kube.quantity import GI
-from webhook.vllm.memory import kv_cache, kv_releases, kv_specs, settings
-from webhook.vllm.memory.plan import plan
-from webhook.vllm.model import Model
-from webhook.vllm.model.config import from_config
-from webhook.vllm.release import Release, parse
 
 ANSWERS = [json.loads(line) for line in Path(__file__).with_name("kv_answers.jsonl").read_text().splitlines()]
 KINDS = {

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.kube.quantity import GI
+from podfit.vllm.memory.plan import plan
 from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B, LLAMA_70B, engine, gpu, model, on
-from webhook.kube.quantity import GI
-from webhook.vllm.memory.plan import plan
 
 QWEN_14B: Mapping[str, Any] = {
     "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "torch_dtype": "bfloat16", "num_hidden_layers": 48,

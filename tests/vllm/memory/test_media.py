@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.memory import media, settings
+from podfit.vllm.release import Release
 from tests.vllm.memory.engines import LLAMA_8B, engine, gpu, model
-from webhook.vllm.memory import media, settings
-from webhook.vllm.release import Release
 
 WHOLE = {**LLAMA_8B, "model_type": "gemma4", "use_bidirectional_attention": "vision"}
 L40S = gpu(44.4, name="NVIDIA L40S", capability=(8, 9), high=45.0)

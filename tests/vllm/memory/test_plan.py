@@ -11,6 +11,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.kube.quantity import human
+from podfit.vllm.args.flags import builtin
+from podfit.vllm.gpu import Gpu
+from podfit.vllm.memory import (
+    activations,
+    generations,
+    kv_cache,
+    non_torch,
+    quantisation,
+    ranks,
+    shape,
+    startup,
+    weights,
+)
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.ledger import GpuLedger, HostLedger, MemoryPlan
+from podfit.vllm.memory.parallel import gpus_needed, world_size
+from podfit.vllm.memory.plan import plan
+from podfit.vllm.memory.verdict import subtraction
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
 from tests.vllm.memory.engines import (
     DEEPSEEK_V3,
     GEMMA3_27B,
@@ -23,27 +44,6 @@ from tests.vllm.memory.engines import (
     model,
     on,
 )
-from webhook.kube.quantity import human
-from webhook.vllm.args.flags import builtin
-from webhook.vllm.gpu import Gpu
-from webhook.vllm.memory import (
-    activations,
-    generations,
-    kv_cache,
-    non_torch,
-    quantisation,
-    ranks,
-    shape,
-    startup,
-    weights,
-)
-from webhook.vllm.memory.estimate import Estimate
-from webhook.vllm.memory.ledger import GpuLedger, HostLedger, MemoryPlan
-from webhook.vllm.memory.parallel import gpus_needed, world_size
-from webhook.vllm.memory.plan import plan
-from webhook.vllm.memory.verdict import subtraction
-from webhook.vllm.model import Model
-from webhook.vllm.release import Release
 
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), high=15.0)
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9), high=22.49)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from podfit.kube.quantity import GI
+from podfit.vllm.memory import resolved, settings
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
 from tests.vllm.memory.engines import GPT_OSS_120B, LLAMA_8B, engine, gpu, model
-from webhook.kube.quantity import GI
-from webhook.vllm.memory import resolved, settings
-from webhook.vllm.model import Model
-from webhook.vllm.release import Release
 
 T4 = gpu(14.56, name="Tesla T4", capability=(7, 5), supports_bf16=False)
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9))

@@ -11,6 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, Gpu, by_name
+from podfit.vllm.memory import arguments
+from podfit.vllm.memory.division import divisible
+from podfit.vllm.memory.plan import load, plan
+from podfit.vllm.memory.search import Search
+from podfit.vllm.memory.solve import Alternative, alternatives, fewer_ranks
+from podfit.vllm.model import Model, by_id
+from podfit.vllm.release import Release
 from tests.vllm.memory.engines import (
     DEEPSEEK_V3,
     GEMMA3_27B,
@@ -23,15 +32,6 @@ from tests.vllm.memory.engines import (
     model,
     on,
 )
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.gpu import Accelerator, Gpu, by_name
-from webhook.vllm.memory import arguments
-from webhook.vllm.memory.division import divisible
-from webhook.vllm.memory.plan import load, plan
-from webhook.vllm.memory.search import Search
-from webhook.vllm.memory.solve import Alternative, alternatives, fewer_ranks
-from webhook.vllm.model import Model, by_id
-from webhook.vllm.release import Release
 
 L4 = gpu(22.03, name="NVIDIA L4", capability=(8, 9), high=22.49)
 H100 = gpu(79.18, name="NVIDIA H100 80GB", high=79.65)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from podfit.report.sweep import table, tree
+from podfit.vllm.memory.sweep import LENGTHS, Cell, SweepRow, lengths, sweep
 from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B, LLAMA_70B, engine, model
-from webhook.report.sweep import table, tree
-from webhook.vllm.memory.sweep import LENGTHS, Cell, SweepRow, lengths, sweep
 
 
 def test_a_row_for_each_product_and_size_that_divides_the_heads() -> None:

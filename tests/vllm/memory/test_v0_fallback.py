@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from podfit.vllm.memory import settings
+from podfit.vllm.model import Model
+from podfit.vllm.release import parse
 from tests.vllm.memory.engines import engine, gpu, model
-from webhook.vllm.memory import settings
-from webhook.vllm.model import Model
-from webhook.vllm.release import parse
 
 MODEL = model(
     hidden_size=2048, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=4, intermediate_size=8192,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from podfit.kube.quantity import GI
+from podfit.vllm.memory import shape
+from podfit.vllm.memory import tower as tower_of
+from podfit.vllm.memory.parallel import Parallel
+from podfit.vllm.memory.plan import plan
+from podfit.vllm.model import from_config
 from tests.vllm.memory import engines
 from tests.vllm.memory.engines import DEEPSEEK_V3, GPT_OSS_120B, LLAMA_8B, LLAMA_70B, engine, gpu, model, on
-from webhook.kube.quantity import GI
-from webhook.vllm.memory import shape
-from webhook.vllm.memory import tower as tower_of
-from webhook.vllm.memory.parallel import Parallel
-from webhook.vllm.memory.plan import plan
-from webhook.vllm.model import from_config
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from podfit.kube.quantity import GI
+from podfit.vllm.memory.plan import plan
+from podfit.vllm.model import by_id
 from tests.vllm.memory.engines import engine, gpu, on
-from webhook.kube.quantity import GI
-from webhook.vllm.memory.plan import plan
-from webhook.vllm.model import by_id
 
 
 def test_llama_8b_on_an_h100() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.vllm.model import Model, architectures, by_id, from_config
-from webhook.vllm.release import parse
+from podfit.vllm.model import Model, architectures, by_id, from_config
+from podfit.vllm.release import parse
 
 QWEN35 = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5"}
 GPT_OSS = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss"}

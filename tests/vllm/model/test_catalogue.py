@@ -6,12 +6,12 @@ import re
 
 import pytest
 
+from podfit.base import data
+from podfit.vllm import gpu, model
+from podfit.vllm.memory import shape, tower
+from podfit.vllm.model import catalogue
+from podfit.vllm.release import Release
 from scripts.facts.settle import scaled_lengths
-from webhook.base import data
-from webhook.vllm import gpu, model
-from webhook.vllm.memory import shape, tower
-from webhook.vllm.model import catalogue
-from webhook.vllm.release import Release
 
 MODELS = data.load("models")["models"]
 ALIASES = data.load("models")["aliases"]

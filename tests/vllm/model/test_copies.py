@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.vllm.model import by_id, quantised_copies
-from webhook.vllm.model.name import shape
+from podfit.vllm.model import by_id, quantised_copies
+from podfit.vllm.model.name import shape
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.evaluation.lint import lint
-from webhook.evaluation.policy import builtin
-from webhook.kube import manifest
-from webhook.vllm.facts import Facts
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import manifest
+from podfit.vllm.facts import Facts
 
 
 @pytest.mark.parametrize(

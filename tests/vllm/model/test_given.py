@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given as always
 from hypothesis import strategies as st
 
-from webhook.vllm.facts import Counted
-from webhook.vllm.model import given
+from podfit.vllm.facts import Counted
+from podfit.vllm.model import given
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64}
 INDEX = {

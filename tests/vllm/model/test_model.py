@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube import workload
-from webhook.vllm import model
-from webhook.vllm.args import EngineArgs
-from webhook.vllm.facts import Counted, Fact, Facts, GivenModel
-from webhook.vllm.model import Model, from_config
-from webhook.vllm.release import Release
+from podfit.kube import workload
+from podfit.vllm import model
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.facts import Counted, Fact, Facts, GivenModel
+from podfit.vllm.model import Model, from_config
+from podfit.vllm.release import Release
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32,

@@ -1,0 +1,7 @@
+"""`python -m podfit.cli` is `podfit`."""
+
+import sys
+
+from podfit.cli import main
+
+sys.exit(main())

@@ -1,0 +1,220 @@
+"""`podfit check`: the webhook's findings and decisions for manifests, without a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+from podfit.cli.support import (
+    baseline,
+    edge,
+    fail_on,
+    patches,
+    policies,
+    project,
+    rendered,
+    rule_filter,
+    terminal,
+    user_cluster,
+)
+from podfit.cli.support.format_option import FormatOption, Output
+from podfit.evaluation import denial
+from podfit.evaluation.policy import Policy
+from podfit.report import checked, files, text
+from podfit.report.checked import Checked, FileProblem
+from podfit.report.files import ManifestFile
+
+FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
+"""Each but text is a module of podfit.report with `render`."""
+FEW_FILES = 3
+"""Maximum number of files that the next command names; instead of more, it names the folders and patterns given."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "check",
+        help="check manifests with the webhook's rules",
+        description="Checks every vLLM container in the manifests with the webhook's rules, without a cluster.",
+        epilog="examples: podfit check deploy/\n"
+        "          podfit check --format text --format sarif=podfit.sarif 'overlays/**/*.yaml'\n"
+        "          podfit check deploy/llama -n prod\n"
+        "          podfit check --helm charts/llm --values prod.yaml --fail-on likely\n"
+        "          helm template llm charts/llm | podfit check -\n"
+        "a comment `# podfit: ignore RULE -- why` on a line, or above it, accepts the rule's findings there",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE|DIR|GLOB|KIND/NAME|-",
+        help="YAML or JSON; ** goes into folders; KIND/NAME is asked of the cluster; - is standard input",
+    )
+    rendered.add_arguments(parser)
+    user_cluster.add_arguments(parser)
+    edge.add_gpu(parser)
+    edge.add_models(parser)
+    policies.add_argument(parser)
+    FORMATS.add_argument(parser)
+    parser.add_argument(
+        "--fail-on",
+        type=fail_on.level,
+        metavar=fail_on.NAMES,
+        help="the lowest level that ends with exit code 1; default: denied",
+    )
+    parser.add_argument(
+        "--fail-on-nothing", action="store_true", help="exit with code 1 if the input has no vLLM container"
+    )
+    parser.add_argument("--audit", action="store_true", help="report findings that are only audited, too (mode audit)")
+    rule_filter.add_arguments(parser)
+    parser.add_argument("--show-source", action="store_true", help="show the line of the file with each finding")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show source lines, and each accepted finding with its reason"
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="show only findings at or above --fail-on, and errors, as text"
+    )
+    parser.add_argument(
+        "--docs-url",
+        default=os.environ.get("PODFIT_DOCS_URL"),
+        metavar="URL",
+        help="base URL of the rule pages, or a URL with {rule} for the rule's name. Text, SARIF and GitLab link to it. "
+        "Default: $PODFIT_DOCS_URL, or podfit's site for SARIF and GitLab",
+    )
+    baseline.add_argument(parser)
+    parser.add_argument(
+        "--write-baseline",
+        type=Path,
+        metavar="FILE",
+        help="accept what is found now; exit 0; no report unless --format asks for one",
+    )
+    parser.add_argument("--mask-secrets", action="store_true", help=argparse.SUPPRESS)  # the default
+    edge.add_show_secrets(parser)
+    project.add_arguments(parser)
+    parser.set_defaults(run=run, formats=FORMATS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Checks and prints; the exit code of the module's head, whatever the formats."""
+    gc.set_threshold(100_000, 20, 20)  # a run is short and makes few cycles: an eighth less of its time, no more memory
+    options = _fix_options(args)
+    config = project.apply(args)
+    wanted = FORMATS.chosen(args, "sarif")
+    if not (args.files or args.helm or args.kustomize):
+        raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
+    policy = policies.load(args.policy)
+    found, sources = _checked(args, policy)
+    gone = 0
+    if args.baseline is not None:
+        found, gone = baseline.applied(found, args.baseline)
+        gone = 0 if args.rule or args.ignore else gone
+    if any(output.format in ("text", "json") for output in wanted) and not args.quiet:
+        found = _with_repairs(found, sources, policy, args, options)
+    for output in wanted if args.format or args.write_baseline is None else ():
+        _write(output, found, args)
+    project.announce(None if args.quiet else config)
+    for note in () if args.quiet else found.notes:
+        edge.tell(f"note: {note}")
+    if gone and not args.quiet:
+        edge.tell(
+            f"note: {args.baseline}: {denial.many(gone, 'finding')} no longer present; update it with --write-baseline"
+        )
+    if wanted[0].format != "github" or wanted[0].file is not None:
+        for problem in found.problems:
+            edge.tell(f"error: {problem}")
+    if args.write_baseline is not None:
+        known = checked.baseline(found.items)
+        edge.write_text(args.write_baseline, json.dumps(known, indent=1) + "\n")
+        edge.tell(f"note: {args.write_baseline}: {denial.many(len(known['findings']), 'finding')} accepted")
+        return 3 if found.problems else 0
+    return found.code or int(args.fail_on_nothing and not found.containers)
+
+
+def _fix_options(args: argparse.Namespace) -> list[str]:
+    """The options of the command line that change what is found, as `podfit fix` takes them."""
+    options = []
+    for name in ("policy", "gpu", "models", "facts", "rule", "ignore", "namespace", "baseline", "config"):
+        given = getattr(args, name)
+        for value in given if isinstance(given, list) else [given]:
+            options += [] if value is None else [f"--{name}", str(value)]
+    return [*options, "--no-config"] if args.no_config else options
+
+
+def _with_repairs(
+    found: Checked, sources: Sequence[ManifestFile], policy: Policy, args: argparse.Namespace, options: list[str]
+) -> Checked:
+    """With how many findings `podfit fix` repairs, and its arguments."""
+    if not any(item.judged.applies for item in found.open):
+        return found
+    from podfit.report import repairs  # a file without a repair need not wait for it
+
+    counts = repairs.counted(found, sources, policy, rule_filter.chosen(args))
+    if not counts:
+        return found
+    names = list(counts)
+    if len(names) > FEW_FILES:
+        names = [name for name in dict.fromkeys(args.files) if edge.names_any(name, counts)]
+    return replace(found, repairable=sum(counts.values()), fix=(*options, *names))
+
+
+def _checked(args: argparse.Namespace, policy: Policy) -> tuple[Checked, Sequence[ManifestFile]]:
+    """All findings, problems and notes about the given files and objects; and the files."""
+    live = [name for name in args.files if user_cluster.names_object(name)]
+    names = [name for name in args.files if name not in live]
+    printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
+    inputs, told = edge.read(names, edge.facts(args), printed, args.exclude)
+    rules = rule_filter.chosen(args)
+    found = [files.check(source, policy, rules=rules, namespace=args.namespace, audit=args.audit) for source in inputs]
+    problems = [FileProblem.of(None, None, message) for message in told]
+    problems += [problem for one in found for problem in one.problems]
+    containers = [container for one in found for container in one.containers]
+    notes = [note for one in found for note in one.notes]
+    unchecked, said = patches.unchecked((one.name, one.patches) for one in inputs)
+    notes += said
+    names_read = tuple(source.name for source in inputs)
+    notes += _without(args.files, names_read, {one.file for one in containers}) if not problems else ()
+    checked = Checked(
+        names_read,
+        tuple(containers),
+        tuple(problems),
+        tuple(notes),
+        args.fail_on or "denied",
+        unchecked,
+        frozenset(name for name, _ in printed),
+        args.audit,
+        args.namespace,
+        docs=args.docs_url,
+    )
+    return checked, inputs
+
+
+def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]) -> list[str]:
+    """Messages about inputs without a vLLM container, since a wrong path must not count as success."""
+    if not judged:
+        names = list(dict.fromkeys(given))
+        where = ", ".join([*names[:3], "…"] if len(names) > 3 else names) or "what was rendered"
+        return [f"nothing was checked: no vLLM container in {where}"]
+    return [
+        f"{name}: nothing was checked in it: no vLLM container"
+        for name in dict.fromkeys(given)
+        if Path(name).is_dir() and not any(Path(name) in Path(file).parents for file in judged)
+    ]
+
+
+def _write(output: Output, found: Checked, args: argparse.Namespace) -> None:
+    if output.format == "text":
+        colours = output.file is None and terminal.colors()
+        detail: text.Detail = "quiet" if args.quiet else "all" if args.verbose else "normal"
+        source = args.show_source or args.verbose
+        shown = text.check(found, text.coloured if colours else text.plain, terminal.width(), detail, source=source)
+        last = "" if args.quiet else "\n".join([text.tally(found), *text.next_command(found)]) + "\n"
+        rendered = f"{shown}\n{last}" if shown and last else shown + last
+    else:
+        rendered = import_module(f"podfit.report.{output.format}").render(found)
+    output.write(rendered)

@@ -1,0 +1,181 @@
+"""`podfit diagnose`: what a Pod died of, from its log, its Events and its status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podfit.cli.support import edge, policies, project, terminal, user_cluster
+from podfit.diagnose import Diagnosis, diagnose, events, is_object, of_objects, of_pod
+from podfit.kube import manifest as kube_manifest
+from podfit.kube import workload
+
+if TYPE_CHECKING:
+    from podfit.cluster.access import Client
+
+FORMATS = ("text", "json")
+MAX_INPUT_BYTES = 64 << 20
+"""Bytes of one input; of a longer log the end, where it died, is read."""
+_POD = re.compile(
+    r"(?:(?P<kind>pods?|po|deploy(?:ments?)?|sts|statefulsets?|jobs?|rs|replicasets?|ds|"
+    r"daemonsets?)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
+)
+_LOST = "unable to retrieve container logs for "
+"""What the kubelet writes, with status 200, in place of the log of a container that it has removed (Kubernetes 1.36
+pkg/kubelet/kuberuntime/kuberuntime_container.go, GetContainerLogs)."""
+_FILE_ENDS = (".log", ".txt", ".json", ".jsonl", ".yaml", ".yml", ".out", ".gz", ".md", ".err")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "diagnose",
+        help="find why a Pod failed, from its log, events and status",
+        description="Shows why a vLLM Pod failed: the first cause, not its consequences. Reads logs,\n"
+        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or the cluster.",
+        epilog="examples: kubectl logs --previous vllm-0 | podfit diagnose -\n"
+        "          podfit diagnose vllm-0 -n prod\n"
+        "          podfit diagnose crash.log events.txt deployment.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        metavar="FILE|POD|-",
+        help="a log or events, a Pod (or deploy/NAME …), - for standard input; with a log also its manifest",
+    )
+    parser.add_argument(
+        "--manifest", metavar="FILE", help="the Pod or its workload, for its plan and the changes that help"
+    )
+    parser.add_argument("-c", "--container", metavar="NAME", help="of the Pod in the cluster; default: all that failed")
+    user_cluster.add_arguments(parser)
+    edge.add_gpu(parser)
+    edge.add_models(parser)
+    policies.add_argument(parser)
+    edge.add_show_secrets(parser)
+    project.add_arguments(parser)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show all of the evidence, the plan, other findings and changes"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the diagnosis; returns 0 also if it found a cause, since that is a result; 3 if an input can't be read."""
+    from podfit.report import diagnosis, text
+
+    project.announce(project.apply(args))
+    policy, facts = policies.load(args.policy), edge.facts(args)
+    inputs, manifest = _parted(args)
+    pod = edge.read_workload(manifest) if manifest else None
+    cases, code = [], 0
+    for name in inputs:
+        try:
+            found = list(_diagnoses(name, args))
+        except edge.UnusableError as error:
+            for line in error.lines:
+                edge.tell(f"error: {line}")
+            code = max(code, error.code)
+            continue
+        cases += [diagnosis.case(name, one, pod, policy, facts) for one in found]
+    if args.format == "json":
+        print(json.dumps({"results": [diagnosis.tree(one) for one in cases]}, indent=1, default=str))
+    else:
+        width = text.readable(terminal.width())
+        shown = (diagnosis.text(one, verbose=args.verbose, width=width) for one in cases)
+        terminal.show("\n".join(shown), text.highlighted)
+    return code
+
+
+def _parted(args: argparse.Namespace) -> tuple[list[str], str | None]:
+    """The inputs to diagnose and the manifest: that of --manifest, else a manifest among several inputs. Raises
+    UnusableError if there is more than one."""
+    found = [name for name in args.inputs if len(args.inputs) > 1 and _is_manifest(name)]
+    manifests = [*([args.manifest] if args.manifest else []), *found]
+    if len(manifests) > 1:
+        raise edge.UnusableError(
+            f"{len(manifests)} manifests: {', '.join(manifests)}. Fix: give one, and the logs of its Pod"
+        )
+    return [name for name in args.inputs if name not in found], manifests[0] if manifests else None
+
+
+def _is_manifest(name: str) -> bool:
+    """A file with a Pod or workload, and without signs of a failure: no status of a Pod, no Event."""
+    if name == "-" or not Path(name).is_file() or not is_object(text := _read(Path(name))):
+        return False
+    objects = [one.object for one in kube_manifest.read(text.encode(), name).documents]
+    told = any(one.get("kind") == "Event" or (one.get("kind") == "Pod" and one.get("status")) for one in objects)
+    failed = any(one.cause or one.evidence for one in of_objects(objects)) if objects else True
+    return not told and not failed and any(workload.find(one) for one in objects)
+
+
+def _diagnoses(name: str, args: argparse.Namespace) -> Iterator[Diagnosis]:
+    path = Path(name)
+    if name == "-":
+        yield from diagnose(edge.log_text(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)))
+    elif path.is_dir():
+        raise edge.UnusableError(f"{name}: a folder; name the files, or a Pod as pod/{path.name}", 3)
+    elif path.exists() or name.endswith(_FILE_ENDS) or (match := _POD.fullmatch(name)) is None:
+        yield from diagnose(_read(path))
+    else:
+        yield _live(match["kind"] or "pod", match["name"], args)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - MAX_INPUT_BYTES))
+            return edge.log_text(file.read())
+    except OSError as error:
+        raise edge.UnusableError(f"{path}: {(error.strerror or 'unreadable').lower()}", 3) from error
+
+
+def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
+    """Asks the cluster, with the caller's own rights."""
+    from podfit.cluster import objects
+
+    with user_cluster.client(args) as client, user_cluster.errors_reported(f"{kind}/{name}"):
+        shown = objects.get(client, kind, name, args.namespace)
+        pod = shown if shown.get("kind") == "Pod" else max(objects.pods(client, shown), key=_trouble)
+        seen = [event for one in objects.events(client, pod) if (event := events.from_object(one))]
+        logs = "\n".join(_log(client, pod, container) for container in _containers(args, pod))
+    return of_pod(pod, logs, seen, shown)
+
+
+def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
+    """Not ready, and how often it restarted: of a workload's Pods, the one with the most is looked at."""
+    from podfit.cluster.objects import is_ready
+
+    statuses = pod.get("status", {}).get("containerStatuses") or []
+    return not is_ready(pod), sum(one.get("restartCount", 0) for one in statuses)
+
+
+def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
+    """The containers whose logs are read: the one asked for, else all that ended or restarted, else all."""
+    if args.container:
+        return [args.container]
+    status = pod.get("status", {})
+    statuses = [one for key in ("initContainerStatuses", "containerStatuses") for one in status.get(key) or []]
+    failed = [one["name"] for one in statuses if one.get("restartCount") or "terminated" in (one.get("state") or {})]
+    return failed or [one["name"] for one in statuses if "waiting" not in (one.get("state") or {})]
+
+
+def _log(client: Client, pod: dict[str, Any], container: str) -> str:
+    """The log of the start that failed, else of the one that runs."""
+    from podfit.cluster import objects
+    from podfit.cluster.access import StatusError
+
+    for previous in (True, False):
+        with suppress(StatusError, OSError):
+            text = objects.log(client, pod, container, MAX_INPUT_BYTES, previous=previous)
+            if not text.startswith(_LOST):
+                return text
+    return ""

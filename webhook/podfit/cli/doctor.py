@@ -1,0 +1,328 @@
+"""`podfit doctor`: is podfit well in its cluster, and if not, what to do next."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from podfit import __version__
+from podfit.base.printable import one_line
+from podfit.cli import off
+from podfit.cli.support import terminal, user_cluster
+from podfit.cli.support.edge import UnusableError
+from podfit.server import registration
+
+if TYPE_CHECKING:
+    from podfit.cluster.access import Client
+    from podfit.server.doctor import CheckResult, Observed, Served, Unseen
+
+T = TypeVar("T")
+JSON = Mapping[str, Any]
+COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
+CONNECT_TIMEOUT = 5.0
+"""Seconds that a handshake may take."""
+MAX_ANSWER_BYTES = 64 << 20
+MAX_PAGES = 20
+"""Pages that are read to see the images of running Pods; a page has 250 Pods."""
+DOOMED: JSON = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "podfit-doctor"},
+    "spec": {
+        "containers": [
+            {
+                "name": "vllm",
+                "image": "vllm/vllm-openai:v0.11.0",
+                "args": ["--model", "facebook/opt-125m", "--no-flag-of-vllm"],
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            }
+        ]
+    },
+}
+"""A Pod that every policy that denies anything denies (unknown-flag)."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="check the installation in the cluster, and suggest fixes",
+        description="Checks podfit from outside, with your permissions, and changes nothing. Checks webhook\n"
+        "configurations, certificates, replicas, policies and versions. Sends a faulty Pod as a dry run to see if the\n"
+        "API server reaches podfit. Counts objects that passed unchecked. Lists clients that can call podfit, and\n"
+        "other webhooks that change Pods.",
+        epilog="examples: podfit doctor\n"
+        "          podfit doctor -n podfit-system --format json\n"
+        "exit codes: 0 no check fails (warnings allowed, also for objects that you may not read). 1 a check fails.\n"
+        "            2 usage. 3 the cluster can't be reached, or you may read nothing of podfit.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    off.add_arguments(parser)
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="of podfit; default: that of the Service in its configurations"
+    )
+    parser.add_argument(
+        "--probe-namespace", default="default", metavar="NAME", help="where the dry run is tried (default: default)"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Returns 0, 1 if a check fails, 3 if the user may read nothing of podfit."""
+    from podfit.server import doctor
+
+    with user_cluster.client(args) as client:
+        try:
+            seen = observe(client, args, _progress)
+        finally:
+            _progress("")
+    lines = doctor.examine(seen, __version__)
+    code = 1 if any(line.state == "fail" for line in lines) else 3 if seen.nothing else 0
+    print(_json(lines, code == 0) if args.format == "json" else _text(lines, terminal.colors()), end="")
+    return code
+
+
+def _progress(at: str) -> None:
+    """One line of a terminal, written over and in the end taken away."""
+    if sys.stderr.isatty():
+        print(f"\r\033[Klooking at {at} …" if at else "\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _text(lines: list[CheckResult], colour: bool) -> str:
+    width = max(len(line.about) for line in lines)
+    shown = []
+    for line in lines:
+        word = f"{line.state:<4}"
+        word = f"\033[{COLOURS[line.state]}m{word}\033[0m" if colour else word
+        shown.append(f"{word}  {line.about:<{width}}  {one_line(line.said)}")
+        if line.next:
+            shown.append(f"{'':{width + 6}}  → {one_line(line.next)}")
+    count = {state: sum(line.state == state for line in lines) for state in COLOURS}
+    words = [f"{number} {word}{'' if number == 1 or word == 'ok' else 's'}" for word, number in zip(
+        ("ok", "warning", "failure"), count.values(), strict=True
+    )]  # fmt: skip
+    shown.append(f"\n{', '.join(words)}")
+    return "\n".join(shown) + "\n"
+
+
+def _json(lines: list[CheckResult], ok: bool) -> str:
+    return json.dumps({"ok": ok, "checks": [asdict(line) for line in lines]}, indent=2, ensure_ascii=False) + "\n"
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None]) -> Observed:
+    """Everything that can be seen; raises UnusableError if the API server can't be reached. `tell` is called with
+    what is being looked at: what hangs takes seconds each."""
+    from podfit.server import doctor
+
+    tell("webhook configurations")
+    own = _own(client, args.name)
+    found = {kind: one for kind, one in own.items() if isinstance(one, Mapping)}
+    hooks = list(doctor.hooks(found))
+    service: JSON = next((hook["clientConfig"]["service"] for hook in hooks if "service" in hook["clientConfig"]), {})
+    namespace = args.namespace or service.get("namespace")
+    name = args.name or next((one["metadata"]["name"] for one in found.values()), "podfit")
+    unseen = any(isinstance(one, doctor.Unseen) for one in own.values())
+    pods: tuple[JSON, ...] | Unseen = ()
+    network_policies: tuple[JSON, ...] | Unseen = ()
+    deployment: JSON | Unseen | None = doctor.Unseen("in which namespace? -n NAMESPACE") if unseen else None
+    if namespace:
+        where = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+        deployment = _none_if_missing(_or_unseen(lambda: client.whole(where)))
+        beside = f"/api/v1/namespaces/{namespace}/pods?{_selector(deployment)}"
+        pods = _or_unseen(lambda: tuple(client.whole(beside)["items"]))
+        limits = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+        network_policies = _or_unseen(lambda: tuple(client.whole(limits)["items"]))
+    before = _or_unseen(lambda: client.text("/metrics", {}, MAX_ANSWER_BYTES))
+    tell("a dry run of a faulty Pod")
+    asked = _asked(client, args.probe_namespace) if found or unseen else ""
+    tell("replicas and certificates")
+    group = "/apis/podfit.dev/v1alpha1/policies"
+    crd = _or_unseen(
+        lambda: client.whole("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/policies.podfit.dev")
+    )
+    return doctor.Observed(
+        now=datetime.now(UTC),
+        configurations=own,
+        mutators=_or_unseen(
+            lambda: tuple(client.whole(f"{registration.ROOT}/{registration.WEBHOOK_CONFIGURATIONS[1]}")["items"])
+        ),
+        deployment=deployment,
+        pods=pods,
+        network_policies=network_policies,
+        ready=_ready(client, namespace, pods) if not isinstance(pods, doctor.Unseen) else {},
+        served=_served(hooks),
+        metrics=_or_unseen(lambda: client.text("/metrics", {}, MAX_ANSWER_BYTES)),
+        before=before,
+        asked=asked,
+        crd=_none_if_missing(crd),
+        policies=_or_unseen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
+        version=_version(client),
+        images=_or_unseen(lambda: _images(client)),
+    )
+
+
+def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
+    """Kind → podfit's own configuration, or Unseen if the API server forbids reading it.
+
+    Raises UnusableError if the API server does not answer, or if there are configurations of several releases."""
+    from podfit.cluster.access import StatusError
+    from podfit.server.doctor import Unseen
+
+    paths: list[str] = []
+    own: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.WEBHOOK_CONFIGURATIONS)
+    for kind in registration.WEBHOOK_CONFIGURATIONS:
+        try:
+            paths += off.listed(client, kind, name)
+        except StatusError as error:
+            own[kind] = Unseen(one_line(str(error)))
+            if name:  # who may not list them may still get the one
+                paths.append(f"{registration.ROOT}/{kind}/{name}")
+        except OSError as error:
+            raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
+    for path in off.of_one_release(paths):
+        own[path.split("/")[-2]] = _none_if_missing(_or_unseen(partial(client.whole, path)))
+    return own
+
+
+def _or_unseen(look: Callable[[], T]) -> T | Unseen:
+    """The result of `look`, or why it could not be had."""
+    from podfit.cluster.access import StatusError
+    from podfit.server.doctor import Unseen
+
+    try:
+        return look()
+    except (StatusError, OSError, ValueError, KeyError) as error:
+        return Unseen(one_line(str(error)))
+
+
+def _none_if_missing(seen: T | Unseen) -> T | Unseen | None:
+    from podfit.server.doctor import Unseen
+
+    return None if isinstance(seen, Unseen) and seen.why.startswith("404:") else seen
+
+
+def _selector(deployment: JSON | Unseen | None) -> str:
+    """The label selector of the Deployment's Pods; the chart's name if the Deployment can't be read."""
+    from urllib.parse import urlencode
+
+    seen = deployment if isinstance(deployment, Mapping) else {}
+    labels = ((seen.get("spec") or {}).get("selector") or {}).get("matchLabels") or {"app.kubernetes.io/name": "podfit"}
+    return urlencode({"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())})
+
+
+def _version(client: Client) -> str:
+    seen = _or_unseen(lambda: client.whole("/version")["gitVersion"])
+    return seen if isinstance(seen, str) else ""
+
+
+def _images(client: Client) -> frozenset[str]:
+    """The images of running Pods, of as many as `MAX_PAGES` hold."""
+    from podfit.cluster.listing import pages
+
+    listed = pages(client, "/api/v1/pods", {"fieldSelector": "status.phase=Running"})
+    return frozenset(
+        str(container.get("image"))
+        for page in islice(listed, MAX_PAGES)
+        for pod in page
+        for container in pod["spec"]["containers"]
+    )
+
+
+def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dict[str, tuple[str, ...] | Unseen]:
+    """Each running replica's /readyz, through the API server, which has to reach it for reviews, too."""
+    found: dict[str, tuple[str, ...] | Unseen] = {}
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        ports = [
+            port for one in pod["spec"]["containers"] for port in one.get("ports") or () if port.get("name") == "https"
+        ]
+        if not ports or (pod.get("status") or {}).get("phase") != "Running":
+            continue
+        path = f"/api/v1/namespaces/{namespace}/pods/https:{name}:{ports[0]['containerPort']}/proxy/readyz"
+
+        def look(path: str = path) -> tuple[str, ...]:
+            return tuple(client.text(path, {}, MAX_ANSWER_BYTES).splitlines())
+
+        found[name] = _or_unseen(look)
+    return found
+
+
+def _asked(client: Client, namespace: str) -> str | Unseen:
+    """Applies a faulty Pod as a dry run; returns the API server's message, empty if the Pod passes."""
+    from podfit.cluster.access import StatusError
+    from podfit.server.doctor import Unseen
+
+    try:
+        client.apply(f"/api/v1/namespaces/{namespace}/pods/podfit-doctor", DOOMED, dry_run="All")
+    except StatusError as error:
+        said = str(error)
+        return said if "webhook" in said else Unseen(one_line(said))
+    except OSError as error:
+        return Unseen(one_line(str(error)))
+    return ""
+
+
+def _served(hooks: list[JSON]) -> tuple[Served, ...]:
+    """Handshakes with every address that this machine can reach; a Service's name resolves in the cluster alone."""
+    import socket
+
+    from podfit.server.certs import renewal
+
+    found: dict[tuple[str, int, frozenset[bytes]], Served] = {}
+    for hook in hooks:
+        client = hook["clientConfig"]
+        if url := client.get("url"):
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port or 443
+        else:
+            service = client["service"]
+            host, port = f"{service['name']}.{service['namespace']}.svc", int(service.get("port", 443))
+            try:
+                socket.getaddrinfo(host, port)
+            except OSError:
+                continue
+        cas = frozenset(renewal.bundle_of(hook)) - {renewal.BROKEN}
+        if cas and (host, port, cas) not in found:
+            found[host, port, cas] = _handshake(host, port, cas)
+    return tuple(found.values())
+
+
+def _handshake(host: str, port: int, cas: frozenset[bytes]) -> Served:
+    """The certificate of an address, and why the webhook's CAs do not verify it."""
+    import socket
+    import ssl
+
+    from podfit.cluster.configuration import in_words
+    from podfit.server.doctor import Served
+
+    where, problem, certificate = f"{host}:{port}", "", b""
+    strict = ssl.create_default_context(cadata=b"".join(cas).decode())
+    lenient = ssl.create_default_context()
+    lenient.check_hostname, lenient.verify_mode = False, ssl.CERT_NONE  # only to see what is served
+    for context in (lenient, strict):
+        try:
+            with (
+                socket.create_connection((host, port), CONNECT_TIMEOUT) as near,
+                context.wrap_socket(near, server_hostname=host) as tls,
+            ):
+                shown = tls.getpeercert(binary_form=True)
+                with suppress(ValueError):
+                    certificate = ssl.DER_cert_to_PEM_cert(shown or b"").encode()
+        except ssl.SSLCertVerificationError as error:
+            problem = f"the caBundle does not verify its certificate: {error.verify_message}"
+        except OSError as error:
+            return Served(where, b"", f"no TLS handshake: {in_words(error)}")
+    return Served(where, certificate, problem)

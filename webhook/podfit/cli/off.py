@@ -1,0 +1,122 @@
+"""`podfit off`: the API server asks podfit nothing any more, until `podfit on`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from podfit.base.printable import one_line
+from podfit.cli.support import edge, user_cluster
+from podfit.cli.support.edge import UnusableError
+from podfit.server import registration
+
+if TYPE_CHECKING:
+    from podfit.cluster.access import Client
+
+MAX_CONFLICTS = 5
+"""How often another client may change a configuration between reading and writing it."""
+
+JSON = Mapping[str, Any]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "off",
+        help="pause podfit's webhooks until `podfit on`",
+        description="Sets a match condition that is always false on every webhook of podfit's two configurations. "
+        "Until `podfit on`, no object is checked, patched or denied, with any failurePolicy. Nothing else changes; "
+        "upgrades keep it.",
+        epilog=edge.examples('podfit off --reason "every Pod waits for it"'),
+        formatter_class=edge.Examples,
+    )
+    add_arguments(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the annotation podfit.dev/off")
+    parser.set_defaults(run=run)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--name` and `--context`."""
+    parser.add_argument(
+        "--name", metavar="NAME", help="of the configurations; default: those whose webhooks are named *.podfit.dev"
+    )
+    user_cluster.add_context(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 0: off; 3: a configuration can't be read or changed."""
+    from datetime import UTC, datetime
+
+    reason, at = one_line(args.reason).strip(), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return switch(args, "off", lambda configuration: registration.off(configuration, reason, at))
+
+
+Change = Callable[[JSON], dict[str, Any] | None]
+"""A configuration → the merge patch to the wanted state; None if it has that state."""
+
+
+def switch(args: argparse.Namespace, wanted: registration.State, change: Change) -> int:
+    """Changes all of podfit's configurations, and says what was done to each."""
+    with user_cluster.client(args) as client:
+        paths = find(client, args.name)
+        if not paths:
+            which = f"named {args.name}" if args.name else f"whose webhooks are named *{registration.DOMAIN}"
+            raise UnusableError(f"there is no webhook configuration {which} in this cluster", 3)
+        for path in paths:
+            shown = path.removeprefix(f"{registration.ROOT}/")
+            configuration = _switched(client, path, wanted, change)
+            reason = registration.note(configuration)
+            print(f"{shown}: {wanted}" + (f", {reason}" if reason else ""))
+    print(
+        "API servers follow within seconds; " + ("undo it: podfit on" if wanted == "off" else "check it: podfit doctor")
+    )
+    return 0
+
+
+def find(client: Client, name: str | None) -> list[str]:
+    """The paths of podfit's configurations.
+
+    Raises UnusableError if they can't be listed, or if there are configurations of several releases."""
+    found = []
+    for kind in registration.WEBHOOK_CONFIGURATIONS:
+        with user_cluster.errors_reported(f"{kind} can't be listed"):
+            found += listed(client, kind, name)
+    return of_one_release(found)
+
+
+def listed(client: Client, kind: str, name: str | None) -> list[str]:
+    """The paths of podfit's configurations of a kind; raises StatusError or OSError if they can't be listed."""
+    items = client.get(f"{registration.ROOT}/{kind}", {})["items"]
+    ours = [item for item in items if (item["metadata"]["name"] == name if name else registration.is_ours(item))]
+    return [f"{registration.ROOT}/{kind}/{item['metadata']['name']}" for item in ours]
+
+
+def of_one_release(paths: list[str]) -> list[str]:
+    """The paths; raises UnusableError if they belong to several releases."""
+    if len(names := sorted({path.rpartition("/")[2] for path in paths})) > 1:
+        raise UnusableError(f"there are several: {', '.join(names)}; say which with --name")
+    return paths
+
+
+def _switched(client: Client, path: str, wanted: registration.State, change: Change) -> JSON:
+    """The configuration at `path` after the change; tries again if another client was faster. Raises UnusableError."""
+    from podfit.cluster.access import StatusError
+
+    shown = path.removeprefix(f"{registration.ROOT}/")
+    for _ in range(MAX_CONFLICTS):
+        try:
+            before = client.whole(path)
+            if (patch := change(before)) is not None:
+                client.patch(path, patch)
+                before = client.whole(path)
+        except StatusError as error:
+            if error.code == 409:
+                continue
+            what = "you have no right to change it" if error.code == 403 else "it can't be changed"
+            raise UnusableError(f"{shown}: {what}: {error}", 3) from error
+        except OSError as error:
+            raise UnusableError(f"{shown}: it can't be changed: {error}", 3) from error
+        if registration.state(before) == wanted:
+            return before
+    raise UnusableError(f"{shown}: another client keeps changing it; nothing was done", 3)

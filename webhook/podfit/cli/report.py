@@ -1,0 +1,90 @@
+"""`podfit report`: what a bug report needs, in one file without secrets, which podfit can check again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from podfit import __version__
+from podfit.base import data
+from podfit.base.secret import Secrets
+from podfit.cli.support import edge, policies, project, user_cluster
+from podfit.cli.support.edge import UnusableError
+from podfit.diagnose import diagnose, is_object
+from podfit.report import bug_report
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "report",
+        help="write a file for a bug report: object, versions, decision, ledgers",
+        description="Writes one JSON file for a bug report, for example about a wrong denial. The file has the objects "
+        "without secrets, the versions of podfit and its facts, the policies, the decision, and both ledgers. The same "
+        "input makes the same file, and `podfit check` reads it as a manifest. Names, images and paths are as in the "
+        "input.",
+        epilog=edge.examples(
+            "podfit report deploy/llama.yaml > report.json",
+            "podfit report deploy/llama -n prod --policy strict > report.json",
+            "podfit check report.json",
+        ),
+        formatter_class=edge.Examples,
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE|DIR|KIND/NAME|-", help="the object, and what is around it")
+    user_cluster.add_arguments(parser)
+    edge.add_gpu(parser)
+    edge.add_models(parser)
+    policies.add_argument(parser)
+    project.add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the report; 2 if no container runs vLLM, 3 if something can't be read."""
+    project.announce(project.apply(args))
+    policy = policies.load(args.policy)
+    live = [name for name in args.files if user_cluster.names_object(name)]
+    names = [name for name in args.files if name not in live]
+    made = user_cluster.manifests(args, live)
+    _refuse_logs(names)
+    sources, problems = edge.read(names, edge.facts(args), made, args.exclude)
+    problems += [str(error) for source in sources for error in source.manifests.errors]
+    if problems:
+        raise UnusableError(problems, 3)
+    objects = [(one.object, source.facts) for source in sources for one in source.manifests.documents]
+    secrets = Secrets.of(*(obj for obj, _ in objects))
+    about = {
+        "podfit": __version__,
+        "facts": data.age(),
+        "python": platform.python_version(),
+        "options": _options(args),
+        "policies": [{"name": name, "text": text} for name, text in policies.texts(args.policy)],
+    }
+    found = bug_report.tree(objects, policy, secrets, args.namespace)
+    if not found["podfit"]["results"]:
+        raise UnusableError(f"{', '.join(args.files)}: no container in it runs vLLM")
+    found["podfit"] = {**about, **found["podfit"]}
+    print(json.dumps(found, indent=1, ensure_ascii=False, default=str))
+    edge.tell("note: secrets are stars; names, images and paths are as in the input: read the file before you send it")
+    return 0
+
+
+def _refuse_logs(names: Sequence[str]) -> None:
+    """Raises UnusableError for a log, which has no objects to report."""
+    for path in (Path(name) for name in names if Path(name).is_file()):
+        text = edge.log_text(path.read_bytes())
+        if not is_object(text) and not all(one.foreign for one in diagnose(text)):
+            raise UnusableError(
+                f"{path}: a log, not a manifest. Fix: `podfit diagnose {shlex.quote(str(path))}` names the cause of "
+                "the failure; give `podfit report` the manifest of the Pod"
+            )
+
+
+def _options(args: argparse.Namespace) -> Mapping[str, Any]:
+    """Options that change the result."""
+    return {name: value for name in ("gpu", "namespace") if (value := getattr(args, name)) is not None}

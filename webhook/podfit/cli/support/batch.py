@@ -1,0 +1,125 @@
+"""`podfit plan --batch`: command lines as JSON lines, each answered in a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from podfit.cli.support import edge
+from podfit.evaluation.policy import Policy
+from podfit.report import command_line
+from podfit.rules.engine import Engine
+from podfit.vllm import release
+from podfit.vllm.facts import Facts, GivenModel
+from podfit.vllm.gpu import Accelerator
+from podfit.vllm.model import given
+
+
+def run(name: str, policy: Policy, known: Facts) -> int:
+    """Read JSON lines and print one JSON line for each, in order; a bad line is answered with its error. `known` says
+    whether secrets are shown."""
+    for line in _lines(name):
+        print(json.dumps(_line(line, policy, known), default=str))
+    return 0
+
+
+def _lines(name: str) -> Iterator[str]:
+    lines = sys.stdin if name == "-" else edge.read_text(Path(name)).splitlines()
+    yield from (line for line in lines if line.strip())
+
+
+def _line(line: str, policy: Policy, known: Facts) -> dict[str, Any]:
+    try:
+        case = json.loads(line)
+    except ValueError as error:
+        return {"id": None, "error": f"not JSON: {error}"}
+    return answer(case, policy, known) if isinstance(case, dict) else {"id": None, "error": "not an object"}
+
+
+def answer(case: Mapping[str, Any], policy: Policy, known: Facts | None = None) -> dict[str, Any]:
+    """One object of a batch, answered."""
+    show = known is not None and known.show_secrets
+    try:
+        facts = replace(_facts(case), show_secrets=show)
+        report = command_line.judged_as(_argv(case), _version(case), facts, policy)
+    except edge.UnusableError as error:
+        return {"id": case.get("id"), "error": error.lines[0]}
+    if not report.results:
+        problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
+        return {"id": case.get("id"), "error": problem}
+    found = command_line.tree(report)
+    found["engine"] = _with_short_values(found["engine"], report.results[0].engine)
+    return {"id": case.get("id"), **found}
+
+
+SHORTEST_SECRET = 12
+"""Characters. A batch compares readings of command lines, whose keys are placeholders ("abc"): in its `arguments` a
+shorter value is not masked. Keys that services issue are longer (a Hugging Face token has 37)."""
+
+
+def _with_short_values(engine: Mapping[str, Any], read: Engine) -> dict[str, Any]:
+    """`engine` of the answer, in whose `arguments` values too short to be a secret are as given."""
+    written = {**read.args.given, **read.args.written}
+    arguments = {name: _unmask_short(shown, written[name]) for name, shown in engine["arguments"].items()}
+    masked = [name for name in engine["masked"] if arguments[name] != written[name]]
+    return {**engine, "arguments": arguments, "masked": masked}
+
+
+def _unmask_short(shown: Any, given: Any) -> Any:
+    if isinstance(given, list | tuple):
+        return [_unmask_short(*pair) for pair in zip(shown, given, strict=True)]
+    return given if isinstance(given, str) and len(given) < SHORTEST_SECRET else shown
+
+
+def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
+    """The engine of one object of a batch; None if its command line starts none."""
+    report = command_line.judged_as(_argv(case), _version(case), _facts(case), policy)
+    return report.results[0].engine if report.results else None
+
+
+def _argv(case: Mapping[str, Any]) -> list[str]:
+    argv = case.get("argv")
+    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+        raise edge.UnusableError("argv: expected a list of strings")
+    return argv
+
+
+def _version(case: Mapping[str, Any]) -> str | None:
+    version = case.get("vllm_version")
+    if version is not None and (not isinstance(version, str) or (version and release.parse(version) is None)):
+        raise edge.UnusableError(f'vllm_version: {version!r} is not a version such as "0.27.1"')
+    return version
+
+
+def _facts(case: Mapping[str, Any]) -> Facts:
+    """What a case says of GPU, memory and model."""
+    config = case.get("model_config")
+    memory, weights, cache = (
+        _bytes(case, key) for key in ("gpu_memory_bytes", "weights_bytes", "kv_cache_memory_bytes")
+    )
+    return Facts(
+        gpu=_accelerator(case.get("gpu")),
+        gpu_memory=memory,
+        kv_cache_memory=cache,
+        models={"*": GivenModel(config, "config.json handed in", given.count_weights(config, {}))}
+        if isinstance(config, dict)
+        else {},
+        weights_bytes=weights,
+    )
+
+
+def _bytes(case: Mapping[str, Any], key: str) -> int | None:
+    value = case.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _accelerator(name: Any) -> Accelerator | None:
+    """The GPU named; an unknown name is unknown, not an error: the memory given may still decide."""
+    try:
+        return edge.accelerator(name) if isinstance(name, str) else None
+    except edge.UnusableError:
+        return None

@@ -1,0 +1,349 @@
+"""What the commands share at the edge: reading files, policies and the facts given on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from podfit.base import data
+from podfit.base.secret import FORMS
+from podfit.cli.support import patches as kustomized
+from podfit.cli.support import terminal
+from podfit.kube import companions, manifest, workload
+from podfit.kube.companions import Companions
+from podfit.kube.everywhere import Everywhere, PlacedObject
+from podfit.kube.manifest import encoding
+from podfit.kube.workload import JSON
+from podfit.report.files import ManifestFile
+from podfit.vllm import gpu
+from podfit.vllm import measured as prints
+from podfit.vllm.facts import Facts, GivenModel
+from podfit.vllm.gpu import Accelerator
+from podfit.vllm.model import given
+
+MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
+_OURS = re.compile(r"apiVersion|\bkind\b")
+"""What an object's text has."""
+
+
+class UnusableError(Exception):
+    """Something the user gave can't be used: printed without a traceback, with this exit code."""
+
+    def __init__(self, lines: str | Sequence[str], code: int = 2) -> None:
+        self.lines = [lines] if isinstance(lines, str) else list(lines)
+        self.code = code
+        super().__init__("; ".join(self.lines))
+
+
+class Examples(argparse.HelpFormatter):
+    """Wraps the description, and leaves the examples' lines as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples"):
+            return "".join(f"{indent}{line}\n" for line in text.splitlines())
+        return super()._fill_text(text, width, indent)
+
+
+def examples(*lines: str) -> str:
+    """A parser's epilog; `Examples` shows it."""
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])
+
+
+def tell(line: str) -> None:
+    """Print a line on standard error, without secrets and control characters, and of bounded length."""
+    print(terminal.message(FORMS.line(line)), file=sys.stderr, flush=True)
+
+
+def add_show_secrets(parser: argparse.ArgumentParser) -> None:
+    """`--show-secrets`."""
+    parser.add_argument(
+        "--show-secrets",
+        action="store_true",
+        help="print keys, tokens and passwords as in the input instead of stars, for output that stays on this machine",
+    )
+
+
+def add_gpu(parser: argparse.ArgumentParser) -> None:
+    """`--gpu NAME[:COUNT]`."""
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME[:COUNT]",
+        help="the GPU where the manifest names none: a label (NVIDIA-A100-SXM4-80GB), what nvidia-smi prints "
+        '("Tesla T4") or short (l4, h100, mi300x)',
+    )
+
+
+def now() -> datetime:
+    """The clock: what exceptions expire by."""
+    return datetime.now(UTC)
+
+
+def read_text(path: Path) -> str:
+    """The file's text; raises UnusableError (exit 3) if it can't be read."""
+    try:
+        return encoding.decode(path.read_bytes()).replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableError(f"{path}: {_reason(error)}", 3) from error
+
+
+def read_input(name: str) -> str:
+    """The text of a file, or of standard input (`-`)."""
+    return sys.stdin.read() if name == "-" else read_text(Path(name))
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"not {error.encoding.upper()} at byte {error.start}"
+    return (error.strerror or type(error).__name__).lower()
+
+
+def accelerator(text: str | None) -> Accelerator | None:
+    """`NAME[:COUNT]` → the accelerators of a container; raises UnusableError if no GPU has that name."""
+    if text is None:
+        return None
+    try:
+        return gpu.parse(text)
+    except ValueError as error:
+        raise UnusableError(f"--gpu {text}: {error}") from error
+
+
+def write_text(path: Path, content: str | Iterable[str]) -> None:
+    """Writes a report, whole or piece by piece; raises UnusableError (exit 3) if that fails."""
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines([content] if isinstance(content, str) else content)
+    except OSError as error:
+        raise UnusableError(f"{path}: can't be written: {_reason(error)}", 3) from error
+
+
+def _globbed(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Patterns (`**/*.yaml`, quoted so that the shell leaves them) replaced by what they match, each with whether it is
+    from one; raises UnusableError if that is nothing."""
+    for name in names:
+        if not any(sign in name for sign in "*?[") or Path(name).exists():
+            yield name, False
+            continue
+        path = Path(name)
+        root = Path(path.anchor) if path.is_absolute() else Path()
+        try:
+            found = sorted(str(one) for one in root.glob(str(path.relative_to(path.anchor))) if one.is_file())
+        except ValueError as error:
+            raise UnusableError(f"{name}: {str(error).lower()}") from error
+        if not found:
+            raise UnusableError(f"{name}: no file matches")
+        yield from ((one, True) for one in found)
+
+
+def files(names: Sequence[str]) -> Iterator[str]:
+    """The names given, folders and patterns replaced by the manifests in them; raises UnusableError if there is no
+    such place."""
+    return (name for name, _ in _files(names))
+
+
+def names_any(name: str, found: Iterable[str]) -> bool:
+    """A file, folder or pattern of a command line stands for one of these files."""
+    return not {*files([name])}.isdisjoint(found)
+
+
+def _files(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """The same, each with whether it was found rather than named."""
+    for name, met in _globbed(names):
+        path = Path(name)
+        if name != "-" and path.is_dir():
+            found = [
+                str(file)
+                for file in sorted(path.rglob("*"))
+                if file.suffix in MANIFEST_SUFFIXES and file.is_file() and not _hidden(file.relative_to(path))
+            ]
+            if not found:
+                raise UnusableError(f"{name}: no file in it ends in {', '.join(MANIFEST_SUFFIXES)}")
+            yield from ((one, True) for one in found)
+        else:
+            yield name, met
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
+    """The objects in a file or on standard input; a file that can't be read is an error in the result.
+
+    `met`: the file comes from a folder or a pattern, not from a name that the user gave. Such a file is noted and left
+    out if it is not valid YAML or JSON (tsconfig.json has comments) and has no terms of a manifest.
+    """
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        return manifest.Manifests(documents=(), errors=(manifest.ReadError(name, None, _reason(error)),))
+    if name == "-" and not data.strip():  # `helm template … | podfit check -`, and helm failed
+        empty = manifest.ReadError("<stdin>", None, "standard input is empty")
+        return manifest.Manifests(documents=(), errors=(empty,))
+    found = manifest.read(data, "<stdin>" if name == "-" else name)
+    if met and found.errors and not found.documents and not _OURS.search(encoding.decode(data, "replace")):
+        why = found.errors[0]
+        return manifest.Manifests((), (), (manifest.Note(why.file, why.line, f"skipped: no manifest: {why.message}"),))
+    return found
+
+
+def log_text(data: bytes) -> str:
+    """The text of a log; bytes that are not valid UTF-8 are replaced."""
+    return encoding.decode(data, "replace")
+
+
+def read_workload(name: str) -> JSON:
+    """The first Pod or workload of what `--manifest` names; raises UnusableError if there is none."""
+    found = read_manifests(name)
+    if found.errors:
+        raise UnusableError([str(error) for error in found.errors], 3)
+    for document in found.documents:
+        if workload.find(document.object):
+            return document.object
+    raise UnusableError(f"--manifest {name}: no Pod or workload in it", 3)
+
+
+def read(
+    names: Sequence[str],
+    known: Facts,
+    made: Sequence[tuple[str, bytes]] = (),
+    excluded: Callable[[str], bool] | None = None,
+) -> tuple[list[ManifestFile], list[str]]:
+    """Every file of `names` and of `made` (name, contents), and the problems in labeled ConfigMaps.
+
+    Folders are replaced by the manifests in them. All files are read before the first is checked: a claim, an
+    autoscaler or a model may be in another file, and a node in another folder.
+    """
+    files = [
+        (name, met) for name, met in _files(names) if not (met and (_is_project(name) or (excluded and excluded(name))))
+    ]
+    whole = [(name, read_manifests(name, met=met)) for name, met in files]
+    folders = kustomized.Kustomizations()
+    found = [(name, kustomized.without_patches(name, one, folders)) for name, one in whole]
+    found += [(name, manifest.read(data, name)) for name, data in made]
+    patches = [len(one.documents) - len(rest.documents) for (_, one), (_, rest) in zip(whole, found, strict=False)]
+    known, errors = with_config_maps(known, [document for _, one in found for document in one.documents])
+    directories: dict[Path, list[JSON]] = {}
+    for name, manifests in found:
+        directories.setdefault(Path(name).parent, []).extend(document.object for document in manifests.documents)
+    releases = {
+        path: Companions(tuple(held)) for path, held in directories.items() if companions.can_be_one_release(held)
+    }
+    beyond = Everywhere(
+        [PlacedObject(name, _folder(name), one.object) for name, manifests in found for one in manifests.documents]
+    )
+    sources = []
+    for at, (name, manifests) in enumerate(found):
+        beside = releases.get(Path(name).parent) if name != "-" else None
+        objects = tuple(document.object for document in manifests.documents)
+        beside = replace(beside or Companions(objects), around=beyond.snapshot)
+        maps, said = beyond.config_maps(_folder(name), objects, beside.config_maps)
+        notes = (*manifests.notes, *(manifest.Note(name, None, one) for one in said))
+        facts = replace(known, companions=beside, config_maps=maps)
+        sources.append(
+            ManifestFile(name, replace(manifests, notes=notes), facts, patches[at] if at < len(patches) else 0)
+        )
+    if sources and beyond.contradictions:
+        first = sources[0]
+        notes = tuple(manifest.Note("input", None, one) for one in beyond.contradictions)
+        sources[0] = replace(first, manifests=replace(first.manifests, notes=(*first.manifests.notes, *notes)))
+    return sources, errors
+
+
+def _is_project(name: str) -> bool:
+    """The project file, which holds no objects."""
+    return Path(name).name == "podfit.yaml" and not _OURS.search(encoding.decode(Path(name).read_bytes(), "replace"))
+
+
+def _folder(name: str) -> str:
+    return str(Path(name).parent)
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """`--models DIR`, and `--facts DIR`."""
+    parser.add_argument(
+        "--models",
+        type=Path,
+        metavar="DIR",
+        help="models that the catalog does not know: DIR/ORG--NAME.json or DIR/ORG/NAME/config.json, with the "
+        "safetensors index in the same folder (docs/models.md)",
+    )
+    add_facts(parser)
+
+
+def add_facts(parser: argparse.ArgumentParser) -> None:
+    """`--facts DIR`."""
+    parser.add_argument(
+        "--facts",
+        type=Path,
+        metavar="DIR",
+        help="newer facts than the packaged ones: a set that `make facts SET=DIR` wrote (docs/facts.md)",
+    )
+
+
+def use_facts(folder: Path) -> None:
+    """Use the facts in a folder from now on; raises UnusableError with the file and the reason."""
+    from podfit.base.facts_set import FactsError
+    from podfit.server import live_facts
+
+    try:
+        data.use(live_facts.read(folder))
+    except FactsError as error:
+        raise UnusableError(f"--facts {error}", 3) from error
+
+
+def models(folder: Path) -> dict[str, GivenModel]:
+    """Name → model, of a folder, a checkpoint or a mounted ConfigMap; raises UnusableError with what is unreadable."""
+    if not folder.is_dir():
+        raise UnusableError(f"--models {folder}: no such folder", 3)
+    entries = {}
+    for path in sorted(folder.rglob("*.json")):
+        place = path.relative_to(folder)
+        if _hidden(place):  # a mounted ConfigMap's own bookkeeping
+            continue
+        if given.is_read(place.as_posix(), beside_config=(path.parent / given.CONFIG).exists()):
+            entries[place.as_posix()] = read_text(path)
+    found, errors = given.read(entries, str(folder), (str(folder), folder.resolve().name))
+    if errors:
+        raise UnusableError(errors, 3)
+    return found
+
+
+def facts(args: argparse.Namespace) -> Facts:
+    """The facts given on the command line over the built-in ones."""
+    folder = getattr(args, "models", None)
+    found = Facts(gpu=accelerator(getattr(args, "gpu", None)), show_secrets=getattr(args, "show_secrets", False))
+    return replace(found, models=models(folder), given_measured=measured(folder)) if folder else found
+
+
+def measured(folder: Path) -> tuple[prints.MeasuredStart, ...]:
+    """The measured starts in the folder's `*.measured.json`; raises UnusableError with the unreadable files."""
+    found: tuple[prints.MeasuredStart, ...] = ()
+    errors: list[str] = []
+    for path in sorted(folder.rglob(f"*{prints.ENDING}")):
+        if not _hidden(path.relative_to(folder)):
+            rows, problems = prints.read(read_text(path), str(path))
+            found, errors = found + rows, errors + problems
+    if errors:
+        raise UnusableError(errors, 3)
+    return found
+
+
+def with_config_maps(known: Facts, documents: Iterable[manifest.Document]) -> tuple[Facts, list[str]]:
+    """The facts with the models and the measurements of labelled ConfigMaps among the documents, and what can't be read
+    of them."""
+    found: dict[str, GivenModel] = {}
+    printed: tuple[prints.MeasuredStart, ...] = ()
+    errors: list[str] = []
+    for document in documents:
+        taught, problems = given.of_config_map(document.object)
+        found.update(taught)
+        printed += prints.of_config_map(document.object)[0]
+        errors += problems
+    if found or printed:
+        known = replace(known, models={**found, **known.models}, given_measured=(*printed, *known.given_measured))
+    return known, errors

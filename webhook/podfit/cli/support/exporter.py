@@ -1,0 +1,167 @@
+"""A scan's planned memory as metrics: a file for node-exporter's textfile collector, or an exporter that scans again.
+
+One registry has one collector. Its numbers, among them the scan's age, are those of the last complete scan.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import write_to_textfile
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from podfit.base.printable import clean
+from podfit.cli.support import edge
+from podfit.evaluation.scan import DECISION_ORDER, Scan, ScannedContainer
+from podfit.evaluation.scan.planned import PEAK, STEADY, USED
+
+WORKLOAD = ("namespace", "workload", "workload_type")
+"""Labels, named as in kube-prometheus' recording rules; the type is the kind in lower case."""
+TOTALS = frozenset((USED, STEADY, PEAK))
+"""Lines of which the upper end is exported, too: what alerts compare with."""
+
+
+class Planned(Collector):
+    """The last scan. Series a container: some 15; a Pod: one."""
+
+    def __init__(self) -> None:
+        self.scan: Scan | None = None
+        self.seconds = 0.0
+        self.at = 0.0
+        self.worked = False
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at a scrape."""
+        worked = GaugeMetricFamily("podfit_scan_success", "1: the last scan worked; 0: what is here is older")
+        worked.add_metric([], float(self.worked))
+        yield worked
+        if self.scan is None:
+            return
+        gauges = {
+            "podfit_scan_timestamp_seconds": ("When the last scan that worked had ended", self.at),
+            "podfit_scan_duration_seconds": ("How long it took", self.seconds),
+        }
+        for name, (says, value) in gauges.items():
+            made = GaugeMetricFamily(name, says)
+            made.add_metric([], value)
+            yield made
+        yield from _counts(self.scan)
+        yield from _planned(self.scan)
+
+
+def _counts(scan: Scan) -> Iterator[Metric]:
+    """Workloads by their worst finding, and findings by rule and mode."""
+    states = GaugeMetricFamily("podfit_scan_workloads", "vLLM workloads by their worst finding", labels=["state"])
+    for state in DECISION_ORDER:
+        states.add_metric([state], scan.workloads(state))
+    rules = GaugeMetricFamily("podfit_scan_findings", "vLLM containers with a finding", labels=["rule", "mode"])
+    for mode, rule, rows in scan.rules():
+        rules.add_metric([rule, mode], len(rows))
+    yield from (states, rules)
+    denied = scan.ready_and_denied
+    if denied is not None:
+        ready = GaugeMetricFamily(
+            "podfit_scan_ready_workloads",
+            "Running, ready vLLM workloads by what the policy in force would decide: denied ones are false denials",
+            labels=["decision"],
+        )
+        ready.add_metric(["denied"], len(denied))
+        ready.add_metric(["allowed"], len(scan.ready) - len(denied))
+        yield ready
+
+
+def _planned(scan: Scan) -> Iterator[Metric]:
+    """Planned memory and tokens of each container, and the workload of each Pod."""
+    labels = [*WORKLOAD, "container", "plane", "line"]
+    likely = GaugeMetricFamily(
+        "podfit_planned_bytes", "Likely, of one GPU (plane gpu) or of the container's host memory (host)", labels=labels
+    )
+    high = GaugeMetricFamily(
+        "podfit_planned_high_bytes", "The upper end of what is likely (95 %), of a plane's totals", labels=labels
+    )
+    tokens = GaugeMetricFamily("podfit_planned_kv_cache_tokens", "Likely", labels=[*WORKLOAD, "container"])
+    pods = GaugeMetricFamily(
+        "podfit_planned_pod_info", "Which workload a running Pod comes of", labels=[*WORKLOAD, "pod"]
+    )
+    names: dict[str, list[str]] = {}
+    for row in scan.rows:
+        of = names.setdefault(row.object.uid, _workload(row))
+        container = clean(row.container)
+        for plane, lines in row.planned.items():
+            for line, span in lines.items():
+                likely.add_metric([*of, container, plane, line], span.likely)
+                if line in TOTALS:
+                    high.add_metric([*of, container, plane, line], span.high)
+        if row.tokens is not None:
+            tokens.add_metric([*of, container], row.tokens.likely)
+    for (_, pod), uid in scan.pods.items():
+        if uid in names:
+            pods.add_metric([*names[uid], clean(pod)], 1)
+    yield from (likely, high, tokens, pods)
+
+
+def _workload(row: ScannedContainer) -> list[str]:
+    return [clean(one) for one in (row.object.namespace, row.object.name, row.object.kind.lower())]
+
+
+def registry(planned: Planned) -> CollectorRegistry:
+    """A registry with nothing else in it."""
+    made = CollectorRegistry()
+    made.register(planned)
+    return made
+
+
+def to_file(path: Path, scan: Scan, seconds: float) -> None:
+    """Writes the metrics of one scan at once (a rename: a collector never reads half of them); raises OSError."""
+    planned = Planned()
+    planned.scan, planned.seconds, planned.at, planned.worked = scan, seconds, time.time(), True
+    write_to_textfile(str(path), registry(planned))
+
+
+def _listening(host: str, port: int, numbers: CollectorRegistry) -> WSGIServer:
+    """A server of /metrics; without a host on every interface, only with IPv4 if the machine has no IPv6."""
+    for one in (host,) if host else ("::", "0.0.0.0"):  # noqa: S104 - the metrics are for whoever scrapes
+        try:
+            return start_http_server(port, one, numbers)[0]
+        except OSError as error:
+            if host or one != "::" or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _whole(found: Scan, last: Scan | None) -> bool:
+    """Whether the scan finished and read every kind that the last complete scan could read.
+
+    Kinds that podfit may never read do not count."""
+    return not found.cut_short and (last is None or found.kinds_missed <= last.kinds_missed)
+
+
+def serve(address: tuple[str, int], every: float, read: Callable[[], Scan], stop: Event) -> None:
+    """Answers /metrics and scans, again and again, until `stop` is set; raises OSError if the port is taken."""
+    planned = Planned()
+    server = _listening(*address, registry(planned))
+    try:
+        while not stop.is_set():
+            start = time.monotonic()
+            try:
+                found = read()
+                planned.worked = _whole(found, planned.scan)
+                if planned.worked:
+                    planned.scan, planned.seconds, planned.at = found, time.monotonic() - start, time.time()
+                for message in found.errors:
+                    edge.tell(f"error: {message}")
+            except Exception as error:  # the cluster is away, or we are at fault: the last good numbers stay
+                planned.worked = False
+                edge.tell(f"error: the scan failed: {error}")
+            stop.wait(max(1.0, every - (time.monotonic() - start)))
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,67 @@
+"""`--format FORMAT[=FILE]`, several times: the reports of one run, one to standard output and others to files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podfit.base.near import nearest
+from podfit.cli.support import edge
+
+
+@dataclass(frozen=True)
+class Output:
+    """One report: its format and its file (None: standard output)."""
+
+    format: str
+    file: Path | None
+
+    def write(self, content: str | Iterable[str]) -> None:
+        """Writes it, whole or piece by piece; raises UnusableError (exit 3) if the file can't be written."""
+        if self.file is None:
+            sys.stdout.writelines([content] if isinstance(content, str) else content)
+        else:
+            edge.write_text(self.file, content)
+
+
+@dataclass(frozen=True)
+class FormatOption:
+    """What a command can write; an argument's type."""
+
+    names: Sequence[str]
+    """The first is the default."""
+
+    def __call__(self, value: str) -> Output:
+        """The value read; raises argparse's error."""
+        name, given, file = value.partition("=")
+        if name not in self.names:
+            near = next(iter(nearest(name, self.names)), None)
+            hint = f"Did you mean {near}?" if near else f"Expected one of {', '.join(self.names)}"
+            raise argparse.ArgumentTypeError(f"{name!r} is not a valid format. {hint}")
+        if given and not file:
+            raise argparse.ArgumentTypeError(f"{value!r} names no file")
+        return Output(name, Path(file) if file and file != "-" else None)
+
+    def add_argument(self, parser: argparse.ArgumentParser) -> None:
+        """`--format`."""
+        parser.add_argument(
+            "--format",
+            action="append",
+            type=self,
+            metavar="FORMAT[=FILE]",
+            help=f"{', '.join(self.names)} (default: {self.names[0]}), several at once: one to standard output, others "
+            "to files",
+        )
+
+    def chosen(self, args: argparse.Namespace, example: str) -> Sequence[Output]:
+        """What to write; raises UnusableError, which shows how with the format `example`, where two want standard
+        output."""
+        wanted: Sequence[Output] = args.format or (Output(self.names[0], None),)
+        if sum(output.file is None for output in wanted) > 1:
+            raise edge.UnusableError(
+                f"--format: only one can go to standard output; give the others a file, as in {example}=FILE"
+            )
+        return wanted

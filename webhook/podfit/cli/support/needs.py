@@ -1,0 +1,235 @@
+"""`podfit plan MODEL --context N --users N`: what does it take, and the manifest for it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from podfit import generate
+from podfit.cli.support import edge, policies, terminal
+from podfit.evaluation.lint import Result, lint
+from podfit.evaluation.policy import Policy
+from podfit.kube import snapshot
+from podfit.kube.workload import JSON
+from podfit.report import model as as_model
+from podfit.report import needs as as_needs
+from podfit.report.command_line import judged_as
+from podfit.report.needs import Asked, Way
+from podfit.rules.engine import SHM
+from podfit.vllm import gpu
+from podfit.vllm.args import settings
+from podfit.vllm.facts import Fact, Facts
+from podfit.vllm.gpu import Accelerator
+from podfit.vllm.memory import kv_specs, needs
+from podfit.vllm.memory.generations import NEWEST
+from podfit.vllm.memory.needs import Offer, Stock
+from podfit.vllm.model import Model, longest_max_model_len, nearest
+from podfit.vllm.model.name import last_part
+
+
+def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
+    """Prints the ways to serve them, best first, or the best one as a manifest; returns 0 also if there is none."""
+    policy = policies.load(args.policy)
+    version = args.vllm_version or str(NEWEST)
+    facts, having, notes = _having(args, facts)
+    given = [
+        word
+        for flag in ("dtype", "quantization", "kv_cache_dtype")
+        if (value := getattr(args, flag))
+        for word in (f"--{flag.replace('_', '-')}", value)
+    ]
+    judged = _judged(model, given, version, facts, policy)
+    base = judged.engine
+    if base.model is None:
+        near = nearest(model)
+        hint = f". Did you mean {' or '.join(near)}?" if near else ""
+        raise edge.UnusableError(
+            f"unknown model {model!r}{hint or '.'} For a model of your own, --model-config FILE gives its config.json"
+        )
+    _refuse_unknown(judged)
+    model, told = _at_the_hub(model, base.model)
+    notes += told
+    longest = longest_max_model_len(base.model.value, base.release)
+    context = args.context or longest
+    if context is None:
+        _refuse_unsized(model, base.model)
+        raise edge.UnusableError(f"how long {model}'s context is, is not known: --context TOKENS says it")
+    if longest and context > longest:
+        raise edge.UnusableError(f"--context {context}: the model's own limit is {longest:,} tokens")
+    asked = Asked(base.model.value, context, args.users or 1, version, assumed=args.vllm_version is None)
+    found = needs.offers(
+        base.args, base.model.value, context=context, users=args.users, having=having,
+        gpus=facts.gpu.count if facts.gpu else None, env=base.command.env,
+    )  # fmt: skip
+    if not found:
+        _refuse_unsized(model, base.model)
+    ways = [_way(one, model, given, args, version, facts, policy) for one in found]
+    ways.sort(key=lambda one: one.refused is not None)
+    for note in notes:
+        edge.tell(f"note: {note}")
+    if args.output:
+        return _write(args.output, ways, asked)
+    if args.format == "json":
+        print(json.dumps(as_needs.tree(asked, ways), indent=1, default=str))
+    else:
+        sizes = (facts.gpu.count,) if facts.gpu and facts.gpu.count else needs.GPU_COUNTS
+        terminal.show(as_needs.table(asked, ways, looked=[one.product for one in having], sizes=sizes))
+    return 0
+
+
+def _refuse_unknown(judged: Result) -> None:
+    """Raises UnusableError if a method or a type is named that a plugin would have to bring: it can't be planned. A
+    name in whose place vLLM puts the checkpoint's own method can be (`marlin` for AWQ), as invalid-flag-value says."""
+    base = judged.engine
+    method, dtype = base.args.quantization, base.args.given.get("kv_cache_dtype")
+    found = settings.unknown_name("quantization", method, base.release) if method else None
+    at, own = base.argument("quantization"), base.model is not None and base.model.value.quantization_config
+    refused = any(one.rule == "invalid-flag-value" and one.finding.path == at for one in judged.findings)
+    if found is not None and (refused or not own):
+        raise edge.UnusableError(f"--quantization {method}: vLLM {base.release} has {', '.join(found.allowed)}")
+    if isinstance(dtype, str) and not kv_specs.is_known(dtype):
+        raise edge.UnusableError(f"--kv-cache-dtype {dtype}: podfit knows {', '.join(kv_specs.DTYPES)}")
+
+
+def _refuse_unsized(model: str, found: Fact[Model]) -> None:
+    """Raises UnusableError if the known sizes of the model are not enough to choose GPUs."""
+    known = as_model.tree(found)
+    sizes = {"the size of its weights": known["weights_bytes_loaded"], "its KV cache": known["kv_cache_known"]}
+    missing = [what for what, size in sizes.items() if not size]
+    if missing:
+        are = "are" if len(missing) > 1 else "is"
+        raise edge.UnusableError(
+            f"no GPUs can be chosen for {model}: {' and '.join(missing)} {are} not known ({found.source}). "
+            "Pass its config.json with --model-config FILE, or save it with `podfit models add` for --models DIR. "
+            f"`podfit models show {model}` shows what is known"
+        )
+
+
+def _at_the_hub(model: str, found: Fact[Model]) -> tuple[str, list[str]]:
+    """The model to serve, and a note if its name has no organization: vLLM needs the hub's model ID, or a folder."""
+    id_ = found.value.id
+    if "/" in model or found.may_deny:  # of exactly that name
+        return model, []
+    if last_part(id_) == last_part(model) and "/" in id_:
+        return id_, [f"{model} is read as {id_}: vLLM needs a model ID of the hub, or the path of a folder"]
+    return model, [f"{model} is not a model ID of the hub: vLLM needs one, or the path of a folder"]
+
+
+def _write(output: str, ways: Sequence[Way], asked: Asked) -> int:
+    best = next((one for one in ways if one.refused is None), None)
+    if best is None:
+        raise edge.UnusableError(
+            f"-o {output}: nothing that was tried holds {asked.users} × {asked.context:,} tokens of {asked.model.id}; "
+            "try a shorter --context, or other GPUs with --gpu NAME"
+        )
+    try:
+        print(generate.render(output, best.engine), end="")
+    except ValueError as error:
+        raise edge.UnusableError(f"-o {output}: {error}") from error
+    return 0
+
+
+def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Stock], list[str]]:
+    """What there is to choose from: the GPU named, a cluster's, or what clusters usually have."""
+    if facts.gpu is not None:
+        if args.nodes:
+            raise edge.UnusableError("--gpu and --nodes exclude each other: --gpu names a GPU, --nodes offers a choice")
+        labels = [label for one in facts.gpu.gpus for label in one.labels[:1]]
+        if not labels:
+            raise edge.UnusableError(
+                f"--gpu {args.gpu}: `plan MODEL` and -o support only whole NVIDIA GPUs. For other GPUs plan a command "
+                f"line: podfit plan --gpu {args.gpu} -- vllm serve MODEL --max-model-len TOKENS"
+            )
+        return facts, [Stock(label) for label in dict.fromkeys(labels)], []
+    if not args.nodes:
+        return facts, needs.CATALOGUE, []
+    seen = _nodes(args.nodes)
+    nodes = seen.nodes or ()
+    having = needs.stocks(nodes)
+    if not having:
+        raise edge.UnusableError(
+            f"--nodes {args.nodes}: none of {len(nodes)} nodes has both nvidia.com/gpu to allot and the label "
+            "nvidia.com/gpu.product (GPU feature discovery sets it); --gpu NAME plans without them",
+            3,
+        )
+    unnamed = sum(bool(node.allocatable.get(needs.RESOURCE)) for node in nodes) - sum(one.nodes or 0 for one in having)
+    notes = (
+        [f"{unnamed} nodes have GPUs that no label nvidia.com/gpu.product names, or parts of GPUs"] if unnamed else []
+    )
+    return replace(facts, cluster=seen), having, notes
+
+
+def _nodes(name: str) -> snapshot.Snapshot:
+    """The nodes of a file, of standard input, or of the current cluster."""
+    if name == "cluster":
+        from podfit.cli.support import user_cluster
+        from podfit.cluster.listing import pages
+
+        with (
+            user_cluster.client(argparse.Namespace(context=None)) as client,
+            user_cluster.errors_reported("--nodes cluster"),
+        ):
+            nodes = (one for page in pages(client, "/api/v1/nodes") for one in page)
+            seen = snapshot.from_objects({"apiVersion": "v1", "kind": "Node", **one} for one in nodes)
+    else:
+        manifests = edge.read_manifests(name)
+        if manifests.errors:
+            raise edge.UnusableError([str(error) for error in manifests.errors], 3)
+        seen = snapshot.from_objects(document.object for document in manifests.documents)
+    if seen.nodes is None:
+        raise edge.UnusableError(
+            f"--nodes {name}: no Node with a status in it; write it with kubectl get nodes -o yaml", 3
+        )
+    return seen
+
+
+def _judged(model: str, given: Sequence[str], version: str, facts: Facts, policy: Policy) -> Result:
+    """The model served with nothing but what is given."""
+    report = judged_as(["vllm", "serve", model, *given], version, replace(facts, cluster=None), policy)
+    if not report.results:
+        raise edge.UnusableError(f"{model}: {report.errors[0].error if report.errors else 'not a model'}")
+    result = report.results[0]
+    if result.engine.args.errors:
+        raise edge.UnusableError(result.engine.args.errors[0].message)
+    return result
+
+
+def _way(
+    offer: Offer,
+    model: str,
+    given: Sequence[str],
+    args: argparse.Namespace,
+    version: str,
+    facts: Facts,
+    policy: Policy,
+) -> Way:
+    """The offer as a command line, checked by the rules for problems other than memory (a dtype, a format)."""
+    served = str(offer.changes.get("model") or model)
+    words = [served, *given, "--max-model-len", str(args.context or offer.ledger.max_model_len)]
+    words += ["--max-num-seqs", str(-(-args.users // offer.replicas))] if args.users else []
+    words += ["--tensor-parallel-size", str(offer.gpus)] if offer.gpus > 1 else []
+    words += ["--kv-cache-dtype", str(offer.changes["kv_cache_dtype"])] if "kv_cache_dtype" in offer.changes else []
+    where = gpu.by_name(offer.stock.product)
+    known = replace(facts, gpu=Accelerator(where, offer.gpus))
+    container = {
+        "name": "vllm",
+        "image": f"vllm/vllm-openai:v{version}",
+        "command": ["vllm", "serve"],
+        "args": words,
+        "resources": {"limits": {"nvidia.com/gpu": str(offer.gpus)}},
+        "volumeMounts": [{"name": "dshm", "mountPath": SHM}],
+    }
+    volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
+    obj: JSON = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": generate.slug(served), **({"namespace": args.namespace} if args.namespace else {})},
+        "spec": {"replicas": offer.replicas, "template": {"spec": {"containers": [container], "volumes": volumes}}},
+    }
+    (result,) = lint(obj, policy, known, where="check").results
+    told = (one for one in result.findings if one.mode in ("deny", "warn") and one.threatens == "start")
+    # the manifest itself has the token, the volumes and the tolerations that the others would speak of
+    denied = next((one for one in told if one.mode == "deny" or one.plane == "gpu"), None)
+    return Way(offer, tuple(words), result.engine, f"{denied.rule}: {denied.finding.message}" if denied else None)

@@ -1,0 +1,94 @@
+"""Policies named on a command line: a file, a folder of files, or one that podfit ships, by its name."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import podfit
+from podfit.base.near import nearest
+from podfit.cli.support import edge
+from podfit.evaluation.policy import Policy, PolicyError, builtin, is_schema
+from podfit.evaluation.policy import load as load_texts
+
+SHIPPED = ("autofix", "default", "observe", "performance-parameters", "safe-parameters", "shared-gpu", "strict")
+"""The files of `webhook/podfit/data/policies/`, copies of `policies/` that `make docs` makes."""
+_NAMES = ", ".join(SHIPPED)
+_FOLDER = Path(podfit.__file__).parent / "data" / "policies"
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """`--policy FILE|DIR|NAME`, several times."""
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="FILE|DIR|NAME",
+        help="a policy file, a folder of them, or the name of one of podfit's policies, such as strict. `podfit policy "
+        "show` lists the names. Several apply in their order",
+    )
+
+
+def load(names: Sequence[str], option: str = "--policy ") -> Policy:
+    """The policies over the default; raises UnusableError with each problem's file, line and path.
+
+    `option`: the option before a name on the command line."""
+    if not names:
+        return builtin()
+    for name in names:
+        if not path(name).exists():
+            unknown(name, option)
+    try:
+        return load_texts(texts(names)).at(edge.now())
+    except PolicyError as error:
+        raise edge.UnusableError(error.problems) from error
+
+
+def unknown(name: str, option: str) -> NoReturn:
+    """Raises UnusableError for a name that is neither a file nor a shipped policy."""
+    near = nearest(name, SHIPPED)
+    if "/" in name or "." in name:
+        raise edge.UnusableError(f"{option}{name}: no such file or directory", 3)
+    hint = f"Did you mean {near[0]}?" if near else f"Allowed: {_NAMES}"
+    raise edge.UnusableError(f"{option}{name}: not a shipped policy, and no such file or directory. {hint}")
+
+
+def shipped_text(name: str) -> str:
+    """The YAML of a shipped policy."""
+    return edge.read_text(_FOLDER / f"{name}.yaml")
+
+
+def title(name: str) -> str:
+    """The first sentence of a shipped policy's comment."""
+    comment = " ".join(line[1:].strip() for line in shipped_text(name).splitlines() if line.startswith("#"))
+    return comment.partition(". ")[0].rstrip(".")
+
+
+def path(name: str) -> Path:
+    """The file or folder: a path that exists, else a shipped policy of this name."""
+    found = Path(name)
+    return _FOLDER / f"{name}.yaml" if name in SHIPPED and not found.exists() else found
+
+
+def relative_to(folder: Path, name: str) -> str:
+    """A name in a file of `folder`: a path relative to it, or the name of a shipped policy if there is no such path."""
+    found = folder / name
+    return name if name in SHIPPED and not found.exists() else str(found)
+
+
+def texts(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Name and text of each file, those of folders included; a schema in a folder is left out."""
+    return [(name, edge.read_text(one)) for name, one in _files(names)]
+
+
+def _files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    for name in names:
+        found = path(name)
+        if found.is_dir():
+            inside = (one for one in sorted(found.iterdir()) if one.suffix in edge.MANIFEST_SUFFIXES)
+            shown = (one for one in inside if one.name[0] != "." and not is_schema(edge.read_text(one)))
+            yield from ((str(one), one) for one in shown)
+        else:
+            yield name, found

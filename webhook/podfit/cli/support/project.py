@@ -1,0 +1,153 @@
+"""The project file `podfit.yaml`: a repository's own defaults for the options of commands that evaluate."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podfit.base.near import nearest
+from podfit.cli.support import edge, policies
+from podfit.kube import manifest
+from podfit.kube.path import FieldPath
+from podfit.vllm import gpu
+
+if TYPE_CHECKING:
+    from podfit.cli.support.project_model import Project
+
+NAME = "podfit.yaml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--config FILE` and `--no-config`."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE|DIR",
+        help=f"the project file, or the folder of {NAME}; default: {NAME} here or above, up to the repository's "
+        "root or the home directory",
+    )
+    group.add_argument("--no-config", action="store_true", help="read no project file")
+
+
+def apply(args: argparse.Namespace, *, with_gpu: bool = True) -> Path | None:
+    """Fills options that are not given from the project file, and returns its path; None if there is none.
+
+    Paths in it are relative to its folder. `with_gpu`: also the GPU. Raises UnusableError with file, field and reason.
+    """
+    args.exclude = None
+    path = None if args.no_config else _chosen(args.config) if args.config else _found(Path.cwd())
+    if path is None:
+        return None
+    project = _read(path)
+    folder = path.parent
+    args.policy = args.policy or [policies.relative_to(folder, name) for name in project.policies]
+    args.gpu = args.gpu or (project.gpu if with_gpu else None)
+    args.models = args.models or (folder / project.models if project.models else None)
+    if "baseline" in args:
+        args.baseline = args.baseline or (folder / project.baseline if project.baseline else None)
+    if "fail_on" in args:
+        args.format = args.format or _formats(args, project, path)
+        args.fail_on = args.fail_on or project.fail_on
+        args.docs_url = args.docs_url or project.docs_url
+    args.exclude = _exclude(folder, project.exclude)
+    return path
+
+
+def announce(path: Path | None) -> None:
+    """Names the file on standard error."""
+    if path is not None:
+        edge.tell(f"note: project file {path}")
+
+
+def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[object] | None:
+    try:
+        return [args.formats(one) for one in project.formats] or None
+    except argparse.ArgumentTypeError as error:
+        read = manifest.read(edge.read_text(path).encode(), str(path))
+        line = read.documents[0].line_of(FieldPath(("formats",)))
+        raise edge.UnusableError(f"{path}:{line}: formats: {error}") from error
+
+
+def _chosen(given: Path) -> Path | None:
+    """The file of `--config`; of a folder its project file, None if it has none."""
+    return _in(given) if given.is_dir() else given
+
+
+def _in(folder: Path) -> Path | None:
+    path = folder / NAME
+    return path if path.is_file() and not _is_object(path) else None
+
+
+def _found(start: Path) -> Path | None:
+    """The nearest project file; outside a repository and the home directory only the working directory counts."""
+    return next((path for folder in _upwards(start) if (path := _in(folder)) is not None), None)
+
+
+def _upwards(start: Path) -> Iterator[Path]:
+    home = Path.home()
+    folders = [start, *start.parents]
+    last = next((one for one in folders if (one / ".git").exists() or one == home), start)
+    yield from folders[: folders.index(last) + 1]
+
+
+def _is_object(path: Path) -> bool:
+    """A Kubernetes object or a policy with the name of a project file, which is not a project file."""
+    documents = manifest.read(path.read_bytes(), str(path)).documents
+    return any(key in one.object for one in documents for key in ("apiVersion", "kind", "rules"))
+
+
+def _read(path: Path) -> Project:
+    from pydantic import ValidationError  # only a project file needs it, and a start would wait for it
+
+    from podfit.cli.support.project_model import Project, described
+
+    read = manifest.read(edge.read_text(path).encode(), str(path))
+    if read.errors:
+        raise edge.UnusableError([str(error) for error in read.errors])
+    if len(read.documents) > 1:
+        raise edge.UnusableError(f"{path}: expected one document, found {len(read.documents)}")
+    if not read.documents:
+        return Project()
+    (document,) = read.documents
+    try:
+        project = Project.model_validate(dict(document.object))
+        problems = [(FieldPath((field,)), reason) for field, reason in _values(project, path.parent)]
+    except ValidationError as error:
+        problems = [(FieldPath(one["loc"]), described(one)) for one in error.errors()]
+    if problems:
+        lines = sorted((document.line_of(place), f"{place}: {reason}") for place, reason in problems)
+        raise edge.UnusableError([f"{path}:{line}: {reason}" for line, reason in lines])
+    return project
+
+
+def _values(project: Project, folder: Path) -> Iterator[tuple[str, str]]:
+    """The fields whose values their options would reject, each with the reason."""
+    if project.gpu is not None:
+        try:
+            gpu.parse(project.gpu)
+        except ValueError as error:
+            yield "gpu", f"not a valid GPU ({project.gpu!r}): {error}"
+    for name in project.policies:
+        found = policies.relative_to(folder, name)
+        if found not in policies.SHIPPED and not Path(found).exists():
+            near = next(iter(nearest(name, policies.SHIPPED)), None)
+            yield "policies", f"no such file or directory ({name!r}){f'. Did you mean {near}?' if near else ''}"
+    if project.models is not None and not (folder / project.models).is_dir():
+        yield "models", f"no such folder ({project.models!r})"
+
+
+def _exclude(folder: Path, patterns: list[str]) -> Callable[[str], bool]:
+    """Whether a found file is excluded: by its path below the project's folder, else below the working directory."""
+    roots = (folder.resolve(), Path.cwd())
+
+    def excluded(name: str) -> bool:
+        path = Path(name).resolve()
+        root = next((one for one in roots if path.is_relative_to(one)), None)
+        place = (path.relative_to(root) if root else path).as_posix()
+        return any(fnmatch(place, one) or fnmatch(place, f"{one.rstrip('/')}/*") for one in patterns)
+
+    return excluded

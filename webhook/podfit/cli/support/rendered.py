@@ -1,0 +1,70 @@
+"""`--helm CHART` and `-k DIR`: manifests that other programs make of a chart or a folder."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from podfit.base.secret import FORMS, Secrets
+from podfit.cli.support import edge
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--helm CHART` and `-k DIR`, rendered by the programs that the machine has."""
+    parser.add_argument("--helm", metavar="CHART", help="check what `helm template` makes of a chart")
+    parser.add_argument("--values", "-f", action="append", default=[], metavar="FILE", help="of --helm")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of --helm")
+    parser.add_argument("--kustomize", "-k", metavar="DIR", help="check what `kustomize build` makes of a folder")
+
+
+def manifests(args: argparse.Namespace) -> list[tuple[str, bytes]]:
+    """What helm and kustomize print, under the names `helm template CHART` and `kustomize build DIR`; raises
+    UnusableError with their own words."""
+    made: list[tuple[str, bytes]] = []
+    if not (args.helm or args.values or args.set or args.kustomize):
+        return made
+    from shutil import which
+
+    if args.helm:
+        words = [
+            *(word for file in args.values for word in ("--values", file)),
+            *(w for s in args.set for w in ("--set", s)),
+        ]
+        made.append((f"helm template {args.helm}", _output(["helm", "template", "podfit", args.helm, *words])))
+    elif args.values or args.set:
+        raise edge.UnusableError("--values and --set belong to --helm CHART")
+    if args.kustomize:
+        tools = (["kustomize", "build"], ["kubectl", "kustomize"])
+        tool = next((words for words in tools if which(words[0])), tools[0])
+        made.append((f"kustomize build {args.kustomize}", _output([*tool, args.kustomize])))
+    return made
+
+
+def _output(words: Sequence[str]) -> bytes:
+    import subprocess  # a start that renders nothing need not wait for it
+    from shutil import which
+
+    program = which(words[0])
+    if program is None:
+        raise edge.UnusableError(
+            f"{words[0]} is not installed; render elsewhere and pipe it: {words[0]} … | podfit check -", 3
+        )
+    done = subprocess.run([program, *words[1:]], capture_output=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        called = Secrets.of(words).masked(" ".join(words))
+        raise edge.UnusableError(
+            [f"{called}: {FORMS.masked(_plain(line), quoted=True)}" for line in said] or f"{words[0]} failed", 3
+        )
+    return done.stdout
+
+
+_LOGGED = re.compile(r'[EWIF]\d{4} [\d:.]+ +\d+ \S+\] .*?\berr="(?P<error>(?:[^"\\]|\\.)*)"')
+"""A line of Kubernetes' logger (klog): `E1121 23:50:54.561837    3741 run.go:72] "command failed" err="…"`."""
+
+
+def _plain(line: str) -> str:
+    """What a program says, without what its logger writes around it."""
+    logged = _LOGGED.match(line.strip())
+    return re.sub(r"\\(.)", r"\1", logged["error"]) if logged else line.strip()

@@ -1,0 +1,30 @@
+"""`podfit version`: the version, and how new the facts in it are."""
+
+from __future__ import annotations
+
+import argparse
+
+from podfit import __version__
+from podfit.base import data
+from podfit.cli.support import edge
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "version",
+        help="the version, the newest vLLM release known, the dates of the facts",
+        description="Prints the version of podfit, the newest vLLM release that it knows, and the dates of its facts. "
+        "With --facts: those of that set.",
+        epilog=edge.examples("podfit version"),
+        formatter_class=edge.Examples,
+    )
+    edge.add_facts(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Two lines."""
+    print(f"podfit {__version__}")
+    print(data.age())
+    return 0

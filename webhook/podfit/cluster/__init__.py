@@ -1,0 +1,161 @@
+"""Everything that talks to an API server. Watches feed one immutable snapshot; a scan reads a cluster once.
+
+No request of the webhook waits for any of this. What was never seen is unknown; what was not seen lately is marked as
+stale, and decisions that rest on it are softened.
+
+Here: credentials and requests (`access`, `kubeconfig`, `signin`), `watch` (the reflector), `listing` (pages),
+`scanning`, `objects`, `logs`, `reports` (PolicyReports), `prometheus`. Not here: what the objects mean (`kube`).
+docs/dependencies.md says what of it could be the client's and why it is not. Imports `base` to `report`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from threading import Event, Lock, Thread
+
+from podfit.cluster.access import Access, Client, from_kubeconfig, in_cluster
+from podfit.cluster.kubeconfig import AccessError
+from podfit.cluster.watch import KindWatch, WatchState
+from podfit.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS, Snapshot
+from podfit.vllm.facts import Facts, GivenModel
+from podfit.vllm.model import given
+
+__all__ = ["STALE", "Access", "AccessError", "Cluster", "Status", "from_kubeconfig", "in_cluster"]
+
+STALE = 240.0
+"""Seconds of silence after which a kind counts as stale: a quiet one has a bookmark a minute."""
+
+_ASIDE = frozenset(kind.name for kind in WATCHED_KINDS if kind.aside)
+
+log = logging.getLogger(__name__)
+
+
+class Cluster:
+    """What is known of the cluster now. Safe for threads; `start` it once."""
+
+    def __init__(
+        self, access: Access, names: Iterable[str] = WATCHED_BY_DEFAULT, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        chosen = set(names)
+        self.access = access
+        self.watched = frozenset(chosen)
+        self._clock = clock
+        self._stop = Event()
+        self._lock = Lock()
+        self._states = {kind.name: WatchState(kind.name) for kind in WATCHED_KINDS if kind.name in chosen}
+        self._snapshot = Snapshot()
+        self._models: dict[str, GivenModel] = {}
+        self._facts: tuple[Facts, Snapshot, Facts] | None = None
+        self._watches = [
+            KindWatch(kind, Client(access), self._publish, clock, self._stop)
+            for kind in WATCHED_KINDS
+            if kind.name in chosen
+        ]
+        self._threads: list[Thread] = []
+
+    def start(self) -> None:
+        """Begins to watch, each kind in a thread of its own: if the API server forbids one, the others continue."""
+        self._threads = [
+            Thread(target=watch.run, name=f"watch-{watch.kind.name}", daemon=True) for watch in self._watches
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Asks the watches to end; each does with its next event, or at its next pause."""
+        self._stop.set()
+
+    def _publish(self, state: WatchState) -> None:
+        """Called by the watches. The snapshot is only replaced where something in it has changed."""
+        before = self._states[state.kind].objects
+        models = _models(state) if state.kind == "configmaps" and state.objects is not before else None
+        with self._lock:
+            self._states[state.kind] = state
+            if models is not None:
+                self._models = models
+            if state.objects is not before:
+                self._renew_snapshot(self._snapshot.stale)
+
+    def _renew_snapshot(self, stale: frozenset[str]) -> None:
+        """Replaces the snapshot; its version is a digest of all objects that decisions depend on."""
+        seen = [one for one in self._states.values() if one.objects is not None]
+        said = repr(([(one.kind, one.digest) for one in seen if one.kind not in _ASIDE], sorted(stale)))
+        self._snapshot = Snapshot(
+            {one.kind: one.objects for one in seen if one.objects is not None},
+            stale,
+            hashlib.sha256(said.encode()).hexdigest()[:8],
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Everything known at this moment."""
+        with self._lock:
+            now = self._clock()
+            stale = frozenset(
+                one.kind for one in self._states.values() if one.objects is not None and now - one.contact > STALE
+            )
+            if stale != self._snapshot.stale:
+                self._renew_snapshot(stale)
+            return self._snapshot
+
+    def facts(self, base: Facts) -> Facts:
+        """`base` with what the cluster says, and the models that its ConfigMaps teach; the same object until it
+        changes. What was given by hand wins over a ConfigMap."""
+        seen = self.snapshot()
+        if self._facts is None or self._facts[0] is not base or self._facts[1] is not seen:
+            models = {**self._models, **base.models} if self._models else base.models
+            self._facts = (base, seen, replace(base, cluster=seen, models=models))
+        return self._facts[2]
+
+    def status(self) -> tuple[Status, ...]:
+        """Each watched kind, for /readyz and the metrics."""
+        with self._lock:
+            states, now = tuple(self._states.values()), self._clock()
+        return tuple(
+            Status(
+                kind=one.kind,
+                objects=None if one.objects is None else len(one.objects),
+                silence=max(0.0, now - one.contact),
+                fresh=one.objects is not None and now - one.contact <= STALE,
+                problem=one.problem,
+            )
+            for one in states
+        )
+
+    def report(self) -> list[str]:
+        """A line a kind, for people."""
+        return [str(status) for status in self.status()]
+
+
+@dataclass(frozen=True)
+class Status:
+    """How well a kind is known."""
+
+    kind: str
+    objects: int | None
+    """How many; None: not seen."""
+    silence: float
+    """Seconds since the API server last said something of it; meaningless where it never did."""
+    fresh: bool
+    problem: str
+    """In one line; empty where all is well."""
+
+    def __str__(self) -> str:
+        why = f" ({self.problem})" if self.problem else ""
+        if self.objects is None:
+            return f"{self.kind}: not seen{why or ' yet'}"
+        return f"{self.kind}: {self.objects}, {'fresh' if self.fresh else f'stale for {self.silence:.0f} s'}{why}"
+
+
+def _models(state: WatchState) -> dict[str, GivenModel]:
+    """The models in labelled ConfigMaps; one that can't be read is reported and skipped."""
+    found: dict[str, GivenModel] = {}
+    for config_map in (state.objects or {}).values():
+        taught, errors = given.of_config_map(config_map)
+        found.update(taught)
+        for error in errors:
+            log.warning("%s", error)
+    return found

@@ -1,0 +1,166 @@
+"""One context of one or more kubeconfig files, merged as kubectl merges them.
+
+`kubernetes.config` merges files too, but differs from client-go (read in 37.0.2, `config/kube_config.py`). The last
+`current-context` wins instead of the first, so it connects to another cluster than kubectl. A user's relative
+paths start at the cluster's file; an empty file is an error. So the client's loader gets one context from here, with
+absolute paths and without empty fields, and turns it into credentials (`podfit.cluster.access`).
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from podfit.kube.path import mapping
+
+_FILES = {
+    "clusters": ("certificate-authority",),
+    "users": ("client-certificate", "client-key", "tokenFile"),
+    "contexts": (),
+}
+"""Fields with a path, relative to the kubeconfig."""
+
+_TEXTS = {
+    "clusters": ("server", "tls-server-name", "proxy-url", "certificate-authority", "certificate-authority-data"),
+    "users": (
+        "client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile",
+        "username", "password", "as", "as-uid",
+    ),
+    "contexts": ("cluster", "user", "namespace"),
+}  # fmt: skip
+"""Fields that are texts (client-go tools/clientcmd/api/v1/types.go)."""
+_BASE64 = ("certificate-authority-data", "client-certificate-data", "client-key-data")
+
+Entry = Mapping[str, Any]
+
+
+class AccessError(OSError):
+    """The cluster cannot be used; one line for people."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """A context with its cluster and user."""
+
+    name: str
+    namespace: str
+    cluster: Entry
+    user: Entry
+    user_name: str
+    file: Path
+    """The file that the user comes from (the cluster, if the context has no user)."""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the connection is TLS."""
+        return str(self.cluster["server"]).lower().startswith("https://")
+
+    def __str__(self) -> str:
+        user = f', user "{self.user_name}"' if self.user_name else ""
+        return f'context "{self.name}"{user}, {self.file}'
+
+
+def read(files: Sequence[Path], name: str | None = None) -> Context:
+    """The context `name`, by default the current one; raises AccessError.
+
+    The first file that has an entry, or a `current-context`, wins
+    (https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/#merging-kubeconfig-files).
+    """
+    found: dict[str, dict[str, tuple[Path, Entry]]] = {section: {} for section in _FILES}
+    current = ""
+    for file in files:
+        config = _load(file)
+        if not isinstance(said := config.get("current-context") or "", str):
+            raise AccessError(f"{file}: current-context is not a text")
+        current = current or said
+        for section, entries in found.items():
+            for one, entry in _entries(file, config, section):
+                entries.setdefault(one, (file, entry))
+    where, wanted = ", ".join(map(str, files)), name or current
+    known = ", ".join(f'"{one}"' for one in found["contexts"]) or "none"
+    if not wanted:
+        raise AccessError(
+            f"{where}: current-context is not set (contexts: {known}). Fix: set it, or pass --context NAME"
+        )
+    if wanted not in found["contexts"]:
+        raise AccessError(
+            f'{where}: context "{wanted}" does not exist (contexts: {known}). Fix: pass --context with one of them'
+        )
+    file, context = found["contexts"][wanted]
+    cluster_file, cluster = _named(found, file, wanted, context, "cluster")
+    user_file, user = _named(found, cluster_file, wanted, context, "user") if context.get("user") else (None, {})
+    server = str(cluster.get("server") or "")
+    if not server.lower().startswith(("https://", "http://")):
+        raise AccessError(
+            f'{cluster_file}: cluster "{context["cluster"]}": server is not a valid URL ("{server}", expected '
+            "https://HOST:PORT)"
+        )
+    if not isinstance(insecure := cluster.get("insecure-skip-tls-verify", False), bool):  # any text would be true
+        raise AccessError(
+            f'{cluster_file}: cluster "{context["cluster"]}": insecure-skip-tls-verify is not a boolean ("{insecure}")'
+        )
+    return Context(
+        wanted,
+        str(context.get("namespace") or "default"),
+        cluster,
+        user,
+        str(context.get("user") or ""),
+        user_file or cluster_file,
+    )
+
+
+def _load(file: Path) -> Entry:
+    """The contents of a file; raises AccessError without showing its text."""
+    try:
+        return mapping(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise AccessError(f"{file}: {(error.strerror or 'unreadable').lower()}") from error
+    except UnicodeDecodeError as error:
+        raise AccessError(f"{file}: not UTF-8 at byte {error.start}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise AccessError(f"{file}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+
+
+def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Entry]]:
+    """Name and contents of each entry: without what is empty, paths absolute."""
+    listed = config.get(section) or []
+    if not isinstance(listed, list) or not all(isinstance(one, Mapping) and "name" in one for one in listed):
+        raise AccessError(f"{file}: {section} is not a list of entries with a name")
+    for one in listed:
+        entry = {key: value for key, value in mapping(one.get(section[:-1])).items() if value not in (None, "")}
+        about = f'{file}: {section[:-1]} "{one["name"]}"'
+        for key in _TEXTS[section]:
+            if not isinstance(entry.get(key, ""), str):
+                raise AccessError(f"{about}: {key} is not a text. Fix: put it in quotes")
+        for key in _BASE64:
+            if key in entry and not _is_base64(entry[key]):
+                raise AccessError(f"{about}: {key} is not base64")
+        for key in _FILES[section]:
+            if key in entry:
+                entry[key] = str(file.absolute().parent / str(entry[key]))
+        yield str(one["name"]), entry
+
+
+def _is_base64(text: str) -> bool:
+    """Whether Go decodes it, to at least one byte."""
+    try:
+        return bool(b64decode("".join(text.splitlines()), validate=True))
+    except ValueError:
+        return False
+
+
+def _named(
+    found: Mapping[str, Mapping[str, tuple[Path, Entry]]], file: Path, name: str, context: Entry, kind: str
+) -> tuple[Path, Entry]:
+    """File and fields of the cluster or user that a context names; raises AccessError."""
+    wanted = str(context.get(kind) or "")
+    if wanted not in found[f"{kind}s"]:
+        raise AccessError(f'{file}: context "{name}": {kind} "{wanted}" does not exist')
+    return found[f"{kind}s"][wanted]

@@ -1,0 +1,126 @@
+"""A cluster, read once from end to end: which kinds its API server has, and the objects of one, page by page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from kubernetes.dynamic import Resource
+
+from podfit.cluster.access import Client, StatusError, UnreachableError
+from podfit.kube.path import mapping
+
+PAGE = 250
+"""Objects of a page: with some 20 KB each, what is in memory at a moment stays far below 50 MB."""
+MAX_TRIES = 4
+"""Attempts for a request that breaks, or for which the API server is too busy."""
+LONGEST = 10.0
+"""Seconds that are waited before another try, whatever `Retry-After` says."""
+
+Key = tuple[str, str]
+"""(API group, kind)."""
+
+
+def group_resource(resource: Resource) -> str:
+    """The plural with its group, as RBAC and kubectl name it: "deployments.apps"."""
+    return f"{resource.name}.{resource.group}" if resource.group else str(resource.name)
+
+
+def with_kind(resource: Resource, item: Mapping[str, Any]) -> dict[str, Any]:
+    """An item of a list, which names neither version nor kind, as an object of its own."""
+    return {"apiVersion": resource.group_version, "kind": resource.kind, **item}
+
+
+def groups(client: Client) -> dict[str, list[str]]:
+    """API group → its versions ("apps/v1"), the preferred one first; in the order of the server."""
+    return {"": ["v1"]} | {
+        str(one["name"]): [one["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in one["versions"])]
+        for one in client.whole("/apis").get("groups") or ()
+    }
+
+
+def kinds(client: Client, version: str) -> Iterator[Resource]:
+    """The kinds of a version that can be listed."""
+    group, _, number = version.rpartition("/")
+    prefix = "apis" if group else "api"
+    for one in client.whole(f"/{prefix}/{version}").get("resources") or ():
+        if "/" not in one["name"] and "list" in (one.get("verbs") or ()):
+            yield Resource(**{**one, "prefix": prefix, "group": group, "api_version": number})
+
+
+def served(client: Client, wanted: Collection[str]) -> tuple[dict[Key, Resource], dict[str, Exception]]:
+    """The kinds of these API groups that can be listed, each in the preferred version that has it. Also
+    the versions ("apps/v1") that could not be read (an aggregated API that is down), each with the reason."""
+    found: dict[Key, Resource] = {}
+    silent: dict[str, Exception] = {}
+    versions = groups(client)
+    for group in sorted(wanted):
+        for version in dict.fromkeys(versions.get(group, ())):
+            try:
+                for one in kinds(client, version):
+                    found.setdefault((group, one.kind), one)
+            except (StatusError, UnreachableError, ValueError) as error:  # an AccessError ends it
+                silent[version] = error
+    return found, silent
+
+
+def pages(
+    client: Client, path: str, query: Mapping[str, str] | None = None, wait: Callable[[float], object] = time.sleep
+) -> Iterator[list[dict[str, Any]]]:
+    """All objects of a list, a page at a time; raises StatusError if the API server forbids it, OSError or ValueError
+    where it stays away.
+
+    If its place in the history is gone (410: a list of more than some five minutes), the list continues from
+    the same name with the token of that answer. Without a token it starts again and leaves out what was seen.
+    """
+    asked = {**(query or {}), "limit": str(PAGE)}
+    seen: set[str] | None = None
+    names: set[str] = set()
+    while True:
+        try:
+            page = get(client, path, asked, wait)
+        except StatusError as error:
+            if error.code != 410 or "continue" not in asked:
+                raise
+            if error.resume and error.resume != asked["continue"]:
+                asked["continue"] = error.resume
+            elif seen is None:
+                del asked["continue"]
+                seen = set(names)
+            else:
+                raise
+            continue
+        items = [one for one in page.get("items") or () if isinstance(one, dict)]
+        names |= {_identity(one) for one in items}
+        if seen is not None:
+            items = [one for one in items if _identity(one) not in seen]
+        yield items
+        more = mapping(page.get("metadata")).get("continue")
+        if not more:
+            return
+        asked["continue"] = str(more)
+
+
+def _identity(obj: Mapping[str, Any]) -> str:
+    metadata = mapping(obj.get("metadata"))
+    return str(metadata.get("uid") or f"{metadata.get('namespace')}/{metadata.get('name')}")
+
+
+def get(
+    client: Client, path: str, query: Mapping[str, str], wait: Callable[[float], object] = time.sleep
+) -> dict[str, Any]:
+    """One page, or one object; a busy or restarting API server is asked again. Raises as `pages`."""
+    for attempt in range(1, MAX_TRIES + 1):
+        pause = 0.5 * 2 ** (attempt - 1)
+        try:
+            return client.get(path, query)
+        except StatusError as error:
+            if error.code not in (429, 500, 502, 503, 504) or attempt == MAX_TRIES:
+                raise
+            pause = error.retry_after or pause
+        except UnreachableError:
+            if attempt == MAX_TRIES:
+                raise
+        wait(min(pause, LONGEST))
+    raise AssertionError("unreachable")

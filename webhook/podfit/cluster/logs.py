@@ -1,0 +1,43 @@
+"""What vLLM said of its memory when it started: the heads of its containers' logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from podfit.cluster.access import Client, StatusError
+from podfit.diagnose import calibrate
+from podfit.evaluation.scan import Scan
+from podfit.evaluation.scan.drift import TOKENS, Used
+from podfit.vllm.measured import GPU_LINES
+
+LOGGED = frozenset(f"gpu/{line}" for line in (*GPU_LINES, TOKENS))
+"""What a log can show."""
+FIRST_BYTES = 2 << 20
+"""Bytes of a log: a start says all of it within the first few hundred lines."""
+
+
+def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: None) -> Iterator[Used]:
+    """What the log of each running Pod of the scan says. A log that is gone, too slow, or may not be read is skipped;
+    the first such log is listed with what the scan could not read."""
+    containers: dict[str, list[str]] = {}
+    for row in scan.rows:
+        containers.setdefault(row.object.uid, []).append(row.container)
+    for number, ((namespace, pod), uid) in enumerate(scan.pods.items(), 1):
+        tell(f"logs: {number:,} of {len(scan.pods):,} Pods")
+        for container in containers.get(uid, ()):
+            path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+            try:
+                text = client.text(path, {"container": container, "limitBytes": str(FIRST_BYTES)}, FIRST_BYTES)
+            except (StatusError, OSError) as error:
+                scan.not_read.setdefault("pods/log", f"{namespace}/{pod}: {error}")
+                continue
+            yield from of_log(text, namespace, pod, container)
+
+
+def of_log(text: str, namespace: str, pod: str, container: str) -> Iterator[Used]:
+    """What the last start in a container's log said of its own memory, as `podfit calibrate` reads it."""
+    for start in calibrate.read(text)[-1:]:
+        for line, size in start.ledger().items():
+            yield Used(namespace, pod, container, "gpu", line, size, "its start-up log")
+        if start.tokens is not None:
+            yield Used(namespace, pod, container, "gpu", TOKENS, start.tokens, "its start-up log")

@@ -1,0 +1,72 @@
+"""Single objects of a cluster as a person names them (`deploy/llama`), with their Pods and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from kubernetes.dynamic import Resource
+
+from podfit.cluster.access import Client, StatusError
+from podfit.cluster.listing import groups, kinds
+
+JSONDict = dict[str, Any]
+
+
+def resource(client: Client, word: str) -> Resource:
+    """The kind that kubectl takes `word` for: plural, singular, short name or kind, with or without the API group
+    (`isvc`, `inferenceservices.serving.kserve.io`, `deployments.v1.apps`). Raises ValueError where there is none."""
+    name, _, wanted = word.lower().partition(".")
+    for group, versions in groups(client).items():
+        for version in dict.fromkeys(versions):
+            if wanted not in ("", group, f"{version.rpartition('/')[2]}.{group}"):
+                continue
+            with suppress(StatusError):  # an aggregated API that is down hides no other
+                for one in kinds(client, version):
+                    if name in (one.name, one.singular_name, one.kind.lower(), *(one.short_names or ())):
+                        return one
+    raise ValueError(f"this cluster has no kind '{word}'")
+
+
+def get(client: Client, word: str, name: str, namespace: str | None = None) -> JSONDict:
+    """An object as `kubectl get` shows it; raises ValueError, or as `Client.get`."""
+    kind = resource(client, word)
+    obj = client.whole(kind.path(name, namespace or client.namespace))
+    obj.get("metadata", {}).pop("managedFields", None)
+    return obj
+
+
+def pods(client: Client, workload: Mapping[str, Any]) -> list[JSONDict]:
+    """A workload's Pods, one at least; raises ValueError where none can be found."""
+    labels = workload.get("spec", {}).get("selector", {}).get("matchLabels") or {}
+    if not labels:
+        raise ValueError(f"{workload.get('kind')} has no selector by labels. Fix: name one of its Pods")
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    path = f"/api/v1/namespaces/{workload['metadata']['namespace']}/pods"
+    found: list[JSONDict] = client.whole(path, {"labelSelector": selector}).get("items") or []
+    if not found:
+        raise ValueError(f"no Pod has the labels {selector}")
+    return [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in found]
+
+
+def events(client: Client, pod: Mapping[str, Any]) -> list[JSONDict]:
+    """The Events of a Pod."""
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/events"
+    found: list[JSONDict] = client.whole(path, {"fieldSelector": f"involvedObject.name={metadata['name']}"})["items"]
+    return found
+
+
+def log(client: Client, pod: Mapping[str, Any], container: str, most: int, *, previous: bool = False) -> str:
+    """The first `most` bytes of a container's log, or of its previous run's."""
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
+    query = {"container": container, "limitBytes": str(most)} | ({"previous": "true"} if previous else {})
+    return client.text(path, query, most)
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether all containers of a Pod are."""
+    statuses = pod.get("status", {}).get("containerStatuses") or []
+    return bool(statuses) and all(one.get("ready") for one in statuses)

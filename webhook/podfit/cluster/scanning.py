@@ -1,0 +1,324 @@
+"""Reads a whole cluster and evaluates what runs vLLM: only lists and gets, a page in memory at a time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kubernetes.dynamic import Resource
+
+from podfit.cluster.access import Client, StatusError, UnreachableError
+from podfit.cluster.listing import Key, get, group_resource, pages, served, with_kind
+from podfit.evaluation import rehearsal, scan
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import Policy
+from podfit.evaluation.scan import NewDenial, Owners, Ref, Scan
+from podfit.kube import workload
+from podfit.kube.companions import Companions, config_map_names
+from podfit.kube.path import mapping
+from podfit.kube.selector import Selector
+from podfit.kube.snapshot import WATCHED_KINDS, Snapshot, key
+from podfit.kube.workload import JSON
+from podfit.kube.workload.table import WORKLOAD_KINDS
+from podfit.vllm.facts import Facts, GivenModel
+from podfit.vllm.model import given
+
+ALSO_LISTED: tuple[Key, ...] = (
+    ("", "Service"),
+    ("autoscaling", "HorizontalPodAutoscaler"),
+    ("keda.sh", "ScaledObject"),
+    ("policy", "PodDisruptionBudget"),
+    ("", "PersistentVolumeClaim"),
+)
+"""The objects that belong to a workload, as `podfit.kube.companions` knows them."""
+MAX_CONFIG_MAPS = 512
+"""ConfigMaps that are remembered: a namespace's workloads often share one."""
+
+
+@dataclass(frozen=True)
+class WorkloadSelection:
+    """Which workloads of the cluster."""
+
+    namespace: str | None = None
+    """None: all."""
+    selector: Selector | None = None
+    """Selects workloads by their own labels."""
+    kinds: frozenset[Key] | None = None
+    """None: all that the API server has."""
+    what_if: Callable[[Policy], Policy] | None = None
+    """From the policy in force to another one: the scan reports what that one would deny."""
+    pods: bool = False
+    """Which Pod comes of which workload is wanted, too."""
+
+
+class Scanner:
+    """One reading of one cluster; `run` it once."""
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: WorkloadSelection,
+        facts: Facts,
+        policy: Callable[[Mapping[str, JSON] | None], Policy],
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`policy`: Policy objects of the cluster (None: not known) → the policy in force; `tell` gets the progress."""
+        self._client = client
+        self._wanted = wanted
+        self._base = facts
+        self._policy_of = policy
+        self._tell = tell
+        self._found = Scan()
+        self._owners = Owners()
+        self._seen: set[str] = set()
+        self._starts: dict[str, set[int]] = {}
+        self._predictors: dict[str, list[JSON]] = {}
+        """uid of a workload → how its vLLM containers start."""
+        self._maps: OrderedDict[tuple[str, str], JSON | None] = OrderedDict()
+        self._maps_refused = False
+        self._kinds: dict[Key, Resource] = {}
+        self._silent: set[str] = set()
+        """API groups of which not every version said what kinds it has."""
+
+    def run(self) -> Scan:
+        """Reads and evaluates everything; raises OSError, ValueError or StatusError if the API server can't be
+        reached at all."""
+        self._client.whole("/version")  # first, so that an API server that is away is reported at once
+        policy = self._policy_of(self._policies())
+        extra = {_parsed(name) for name in policy.kinds}
+        self._discover({*WORKLOAD_KINDS, *scan.BETWEEN, *extra})
+        self._found.policy = policy.version
+        other = self._wanted.what_if(policy) if self._wanted.what_if else None
+        self._found.what_if = None if other is None else []
+        facts = self._facts()
+        beside = self._beside()
+        for resource in self._resources(extra):
+            for obj in self._objects(resource):
+                self._judge(obj, policy, other, facts, beside)
+        return self._found
+
+    # ── What is read ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _policies(self) -> Mapping[str, JSON] | None:
+        """The Policy objects, reduced; None where there is no such kind, or they may not be read."""
+        kind = next(one for one in WATCHED_KINDS if one.name == "policies")
+        found: dict[str, JSON] = {}
+        try:
+            for page in pages(self._client, kind.path(kind.versions[0])):
+                found |= {key(one)[1]: kind.keep(one) for one in page}
+        except (StatusError, UnreachableError) as error:
+            if not isinstance(error, StatusError):
+                self._note_unread("policies.podfit.dev", error)
+            elif error.code != 404:
+                self._found.not_read["policies.podfit.dev"] = str(error)
+            return None
+        return found
+
+    def _discover(self, workloads: set[Key]) -> None:
+        """Find which kinds exist. A kind may exist even if its API group does not list its resources."""
+        groups = {kind.group for kind in WATCHED_KINDS} | {group for group, _ in (*workloads, *ALSO_LISTED)}
+        self._kinds, silent = served(self._client, groups)
+        for version, error in silent.items():
+            group = version.rpartition("/")[0]
+            self._silent.add(group)
+            self._found.kinds_missed |= {one for one in workloads if one[0] == group and one not in self._kinds}
+            self._note_unread(version, error, "does not say what kinds it has")
+
+    def _resources(self, extra: set[Key]) -> list[Resource]:
+        """The kinds to read, owners first; nothing below the last one that is wanted."""
+        here = [one for one in scan.order({*WORKLOAD_KINDS, *scan.BETWEEN, *extra}) if one in self._kinds]
+        if self._wanted.kinds is not None:
+            last = max((place for place, one in enumerate(here) if one in self._wanted.kinds), default=-1)
+            here = [one for place, one in enumerate(here) if place <= last or (self._wanted.pods and one[1] == "Pod")]
+        return [one for name in here if (one := self._kinds[name]).namespaced or self._wanted.namespace is None]
+
+    def _objects(self, resource: Resource) -> Iterator[dict[str, Any]]:
+        """All objects of a kind; if the list ends early, that is reported and the other kinds continue."""
+        count = 0
+        try:
+            for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
+                count += len(page)
+                self._tell(f"{group_resource(resource)}: {count:,}; {len(self._found.rows):,} vLLM containers so far")
+                yield from (with_kind(resource, one) for one in page)
+            self._found.kinds_read.add((resource.group, resource.kind))
+        except (StatusError, UnreachableError) as error:
+            self._found.kinds_missed.add((resource.group, resource.kind))
+            self._note_unread(group_resource(resource), error)
+        self._found.looked_at += count
+
+    def _note_unread(self, title: str, error: Exception, what: str = "the list ended early") -> None:
+        """Records what could not be read: denied by the API server, or ended early. Raises UnreachableError if the API
+        server answers nothing any more: each further list would wait, too."""
+        if isinstance(error, UnreachableError):
+            self._client.whole("/version")
+        if isinstance(error, StatusError) and error.code in (401, 403, 404, 405):
+            self._found.not_read[title] = str(error)
+        else:
+            self._found.cut_short = True
+            self._found.errors.append(f"{title}: {what}: {error}")
+
+    def _facts(self) -> Facts:
+        """What is known besides workloads: nodes, claims, classes, namespaces' labels, and taught models."""
+        objects: dict[str, dict[tuple[str, str], JSON]] = {}
+        models: dict[str, GivenModel] = {}
+        for kind in WATCHED_KINDS:
+            resource = self._kinds.get((kind.group, kind.kind))
+            if resource is None or kind.name == "policies" or kind.aside:  # earlier revisions do not matter
+                continue
+            self._tell(group_resource(resource))
+            own = self._client.namespace if self._client.in_pod else None  # a person's context is not podfit's
+            inside = own if kind.own_namespace else self._wanted.namespace
+            query = {"labelSelector": kind.label} if kind.label else {}
+            kept: dict[tuple[str, str], JSON] = {}
+            try:
+                for page in pages(self._client, resource.path(namespace=inside or None), query):
+                    kept |= {key(one): kind.keep({"kind": kind.kind, **one}) for one in page}
+            except (StatusError, UnreachableError) as error:
+                self._note_unread(group_resource(resource), error)
+                continue
+            objects[kind.name] = kept
+            if kind.name == "configmaps":
+                for one in kept.values():
+                    taught, errors = given.of_config_map(one)
+                    models |= taught
+                    self._found.errors += errors
+        return replace(self._base, cluster=Snapshot(objects, version="scan"), models={**models, **self._base.models})
+
+    def _beside(self) -> Callable[[str], Companions]:
+        """Namespace → the objects that belong to its workloads."""
+        found: dict[str, list[JSON]] = {}
+        whole = True
+        for name in ALSO_LISTED:
+            resource = self._kinds.get(name)
+            if resource is None:
+                whole = whole and name[0] not in self._silent
+                continue  # the API server has no such kind, so that there is none of it, or does not say
+            self._tell(group_resource(resource))
+            try:
+                for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
+                    for one in page:
+                        kept = _reduced(resource, one)
+                        found.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
+            except (StatusError, UnreachableError) as error:
+                self._note_unread(group_resource(resource), error)
+                whole = False
+        made: dict[str, Companions] = {}
+
+        def beside(namespace: str) -> Companions:
+            if namespace not in made:
+                made[namespace] = Companions(tuple(found.get(namespace, ())), whole=whole)
+            return made[namespace]
+
+        return beside
+
+    def _config_maps(self, obj: JSON, namespace: str) -> dict[str, JSON]:
+        """The ConfigMaps that the object's Pods refer to, each read once; a forbidden one is reported once."""
+        found: dict[str, JSON] = {}
+        resource = self._kinds.get(("", "ConfigMap"))
+        for name in sorted(config_map_names(obj)) if resource and namespace else ():
+            place = (namespace, name)
+            if place not in self._maps and not self._maps_refused:
+                self._maps[place] = self._config_map(resource, namespace, name) if resource else None
+                if len(self._maps) > MAX_CONFIG_MAPS:
+                    self._maps.popitem(last=False)
+            if (kept := self._maps.get(place)) is not None:
+                found[name] = kept
+        return found
+
+    def _config_map(self, resource: Resource, namespace: str, name: str) -> JSON | None:
+        try:
+            return {"apiVersion": "v1", "kind": "ConfigMap", **get(self._client, resource.path(name, namespace), {})}
+        except (StatusError, UnreachableError) as error:
+            code = error.code if isinstance(error, StatusError) else 0
+            if code in (401, 403):
+                self._maps_refused = True
+                self._found.not_read["configmaps (by name)"] = str(error)
+            elif code != 404:
+                self._note_unread(f"configmaps: {namespace}/{name}", error, "could not be read")
+            return None
+
+    # ── What is evaluated ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _judge(
+        self, obj: JSON, policy: Policy, other: Policy | None, facts: Facts, beside: Callable[[str], Companions]
+    ) -> None:
+        """Adds the findings about one object, unless its owner has been counted already."""
+        ref = Ref.of(obj)
+        if ref.uid in self._seen or scan.retired(obj):
+            return
+        if (top := self._owners.top(obj)) is not None:
+            self._owners.add(obj, top)
+            self._add_running_pod(obj, ref, top)
+            return
+        if scan.has_ended(obj) or (_parsed_of(obj) not in WORKLOAD_KINDS and not workload.find(obj, policy.kinds)):
+            return
+        here = replace(facts, companions=beside(ref.namespace))
+        report = lint(obj, policy, here, where="scan")
+        if report.results and (maps := self._config_maps(obj, ref.namespace)):
+            here = replace(here, config_maps=maps)
+            report = lint(obj, policy, here, where="scan")
+        self._found.errors += [f"{ref}: {error.rule}: {error.error}" for error in report.errors]
+        if not report.results:
+            return
+        self._owners.add(obj)
+        self._seen.add(ref.uid)
+        if not self._is_wanted(obj):
+            return
+        self._starts[ref.uid] = scan.starts(result.engine.container.spec for result in report.results)
+        if _parsed_of(obj)[0] == scan.PREDICTORS:
+            self._predictors[ref.uid] = [result.engine.container.spec for result in report.results]
+        self._add_running_pod(obj, ref, ref.uid)
+        self._found.rows += scan.rows(report)
+        if other is not None and self._found.what_if is not None:
+            self._found.what_if += _broken(ref, obj, policy, other, facts)
+
+    def _add_running_pod(self, obj: JSON, ref: Ref, top: str) -> None:
+        """Remembers which workload (uid `top`) a running Pod belongs to, and that it is ready."""
+        wanted = self._starts.get(top) if ref.kind == "Pod" else None
+        if wanted and scan.is_ready(obj):
+            same = bool(wanted & scan.starts(mapping(obj.get("spec")).get("containers") or ()))
+            if same or any(scan.runs_predictor(one, obj) for one in self._predictors.get(top, ())):
+                self._found.ready.add(top)
+        if self._wanted.pods and ref.kind == "Pod" and mapping(obj.get("status")).get("phase") == "Running":
+            self._found.pods[ref.namespace, ref.name] = top
+
+    def _is_wanted(self, obj: JSON) -> bool:
+        if self._wanted.kinds is not None and _parsed_of(obj) not in self._wanted.kinds:
+            return False
+        if self._wanted.selector is None:
+            return True
+        labels = mapping(mapping(obj.get("metadata")).get("labels"))
+        return self._wanted.selector.selects({str(word): str(said) for word, said in labels.items()}) is True
+
+
+def _broken(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[NewDenial]:
+    """Why another policy would deny the object if it were applied again, and the one in force would not."""
+    asked = rehearsal.RehearsedObject(obj)
+    after = rehearsal.rehearse(asked, other, facts)
+    if not after.denied or rehearsal.rehearse(asked, policy, facts).denied:
+        return
+    for result in after.report.results:
+        for one in result.findings:
+            if one.mode == "deny":
+                yield NewDenial(ref, result.engine.container.name, one.rule, one.finding.message)
+
+
+def _reduced(resource: Resource, obj: JSON) -> dict[str, Any]:
+    """A companion without what nothing here reads."""
+    metadata = mapping(obj.get("metadata"))
+    kept = {word: metadata[word] for word in ("namespace", "name") if word in metadata}
+    return {
+        "apiVersion": resource.group_version, "kind": resource.kind, "metadata": kept, "spec": mapping(obj.get("spec")),
+    }  # fmt: skip
+
+
+def _parsed(name: str) -> Key:
+    """ "Kind.group" → (group, kind)."""
+    kind, _, group = name.partition(".")
+    return group, kind
+
+
+def _parsed_of(obj: JSON) -> Key:
+    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")

@@ -1,0 +1,203 @@
+"""What a Pod died of, from its log, its Events and its status: the first cause, not its consequences.
+
+Input is read line by line, in any mixture of logs, Events, `kubectl describe` and objects. A cause is data
+(`causes/`): its plane, its remedy, the rules that find it in a manifest, and its texts, each with its source.
+The kubelet's status of the container is the first proof (`OOMKilled` is proof, exit code 137 is not). Next is the first
+error in the log that the process did not survive. (It survives a retry, a warning, and any error before `Application
+startup complete`.) Then come Events that no later Event resolves; last, symptoms that fit one cause better than others.
+Unknown causes stay unknown, with their line.
+
+Here also `calibrate`: a start-up log compared with the plan. Not here: requests to a cluster.
+`tests/diagnose/CAUSE.txt` has what the programs print; each log is read again as eight collectors would wrap it.
+Imports `base` to `evaluation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from podfit.diagnose import calibrate, events, line, log, remedy, status
+from podfit.diagnose.calibrate import Start
+from podfit.diagnose.cause import Cause, Signature
+from podfit.diagnose.sighting import Sighting
+from podfit.diagnose.status import ContainerState
+from podfit.kube import manifest
+from podfit.kube.workload import JSON
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Plane
+from podfit.vllm.args.flags import builtin
+
+EVIDENCE = 5
+"""Lines that are shown of a cause."""
+_KILLED = (137, 143)
+CONTAINER_SHM = 64
+"""MiB at /dev/shm where nothing is mounted there (containerd oci/mounts.go)."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found in one file, or for one Pod."""
+
+    cause: Cause | None
+    signature: Signature | None
+    evidence: tuple[str, ...]
+    """The lines that say so; without a cause, an unknown error, or an exit code, which proves nothing."""
+    line: int | None = None
+    then: tuple[str, ...] = ()
+    """Other causes that were seen and follow from the first, or are weaker."""
+    pod: JSON | None = None
+    """The Pod (or the workload) that the input holds."""
+    start: Start | None = None
+    """What the log prints of the start that failed, else of the last one; None without a log of vLLM."""
+
+    foreign: bool = False
+    """The input is text without a line of vLLM, an Event or a container's status."""
+
+    @property
+    def plane(self) -> Plane | None:
+        """Where the cause lies."""
+        return self.signature.plane or self.cause.plane if self.cause and self.signature else None
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that find it in a manifest, the likeliest first."""
+        if self.cause is None or self.signature is None:
+            return ()
+        rules = self.signature.rules or self.cause.rules
+        return tuple(
+            sorted(rules, key=lambda rule: rule not in _rules_named_by_line(" ".join(self.evidence[:1]), rules))
+        )
+
+    @property
+    def remedy(self) -> str | None:
+        """What helps, and what the words of the evidence mean: with the values of the log, else in general."""
+        return self.remedy_for(None)
+
+    def remedy_for(self, engine: Engine | None, more: Sequence[str] = ()) -> str | None:
+        """The same with the values of the container too, and with further changes."""
+        if self.cause is None:
+            return None
+        said = " ".join(self.evidence)
+        meant = (meaning for word, meaning in self.cause.meanings if re.search(word, said))
+        specific = [*remedy.specific(self.cause.id, remedy.Known(said, self.start, engine)), *more]
+        return " ".join((*(specific or [self.cause.remedy]), *meant))
+
+    @property
+    def certainty(self) -> Literal["certain", "likely"] | None:
+        """Likely: only a symptom was seen."""
+        return None if self.signature is None else "likely" if self.signature.weak else "certain"
+
+
+def _rules_named_by_line(line: str, rules: Sequence[str]) -> tuple[str, ...]:
+    """The rules that this line distinguishes from the others."""
+    if "unknown-flag" in rules and (flag := re.search(r"unrecognized arguments?:? (--[\w-]+)", line)):
+        known = flag[1].replace("_", "-") in builtin().spellings
+        return ("removed-flag" if known else "unknown-flag",)
+    if "shm-too-small" in rules and (free := re.search(r"(\d+) MiB free", line)):
+        return ("shm-missing" if int(free[1]) <= CONTAINER_SHM else "shm-too-small",)
+    return ()
+
+
+_OF_VLLM = re.compile(r"vllm|\b(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d", re.IGNORECASE)
+"""Its name, or how it begins a line (vllm/logging_utils/formatter.py, vllm/envs.py VLLM_LOGGING_PREFIX)."""
+_OBJECT = re.compile(r"^\s*\"?(?:kind|apiVersion)\"?\s*:|\"kind\"\s*:\s*\"", re.MULTILINE)
+
+
+def is_object(text: str) -> bool:
+    """The text looks like Kubernetes objects, not like a log."""
+    return _OBJECT.search(text) is not None
+
+
+def diagnose(text: str) -> list[Diagnosis]:
+    """What `text` says: a log, Events, `kubectl describe`, or objects as JSON or YAML. One diagnosis;
+    one a Pod where the objects are several Pods."""
+    if is_object(text):
+        documents = [one.object for one in manifest.read(text, "").documents if one.object.get("kind")]
+        if documents:
+            return of_objects(documents)
+    return [of_text(text)]
+
+
+def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
+    """Diagnose a log, or text that kubectl printed, together with what is already known about the Pod."""
+    lines = line.read(text)
+    rows, taken = events.from_lines(lines)
+    said = [*words, *status.from_lines(lines)]
+    rest = [one for index, one in enumerate(lines) if index not in taken]
+    found = _choose_cause(said, log.read(rest), [*more, *rows])
+    foreign = not (said or rows or more or _OF_VLLM.search(text))
+    begun = [one for one in calibrate.starts(rest) if found.line is None or one.line <= found.line]
+    return replace(found, start=begun[-1] if begun else None, foreign=foreign)
+
+
+def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
+    """Diagnose Pods, Events and workloads."""
+    pods = [one for one in objects if one.get("kind") == "Pod" and isinstance(one.get("status"), Mapping)]
+    seen = [event for one in objects if one.get("kind") == "Event" and (event := events.from_object(one))]
+    seen += [event for one in objects for event in _replica_failures(one)]
+    others = [one for one in objects if one.get("kind") not in ("Pod", "Event")]
+    if len(pods) <= 1:
+        pod = pods[0] if pods else None
+        return [of_pod(pod, "", seen, pod or next((one for one in (*objects, *others) if one.get("spec")), None))]
+    return [
+        of_pod(pod, "", [event for event in seen if _name(pod) in ("", event.subject.partition("/")[2])])
+        for pod in pods
+    ]
+
+
+def of_pod(pod: JSON | None, text: str, seen: Sequence[events.Event] = (), shown: JSON | None = None) -> Diagnosis:
+    """Diagnose one Pod by its status, its log and its Events."""
+    words = list(status.from_pod(pod)) if pod is not None else []
+    tail = "\n".join(word.message for word in words if word.log and word.message)
+    found = of_text(tail + "\n" + text if tail else text, words, seen)
+    return replace(found, line=None, pod=shown or pod, foreign=found.foreign and pod is None and shown is None)
+
+
+def _name(pod: JSON) -> str:
+    metadata = pod.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+
+
+def _replica_failures(obj: JSON) -> Iterator[events.Event]:
+    """A workload's conditions that show Pods that could not be made."""
+    held: Any = obj.get("status")
+    conditions = held.get("conditions") if isinstance(held, Mapping) and obj.get("kind") != "Pod" else None
+    for one in conditions if isinstance(conditions, list) else ():
+        if isinstance(one, Mapping) and one.get("type") == "ReplicaFailure" and one.get("status") == "True":
+            reason, message = str(one.get("reason") or ""), str(one.get("message") or "")
+            yield events.Event(reason, message, "", 0.0, 0.0, f"{reason}: {message}")
+
+
+def _choose_cause(words: Sequence[ContainerState], read: log.LogReading, seen: Sequence[events.Event]) -> Diagnosis:
+    """The diagnosis by the order of evidence: what the kubelet proves, errors in the log, Events, then weak
+    symptoms."""
+    proofs = status.sightings(words)
+    reported = events.sightings(seen)
+    killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in words)
+    strong = [one for one in reported if not one.signature.weak]
+    weak = [one for one in reported if one.signature.weak and killed]
+    order = [
+        *(one for one in proofs if not one.signature.weak),
+        *(one for one in read.sightings if not one.signature.weak),
+        *strong,
+        *weak,
+        *(one for one in read.sightings if one.signature.weak),
+        *(one for one in proofs if one.signature.weak),
+    ]
+    if order:
+        return _diagnosis_of(order)
+    if read.unexplained is not None:
+        return Diagnosis(None, None, (read.unexplained.raw.strip(),), read.unexplained.number)
+    ended = next((word for word in words if word.exit_code not in (None, 0)), None)
+    return Diagnosis(None, None, ended.evidence if ended else ())
+
+
+def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
+    """The diagnosis whose cause is the first sighting's, with its evidence and the other causes."""
+    first = order[0]
+    mine = [line for one in order if one.cause is first.cause for line in one.evidence]
+    then = dict.fromkeys(one.cause.id for one in order if one.cause is not first.cause)
+    return Diagnosis(first.cause, first.signature, tuple(dict.fromkeys(mine))[:EVIDENCE], first.line, tuple(then))

@@ -1,0 +1,254 @@
+"""A start-up log → what vLLM printed of its memory, and how far the plan was off.
+
+The texts are vLLM's, 0.6 … 0.33: v1/worker/gpu_worker.py, v1/worker/gpu_model_runner.py, v1/core/kv_cache_utils.py,
+worker/worker.py (V0), entrypoints/common/startup.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.diagnose import line
+from podfit.kube.quantity import GI
+from podfit.rules.engine import Engine
+from podfit.vllm import measured
+from podfit.vllm.gpu import Gpu
+from podfit.vllm.measured import GPU_LINES
+from podfit.vllm.model.given import key
+from podfit.vllm.release import Release, parse
+
+START_LINE = re.compile(r"(?:vLLM API server|█) +version v?(\d\S*)|Initializing an? (?:V\d )?LLM engine \(v([^)\s]+)\)")
+ARGUMENTS = re.compile(r"non-default args: (\{.*\})")
+MODEL = re.compile(r"LLM engine \(v[^)]*\) with config: .*?\bmodel='([^']+)'")
+SIZE = r"(-?\d+(?:\.\d+)?) ?Gi?B"
+PRINTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
+    (re.compile(pattern), names)
+    for pattern, names in (
+        (rf"(?:Model loading|[Ll]oading model weights) took {SIZE}", ("weights",)),
+        (rf"Available KV cache memory: {SIZE}", ("kv_cache",)),
+        (rf"Estimated CUDA graph memory: {SIZE}", ("cuda_graphs",)),
+        (rf"Graph capturing finished in .* took {SIZE}", ("captured",)),
+        (rf"model weights take {SIZE}; non_torch_memory takes {SIZE}; PyTorch activation peak memory takes {SIZE}; "
+         rf"the rest of the memory reserved for KV Cache is {SIZE}",
+         ("weights", "non_torch", "activations", "kv_cache")),
+        (rf"torch peak memory increase: {SIZE}; non-torch forward increase memory: {SIZE}; weights memory: {SIZE}",
+         ("activations", "non_torch", "weights")),
+        (rf"Actual usage is {SIZE} for weight, {SIZE} for peak activation, {SIZE} for non-torch memory, and {SIZE} "
+         r"for CUDAGraph", ("weights", "activations", "non_torch", "captured")),
+        (rf"Actual usage is {SIZE} for consumed memory \(weights \+ non-torch\), {SIZE} for peak activation, and "
+         rf"{SIZE} for CUDAGraph", ("consumed", "activations", "captured")),
+        (rf"larger than the available KV cache memory \({SIZE}\)", ("kv_cache",)),
+        (rf"total_gpu_memory \({SIZE}\)", ("total",)),
+        (rf"has a total capacity of {SIZE}", ("total",)),
+        (rf"Free memory on device (?:cuda:\d+ )?\(-?[\d.]+/{SIZE}\)", ("total",)),
+    )
+)  # fmt: skip
+"""What a log prints, in its order of numbers; "captured": CUDA graphs as they became, not as they were charged."""
+TOKENS = re.compile(r"GPU KV cache size: ([\d,]+) tokens")
+LENGTH = re.compile(r"Using max model len (\d+)|max seq len \((\d+)\)")
+LONGEST = re.compile(
+    r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in KV cache \((\d+)\)"
+)
+"""vLLM's own estimate of the longest request that fits, V1's and V0's."""
+PRINTS = re.compile(r"GiB|GB|version|engine \(v|non-default args|model len|seq len|KV cache")
+"""Every line that is read has one of these: most lines of a long log have none."""
+LEAST = frozenset({"kv_cache", "tokens", "total"})
+"""Values of which the smallest rank counts; of all others the largest counts."""
+CHARGED = Release(0, 20)
+"""From here an estimate of the graphs is charged to the budget, and not what they take."""
+
+
+@dataclass
+class Start:
+    """One start of vLLM, as its log shows it."""
+
+    line: int
+    """Where it begins, from 1."""
+    release: Release | None = None
+    model: str | None = None
+    given: Mapping[str, Any] | None = None
+    """dest → value of the arguments that are not defaults; None where the log does not list them."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Line of the ledger → bytes of one GPU."""
+    tokens: int | None = None
+    max_model_len: int | None = None
+    longest: int | None = None
+    """Tokens of the longest request that fits, as vLLM estimates it when the KV cache is too small."""
+
+    @property
+    def complete(self) -> bool:
+        """It got as far as the KV cache."""
+        return "kv_cache" in self.sizes or self.tokens is not None
+
+    def ledger(self) -> dict[str, int]:
+        """What was charged to the budget, by the ledger's lines."""
+        found = {name: self.sizes[name] for name in GPU_LINES if name in self.sizes}
+        if "cuda_graphs" not in found and "captured" in self.sizes and (self.release or CHARGED) < CHARGED:
+            found["cuda_graphs"] = self.sizes["captured"]
+        if "non_torch" not in found and "consumed" in self.sizes and "weights" in found:
+            found["non_torch"] = max(0, self.sizes["consumed"] - found["weights"])
+        return {name: size for name, size in found.items() if size >= 0}
+
+
+def read(text: str) -> list[Start]:
+    """The starts in a log that printed something of their memory, in their order."""
+    return [start for start in starts(line.read(text)) if start.ledger() or start.tokens]
+
+
+def starts(lines: Sequence[line.LogLine]) -> list[Start]:
+    """The starts in a log, in their order."""
+    starts: list[Start] = []
+    for one in lines:
+        if not PRINTS.search(one.text):
+            continue
+        begins = START_LINE.search(one.text)
+        if not starts or (begins and starts[-1].sizes):  # the server and the engine both say which release they are
+            starts.append(Start(one.number))
+        _take_line(starts[-1], one.text, begins)
+    return starts
+
+
+def _take_line(start: Start, text: str, begins: re.Match[str] | None) -> None:
+    """Take what one line of a log says of the start-up."""
+    if begins:
+        start.release = parse(begins[1] or begins[2]) or start.release
+    if (found := MODEL.search(text)) is not None:
+        start.model = start.model or found[1]
+    if (found := ARGUMENTS.search(text)) is not None:
+        start.given = _python_dict(found[1])
+        named = (start.given or {}).get("model_tag") or (start.given or {}).get("model")
+        start.model = str(named) if named else start.model
+    if (found := TOKENS.search(text)) is not None:
+        count = int(found[1].replace(",", ""))
+        start.tokens = min(count, start.tokens or count)
+    if (found := LENGTH.search(text)) is not None:
+        start.max_model_len = int(found[1] or found[2])
+    if (found := LONGEST.search(text)) is not None:
+        start.longest = int(found[1] or found[2])
+    for pattern, names in PRINTED:
+        if (found := pattern.search(text)) is None:
+            continue
+        for name, number in zip(names, found.groups(), strict=True):
+            size = int(float(number) * GI)
+            before = start.sizes.get(name, size)
+            start.sizes[name] = min(size, before) if name in LEAST else max(size, before)
+
+
+def _python_dict(text: str) -> Mapping[str, Any] | None:
+    """The dict that Python printed; None where it holds objects that are not literals."""
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def argv(start: Start) -> list[str] | None:
+    """The command line that a log lists; None where it does not."""
+    if start.model is None or start.given is None:
+        return None
+    words = ["vllm", "serve", start.model]
+    for dest, value in start.given.items():
+        flag = f"--{dest.replace('_', '-')}"
+        if dest in ("model", "model_tag", *measured.HARMLESS, *measured.SETTINGS_WITHOUT_EFFECT) or value is None:
+            continue
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            words += [flag, value if isinstance(value, str) else json.dumps(value)]
+    return words
+
+
+@dataclass(frozen=True)
+class PrintedLine:
+    """A line of the ledger, planned and printed. Bytes of one GPU, or tokens."""
+
+    name: str
+    low: int
+    likely: int
+    high: int
+    printed: int
+
+    @property
+    def is_in_interval(self) -> bool:
+        """The print lies in the interval; logs round to a hundredth of a GiB."""
+        slack = 0.005 * GI if self.name != "kv_cache_tokens" else 0
+        return self.low - slack <= self.printed <= self.high + slack
+
+
+@dataclass(frozen=True)
+class StartComparison:
+    """One start next to the plan of its engine."""
+
+    source: str
+    start: Start
+    engine: Engine
+    problem: str = ""
+    """Why it can't be written down; empty where it can."""
+
+    def printed_lines(self) -> Iterator[PrintedLine]:
+        """Each line that was printed and planned."""
+        gpu = self.engine.plan.gpu
+        if gpu is None:
+            return
+        printed = self.start.ledger()
+        for name in GPU_LINES:
+            if name in printed:
+                planned = getattr(gpu, name)
+                yield PrintedLine(name, planned.low, planned.likely, planned.high, printed[name])
+        if self.start.tokens and gpu.kv_cache_tokens:
+            yield PrintedLine("kv_cache_tokens", *gpu.kv_cache_tokens, self.start.tokens)
+
+    def measured_row(self) -> dict[str, Any] | None:
+        """What is written down: a row of `vllm.measured`; None where something that it holds for is not known."""
+        engine, start = self.engine, self.start
+        gpus = engine.gpu.value.gpus if engine.gpu else ()
+        if self.problem or engine.release is None or len(gpus) != 1 or engine.model is None:
+            return None
+        own = measured.own_arguments(engine.args.given, engine.args.defaults, engine.command.env)
+        row = {
+            "model": key(engine.args.model or engine.model.value.id),
+            "gpu": gpus[0].name,
+            "vllm_version": str(engine.release),
+            "arguments": own[0],
+            "env": own[1],
+            "gpu_memory_bytes": start.sizes.get("total"),
+            **start.ledger(),
+            "source": self.source,
+        }
+        return {name: value for name, value in row.items() if value is not None}
+
+
+def _one_of(gpus: Sequence[Gpu]) -> str:
+    """Names to choose from: the label of GPU feature discovery, where there is one."""
+    *names, last = (one.labels[0] if one.labels else f"'{one.name}'" for one in gpus)
+    return f"{', '.join(names)} or {last}"
+
+
+def compare(source: str, start: Start, engine: Engine) -> StartComparison:
+    """The start next to the engine that a manifest, or its own arguments, describe."""
+    problem = ""
+    if engine.gpu is None or not engine.gpu.value.gpus:
+        problem = "which GPU it was is not known: --gpu NAME names it"
+    elif len(engine.gpu.value.gpus) > 1:
+        problem = f"which GPU it was is not certain: --gpu {_one_of(engine.gpu.value.gpus)} says so"
+    elif engine.release is None:
+        problem = "which release it was is not known: neither the log nor the image's tag names it"
+    elif start.release is not None and start.release != engine.release:
+        problem = f"the log is of vLLM {start.release}, the manifest of {engine.release}"
+    elif engine.model is None:
+        problem = "the model is not known: `podfit models add` teaches it"
+    elif engine.plan.gpu is None:
+        problem = f"there is no plan: {engine.plan.why}"
+    elif (engine.args.given.get("pipeline_parallel_size") or 1) != 1:
+        problem = "pipeline stages differ from each other: only engines without them are written down"
+    elif engine.args.unresolved or engine.args.open:
+        problem = "some of its arguments can't be known"
+    elif "kv_cache" not in start.ledger() and "weights" not in start.ledger():
+        problem = "the log prints neither the weights nor the KV cache memory"
+    return StartComparison(source, start, engine, problem)

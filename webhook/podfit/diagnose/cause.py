@@ -1,0 +1,52 @@
+"""What a cause of a failure is, and the texts by which it is recognized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from podfit.rules.rule import Plane
+
+Channel = Literal["log", "event", "status"]
+"""Where a text is: a line of a log, `Reason: message` of an Event, what the kubelet says of a container."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One text that a cause prints. All patterns are regular expressions that are searched, not matched."""
+
+    pattern: str
+    source: str
+    """The program that prints it: a file of a release, or an issue that quotes it."""
+    releases: str = ""
+    """The releases of vLLM whose source has it; empty if another program prints it."""
+    channel: Channel = "log"
+    weak: bool = False
+    """A symptom: it counts only where nothing else explains the failure."""
+    within: str = ""
+    """What the traceback (or the lines just before) must hold too."""
+    unless: str = ""
+    """What neither the line nor its traceback may hold."""
+    any_level: bool = False
+    """Also where the line is logged as information or a warning."""
+    rules: tuple[str, ...] = ()
+    """The rules that catch this text's case, where they are not the cause's."""
+    plane: Plane | None = None
+    """Where it is not the cause's."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why vLLM did not start or did not stay up."""
+
+    id: str
+    plane: Plane
+    title: str
+    """One line, no full stop: "The GPU has not enough memory"."""
+    remedy: str
+    """What helps, for people."""
+    signatures: tuple[Signature, ...]
+    rules: tuple[str, ...] = ()
+    """The rules that find it in the manifest, the likeliest first."""
+    meanings: tuple[tuple[str, str], ...] = ()
+    """What a word of the evidence (a regular expression) shows beyond the remedy: what it means, and what helps."""

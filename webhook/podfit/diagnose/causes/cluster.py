@@ -1,0 +1,198 @@
+"""What the cluster does to a Pod: places it, pulls its image, probes it, takes it away."""
+
+from __future__ import annotations
+
+from podfit.diagnose.cause import Cause, Signature
+
+_PULL = (
+    r"ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|ImageInspectError|"
+    r"RegistryUnavailable|Failed to pull image|Back-off pulling image|Failed to apply default image tag"
+)
+
+CAUSES = (
+    Cause(
+        "probe-killed",
+        "cluster",
+        "The kubelet killed the container because its probe failed",
+        "Needs a startupProbe whose failureThreshold × periodSeconds covers download, loading and "
+        "compilation; a livenessProbe only counts from then on.",
+        (
+            Signature(
+                r"failed startup probe",
+                "kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go",
+                channel="event",
+                rules=("startup-window-too-short", "probe-wrong-port"),
+            ),
+            Signature(
+                r"failed liveness probe|Container will be killed and recreated",
+                "kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go",
+                channel="event",
+                rules=("liveness-probe-kills-startup", "startup-probe-missing", "probe-wrong-port"),
+            ),
+            Signature(
+                r"^Unhealthy: (?:Startup|Liveness) probe failed",
+                "kubelet pkg/kubelet/prober: with a container that was killed (137, 143)",
+                channel="event",
+                weak=True,
+            ),
+            Signature(
+                r"failed (?:startup|liveness) probe, will be restarted",
+                "kubelet's own log, Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
+            Signature(
+                r"KeyboardInterrupt: terminated",
+                "vLLM entrypoints/openai/api_server.py: SIGTERM while it starts",
+                "0.6–0.33",
+                weak=True,
+            ),
+        ),
+        ("startup-window-too-short", "startup-probe-missing", "liveness-probe-kills-startup", "probe-wrong-port"),
+    ),
+    Cause(
+        "unschedulable",
+        "cluster",
+        "No node takes the Pod",
+        "The scheduler counts the nodes by reason. Reasons are too few GPUs on one node, a taint without toleration, a "
+        "nodeSelector that no node has, a claim that is not bound.",
+        (
+            Signature(
+                r"nodes are available|^FailedScheduling: |^NotTriggerScaleUp: |didn't trigger scale-up|"
+                r"^Unschedulable: |incompatible with (?:nodepool|provisioner)|insufficient (?:unused )?quota for .*gpu",
+                "kube-scheduler, cluster-autoscaler, Karpenter, Volcano, Kueue",
+                channel="event",
+            ),
+            Signature(
+                r"nodes are available|^Unschedulable\b|^SchedulingGated\b",
+                "the Pod's PodScheduled condition",
+                channel="status",
+            ),
+            Signature(r"\d+/\d+ nodes are available: ", "Events as others print them", weak=True, any_level=True),
+        ),
+        ("unknown-gpu", "gpu-count-mismatch"),
+    ),
+    Cause(
+        "image-pull",
+        "cluster",
+        "The image can't be pulled",
+        "Check the image's name and tag, imagePullSecrets, and that it has a variant for the node's architecture.",
+        (
+            Signature(_PULL, "kubelet pkg/kubelet/images", channel="event"),
+            Signature(_PULL, "kubelet pkg/kubelet/images", channel="status"),
+            Signature(
+                r"Failed to pull image|Back-off pulling image|\bErrImagePull\b|\bImagePullBackOff\b",
+                "Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
+        ),
+        ("unpinned-image",),
+    ),
+    Cause(
+        "driver-too-old",
+        "cluster",
+        "The node's GPU driver does not fit the image's CUDA",
+        "Needs a newer driver on the node, or an image with an older CUDA.",
+        (
+            Signature(
+                r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA runtime|"
+                r"unsupported display driver / cuda driver combination|PTX was compiled with an unsupported toolchain|"
+                r"forward compatibility was attempted on non supported HW|unsatisfied condition: cuda|"
+                r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|"  # style: quoted
+                r"Failed to initialize NVML: Driver/library version mismatch|NVMLError_LibRmVersionMismatch",
+                "PyTorch torch/cuda/__init__.py; CUDA runtime API; nvidia-container-cli",
+            ),
+            Signature(
+                r"unsatisfied condition: cuda|nvidia-container-cli: \w+ error|failed to get device: .*nvml",
+                "nvidia-container-cli",
+                channel="status",
+            ),
+            Signature(
+                r"unsatisfied condition: cuda|nvidia-container-cli: \w+ error",
+                "nvidia-container-cli",
+                channel="event",
+            ),
+        ),
+    ),
+    Cause(
+        "quota-exceeded",
+        "cluster",
+        "The namespace's quota is used up",
+        "The event names quota, request and limit.",
+        (
+            Signature(
+                r"exceeded quota|forbidden: .*quota|maximum .* usage per (?:Container|Pod) is",
+                "kube-apiserver resourcequota, limitranger",
+                channel="event",
+            ),
+        ),
+    ),
+    Cause(
+        "admission-denied",
+        "cluster",
+        "The API server rejects the Pod",
+        "The event has the message of the webhook or of Pod security.",
+        (
+            Signature(
+                r"^Failed\w*: .*(?:admission webhook .* denied the request|violates PodSecurity|is forbidden)",
+                "kube-apiserver admission",
+                channel="event",
+            ),
+        ),
+    ),
+    Cause(
+        "devices-unavailable",
+        "cluster",
+        "The node promised a GPU that it can't give",
+        "The device plugin restarted or a GPU is unhealthy: look at the node's device plugin; create the Pod again.",
+        (
+            Signature(
+                r"UnexpectedAdmissionError|Allocate failed due to|^OutOf|TopologyAffinityError|"
+                r"didn't have enough resource",
+                "kubelet pkg/kubelet/cm/devicemanager",
+                channel="status",
+            ),
+            Signature(
+                r"UnexpectedAdmissionError|Allocate failed due to|^OutOf|TopologyAffinityError|"
+                r"didn't have enough resource|^FailedPrepareDynamicResources: ",
+                "kubelet pkg/kubelet/cm/devicemanager, pkg/kubelet/cm/dra",
+                channel="event",
+            ),
+        ),
+    ),
+    Cause(
+        "preempted",
+        "cluster",
+        "The cluster took the node or the place away",
+        "A Pod of higher priority, a drain or a spot instance that ended: not vLLM's fault. A priorityClass, "
+        "a PodDisruptionBudget or another node pool help.",
+        (
+            Signature(
+                r"^(?:Preempt\w*|NodeShutdown|Terminated|TaintManagerEviction|DeletionByTaintManager|DisruptionTarget|"
+                r"NodeLost|Shutdown)\b|imminent node shutdown|node shutdown",
+                "kubelet node shutdown, kube-scheduler preemption, taint manager",
+                channel="status",
+            ),
+            Signature(
+                r"^(?:Preempted|PreemptionByScheduler|TaintManagerEviction|NodeNotReady|NodeShutdown|"
+                r"TerminationByKubelet|SpotInterruption\w*|Shutdown|Drain\w*): |imminent node shutdown",
+                "kube-scheduler, taint manager, kubelet, Karpenter",
+                channel="event",
+            ),
+        ),
+    ),
+    Cause(
+        "sandbox-failed",
+        "cluster",
+        "The node could not set up the Pod's network or sandbox",
+        "A fault of the node or its network plugin, not of the Pod.",
+        (
+            Signature(
+                r"^FailedCreatePodSandBox: |^FailedCreatePodContainer: ",
+                "kubelet pkg/kubelet/kuberuntime",
+                channel="event",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,96 @@
+"""What goes wrong between the Pod and others: the model hub, the other ranks."""
+
+from __future__ import annotations
+
+from podfit.diagnose.cause import Cause, Signature
+
+_HUB = (
+    r"huggingface_hub|huggingface\.co|hf\.co|hf_hub|hf_transfer|hf_xet|modelscope|snapshot_download|"
+    r"cached_file|amazonaws|storage\.googleapis|runai|s3://|gs://|boto|transformers/utils/hub|"
+    r"weight_utils\.py|download"
+)
+
+"""Frames and addresses of a download."""
+
+CAUSES = (
+    Cause(
+        "download-failed",
+        "network",
+        "The model could not be downloaded",
+        "Check name resolution, proxy and network policy from inside of the Pod; or load the model from a "
+        "volume. Where HF_HUB_OFFLINE=1 is set, the cache must hold every file already.",
+        (
+            Signature(
+                r"LocalEntryNotFoundError|OfflineModeIsEnabled|offline mode is enabled|"
+                r"outgoing traffic has been disabled|We couldn't connect to 'https?://|"
+                r"we cannot find the requested files in the(?: local)? (?:disk )?cache|"
+                r"cannot find the (?:appropriate snapshot folder|requested files)|"
+                r"There was a specific connection error",
+                "huggingface_hub file_download.py, _snapshot_download.py, utils/_http.py; transformers utils/hub.py",
+            ),
+            Signature(
+                r"(?:ConnectionError|ConnectTimeout|ReadTimeout|ConnectError|ProxyError|SSLError|MaxRetryError|"
+                r"ChunkedEncodingError|IncompleteRead|RemoteProtocolError|NewConnectionError)\b.*(?:huggingface|"
+                r"hf\.co|modelscope|amazonaws|googleapis|xethub)",
+                "requests, httpx, urllib3",
+                unless=r"thrown while requesting|[Rr]etrying",
+            ),
+            Signature(
+                r"(?:\b(?:requests\.exceptions|httpx|httpcore|urllib3\.exceptions|aiohttp\.\w+)\.\w*(?:Error|Timeout|"
+                r"Read)\b|Temporary failure in name resolution|Name or service not known|Could not resolve host|"
+                r"Connection (?:refused|reset by peer)|Network is unreachable|CERTIFICATE_VERIFY_FAILED|"
+                r"Read timed out|timed out\b)",
+                "requests, httpx, urllib3, getaddrinfo, inside of a download's frames",
+                within=_HUB,
+                unless=r"thrown while requesting|[Rr]etrying|Client Error|HTTPError|Repo id must",
+            ),
+            Signature(
+                r"\b(?:429|5\d\d) (?:Client Error|Server Error|Too Many Requests).*(?:huggingface|hf\.co|modelscope)|"
+                r"(?:HfHubHTTPError|HTTPError): (?:429|5\d\d)\b",
+                "huggingface_hub utils/_http.py",
+                unless=r"thrown while requesting",
+            ),
+            Signature(
+                r"CAS service error|An error occurred while downloading using `?hf_transfer|"
+                r"Consistency check failed: file should be of size|ReqwestMiddleware|Data processing error",
+                "hf_xet, hf_transfer, huggingface_hub file_download.py",
+                unless=r"No space left|os error 28",
+            ),
+            Signature(
+                r"NoCredentialsError|Unable to locate credentials|NoSuchBucket|An error occurred \((?:403|404|"
+                r"AccessDenied|NoSuchKey|InvalidAccessKeyId)\)|DefaultCredentialsError|Could not find any files in s3|"
+                r"AccessDenied\b.*(?:s3|bucket)|(?:EndpointConnection|ConnectTimeout|ReadTimeout)Error: .*endpoint URL",
+                "botocore, google-auth, Run:ai model streamer",
+            ),
+            Signature(
+                r"Model ['\"]?\S+['\"]? (?:not found on|does not exist on) ModelScope|modelscope\S*(?:NotExistError|"
+                r"HTTPError)",
+                "modelscope hub/errors.py",
+            ),
+        ),
+        ("model-cache-missing",),
+    ),
+    Cause(
+        "ranks-disconnected",
+        "network",
+        "The processes of the engine lost each other",
+        "One rank hung or died, or can't be reached: look at the others' logs first, then at "
+        "NCCL_SOCKET_IFNAME, network policies and the fabric (NCCL_DEBUG=INFO).",
+        (
+            Signature(
+                r"Watchdog caught collective operation timeout|ncclRemoteError|ncclSystemError|ncclInternalError|"
+                r"unhandled system error|NCCL error|NCCL communicator was aborted|"
+                r"Connection closed by (?:remote )?peer|Broken pipe",
+                "PyTorch ProcessGroupNCCL.cpp; NCCL",
+                weak=True,
+            ),
+            Signature(
+                r"DistNetworkError|DistStoreError|The client socket has timed out|"
+                r"The client socket has failed to connect|Timed out after \d+ seconds waiting for clients|"
+                r"wait timeout after \d+ms|Gloo connectFullMesh failed|Barrier timed out",
+                "PyTorch torch/csrc/distributed/c10d/, gloo; vLLM distributed/utils.py",
+                weak=True,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,133 @@
+"""What goes wrong with disks and volumes."""
+
+from __future__ import annotations
+
+from podfit.diagnose.cause import Cause, Signature
+
+_IN_USE = (
+    r"Multi-Attach error|already (?:exclusively )?attached to (?:one|another|a different|an? instance)|"
+    r"[Vv]olume(?:InUse| is (?:already )?(?:in use|used))|"
+    r"is already used by pod|is still being used|RESOURCE_IN_USE|is already being used by|"
+    r"ReadWriteOncePod access mode|already in use by"
+)
+
+CAUSES = (
+    Cause(
+        "disk-full",
+        "storage",
+        "A disk is full",
+        "The model, the compile cache or the image needs more room: a larger volume at the cache's path, or "
+        "a higher ephemeral-storage limit.",
+        (
+            Signature(
+                r"No space left on device|\[Errno 28\]|os error 28\b|[Dd]isk quota exceeded|\[Errno 122\]|ENOSPC",
+                "errno 28, 122",
+                unless=r"/dev/shm|psm_|shared_memory\.py|shm_broadcast|shm_open|_posixshmem|/torch_\d|shared memory",
+            ),
+            Signature(
+                r"Not enough (?:free )?disk space",
+                "huggingface_hub file_download.py, of what fails soon after",
+                weak=True,
+                any_level=True,
+            ),
+            Signature(r"No space left on device|no space left on device", "containerd, CSI drivers", channel="event"),
+            Signature(r"[Nn]o space left on device", "the runtime, in the kubelet's words", channel="status"),
+        ),
+        ("model-cache-too-small", "model-cache-missing"),
+    ),
+    Cause(
+        "evicted-storage",
+        "storage",
+        "The Pod was evicted for the disk it used",
+        "Needs a volume for the model cache, or an ephemeral-storage request and limit above what it writes.",
+        (
+            Signature(
+                r"low on resource: (?:ephemeral-storage|inodes|nodefs|imagefs)|ephemeral local storage usage exceeds|"
+                r"exceeded its local ephemeral storage limit|Usage of EmptyDir volume .* exceeds the limit|"
+                r"DiskPressure",
+                "kubelet pkg/kubelet/eviction/",
+                channel="status",
+            ),
+            Signature(
+                r"^Evict\w*: .*(?:low on resource: (?:ephemeral-storage|inodes|nodefs|imagefs)|"
+                r"local ephemeral storage|ephemeral local storage|EmptyDir volume|DiskPressure)|"
+                r"^EvictionThresholdMet: .*(?:ephemeral-storage|nodefs|imagefs)",
+                "kubelet pkg/kubelet/eviction/",
+                channel="event",
+            ),
+            Signature(
+                r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds|"
+                r"exceeded its local ephemeral storage limit|[Ee]viction manager.*ephemeral-storage",
+                "kubelet's own log, Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
+        ),
+        ("model-cache-missing", "model-cache-too-small"),
+    ),
+    Cause(
+        "volume-in-use",
+        "storage",
+        "The volume is attached to another node",
+        "A ReadWriteOnce volume serves one node: use ReadWriteMany, a volume for each replica, or strategy: Recreate.",
+        (
+            Signature(
+                _IN_USE,
+                "kube-controller-manager attachdetach; CSI drivers; kube-scheduler VolumeRestrictions",
+                channel="event",
+            ),
+            Signature(_IN_USE, "kube-scheduler VolumeRestrictions", channel="status"),
+            Signature(
+                r"Multi-Attach error|ReadWriteOncePod access mode",
+                "Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
+        ),
+        ("read-write-once-with-replicas",),
+    ),
+    Cause(
+        "volume-not-mounted",
+        "storage",
+        "A volume can't be mounted",
+        "The event names the volume: a claim that is not bound, a driver that is not there, a server that "
+        "does not answer.",
+        (
+            Signature(
+                r"^(?:FailedMount|FailedAttachVolume|ProvisioningFailed|FailedMapVolume): ",
+                "kubelet, attach-detach controller, external-provisioner",
+                channel="event",
+            ),
+        ),
+    ),
+    Cause(
+        "cache-not-writable",
+        "storage",
+        "The container may not write where it must",
+        "The user of the container can't write to the cache: set fsGroup, HF_HOME and VLLM_CACHE_ROOT to a "
+        "writable volume.",
+        (
+            Signature(
+                r"PermissionError: \[Errno 13\]|\[Errno 30\] Read-only file system|"
+                r"Read-only file system \(os error 30\)|PermissionError at .* when downloading",
+                "errno 13, 30",
+                unless=r"\.sock\b|bind",
+            ),
+        ),
+        ("model-cache-wrong-path",),
+    ),
+    Cause(
+        "weights-corrupt",
+        "storage",
+        "A file of weights is broken",
+        "Mostly half a download: delete it from the cache and let it come again. A file of about 130 bytes "
+        "is a Git LFS pointer.",
+        (
+            Signature(
+                r"SafetensorError\b|HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeader(?:Deserialization|Length|"
+                r"Start)|invalid load key, 'v'|PytorchStreamReader failed|unexpected EOF, expected \d+ more bytes",
+                "safetensors; PyTorch torch/serialization.py",
+            ),
+        ),
+    ),
+)

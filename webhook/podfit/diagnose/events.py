@@ -1,0 +1,164 @@
+"""Kubernetes Events, as tables (`kubectl get events`, the end of `kubectl describe`) and as objects → what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from podfit.diagnose.line import LogLine
+from podfit.diagnose.sighting import Sighting, matching_signatures
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that the cluster says of an object."""
+
+    reason: str
+    message: str
+    subject: str
+    """ "pod/vllm-0"; empty where the table is of one object."""
+    first: float
+    """When it was first seen, in seconds since the epoch, or before now (negative); 0 if that is unknown."""
+    last: float
+    """When it was last seen, on the same clock."""
+    evidence: str
+    line: int | None = None
+
+    @property
+    def text(self) -> str:
+        """`Reason: message`."""
+        return f"{self.reason}: {self.message}"
+
+    def is_after(self, other: Event) -> bool:
+        """It was seen after `other` began, as far as that is known: times of two clocks are not compared."""
+        known = self.last and other.first and (self.last < 0) == (other.first < 0)
+        return not known or self.last >= other.first
+
+
+_AGE = r"(?:<\w+>|\d+[smhdy](?:\d+[smhd])*)(?:\s+\(x\d+ over [\w<>]+\))?"
+_ROW = re.compile(
+    rf"^\s*(?:(?P<space>[a-z0-9-]+)\s+)?(?P<age>{_AGE})\s+(?:Normal|"
+    rf"Warning)\s+(?P<reason>[A-Z]\w+)\s+(?P<subject>[\w.-]+/\S+)\s+(?P<message>\S.*)$"
+)
+"""`kubectl get events`: LAST SEEN, TYPE, REASON, OBJECT, MESSAGE (and what -o wide puts between)."""
+_DESCRIBED = re.compile(
+    rf"^\s*(?:Normal|Warning)\s+(?P<reason>[A-Z]\w+)\s+(?P<age>{_AGE})\s+(?P<sender>[\w./, "
+    rf"-]+?)\s{{2,}}(?P<message>\S.*)$"
+)
+"""The end of `kubectl describe`: Type, Reason, Age, From, Message."""
+_LOOSE = re.compile(
+    r"^\s*(?:(?P<age>" + _AGE + r")\s+)?(?:Normal|Warning)\s+(?P<reason>[A-Z][a-z]\w+)\s+(?P<message>\S.*)$"
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 31536000}
+
+_STARTED = {"Pulling", "Pulled", "Created", "Started"}
+"""The Pod has a node and its volumes."""
+_GOOD = _STARTED | {
+    "Scheduled",
+    "SuccessfulAttachVolume",
+    "SuccessfulMountVolume",
+    "TriggeredScaleUp",
+    "SuccessfulCreate",
+    "Nominated",
+}
+_IMAGE = re.compile(r"image \"([^\"]+)\"")
+
+
+def from_lines(lines: Sequence[LogLine]) -> tuple[list[Event], set[int]]:
+    """The rows of event tables, and which lines (by index) they are."""
+    events, taken = [], set()
+    for index, line in enumerate(lines):
+        text = line.raw
+        if "Normal" not in text and "Warning" not in text:
+            continue
+        match = _ROW.match(text) or _DESCRIBED.match(text) or _LOOSE.match(text)
+        if match is None:
+            continue
+        groups = match.groupdict()
+        last, _, over = (groups.get("age") or "").partition("over ")
+        events.append(
+            Event(
+                match["reason"],
+                match["message"].strip(),
+                groups.get("subject") or "",
+                -_seconds(over or last),
+                -_seconds(last.partition("(")[0]),
+                text.strip(),
+                line.number,
+            )
+        )
+        taken.add(index)
+    return events, taken
+
+
+def _seconds(age: str) -> float:
+    """An age as kubectl prints it: `3m12s`."""
+    return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhdy])", age)))
+
+
+def from_object(obj: Mapping[str, Any]) -> Event | None:
+    """An Event of either API group (v1, events.k8s.io/v1)."""
+    of = obj.get("involvedObject") or obj.get("regarding")
+    of = of if isinstance(of, Mapping) else {}
+    subject = f"{str(of.get('kind', '')).lower()}/{of.get('name', '')}" if of else ""
+    message = str(obj.get("message") or obj.get("note") or "")
+    reason = str(obj.get("reason") or "")
+    if not reason and not message:
+        return None
+    first = _time(obj, "firstTimestamp", "eventTime", "deprecatedFirstTimestamp", "lastTimestamp")
+    series = obj.get("series")
+    repeated = _time(series, "lastObservedTime") if isinstance(series, Mapping) else 0.0
+    last = repeated or _time(obj, "lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp")
+    return Event(reason, message, subject, first, last, f"{reason}: {message}".strip())
+
+
+def _time(obj: Mapping[str, Any], *keys: str) -> float:
+    """The first of these times that the Event has; 0 if it has none."""
+    return _timestamp(next((obj[key] for key in keys if obj.get(key)), ""))
+
+
+def _timestamp(text: object) -> float:
+    """Seconds since the epoch of an RFC 3339 time; 0 where it is none."""
+    try:
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def sightings(events: Iterable[Event]) -> list[Sighting]:
+    """What is wrong and not over, the oldest first."""
+    events = list(events)
+    found = []
+    for event in events:
+        if event.reason in _GOOD or _is_solved(event, events):
+            continue
+        match = next(matching_signatures("event", event.text), None)
+        if match is not None:
+            found.append(Sighting(match.cause, match.signature, (event.evidence,), event.line, event.first))
+    return sorted(found, key=lambda one: one.at)
+
+
+def _is_solved(event: Event, events: Sequence[Event]) -> bool:
+    """A later Event of the same object shows that the problem is solved: a Pod of the same name may have started
+    before, as a StatefulSet's does."""
+    mine = [one for one in events if one.subject == event.subject and one is not event and one.is_after(event)]
+    reasons = {one.reason for one in mine}
+    if event.reason in ("FailedScheduling", "NotTriggerScaleUp", "Unschedulable"):
+        return bool(reasons & (_STARTED | {"Scheduled"}))
+    if event.reason in ("FailedAttachVolume", "FailedMount", "FailedMapVolume", "ProvisioningFailed"):
+        return bool(reasons & (_STARTED | {"SuccessfulAttachVolume"}))
+    if event.reason in ("FailedCreatePodSandBox", "FailedCreate", "NodeNotReady"):
+        return bool(reasons & (_STARTED | {"SuccessfulCreate", "NodeReady"}))
+    if event.reason in ("Failed", "BackOff", "InspectFailed", "ErrImageNeverPull"):
+        failed = {
+            image
+            for one in [*mine, event]
+            if one.reason in ("Failed", "BackOff")
+            for image in _IMAGE.findall(one.message)
+        }
+        pulled = {image for one in mine if one.reason == "Pulled" for image in _IMAGE.findall(one.message)}
+        return bool(failed) and failed <= pulled
+    return False

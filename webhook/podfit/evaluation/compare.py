@@ -1,0 +1,308 @@
+"""Two reports of one workload → what changes between them: the upgrade question, and a merge request's.
+
+Nothing is evaluated here; both sides are, by the same rules, and the differences are read off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from podfit.evaluation.lint import Judged, Report, Result
+from podfit.rules.engine import Engine
+from podfit.vllm.memory import cuda_graphs, plan
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.ledger import GPU_AMOUNTS, MemoryPlan
+
+State = Literal["changed", "unchanged", "added", "removed"]
+Key = tuple[str, str, str, str]
+_NOTABLE = {
+    "gpu_memory_utilization": "utilization",
+    "max_model_len": "max_model_len",
+    "max_num_seqs": "max_num_seqs",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "enforce_eager": "eager",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "block_size": "block_size",
+    "enable_prefix_caching": "prefix_caching",
+}
+"""vLLM's argument → `memory.Settings`' word: what the release makes of it, given or not."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One container, before or after."""
+
+    report: Report
+    result: Result
+
+    @property
+    def engine(self) -> Engine:
+        """What is known of it."""
+        return self.result.engine
+
+    @property
+    def findings(self) -> tuple[Judged, ...]:
+        """What is said aloud: audits are left out."""
+        return tuple(one for one in self.result.findings if one.mode in ("deny", "warn"))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value, before and after; None: there is none, or it is not known."""
+
+    name: str
+    before: Any
+    after: Any
+    given: bool = False
+    """The author wrote it, before or after; else a release decides."""
+
+    @property
+    def same(self) -> bool:
+        """Nothing changes."""
+        return bool(self.before == self.after)
+
+
+@dataclass(frozen=True)
+class EstimateChange:
+    """A ledger's line, before and after."""
+
+    name: str
+    before: Estimate | None
+    after: Estimate | None
+
+
+@dataclass(frozen=True)
+class ContainerComparison:
+    """One container, as it was and as it would be."""
+
+    before: Side | None
+    after: Side | None
+
+    @property
+    def side(self) -> Side:
+        """The newer of the two."""
+        side = self.after or self.before
+        assert side is not None  # noqa: S101  one of them is there
+        return side
+
+    @cached_property
+    def state(self) -> State:
+        """ "unchanged": nothing that podfit looks at."""
+        if self.before is None or self.after is None:
+            return "removed" if self.after is None else "added"
+        told = any(not one.same for one in (*self.facts, *self.settings, *self.defaults, *self.flags))
+        moved = any(one.before != one.after for one in (*self.gpu, *self.host))
+        return "changed" if told or moved or self.appeared or self.gone else "unchanged"
+
+    @cached_property
+    def facts(self) -> tuple[Difference, ...]:
+        """Release, model, accelerator, decision."""
+        return (
+            _difference("vLLM", self, lambda one: str(one.release or "unknown")),
+            _difference("model", self, lambda one: one.model.value.id if one.model else one.args.model),
+            _difference("accelerator", self, _accelerator_name),
+            _difference("verdict", self, lambda one: one.plan.verdict),
+        )
+
+    @cached_property
+    def settings(self) -> tuple[Difference, ...]:
+        """What each release makes of the arguments that decide the ledgers, where that differs."""
+        before, after = (settings_of(side.engine) if side else {} for side in (self.before, self.after))
+        told = {one.name for one in self.flags}
+        names = (name for name in {**before, **after} if name not in told)
+        found = (Difference(name, before.get(name), after.get(name)) for name in names)
+        return tuple(one for one in found if not one.same) if before and after else ()
+
+    @cached_property
+    def flags(self) -> tuple[Difference, ...]:
+        """What is written on the command line, where that differs."""
+        before, after = (_written_arguments(side.engine) if side else {} for side in (self.before, self.after))
+        names = sorted(
+            name for name in {**before, **after} if str(before.get(name, "")) != str(after.get(name, ""))
+        )  # as written: a flag that one release does not know has no type there
+        return tuple(Difference(self._shown(name), before.get(name), after.get(name), given=True) for name in names)
+
+    def _shown(self, name: str) -> str:
+        """The name of an argument, masked: a blank that is not a space can hold a flag and its value together."""
+        for side in (self.before, self.after):
+            name = side.report.secrets.masked(name) if side else name
+        return name
+
+    @cached_property
+    def defaults(self) -> tuple[Difference, ...]:
+        """Parser defaults that differ between the releases, of flags that are not given and both know."""
+        if self.before is None or self.after is None:
+            return ()
+        old, new = self.before.engine.args, self.after.engine.args
+        told = {one.name for one in self.settings}
+        names = sorted(set(old.defaults) & set(new.defaults) - set(new.given) - set(old.given) - told)
+        found = (Difference(name, old.defaults[name], new.defaults[name]) for name in names)
+        return tuple(one for one in found if not one.same)
+
+    @cached_property
+    def new_flags(self) -> tuple[str, ...]:
+        """Options that only the newer release's parser has."""
+        if self.before is None or self.after is None:
+            return ()
+        return tuple(sorted(set(self.after.engine.args.defaults) - set(self.before.engine.args.defaults)))
+
+    @cached_property
+    def dropped_flags(self) -> tuple[str, ...]:
+        """Options that only the older release's parser has."""
+        if self.before is None or self.after is None:
+            return ()
+        return tuple(sorted(set(self.before.engine.args.defaults) - set(self.after.engine.args.defaults)))
+
+    @cached_property
+    def gained_flags(self) -> tuple[str, ...]:
+        """Arguments on the command line that only the newer release knows."""
+        return tuple(name for name in self._written_names if name in self.new_flags)
+
+    @cached_property
+    def lost_flags(self) -> tuple[str, ...]:
+        """Arguments on the command line that only the older release knows."""
+        return tuple(name for name in self._written_names if name in self.dropped_flags)
+
+    @property
+    def _written_names(self) -> list[str]:
+        return sorted(_written_arguments(self.after.engine)) if self.after else []
+
+    @cached_property
+    def gpu(self) -> tuple[EstimateChange, ...]:
+        """The GPU's ledger, line by line; empty where neither side has one."""
+        ledgers = [side.engine.plan.gpu if side else None for side in (self.before, self.after)]
+        if not any(ledgers):
+            return ()
+        return tuple(
+            EstimateChange(name, *(getattr(one, name) if one else None for one in ledgers)) for name in GPU_AMOUNTS
+        )
+
+    @cached_property
+    def host(self) -> tuple[EstimateChange, ...]:
+        """The host's ledger, line by line, its sums, and /dev/shm."""
+        before, after = (_host_lines(side.engine.plan) if side else {} for side in (self.before, self.after))
+        return tuple(EstimateChange(name, before.get(name), after.get(name)) for name in {**before, **after})
+
+    @cached_property
+    def numbers(self) -> tuple[Difference, ...]:
+        """What follows from the ledgers: tokens, requests, seconds."""
+        return (
+            _difference("kv_cache_tokens", self, lambda one: _tokens(one.plan)),
+            _difference("max_concurrency", self, lambda one: one.plan.gpu and one.plan.gpu.max_concurrency),
+            _difference("longest_request", self, lambda one: one.plan.gpu and one.plan.gpu.longest_request),
+            _difference("startup_seconds", self, lambda one: one.plan.startup and round(one.plan.startup.likely)),
+        )
+
+    @cached_property
+    def appeared(self) -> tuple[Judged, ...]:
+        """Findings that only the newer side has, or that became a denial."""
+        known = {_finding_identity(one) for one in self.before.findings} if self.before else set()
+        return tuple(one for one in self.after.findings if _finding_identity(one) not in known) if self.after else ()
+
+    @cached_property
+    def gone(self) -> tuple[Judged, ...]:
+        """Findings that only the older side has."""
+        if self.before is None:
+            return ()
+        left = {_finding_identity(one)[1:] for one in self.after.findings} if self.after else set()
+        return tuple(one for one in self.before.findings if _finding_identity(one)[1:] not in left)
+
+    @property
+    def newly_denied(self) -> tuple[Judged, ...]:
+        """What would be denied, and was not before."""
+        return tuple(one for one in self.appeared if one.mode == "deny")
+
+
+def compare(old: Sequence[Report], new: Sequence[Report]) -> list[ContainerComparison]:
+    """Each vLLM container of both, matched by kind, namespace, name and container; those of the new side in its
+    order, then those that are gone."""
+    before, after = dict(_sides_by_key(old)), dict(_sides_by_key(new))
+    before = _with_renamed_container(before, after)
+    gone = [ContainerComparison(side, None) for key, side in before.items() if key not in after]
+    return [ContainerComparison(before.get(key), side) for key, side in after.items()] + gone
+
+
+def _sides_by_key(reports: Iterable[Report]) -> Iterator[tuple[Key, Side]]:
+    """(kind, namespace, name, container) → each vLLM container of the reports."""
+    for report in reports:
+        metadata = report.metadata
+        name = str(metadata.get("name") or metadata.get("generateName") or "")
+        for result in report.results:
+            found = result.engine
+            where = f"{found.workload.path}/{found.container.name}"
+            yield (
+                (str(report.object.get("kind")), str(metadata.get("namespace") or ""), name, where),
+                Side(report, result),
+            )
+
+
+def _with_renamed_container(before: Mapping[Key, Side], after: Mapping[Key, Side]) -> dict[Key, Side]:
+    """The only container of each side is the same one, whatever it is called now."""
+    if len(before) == len(after) == 1 and before.keys() != after.keys():
+        (old,), (new,) = before, after
+        if old[:3] == new[:3]:
+            return {new: before[old]}
+    return dict(before)
+
+
+def _difference(name: str, change: ContainerComparison, of: Any) -> Difference:
+    """What the function `of` reads of the engines of both sides."""
+    before, after = (of(side.engine) if side else None for side in (change.before, change.after))
+    return Difference(name, before, after)
+
+
+def _accelerator_name(engine: Engine) -> str | None:
+    """The GPU and its count, for people: "2 × NVIDIA L4"."""
+    if engine.gpu is None:
+        return None
+    found = engine.gpu.value
+    return f"{found.count} × {found.name}" if found.count else found.name
+
+
+def settings_of(engine: Engine) -> dict[str, Any]:
+    """What the release makes of the arguments; empty where model or GPU are not known."""
+    if engine.model is None or engine.gpu is None:
+        return {}
+    judged = plan.judge(
+        engine.args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=engine.command.env
+    )
+    resolved = judged.settings
+    if resolved is None:
+        return {}
+    found = {name: getattr(resolved, word) for name, word in _NOTABLE.items()}
+    found["engine_generation"] = "V1" if resolved.v1 else "V0"
+    found["cuda_graphs"] = "none" if resolved.eager else _graphs(cuda_graphs.charged(resolved))
+    return found
+
+
+def _graphs(charged: bool) -> str:
+    return "inside the budget" if charged else "beside the budget"
+
+
+def _written_arguments(engine: Engine) -> dict[str, Any]:
+    """The arguments as they are given, without the model."""
+    return {name: value for name, value in {**engine.args.given, **engine.args.written}.items() if name != "model"}
+
+
+def _host_lines(planned: MemoryPlan) -> dict[str, Estimate]:
+    """The lines and sums of the host ledger by name; empty without one."""
+    if planned.host is None:
+        return {}
+    host = planned.host
+    return {**dict(host.lines), "steady": host.steady, "peak": host.peak, "/dev/shm": host.shm}
+
+
+def _tokens(planned: MemoryPlan) -> int | None:
+    return planned.gpu.kv_cache_tokens[1] if planned.gpu and planned.gpu.kv_cache_tokens else None
+
+
+def _finding_identity(judged: Judged) -> tuple[str, str, str]:
+    """How a finding is recognized where numbers and indices move: mode, rule, and the field; of an argument's rule, the
+    flag too."""
+    field = re.sub(r"\[\d+\]", "[]", str(judged.finding.path))
+    flag = re.search(r"--[a-z][\w-]*", judged.finding.message)
+    return judged.mode, judged.rule, f"{field} {flag[0] if flag else ''}"

@@ -1,0 +1,241 @@
+"""The texts of a decision: the denial, its problems, and the warnings that kubectl prints.
+
+A denial: the first line can be read alone, because Argo CD, Flux and Events show only it. Then each problem with rule,
+field, arithmetic, and the changes that would fit. The last line says what to do next, because it stays on the screen
+after kubectl's output of a patch. Status code 403, reason `Forbidden`, one `details.causes` entry per finding. Warnings
+are one line each, the most important first. The limits are in `bounds`; `tests/test_answers.py` checks every rule.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Mapping
+from operator import itemgetter
+
+from podfit.base.printable import one_line
+from podfit.evaluation import bounds, subject
+from podfit.evaluation.lint import Judged, Level, Report
+from podfit.kube.workload import controller_of
+from podfit.rules.engine import Engine
+from podfit.rules.rule import IGNORE, Finding
+
+PLANES = {
+    "gpu": "GPU memory",
+    "host": "host memory",
+    "config": "configuration",
+    "network": "network",
+    "storage": "storage",
+    "cluster": "cluster",
+}
+
+
+MIN_REMEDY_WIDTH, WIDTH = 60, 100
+
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
+"""The space between a number and its unit, and before what parts two suggestions, where no line ends."""
+
+
+REFUSAL_HEADLINE_LENGTH = 200
+"""What Argo CD, Flux and Events show of a denial without folding it."""
+
+
+THREATS = {
+    "start": "vLLM would not start",
+    "uptime": "vLLM would not stay up",
+    "practice": "the policy does not allow this",
+}
+
+
+def place(engine: Engine) -> str:
+    """'container "vllm"', 'template "serve", container "main"'."""
+    template = f'template "{subject.shown(engine.workload.template)}", ' if engine.workload.template else ""
+    return f'{template}container "{subject.shown(engine.container.name)}"'
+
+
+def refusal_headline(report: Report) -> str:
+    """The denial's first line, which stands alone in Events and GitOps tools: at most 200 characters."""
+    denied = [(result, judged) for result in report.results for judged in result.findings if judged.mode == "deny"]
+    threat = next(threat for threat in THREATS if any(judged.threatens == threat for _, judged in denied))
+    containers = list(dict.fromkeys(f'"{_short(result.engine.container.name, 24)}"' for result, _ in denied))
+    rules = _few(quoted_rules(*(judged for _, judged in denied)), 2)
+    where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, 1)} of {_whose(report)}"
+    start = f"{THREATS[threat]}: {many(len(denied), 'problem')}"
+    line = one_line(f"{start} ({rules}) {where}")
+    return line if len(line) <= REFUSAL_HEADLINE_LENGTH else one_line(f"{start} {where}")
+
+
+def _whose(report: Report) -> str:
+    """The object, and the controller that made it: an Event about a Pod is all that a Deployment's author sees."""
+    kind, _, name = subject.describe_object(report.object).partition(" ")
+    owner = controller_of(report.object)
+    own = f"{_short(kind, 24)} {_short(name, 64 if owner is None else 32)}"
+    if owner is None:
+        return own
+    return f"{own} of {_short(str(owner.get('kind')), 16)} {_short(str(owner.get('name')), 24)}"
+
+
+def _short(text: str, length: int) -> str:
+    """At most so many characters, the beginning and the end of longer ones."""
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
+
+
+def _few(words: list[str], count: int) -> str:
+    more = len(words) - count
+    return ", ".join(words[:count]) + (f" and {more} more" if more > 0 else "")
+
+
+def quoted_rules(*denied: Judged) -> list[str]:
+    return list(dict.fromkeys(judged.rule for judged in denied))
+
+
+def refusal(report: Report) -> str:
+    """The whole message of a denial: what `kubectl apply` shows after `denied the request:`.
+
+    The first line stands alone; the last one, what to do next, stays on screen after kubectl's dump of a patch.
+    """
+    denied = denials(report)
+    then = bounds.listed([f"podfit explain {rule}" for rule in quoted_rules(*denied)], bounds.LAST, " · ")
+    return bounds.message(refusal_headline(report), map(block, denied), len(denied), f"next: {then}")
+
+
+FEW_PROBLEMS = 3
+"""Findings of one rule that a message shows before findings of other rules."""
+
+
+def denials(report: Report) -> list[Judged]:
+    """Return the findings that deny, the most important first: by threat, and the first few of each rule."""
+    count: Counter[str] = Counter()
+    ranked = []
+    for judged in report.findings:
+        if judged.mode == "deny":
+            count[judged.rule] += 1
+            ranked.append(((_THREAT_ORDER[judged.threatens], count[judged.rule] > FEW_PROBLEMS), judged))
+    return [judged for _, judged in sorted(ranked, key=itemgetter(0))]
+
+
+def block(judged: Judged, mark: str = "", width: int = WIDTH) -> str:
+    """One finding: rule, field, plane; the arithmetic; what would fit."""
+    head = f"{mark}{judged.rule}  {judged.path}"
+    plane = f"[{PLANES[judged.plane]}]"
+    lines = [f"{head:<{width - len(plane) - 2}}  {plane}"]
+    for text in (judged.finding.message, *judged.finding.details):
+        lines += wrapped(text, "  ", width=width)
+    lines += _suggestions(judged, width)
+    return "\n".join(lines)
+
+
+def lead(finding: Finding) -> str:
+    """The text before a finding's suggestions, each of which is enough by itself; "fits" is said only where the
+    planner computed it."""
+    if len(finding.suggestions) == 1:
+        return "this fits" if finding.computed else "change"
+    return f"any one of these{' fits' if finding.computed else ''}"
+
+
+def advice(finding: Finding) -> list[str]:
+    """A finding's suggestions as lines: one in its line, several as a list of which one is enough."""
+    if len(finding.suggestions) < 2:
+        return [f"{lead(finding)}: {one}" for one in finding.suggestions]
+    return [f"{lead(finding)}:", *(f"- {one}" for one in finding.suggestions)]
+
+
+def _suggestions(judged: Judged, width: int) -> list[str]:
+    """The suggestions as wrapped lines."""
+    suggestions = judged.finding.suggestions
+    if not suggestions:
+        return []
+    if len(suggestions) == 1:
+        return wrapped(f"{lead(judged.finding)}: {suggestions[0]}", "  ", "    ", width)
+    first = f"  {lead(judged.finding)}:  "
+    out = []
+    for index, text in enumerate(suggestions):
+        end = " ·" if index < len(suggestions) - 1 else ""
+        out += wrapped(text + end, first if index == 0 else " " * len(first), " " * len(first), width)
+    return out
+
+
+def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, *, cut: bool = False) -> list[str]:
+    """The text in lines of at most `width` characters, none of which ends between a number and its unit; `cut`: nor is
+    wider where a single word is."""
+    rest = first if rest is None else rest
+    if text == text.strip() != "" and text.isprintable() and "  " not in text and not cut:
+        return _broken(text, first, rest, width)
+    lines = textwrap.wrap(
+        _UNIT.sub("\N{NO-BREAK SPACE}", text),
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=cut,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
+    """The same of a text without white space to fix, as most are: textwrap takes fifteen times as long for it."""
+    lines, indent, start = [], first, 0
+    unbroken = _UNIT.sub("\N{NO-BREAK SPACE}", text) if len(first) + len(text) > width else text
+    while start + (room := width - len(indent)) < len(text):
+        end = unbroken.rfind(" ", start, start + max(0, room + 1))
+        end = unbroken.find(" ", start) if end < 0 else end  # a single word is wider
+        if end < 0:
+            break
+        lines.append(indent + text[start:end])
+        start, indent = end + 1, rest
+    return [*lines, indent + text[start:]]
+
+
+def warnings(report: Report) -> list[str]:
+    """One line per finding that warns, by importance. First come those that only their certainty or place keeps
+    from being a denial, then what keeps vLLM from starting, then the most certain."""
+    warned = [judged for judged in report.findings if judged.mode == "warn"]
+    lines = [warning(judged, _in_vain(judged)) for judged in sorted(warned, key=weight)]
+    lines += [
+        bounds.warning(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed")
+        for error in report.errors
+    ]
+    return bounds.warnings([bounds.warning(f"podfit: {report.unread}"), *lines] if report.unread else lines)
+
+
+_THREAT_ORDER = {threat: number for number, threat in enumerate(THREATS)}
+
+
+LEVELS: Mapping[Level, str] = {"denied": "denied", "likely": "likely to fail", "advice": "advice"}
+"""The levels in words, the most important first."""
+
+
+_SURE = {"certain": 0, "likely": 1, "possible": 2}
+
+
+def weight(judged: Judged) -> tuple[bool, int, int]:
+    """The position of a finding among the warnings."""
+    return (judged.why_softened is None, _THREAT_ORDER[judged.threatens], _SURE[judged.finding.certainty])
+
+
+def importance(judged: Judged) -> tuple[int, tuple[bool, int, int]]:
+    """The place of a finding in a list for people: by level, then by weight."""
+    return list(LEVELS).index(judged.level), weight(judged)
+
+
+def warning(judged: Judged, after: str = "") -> str:
+    """One finding as a warning: with its place where that fits into the line."""
+    line = one_line(f"podfit {judged.rule}: {judged.finding.message}")
+    placed = f"{line} ({one_line(judged.path)}){after}"
+    return placed if bounds.warning(placed) == placed else bounds.warning(line, after)
+
+
+def _in_vain(judged: Judged) -> str:
+    """A note that the author's annotation has no effect, and why."""
+    for detail in judged.finding.details:
+        if detail.startswith(f"annotation {IGNORE}"):
+            return f"; its annotation {detail.partition(' ')[2].partition(' ')[2]}"
+    return ""
+
+
+def many(count: int, what: str) -> str:
+    """ "1 file", "2 files"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"

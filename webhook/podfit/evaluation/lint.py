@@ -1,0 +1,690 @@
+"""The pure function behind the webhook, `podfit check` and everything else: object + policy + facts → Report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import datetime
+from functools import cache
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
+
+from podfit.base.data import PACKAGED, using
+from podfit.base.frozen import frozen, kept
+from podfit.base.printable import LONGEST, clean, shortened
+from podfit.base.secret import FORMS, SHOWN, Secrets
+from podfit.evaluation.policy import Policy, Setting, Subject, Terms
+from podfit.kube import namespace_limits, revisions, workload
+from podfit.kube.patch import Edit, edited, fits, shrinks
+from podfit.kube.path import mapping
+from podfit.kube.workload import JSON, Container, Whole, Workload
+from podfit.rules import engine, glance
+from podfit.rules.engine import Engine
+from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Mode, Place, Rule
+from podfit.vllm.command import ALL_WORK, WorkLimit
+from podfit.vllm.facts import Assumed, Fact, Facts
+from podfit.vllm.gpu.product import packaged_alike
+
+LONGEST_CHANGE = 4000
+"""Maximum characters of a suggestion, which can be a whole command."""
+
+
+Level = Literal["denied", "likely", "advice"]
+"""What a finding means to its reader: denied here, likely to fail, or advice."""
+
+
+@frozen
+class Judged:
+    """A finding with its consequence. Its texts are masked, printable and bounded."""
+
+    rule: str
+    plane: str
+    threatens: str
+    mode: Mode
+    """What follows from it here: the policy's mode, softened where the finding is not certain."""
+    why_softened: str | None
+    """Why a finding of a denying rule is only a warning, for people; None where nothing was softened."""
+    finding: Finding
+    applies: bool
+    """The finding's fix is applied here: by the webhook where the policy says so, by `podfit fix` unless it forbids."""
+    exempted: Literal["exception", "annotation"] | None = None
+    """Why a finding is only audited: a policy's exception, or its author's annotation; `why_softened` says whose."""
+    masked: bool = False
+    """Its texts contain stars in place of secrets."""
+    withheld: bool = False
+    """It has no fix, since the fix would rewrite a text that contains a secret."""
+
+    @property
+    def level(self) -> Level:
+        """The level of the finding under the policy in force."""
+        if self.mode == "deny":
+            return "denied"
+        threatens = self.threatens in ("start", "uptime")
+        return "likely" if threatens and self.finding.certainty in ("certain", "likely") else "advice"
+
+    @property
+    def shown(self) -> bool:
+        """It is reported without being asked for: it denies or warns here."""
+        return self.mode in ("deny", "warn")
+
+    @property
+    def path(self) -> str:
+        """The field path, for people."""
+        return shortened(clean(str(self.finding.path)))
+
+
+@frozen
+class RuleError:
+    """A rule, or the reading of a container, raised: our fault, never the user's."""
+
+    rule: str
+    error: str
+
+
+@frozen
+class Result:
+    """One vLLM container, evaluated."""
+
+    engine: Engine
+    findings: tuple[Judged, ...]
+
+    @property
+    def denied(self) -> bool:
+        """Something here is denied."""
+        return any(judged.mode == "deny" for judged in self.findings)
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The fixes that the policy applies."""
+        return tuple(edit for judged in self.findings if judged.applies for edit in judged.finding.fix)
+
+
+@frozen
+class Shadow:
+    """The same object under a policy that is only counted."""
+
+    policy: str
+    results: tuple[Result, ...]
+
+    @property
+    def denied(self) -> bool:
+        """The object would be denied."""
+        return any(result.denied for result in self.results)
+
+    @property
+    def findings(self) -> tuple[Judged, ...]:
+        """All findings of all containers."""
+        return tuple(judged for result in self.results for judged in result.findings)
+
+
+@frozen(slots=False)
+class Report:
+    """One object, evaluated."""
+
+    object: JSON
+    results: tuple[Result, ...]
+    errors: tuple[RuleError, ...]
+    shadows: tuple[Shadow, ...] = ()
+    secrets: Secrets = field(default=FORMS, compare=False)
+    """The secrets of the object and of its containers' commands, to mask every other text about it."""
+    unread: str | None = None
+    """The part of the object that is not evaluated, for people: it is larger than any that runs. None if all is."""
+
+    @property
+    def metadata(self) -> JSON:
+        """The object's metadata; empty where it is not a mapping."""
+        metadata = self.object.get("metadata")
+        return metadata if isinstance(metadata, Mapping) else {}
+
+    @property
+    def denied(self) -> bool:
+        """The object is denied."""
+        return "deny" in [judged.mode for judged in self.findings]
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All fixes that the policy applies."""
+        return tuple(edit for result in self.results for edit in result.edits)
+
+    @kept
+    def findings(self) -> tuple[Judged, ...]:
+        """All findings of all containers."""
+        return tuple([judged for result in self.results for judged in result.findings])
+
+
+def lint(
+    obj: JSON,
+    policy: Policy,
+    facts: Facts,
+    *,
+    where: Place = "admission",
+    old: JSON | None = None,
+    namespace: str | None = None,
+) -> Report:
+    """Evaluates every vLLM container of `obj`. Never raises: what goes wrong in here is in `Report.errors`.
+
+    `old`: the object before an UPDATE. What it had already is at most a warning: an old Deployment must still scale,
+    roll back and lose a finalizer (kueue's ratchet). `namespace`: where the object goes, in case it does not say so.
+    """
+    errors: list[RuleError] = []
+    subject = Subject.of(obj, facts, namespace)
+    judge = _Judge(obj, old, subject, policy, facts, where)
+    with using(facts.tables):
+        results = judge.results(policy.of(subject), errors)
+        unheard: list[RuleError] = []
+        shadows = tuple(Shadow(name, judge.results(terms, unheard)) for name, terms in policy.shadowed(subject))
+    told = tuple([replace(one, error=_bounded(judge.secrets.masked(one.error))) for one in errors])
+    return Report(obj, results, told, shadows, judge.secrets, judge.unread)
+
+
+MOST_FINDINGS = 1024
+"""Findings of one object that are reported. After them, each rule reports one finding in each container, since more of
+them are the same mistake again. Four times as many are searched in the object before an update, whose old findings
+excuse the new object's."""
+_NOTHING: Mapping[str, str] = {}
+_Before = Callable[[], frozenset[tuple[str, ...]]]
+"""What was denied before an update: reading and evaluating the old object is left out where nothing is denied now."""
+
+
+@frozen
+class _Read:
+    """The containers of the object, or of the old one."""
+
+    object: JSON
+    assume: Assumed
+    engines: Sequence[Engine]
+    problems: Sequence[RuleError]
+    secrets: Secrets
+    beyond: str | None
+    """What may run vLLM and is not read, for people."""
+
+
+@frozen(slots=False)
+class _Judge:
+    """One object, to be evaluated under one or more terms."""
+
+    obj: JSON
+    old: JSON | None
+    subject: Subject
+    policy: Policy
+    facts: Facts
+    where: Place
+    _read: list[_Read] = field(default_factory=list)
+
+    def results(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
+        """Every container's findings."""
+        read = self._engines(self.obj, terms.assume)
+        errors += read.problems
+        before: _Before = cache(lambda: self._denied_before(terms)) if self.old is not None else frozenset
+        found = self._judged(read, terms, before, errors)
+        try:
+            spared = self._unrepairable_rules(found)
+        except Exception as error:  # ours: then nothing of it is repaired
+            errors.append(_rule_error("limits", error))
+            spared = {one.rule: "an error in podfit" for result in found for one in result.findings if one.applies}
+        if spared:
+            found = self._judged(read, terms, before, [], spared)
+        if self.facts.tables is not PACKAGED and not terms.trust_facts:
+            return self._as_far_as_packaged(found, terms, errors)
+        return found
+
+    def _as_far_as_packaged(
+        self, found: tuple[Result, ...], terms: Terms, errors: list[RuleError]
+    ) -> tuple[Result, ...]:
+        """Under facts that are not trusted: a denial, and a patch by the webhook, only if the packaged facts alone come
+        to the same."""
+        if not any(one.mode == "deny" or self._patches(one) for result in found for one in result.findings):
+            return found
+        certain: dict[tuple[str, ...], list[Judged]] = {}
+        try:
+            with using(PACKAGED):
+                known = replace(self.facts, tables=PACKAGED, gpu=packaged_alike(self.facts.gpu, self.facts.tables))
+                judge = _Judge(self.obj, self.old, self.subject, self.policy, known, self.where)
+                for result in judge.results(terms, errors):
+                    for one in result.findings:
+                        for key in _keys(one, result.engine):
+                            certain.setdefault(key, []).append(one)
+        except Exception as error:  # ours: then nothing rests on these facts
+            errors.append(_rule_error("facts", error))
+
+        def agreed(one: Judged, engine: Engine) -> Judged:
+            return self._agreed(one, [same for key in _keys(one, engine) for same in certain.get(key, ())])
+
+        return tuple([replace(one, findings=tuple([agreed(of, one.engine) for of in one.findings])) for one in found])
+
+    def _agreed(self, judged: Judged, certain: Sequence[Judged]) -> Judged:
+        """The finding with as much of its consequence as it has under the packaged facts: `certain`."""
+        why = f"rests on the facts {self.facts.tables.name}, which inform unless the policy says trustFacts"
+        if judged.mode == "deny" and not any(one.mode == "deny" for one in certain):
+            judged = replace(judged, mode="warn", why_softened=why)
+        fix = judged.finding.fix
+        if self._patches(judged) and not any(self._patches(one) and one.finding.fix == fix for one in certain):
+            details = (*judged.finding.details, f"not repaired: {why}")
+            judged = replace(judged, applies=False, finding=replace(judged.finding, fix=(), details=details))
+        return judged
+
+    def _patches(self, judged: Judged) -> bool:
+        """The webhook patches for it."""
+        return judged.applies and self.where == "admission"
+
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets of the object, after its containers are read."""
+        return next((one.secrets for one in self._read if one.object is self.obj), FORMS)
+
+    @property
+    def unread(self) -> str | None:
+        """What is not evaluated of the object."""
+        return next((one.beyond for one in self._read if one.object is self.obj), None)
+
+    def _denied_before(self, terms: Terms) -> frozenset[tuple[str, ...]]:
+        """What was denied of the object before the update, as `_keys` has it."""
+        unheard = list[RuleError]()
+        read = self._engines(self.old or {}, terms.assume)
+        return frozenset(
+            key
+            for found in read.engines
+            for one in self._findings(found, read, terms, unheard, most=4 * MOST_FINDINGS)
+            if one.mode == "deny"
+            for key in _keys(one, found)
+        )
+
+    def _judged(
+        self,
+        read: _Read,
+        terms: Terms,
+        before: _Before,
+        errors: list[RuleError],
+        spared: Mapping[str, str] = _NOTHING,
+    ) -> tuple[Result, ...]:
+        """A result for each engine: its findings under these terms."""
+        results = []
+        room = MOST_FINDINGS
+        for found in read.engines:
+            judged = self._findings(found, read, terms, errors, spared, max(1, room))
+            room -= len(judged)
+            if self.old is not None:
+                judged = [self._softened_if_not_new(one, found, before) for one in judged]
+            results.append(Result(found, tuple(judged)))
+        return tuple(results)
+
+    def _unrepairable_rules(self, found: Iterable[Result]) -> Mapping[str, str]:
+        """Rules whose repairs of resources the namespace may deny at admission, and why: a mutation must never
+        break what was accepted without it. All repairs of one rule together, since all of them are made."""
+        spared: dict[str, str] = {}
+        if self.where != "admission":
+            return spared
+        edits: dict[str, list[Edit]] = {}
+        for judged in [judged for one in found for judged in one.findings if judged.applies]:
+            if any("resources" in edit.path.parts for edit in judged.finding.fix):
+                edits.setdefault(judged.rule, []).extend(judged.finding.fix)
+        for rule, its in edits.items():
+            after, _ = edited(self.obj, [its])
+            namespace = self.subject.namespace
+            if why := namespace_limits.refusal(self.obj, after, namespace, self.facts.snapshot, self.policy.kinds):
+                spared[rule] = why
+        return spared
+
+    def _softened_if_not_new(self, judged: Judged, found: Engine, before: _Before) -> Judged:
+        """An update is denied for what it introduces, and not where it returns to what ran before."""
+        if judged.mode != "deny":
+            return judged
+        if _keys(judged, found) & before():
+            return replace(judged, mode="warn", why_softened="the object had this before the update")
+        if revision := self._revision:
+            return replace(judged, mode="warn", why_softened=f"the update returns to {revision}, which ran before")
+        return judged
+
+    @kept
+    def _revision(self) -> str | None:
+        """The former template that an update returns to, where it is seen."""
+        if self.old is None or _template(self.old) == _template(self.obj):
+            return None
+        return revisions.returned_to(self.obj, self.subject.namespace, self.facts.snapshot.objects)
+
+    def _engines(self, obj: JSON, assume: Assumed) -> _Read:
+        """The containers of the object, or of the old one; read once where the same is assumed."""
+        for one in self._read:
+            if one.object is obj and one.assume == assume:
+                return one
+        facts = self.facts if assume == self.facts.assume else replace(self.facts, assume=assume)
+        engines, problems, beyond = _engines(obj, self.policy, facts)
+        secrets = SHOWN if facts.show_secrets else Secrets.of(obj, *map(_told, engines))
+        read = _Read(obj, assume, engines, problems, secrets, beyond)
+        self._read.append(read)
+        return read
+
+    def _findings(
+        self,
+        found: Engine,
+        read: _Read,
+        terms: Terms,
+        errors: list[RuleError],
+        spared: Mapping[str, str] = _NOTHING,
+        most: int = MOST_FINDINGS,
+    ) -> list[Judged]:
+        """The findings of all applicable rules for one engine; an exception in a rule becomes an error, not a
+        failure."""
+        asked = terms.asked(self.where, glance.unknown(found), found.workload.completes, glance.shown(found))
+        errors += [_rule_error(rule, error) for rule, error in asked.wrong]
+        all_judged: list[Judged] = []
+        for setting in asked.settings:
+            if found.command.unnamed and UNREAD_SCRIPT not in setting.rule.about:
+                continue
+            try:
+                checked = iter(setting.rule.check(found))
+                if (first := next(checked, None)) is None:  # most rules have nothing to say
+                    continue
+                findings = [first, *islice(checked, most)]
+                if len(findings) > most:
+                    findings = [*findings[: most - 1], _and_more(findings[most - 1], most)]
+                why = spared.get(setting.rule.id())
+                judged = [_judge_finding(one, found, read, setting, terms, self.where, why) for one in findings]
+                judged = [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
+                all_judged += [_shown(one, read.secrets) for one in judged]
+            except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
+                errors.append(_rule_error(setting.rule.id(), error))
+        all_judged = _without_yielding(_with_presumed(all_judged))
+        if found.command.then and any(judged.mode == "deny" for judged in all_judged):
+            return self._softened_if_another_serves(all_judged, found, read, terms)
+        return all_judged
+
+    def _softened_if_another_serves(
+        self, findings: Sequence[Judged], found: Engine, read: _Read, terms: Terms
+    ) -> list[Judged]:
+        """A script goes on after a server that has failed: it is denied only if the next one is, too."""
+        following = engine.next_server(found, self.policy.releases)
+        if following is None or any(one.mode == "deny" for one in self._findings(following, read, terms, [])):
+            return [*findings]
+        why = "the script starts another server when this one has failed"
+        return [replace(one, mode="warn", why_softened=why) if one.mode == "deny" else one for one in findings]
+
+
+_STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
+
+
+def _with_presumed(findings: list[Judged]) -> list[Judged]:
+    """The findings, each at most as strong as the rule that it presumes (`Finding.presumes`)."""
+    if not any(one.finding.presumes for one in findings):
+        return findings
+    modes: dict[str, Mode] = {}
+    for one in findings:
+        modes[one.rule] = max(modes.get(one.rule, "ignore"), one.mode, key=_STRENGTH.__getitem__)
+    kept = []
+    for one in findings:
+        rule = one.finding.presumes
+        mode = modes.get(rule, "ignore") if rule else one.mode
+        if _STRENGTH[mode] < _STRENGTH[one.mode]:
+            one = replace(one, mode=mode, why_softened=f"it matters only with {rule}, whose mode is {mode}")
+        kept.append(one)
+    return kept
+
+
+def _without_yielding(findings: list[Judged]) -> list[Judged]:
+    """The findings without those that another rule's finding stands in for (`Finding.yields_to`)."""
+    if not any(one.finding.yields_to for one in findings):
+        return findings
+    strength = {one.rule: 0 for one in findings}
+    for one in findings:
+        strength[one.rule] = max(strength[one.rule], _STRENGTH[one.mode])
+    return [
+        one
+        for one in findings
+        if not any(strength.get(other, -1) >= _STRENGTH[one.mode] for other in one.finding.yields_to)
+    ]
+
+
+_ROOM, _EACH, _OTHER = 1 << 15, 64, 4
+"""What the containers of one object may cost together, and what each costs at least, with vLLM and without. 512 with
+vLLM (a Ray cluster has a group for each), or 8,192 without: no object that runs has more."""
+_WORD, _RELEASES, _REFUSED, _STEPS = 2, 12, 48, 8
+"""The cost of a word of vLLM's command. The factor if the release is not known, since the parsers of
+many releases may read it. The factor if all of them reject its values. How many steps of a script
+(`WorkLimit`) cost 1."""
+
+
+def _price(read: Engine) -> int:
+    """What a container with vLLM costs, with the servers that start when the first has failed."""
+    times = 1 if read.release is not None else _REFUSED if read.args.errors else _RELEASES
+    each = _WORD * times
+    return sum([_EACH + each * len(one.words) for one in (read.command, *read.command.then)])
+
+
+def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine], Sequence[RuleError], str | None]:
+    """The vLLM containers of an object, what went wrong, and what of the object is not read."""
+    try:
+        workloads: list[Workload] = workload.find(obj, policy.kinds)
+    except Exception as error:
+        return (), [_rule_error("workload", error)], None
+    wholes = {id(obj): Whole(obj, workloads)}
+    pods = [_Pod(one, wholes.setdefault(id(one.object), Whole(one.object)), [], []) for one in workloads]
+    listed = [_Listed(pod, container) for pod in pods for container in pod.workload.containers]
+    order = [n for n, one in enumerate(listed) if _asks_for_a_device(one.container)]
+    order += sorted({*range(len(listed))} - {*order})
+    budget, room, left = WorkLimit(ALL_WORK), _ROOM, 0
+    found: dict[int, Engine] = {}
+    errors: list[RuleError] = []
+    for n in order:
+        if room <= 0:
+            left += 1
+            continue
+        one = listed[n]
+        pod, before = one.pod, budget.spent
+        try:
+            read = engine.read(pod.workload, one.container, facts, policy.releases, budget, pod.siblings, pod.whole)
+        except Exception as error:
+            errors.append(_rule_error("engine", error))
+            room -= _EACH
+            continue
+        room -= (budget.spent - before) // _STEPS
+        room -= _OTHER if read is None else _price(read)
+        if read is not None:
+            found[n] = read
+            pod.numbers.append(n)
+    for pod in pods:
+        numbered = sorted(zip(pod.numbers, pod.siblings, strict=True), key=itemgetter(0))
+        pod.siblings[:] = [sibling for _, sibling in numbered]
+    beyond = next((one.beyond for one in workloads if one.beyond), None)
+    if left:
+        beyond = f"{left} of {len(listed)} containers are not evaluated: the object has too many"
+    return [found[n] for n in sorted(found)], errors, beyond
+
+
+def _asks_for_a_device(container: Container) -> bool:
+    """Such containers are read first: others must not use up the room."""
+    resources = mapping(container.spec.get("resources"))
+    return bool(resources.get("claims")) or any("/" in str(name) for name in mapping(resources.get("limits")))
+
+
+class _Pod(NamedTuple):
+    """A Pod template of an object, to be read."""
+
+    workload: Workload
+    whole: Whole
+    siblings: list[engine.Sibling]
+    """The engines of the Pod that are read."""
+    numbers: list[int]
+    """Which of the object's containers each of them is."""
+
+
+class _Listed(NamedTuple):
+    """A container of an object, to be read."""
+
+    pod: _Pod
+    container: Container
+
+
+def _and_more(last: Finding, most: int) -> Finding:
+    """The last finding that is shown of a rule that has more."""
+    return replace(last, details=(*last.details, f"there are more of these; the first {most} are reported"))
+
+
+def _rule_error(rule: str, error: Exception) -> RuleError:
+    """An exception of ours, as it is logged and counted."""
+    return RuleError(rule, f"{type(error).__name__}: {error}")
+
+
+def _told(found: Engine) -> list[Any]:
+    """Return the parts of a container's command that can contain secrets: words and variables after expansion by a
+    shell and by Kubernetes, and arguments by name."""
+    args = found.args
+    misspelt = {
+        flag.suggestion: args.written.get(flag.flag.lstrip("-").replace("-", "_"))
+        for flag in (*args.unknown, *args.unheard)
+    }
+    words, hidden = [word.text for word in found.command.words], {"secret": sorted(found.command.hidden)}
+    return [words, found.command.env, args.given, args.written, misspelt, hidden]
+
+
+def _judge_finding(
+    finding: Finding,
+    found: Engine,
+    read: _Read,
+    setting: Setting,
+    terms: Terms,
+    where: Place,
+    spared: str | None = None,
+) -> Judged:
+    """A rule's finding with its consequence. `spared`: why the webhook does not repair it."""
+    rule = setting.rule
+    if finding.fix and not fits(read.object, finding.fix):
+        finding = replace(finding, fix=())  # malformed next to it: there is nothing to hold on to
+    if finding.fix and (less := shrinks(read.object, finding.fix)) is not None:
+        finding = replace(finding, fix=(), details=(*finding.details, f"not repaired: {less}"))
+    withheld = bool(finding.fix) and any(_rewrites(edit, read) for edit in finding.fix)
+    if withheld:
+        finding = replace(finding, fix=(), details=(*finding.details, "not repaired: the text contains a secret"))
+    if spared is not None:
+        finding = replace(finding, details=(*finding.details, f"not repaired: {spared}"))
+    mode: Mode = setting.mode
+    why: str | None = None
+    if mode == "deny":
+        mode, why = _soften(rule, finding, found, terms, where)
+    elif mode == "warn" and finding.advice:
+        mode = "audit"
+    mutated = (
+        spared is None
+        and bool(finding.fix)
+        and (setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain"))
+    )
+    applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
+    if mode == "deny" and mutated and terms.trust_mutation:
+        mode, why = "warn", "the mutating webhook repairs it"
+    return Judged(rule.id(), rule.plane, rule.threatens, mode, why, finding, applies, withheld=withheld)
+
+
+def _rewrites(edit: Edit, read: _Read) -> bool:
+    """Return whether the edit rewrites a text that contains a secret."""
+    if edit.op == "remove":
+        return False
+    now = edit.path.get(read.object)
+    return read.secrets.hold(edit.value) or (isinstance(now, str) and read.secrets.holds(now))
+
+
+def _shown(judged: Judged, secrets: Secrets) -> Judged:
+    """Return the finding with texts that can be printed: masked, without control characters, bounded."""
+    finding = judged.finding
+    texts = (finding.message, *finding.details, *finding.suggestions, judged.why_softened or "")
+    masked = secrets.masked_all(texts)
+    if masked == [*texts] and max(map(len, texts)) <= LONGEST and "".join(texts).isprintable():
+        return judged
+    message, *rest = masked
+    more, changes, why = rest[: len(finding.details)], rest[len(finding.details) : -1], rest[-1]
+    finding = replace(
+        finding,
+        message=_bounded(message),
+        details=tuple(map(_bounded, more)),
+        suggestions=tuple([shortened(clean(text), LONGEST_CHANGE) for text in changes]),
+    )
+    return replace(judged, finding=finding, why_softened=_bounded(why) or None, masked=masked != [*texts])
+
+
+def _bounded(text: str) -> str:
+    return shortened(clean(text))
+
+
+def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Place) -> tuple[Mode, str | None]:
+    """A denial rests only on certain findings and on facts that may deny."""
+    if finding.certainty != "certain":
+        uncertain = finding.uncertain or rule.never_denies
+        because = f": {uncertain}" if uncertain else ""
+        return "warn", f"{finding.certainty}, not certain{because}"
+    if finding.fillable and where == "check":
+        return "warn", finding.fillable
+    if found.workload.unfilled:
+        return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"
+    if found.workload.unread:
+        return "warn", found.workload.unread
+    defaults = found.workload.defaults
+    if defaults and _of_words(rule, finding, found):
+        defaults = tuple(one for one in defaults if one not in found.workload.aside)
+    if defaults:
+        return "warn", f"the parameter {defaults[0]} has a default here, which may be replaced"
+    if found.command.survived:
+        return "warn", found.command.survived
+    if found.command.guessed:
+        return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
+    if found.args.open or not found.command.complete:
+        why = f": {found.args.open}" if found.args.open else ""
+        return "warn", f"vLLM may get more arguments than can be seen here{why}"
+    rests_on = rule.needs if finding.rests_on is None else finding.rests_on
+    computed = any(name.startswith("plan.") for name in (*rule.needs, *rests_on))
+    if computed and (doubt := found.doubt if rests_on else found.unseen):
+        return "warn", doubt
+    if "plan.host" in rule.needs and found.spans_pods:
+        return "warn", "the engine spans several Pods, and which of its processes run in this one is unknown"
+    facts = [glance.FACT[fact](found) for name in rests_on for fact in FACTS[name]]
+    informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
+    if informing:
+        return "warn", f"rests on {informing[0]}, which may inform but not deny"
+    if found.workload.replicas == 0:
+        return "warn", "replicas: 0: nothing starts now, and the next scale-up would"
+    if where == "admission" and found.workload.owned and terms.owned_pods != "deny":
+        return "warn", "a controller made this Pod: what it would be denied for is denied at its workload"
+    return "deny", None
+
+
+def _of_words(rule: Rule, finding: Finding, found: Engine) -> bool:
+    """The finding is about vLLM's arguments, alone or with model and GPU, and about nothing else."""
+    told = [found.at(name).parts for name in ("command", "args")]
+    here = any(finding.path.parts[: len(one)] == one for one in told)
+    return here and rule.plane in ("config", "gpu") and not found.container.synthetic
+
+
+def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
+    """How a finding is recognized after an edit: by its place or, where list indices moved, by its words."""
+    where = (judged.rule, str(found.workload.path), found.container.name)
+    return {(*where, "at", str(judged.finding.path)), (*where, "says", judged.finding.message)}
+
+
+def _template(obj: JSON) -> object:
+    return mapping(mapping(obj.get("spec")).get("template"))
+
+
+def _exempt(judged: Judged, found: Engine, terms: Terms, subject: Subject, now: datetime | None) -> Judged:
+    """An accepted finding is audited: not denied, shown or repaired, but never lost.
+
+    An exemption that does not count is reported with its finding.
+    """
+    said: list[str] = []
+    for exception in terms.exceptions:
+        if not exception.covers(judged.rule) or exception.match.selects(subject) is False:
+            continue
+        if exception.holds(now):
+            whose = f"{exception.owner} in policy {exception.policy}"
+            why = f"excepted until {exception.until} by {whose}: {exception.reason}"
+            return replace(judged, mode="audit", why_softened=why, applies=False, exempted="exception")
+        if now is not None:
+            said.append(f"the exception in policy {exception.policy} ({exception.owner}) ended: {exception.until}")
+    key = f"{IGNORE}{judged.rule}"
+    reason = found.workload.annotations.get(key)
+    if reason is not None:
+        if reason.strip() and terms.may_ignore(judged.rule):
+            why = f"ignored by its author: {reason.strip()}"
+            return replace(judged, mode="audit", why_softened=why, applies=False, exempted="annotation")
+        why = "the policy does not allow it" if reason.strip() else "it gives no reason"
+        said.append(f"annotation {key} does not count: {why}")
+    if not said:
+        return judged
+    return replace(judged, finding=replace(judged.finding, details=(*judged.finding.details, *said)))

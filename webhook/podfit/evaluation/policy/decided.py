@@ -1,0 +1,83 @@
+"""Which line of which policy decided: `podfit explain --policy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from podfit.evaluation.policy import Policy, Subject, builtin
+from podfit.evaluation.policy.layer import Layer
+from podfit.rules.rule import Rule
+
+BUILT_IN_POLICY = "built in"
+
+
+@dataclass(frozen=True)
+class PolicyValue:
+    """What one policy says of one word."""
+
+    value: Any
+    place: str
+    """ "file:line", or "built in"."""
+    policy: str
+    """Its name; empty where it is built in."""
+    certain: bool = True
+    """It is known that the policy selects the object."""
+
+
+@dataclass(frozen=True)
+class DecidedField:
+    """A rule's mode, fix or a parameter, with everything that is said of it: the last one decides."""
+
+    name: str
+    """The name as a policy spells it."""
+    said: tuple[PolicyValue, ...]
+
+    @property
+    def decided(self) -> PolicyValue:
+        """The value that applies. If a policy may not apply, the softer answer may be another (docs/policies.md)."""
+        return self.said[-1]
+
+
+def decided_fields(policy: Policy, rule: type[Rule], subject: Subject | None) -> list[DecidedField]:
+    """Every word of a rule for an object; None: for one that every policy selects."""
+    default = builtin().base.settings[rule.id()]
+    found: dict[str, list[PolicyValue]] = {
+        "mode": [PolicyValue(default.mode, BUILT_IN_POLICY, "")],
+        "fix": [PolicyValue(default.fix, BUILT_IN_POLICY, "")],
+        **{one.name: [PolicyValue(getattr(default.rule, one.name), BUILT_IN_POLICY, "")] for one in fields(rule)},
+    }
+    for layer, certain in _applying(policy, subject):
+        said = layer.rules.get(rule.id())
+        if said is None:
+            continue
+        given = {"mode": said.mode, "fix": said.fix, **said.parameters}
+        for name, value in given.items():
+            if value is not None:
+                place = layer.place("spec", "rules", rule.id(), _camel(name))
+                found[name].append(PolicyValue(value, place, layer.name, certain))
+    return [DecidedField(_camel(name), tuple(said)) for name, said in found.items()]
+
+
+def cap(policy: Policy, subject: Subject | None) -> PolicyValue | None:
+    """What says how strong a mode may be; None where nothing does."""
+    found = None
+    for layer, certain in _applying(policy, subject):
+        if layer.at_most is not None:
+            found = PolicyValue(layer.at_most, layer.place("spec", "enforce", "mode"), layer.name, certain)
+    return found
+
+
+def _applying(policy: Policy, subject: Subject | None) -> Iterator[tuple[Layer, bool]]:
+    """The policies that select an object, or may, in their order."""
+    for layer in policy.everything:
+        selected = True if subject is None else layer.match.selects(subject)
+        if selected is not False and not layer.shadow:
+            yield layer, selected is True
+
+
+def _camel(name: str) -> str:
+    """`max_len` → `maxLen`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)

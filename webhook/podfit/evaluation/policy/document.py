@@ -1,0 +1,357 @@
+"""Policy documents: YAML or JSON → checked with pydantic → a `Layer` each. A mistake has its file, line and path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from podfit.evaluation.policy import PolicyError, shape, traps
+from podfit.evaluation.policy.expiry import expiry_time
+from podfit.evaluation.policy.layer import KnownRelease, Layer, PolicyException, SaidOfRule
+from podfit.evaluation.policy.match import Match
+from podfit.evaluation.policy.words import nearest
+from podfit.kube import manifest, quantity
+from podfit.kube.path import FieldPath
+from podfit.kube.selector import Requirement, Selector
+from podfit.rules import all_rules
+from podfit.vllm import release
+
+Wrong = list[tuple[FieldPath, str]]
+"""Places in a document, and what is wrong there."""
+_TITLES = "apiVersion podfit.dev/v1alpha1, kind Policy"
+
+
+def read(texts: Iterable[tuple[str, str]]) -> list[Layer]:
+    """The policies in `texts` (name of the file, its text); raises PolicyError with every problem of every file."""
+    problems: list[str] = []
+    layers: list[Layer] = []
+    for name, text in texts:
+        found, wrong = _read_file(name, text)
+        layers += found
+        problems += wrong
+    if problems:
+        raise PolicyError(problems)
+    return layers
+
+
+def of_object(obj: Mapping[str, Any], name: str) -> Layer:
+    """The policy in an object, as the API server has it; raises PolicyError. `name` stands for the file."""
+    wrong, place = check(obj), _place_of(name, lambda path: None)
+    if wrong:
+        raise PolicyError([f"{place(path)}: {path or 'policy'}: {message}" for path, message in wrong])
+    return _layer(obj, place)
+
+
+def _read_file(name: str, text: str) -> tuple[list[Layer], list[str]]:
+    """The layers of a policy file, and its problems as "file:line: path: message"."""
+    read = manifest.read(text, name)
+    said = [(error.line or 1, f"policy: {error.message}") for error in read.errors]
+    said += [(note.line or 1, f"policy: {note.message}") for note in read.notes]
+    if not said and not read.documents:
+        said.append((1, f"policy: none in it: expected {_TITLES}"))
+    layers = []
+    trapped = _traps_by_place(text) if read.documents and not read.errors else {}
+    for document in read.documents:
+        seen = trapped.get(document.index, {})
+        for path, message in check(document.object):
+            if document.root.join(*path.parts).parts not in seen:
+                said.append((document.line_of(path), f"{path or 'policy'}: {message}"))
+        said += [(note.line or 1, f"{note.path}: duplicate key, one of the two is lost") for note in document.notes]
+        if not said and not seen:
+            layers.append(_layer(document.object, _place_of(name, document.line_of)))
+    said += [
+        (line, f"{FieldPath(path) or 'policy'}: {message}")
+        for seen in trapped.values()
+        for path, found in seen.items()
+        for line, message in found
+    ]
+    return layers, [f"{name}:{line}: {message}" for line, message in sorted(said, key=lambda one: one[0])]
+
+
+def _traps_by_place(text: str) -> dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]]:
+    """For each document of a YAML stream: place → line and message. JSON has none."""
+    text = text.removeprefix("\ufeff")
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            json.loads(text)
+        except ValueError:
+            pass
+        else:
+            return {}
+    found: dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]] = {}
+    for index, line, path, message in traps.find(text):
+        if path[-1:] == ("mode",) and "false" in message:
+            message += "; the mode is `ignore`"
+        found.setdefault(index, {}).setdefault(path, []).append((line, message))
+    return found
+
+
+def _place_of(name: str, line_of: Callable[[FieldPath], int | None]) -> Callable[[FieldPath], str]:
+    """A function from a field to "file:line", or the name alone where the line is unknown."""
+
+    def place(path: FieldPath) -> str:
+        """Where a field is: "file:line"."""
+        line = line_of(path)
+        return name if line is None else f"{name}:{line}"
+
+    return place
+
+
+# ── What is wrong ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check(obj: Mapping[str, Any]) -> Wrong:
+    """What is wrong in a policy, none where it can be used."""
+    if obj.get("kind") != "Policy" and not str(obj.get("apiVersion")).startswith("podfit.dev/"):
+        shown = f"{_quote_value(obj.get('apiVersion'))}, kind {_quote_value(obj.get('kind'))}"
+        return [(FieldPath(("apiVersion",)), f"expected {_TITLES}, got apiVersion {shown}")]
+    wrong = [(path, "is empty: leave it out, or give it a value") for path in _nulls(obj)]
+    wrong += _validate(shape.DocumentShape, obj, FieldPath(), {path for path, _ in wrong})
+    listed = FieldPath(("spec", "rules")).get(obj)
+    for rule_id, said in listed.items() if isinstance(listed, Mapping) else ():
+        place = FieldPath(("spec", "rules", rule_id))
+        if rule_id not in all_rules():
+            wrong.append((place, f"{rule_id!r} is not a rule{nearest(rule_id, all_rules())}"))
+        elif isinstance(said, Mapping):
+            wrong += _validate(shape.rule_shape(rule_id), said, place, {path for path, _ in wrong})
+    return wrong + list(_selectors(obj))
+
+
+def validate(model: type[BaseModel], obj: Mapping[str, Any]) -> Wrong:
+    """What is wrong in an object of another shape than a policy's."""
+    return _validate(model, obj, FieldPath(), set())
+
+
+def _nulls(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
+    """Every place below `spec` (and `spec` itself) that says nothing: `rules:` and no more."""
+    queue = [FieldPath(("spec",))] if "spec" in obj else []
+    for path in queue:  # grows while it is walked
+        if path.get(obj) is None:
+            yield path
+        queue += _child_paths(path, obj)
+
+
+def _validate(model: type[BaseModel], said: Mapping[str, Any], at: FieldPath, known: set[FieldPath]) -> Wrong:
+    """pydantic's errors as (path, message), without those at a place that is wrong already."""
+    try:
+        # As JSON: a policy has its types, and nothing is converted into others.
+        model.model_validate_json(json.dumps(said, default=str))
+    except ValidationError as error:
+        found = [(at.join(*_without_type_names(problem["loc"])), problem) for problem in error.errors()]
+        return [(path, _describe_problem(path, problem, model, at)) for path, problem in found if path not in known]
+    return []
+
+
+def _without_type_names(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Without what pydantic adds for a key of a mapping and for one of several types."""
+    return tuple(part for part in loc if part not in ("[key]", "int", "str", "constrained-str"))
+
+
+_WANTED = {
+    "string_type": "text, in quotes where YAML reads it otherwise",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "list_type": "a list",
+}
+
+
+def _describe_problem(path: FieldPath, problem: Any, model: type[BaseModel], at: FieldPath) -> str:
+    """pydantic's error as a message of ours."""
+    kind, given = problem["type"], problem.get("input")
+    if kind == "extra_forbidden":
+        siblings = _siblings(model, path.parts[len(at.parts) : -1])
+        allowed = f" (allowed: {', '.join(siblings)})" if siblings else ""
+        return f"unknown field{nearest(str(path.parts[-1]), siblings)}{allowed}"
+    if kind == "missing":
+        return "required, but absent"
+    if kind == "value_error":
+        return str(problem["ctx"]["error"])
+    if kind == "too_short":
+        return "is empty: leave it out, or name at least one"
+    if kind in _WANTED:
+        return f"expected {_WANTED[kind]}, got {_quote_value(given)}"
+    message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}".replace("True", "true").replace("False", "false")
+    near = nearest(given, problem["ctx"]["expected"].replace("'", " ").split()) if _is_word(kind, given) else ""
+    return f"{message}, got {_quote_value(given)}{near}"
+
+
+def _is_word(kind: str, given: object) -> bool:
+    return kind == "literal_error" and isinstance(given, str)
+
+
+def _siblings(model: type[BaseModel], parts: tuple[str | int, ...]) -> list[str]:
+    """The fields allowed at a place of a model."""
+    current: Any = model
+    for part in parts:
+        if isinstance(part, int):
+            continue
+        info = next((one for name, one in current.model_fields.items() if (one.alias or name) == part), None)
+        current = next(_models(info.annotation), None) if info else None
+        if current is None:
+            return []
+    if current is shape.Metadata:
+        return list(shape.WRITTEN)
+    return [name for name in shape.field_names(current) if name != "status"]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models in a type such as `list[ExceptionShape] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from _models(inner)
+
+
+def _quote_value(value: object) -> str:
+    """A value for one line of text: text in quotes, all else as JSON."""
+    if isinstance(value, str):
+        return f"{value!r:.60}"
+    return "nothing" if value is None else json.dumps(value, default=str)[:60]
+
+
+def _selectors(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+    """Conditions whose values do not go with their operator."""
+    spec = obj.get("spec")
+    matches = [FieldPath(("spec", "match"))]
+    exceptions = spec.get("exceptions") if isinstance(spec, Mapping) else None
+    matches += [
+        FieldPath(("spec", "exceptions", index, "match"))
+        for index in range(len(exceptions) if isinstance(exceptions, list) else 0)
+    ]
+    for match in matches:
+        for selector in ("namespaceSelector", "objectSelector"):
+            listed = match.join(selector, "matchExpressions").get(obj)
+            for index, one in enumerate(listed if isinstance(listed, list) else ()):
+                if isinstance(one, Mapping) and (problem := _requirement_problem(one)):
+                    yield match.join(selector, "matchExpressions", index, "values"), problem
+
+
+def _requirement_problem(one: Mapping[str, Any]) -> str | None:
+    """What is wrong with the values of a selector's expression; None where they fit its operator."""
+    operator, values = one.get("operator"), one.get("values")
+    if operator in ("In", "NotIn") and values in (None, []):
+        return None if values is None and "values" in one else f"required with {operator}: at least one value"
+    if operator in ("Exists", "DoesNotExist") and values:
+        return f"not with {operator}, which asks for no value"
+    return None
+
+
+# ── What it says ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
+    """A checked policy as a layer."""
+    document = shape.DocumentShape.model_validate_json(json.dumps(obj, default=str))
+    spec, name = document.spec, document.metadata.name
+    return Layer(
+        name=name,
+        order=spec.order,
+        match=_match_of(spec.match),
+        shadow=spec.shadow,
+        rules={rule_id: _said_of_rule(rule_id, said) for rule_id, said in spec.rules.items()},
+        at_most=spec.enforce.mode,
+        owned_pods=spec.enforce.owned_pods,
+        mutate_workloads=spec.mutate.workloads,
+        trust_mutation=spec.trust_mutation,
+        trust_facts=spec.trust_facts,
+        assume=_assumptions_of(spec.assume),
+        kinds={kind: tuple(paths) for kind, paths in spec.kinds.items()},
+        images=tuple(
+            (pattern, found) for pattern, text in spec.releases.images.items() if (found := release.parse(text))
+        ),
+        known=tuple(_known_release_of(name, said) for name, said in spec.releases.known.items()),
+        allow_ignore=None if spec.allow_ignore is None else tuple(spec.allow_ignore),
+        exceptions=tuple(
+            _exception_of(one, name, place(FieldPath(("spec", "exceptions", index, "expires"))))
+            for index, one in enumerate(spec.exceptions)
+        ),
+        places={path: place(path) for path in _places(obj)},
+    )
+
+
+def _said_of_rule(rule_id: str, said: Mapping[str, Any]) -> SaidOfRule:
+    """What a policy sets of a rule: mode, fix and parameters."""
+    model = shape.rule_shape(rule_id).model_validate_json(json.dumps(said))
+    given = {name: getattr(model, name) for name in model.model_fields_set}
+    return SaidOfRule(given.pop("mode", None), given.pop("fix", None), given)
+
+
+def _match_of(said: shape.MatchShape) -> Match:
+    """The checked `match` as what evaluation uses."""
+    return Match(
+        namespaces=None if said.namespaces is None else tuple(said.namespaces),
+        excluded_namespaces=None if said.excluded_namespaces is None else tuple(said.excluded_namespaces),
+        namespace_selector=_selector_of(said.namespace_selector),
+        object_selector=_selector_of(said.object_selector),
+        kinds=None if said.kinds is None else tuple(said.kinds),
+    )
+
+
+def _selector_of(said: shape.LabelSelector | None) -> Selector | None:
+    """The checked label selector as what evaluation uses."""
+    if said is None:
+        return None
+    labels = [Requirement(key, "In", (value,)) for key, value in said.match_labels.items()]
+    return Selector(
+        (*labels, *(Requirement(one.key, one.operator, tuple(one.values)) for one in said.match_expressions))
+    )
+
+
+def _assumptions_of(said: shape.AssumeShape) -> dict[str, Any]:
+    """Field of `Assumed` → value, of what the policy says."""
+    found = {name: getattr(said, name) for name in said.model_fields_set}
+    for name in ("download_bandwidth", "disk_bandwidth"):
+        if name in found:
+            found[name] = quantity.parse(found[name])
+    if "registries" in found:
+        found["registries"] = tuple(found["registries"])
+    return found
+
+
+def _known_release_of(name: str, said: shape.KnownReleaseShape) -> KnownRelease:
+    """A release that the policy adds, with its options by dest."""
+    options = {
+        option.dest or _dest_of_flags(option.flags): option.model_dump(exclude={"dest"}, exclude_defaults=True)
+        for option in said.options
+    }
+    return KnownRelease(name, said.like, tuple(said.removed), options)
+
+
+def _dest_of_flags(flags: Iterable[str]) -> str:
+    """argparse's: the first long flag, with underscores."""
+    long = [flag for flag in flags if flag.startswith("--")] or list(flags)
+    return long[0].lstrip("-").replace("-", "_")
+
+
+def _exception_of(said: shape.ExceptionShape, policy: str, place: str) -> PolicyException:
+    """The checked exception as what evaluation uses."""
+    expires = expiry_time(said.expires)
+    assert expires is not None  # noqa: S101 - it was checked
+    return PolicyException(
+        tuple(said.rules), _match_of(said.match), said.reason.strip(), said.owner.strip(), expires, said.expires,
+        policy, place,
+    )  # fmt: skip
+
+
+def _places(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
+    """Every place of `spec`."""
+    queue = [FieldPath(("spec",))]
+    for path in queue:  # grows while it is walked
+        yield path
+        queue += _child_paths(path, obj)
+
+
+def _child_paths(path: FieldPath, obj: Mapping[str, Any]) -> list[FieldPath]:
+    """The paths of a field's keys or items."""
+    value = path.get(obj)
+    if isinstance(value, Mapping):
+        return [path / key for key in value]
+    return [path / index for index in range(len(value))] if isinstance(value, list) else []

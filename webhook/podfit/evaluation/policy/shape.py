@@ -1,0 +1,297 @@
+"""The shape of a policy, once: pydantic checks files and custom resources with it, the JSON Schema and the CRD come
+from it, and `kubectl explain` shows its words."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic.alias_generators import to_camel
+
+from podfit.evaluation.policy import words
+from podfit.kube import selector
+from podfit.rules import all_rules
+from podfit.rules.rule import Mode
+
+API_VERSION = "podfit.dev/v1alpha1"
+
+
+class Strict(BaseModel):
+    """No unknown field, no conversion: `"3"` is not a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=False)
+
+
+class LabelRequirement(Strict):
+    """A condition on one label."""
+
+    key: words.LabelKey = Field(description="The label's key.")
+    operator: selector.Operator = Field(description="In, NotIn, Exists or DoesNotExist.")
+    values: list[words.LabelValue] = Field(
+        default_factory=list, description="For In and NotIn: at least one value. Not for Exists and DoesNotExist."
+    )
+
+
+class LabelSelector(Strict):
+    """A label selector as everywhere in Kubernetes: all conditions must hold, an empty one selects everything."""
+
+    match_labels: dict[words.LabelKey, words.LabelValue] = Field(
+        default_factory=dict, description="Labels that must be there with these values."
+    )
+    match_expressions: list[LabelRequirement] = Field(default_factory=list, description="Further conditions.")
+
+
+class MatchShape(Strict):
+    """Which objects: all conditions that are given must hold, none given means every object."""
+
+    namespaces: list[words.Namespace] | None = Field(
+        default=None, min_length=1, description="Names of namespaces, * and ? as wildcards; one of them."
+    )
+    excluded_namespaces: list[words.Namespace] | None = Field(
+        default=None, min_length=1, description="Names of namespaces, * and ? as wildcards; none of them."
+    )
+    namespace_selector: LabelSelector | None = Field(default=None, description="Labels of the namespace.")
+    object_selector: LabelSelector | None = Field(
+        default=None, description="Labels of the object itself, not those of its Pod template."
+    )
+    kinds: list[words.Kind] | None = Field(
+        default=None,
+        min_length=1,
+        description="Kinds, such as Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io.",
+    )
+
+
+class ExceptionShape(Strict):
+    """Findings that are accepted for some objects, for a while: they are audited instead."""
+
+    rules: list[words.RuleId] = Field(min_length=1, description='Rule ids; "*" is every rule.')
+    match: MatchShape = Field(default_factory=MatchShape, description="Which of the policy's objects.")
+    reason: words.Text = Field(description="Why it is accepted.")
+    owner: words.Text = Field(description="Who answers for it.")
+    expires: words.Expiry = Field(
+        description="The last day (2026-12-31, UTC) or the moment (2026-12-31T18:00:00Z) until which it holds."
+    )
+
+
+class OptionShape(Strict):
+    """One option of vLLM's parser, as argparse's add_argument has it."""
+
+    dest: str | None = Field(default=None, description="Default: the first long flag, with underscores.")
+    flags: list[str] = Field(default_factory=list, description="Spellings, such as --max-model-len.")
+    negative: list[str] = Field(default_factory=list, description="Spellings that switch it off.")
+    nargs: int | Literal["?", "*", "+"] | None = Field(default=None, description="How many words it takes.")
+    const: Any = Field(default=None, description="The value where the flag stands alone.")
+    type: str | None = Field(default=None, description="int, float, str, json, human_int, optional[int] …")
+    choices: list[Any] | None = Field(default=None, description="The values allowed.")
+    default: Any = Field(default=None, description="The value where it is not given.")
+    action: str | None = Field(default=None, description="argparse's action.")
+    deprecated: bool | None = Field(default=None, description="It is deprecated.")
+    only: Literal["serve", "module"] | None = Field(default=None, description="One entry point alone has it.")
+
+    @model_validator(mode="after")
+    def _is_named(self) -> OptionShape:
+        """Raises ValueError for an option without flags and dest."""
+        if not self.flags and not self.dest:
+            raise ValueError("an option needs flags, or a dest")
+        return self
+
+
+class KnownReleaseShape(Strict):
+    """A release that the package's table lacks, by what it has not in common with another one."""
+
+    like: words.Version | None = Field(default=None, description="The release that it resembles; default: the newest.")
+    removed: list[str] = Field(default_factory=list, description="Flags or dests that are gone.")
+    options: list[OptionShape] = Field(default_factory=list, description="Options that are new or changed.")
+
+
+class ReleasesShape(Strict):
+    """What is known of vLLM's releases beyond the package's table; it holds for every object, whatever match says."""
+
+    images: dict[str, words.Version] = Field(
+        default_factory=dict, description="Image, with * and ? as wildcards, to the vLLM release in it."
+    )
+    known: dict[words.Version, KnownReleaseShape] = Field(
+        default_factory=dict, description="Releases that the package's table lacks."
+    )
+
+
+class AssumeShape(Strict):
+    """What to assume where nothing is known. It may inform; a denial never rests on it."""
+
+    gpu: words.Accelerator | None = Field(
+        default=None, description="The GPU of a Pod that names none: l4, h100:8, NVIDIA-A100-SXM4-80GB."
+    )
+    download_bandwidth: words.Rate | None = Field(
+        default=None, description="Bytes a second at which weights come from a hub: 500M."
+    )
+    disk_bandwidth: words.Rate | None = Field(
+        default=None, description="Bytes a second at which weights are read from a volume: 2G."
+    )
+    free_gpu_memory: float | None = Field(
+        default=None, gt=0, le=1, description="Share of a GPU's memory that is free when vLLM starts."
+    )
+    nodes: Literal["open", "closed"] | None = Field(
+        default=None,
+        description="closed: no node will come that is not there now, so that what nodes' labels say may deny.",
+    )
+    registries: list[words.Repository] | None = Field(
+        default=None, description="Repositories whose images are vLLM's own builds under another name."
+    )
+
+
+class EnforceShape(Strict):
+    """How strong a decision may be, and whom it may hit."""
+
+    mode: Mode | None = Field(
+        default=None,
+        description="No finding has a stronger mode than this: warn and audit make a trial of the whole policy. "
+        "With audit nothing is patched either. Default: deny.",
+    )
+    owned_pods: Literal["warn", "deny"] | None = Field(
+        default=None, description="A Pod that a controller made. Default: warn, since its workload was checked."
+    )
+
+
+class MutateShape(Strict):
+    """What the mutating webhook may change."""
+
+    workloads: bool | None = Field(
+        default=None, description="Patch workloads, too, not only Pods. Default: false; GitOps tools would see it."
+    )
+
+
+class SpecShape(Strict):
+    """What the policy says. What it leaves out stays as the policies before it, or podfit itself, have it."""
+
+    order: int = Field(
+        default=0,
+        ge=-(2**31),
+        le=2**31 - 1,
+        description="Policies apply in ascending order, then by name; a later one overrides an earlier one.",
+    )
+    shadow: bool = Field(default=False, description="Evaluate it next to the others, and only count its effect.")
+    match: MatchShape = Field(default_factory=MatchShape, description="Which objects it is for.")
+    rules: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Rule id to its mode, fix and parameters."
+    )
+    assume: AssumeShape = Field(
+        default_factory=AssumeShape,
+        description="What to assume where nothing is known; it informs, and denies nothing.",
+    )
+    exceptions: list[ExceptionShape] = Field(
+        default_factory=list, description="Findings that are accepted for some objects, for a while."
+    )
+    allow_ignore: list[words.RuleId] | None = Field(
+        default=None,
+        description='Rules that an author may silence with an annotation podfit.dev/ignore.<rule>: "why"; '
+        '"*" is every rule. Default: none.',
+    )
+    enforce: EnforceShape = Field(
+        default_factory=EnforceShape, description="How strong a decision may be, and whom it may hit."
+    )
+    mutate: MutateShape = Field(default_factory=MutateShape, description="What the mutating webhook may change.")
+    trust_mutation: bool | None = Field(
+        default=None,
+        description="Do not deny a workload whose Pods the mutating webhook would repair. Default: false.",
+    )
+    trust_facts: bool | None = Field(
+        default=None,
+        description="Deny and patch also where only a set of facts given with --facts says so. Default: false, it "
+        "informs.",
+    )
+    releases: ReleasesShape = Field(
+        default_factory=ReleasesShape, description="What is known of vLLM's releases beyond the package's table."
+    )
+    kinds: dict[
+        words.OwnKind,
+        Annotated[list[words.Pods], Field(min_length=1)],
+    ] = Field(
+        default_factory=dict,
+        description="Further kinds, Kind.group, with the paths of their PodSpecs; * stands for every item.",
+    )
+
+
+WRITTEN = ("name", "labels", "annotations")
+"""Fields of metadata that people write."""
+
+
+class Metadata(Strict):
+    """Kubernetes' own; what the API server writes into it is passed over."""
+
+    name: words.Name
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    uid: Any = None
+    resource_version: Any = None
+    generation: Any = None
+    creation_timestamp: Any = None
+    deletion_timestamp: Any = None
+    deletion_grace_period_seconds: Any = None
+    self_link: Any = None
+    managed_fields: Any = None
+    owner_references: Any = None
+    finalizers: Any = None
+
+
+class DocumentShape(Strict):
+    """A policy of podfit: which rules about vLLM Pods, in which mode, with what parameters, for whom."""
+
+    api_version: Literal["podfit.dev/v1alpha1"]
+    kind: Literal["Policy"]
+    metadata: Metadata
+    spec: SpecShape
+    status: Any = None
+
+
+class _RuleWords(Strict):
+    """The two words that every rule has next to its own parameters."""
+
+    mode: Mode | None = Field(default=None, description="deny, warn, audit or ignore.")
+    fix: words.Repaired | None = Field(
+        default=None,
+        description="Who applies the rule's fix: the webhook (true), no program (false), the webhook if the finding is "
+        'certain ("certain"), only `podfit fix` ("manual").',
+    )
+
+
+@cache
+def rule_shape(rule_id: str) -> type[BaseModel]:
+    """What a policy may say of a rule: mode, fix and its parameters (camelCase), with their bounds."""
+    rule = all_rules()[rule_id]
+    hints = get_type_hints(rule)
+    found: dict[str, Any] = {
+        one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(rule)
+    }
+    return create_model(rule.__name__, __base__=_RuleWords, __doc__=f"{rule.title()}.", **found)
+
+
+def field_names(model: type[BaseModel]) -> list[str]:
+    """A model's fields as a policy spells them."""
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a policy, every rule with its parameters: for editors and for the chart's values."""
+    whole = DocumentShape.model_json_schema(by_alias=True)
+    del whole["properties"]["status"]  # what people write has none, nor what the API server adds to metadata
+    metadata = whole["$defs"]["Metadata"]
+    metadata["properties"] = {name: metadata["properties"][name] for name in WRITTEN}
+    rules: dict[str, Any] = {}
+    for rule_id, rule in all_rules().items():
+        one = rule_shape(rule_id).model_json_schema(by_alias=True)
+        rules[rule_id] = {
+            "type": "object",
+            "description": rule.title(),
+            "properties": one["properties"],
+            "additionalProperties": False,
+        }
+    said = whole["$defs"]["SpecShape"]["properties"]
+    said["rules"] = {
+        "type": "object",
+        "description": said["rules"]["description"],
+        "properties": rules,
+        "additionalProperties": False,
+    }
+    return whole

@@ -1,0 +1,155 @@
+"""The words of a policy that have a form: a type for each, with what is said of one that does not have it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from podfit.base import near
+from podfit.evaluation.policy.expiry import expiry_time
+from podfit.kube import quantity, selector
+from podfit.kube.workload.table import WORKLOAD_KINDS
+from podfit.rules import all_rules
+from podfit.rules.rule import Fix
+from podfit.vllm import gpu, release
+
+_DNS = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_PATTERN = re.compile(r"[a-z0-9*?]([-a-z0-9*?]{0,61}[a-z0-9*?])?")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
+_REPOSITORY = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+_PODS = re.compile(r"([A-Za-z_][\w-]*|\*)(\.([A-Za-z_][\w-]*|\*))*")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """ "; did you mean 'deny'?", or nothing."""
+    close = near.nearest(word, words)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _validator(problem: Callable[[str], str | None]) -> AfterValidator:
+    """Rejects a text that `problem` has something to say about."""
+
+    def check(text: str) -> str:
+        """The text; raises ValueError with the problem."""
+        if found := problem(text):
+            raise ValueError(found)
+        return text
+
+    return AfterValidator(check)
+
+
+def _rule_problem(word: str) -> str | None:
+    return None if word == "*" or word in all_rules() else f"{word!r} is not a rule{nearest(word, all_rules())}"
+
+
+def _name_problem(word: str) -> str | None:
+    return None if _DNS.fullmatch(word) else f"{word!r} is not a name: lower-case letters, digits, - and . (a DNS name)"
+
+
+def _namespace_problem(word: str) -> str | None:
+    """Why a text is not a pattern for namespaces; None where it is one."""
+    if _PATTERN.fullmatch(word):
+        return None
+    return f"{word!r} is not a namespace: lower-case letters, digits and -, with * and ? as wildcards"
+
+
+def _kind_problem(word: str) -> str | None:
+    """A group that is not in the table is a custom one; a word without one must be known."""
+    if not _KIND.fullmatch(word):
+        return f"{word!r} is not a kind: Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io"
+    kind, _, group = word.partition(".")
+    known = {kind for _, kind in WORKLOAD_KINDS}
+    if kind in known or (group and group not in {group for group, _ in WORKLOAD_KINDS}):
+        return None
+    return f"podfit does not check the kind {word!r}{nearest(kind, known)}"
+
+
+def _own_kind_problem(word: str) -> str | None:
+    """Why a text is not a kind that a policy may add; None where it is one."""
+    kind, _, group = word.partition(".")
+    if not group or not _KIND.fullmatch(word):
+        return f"{word!r} is not a kind with its API group, such as Model.serving.example.com"
+    return f"podfit knows {word} already" if (group, kind) in WORKLOAD_KINDS else None
+
+
+def _repository_problem(word: str) -> str | None:
+    """Why a text is not an image repository; None where it is one."""
+    if _REPOSITORY.fullmatch(word):
+        return None
+    return f"{word!r} is not an image repository such as registry.example.com/ml/vllm, without tag and digest"
+
+
+def _gpu_problem(word: str) -> str | None:
+    """Why a text names no GPU; None where it names one."""
+    try:
+        gpu.parse(word)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _validate_rate(value: int | str) -> int | str:
+    """A quantity of bytes per second; raises ValueError where it is none, or not positive."""
+    try:
+        rate = quantity.parse(value)
+    except quantity.QuantityError as error:
+        raise ValueError(f"{error}, bytes a second") from None
+    if rate <= 0:
+        raise ValueError("must be more than 0 bytes a second")
+    return value
+
+
+def _release_problem(word: str) -> str | None:
+    found = release.parse(word)
+    return None if found else f"{word!r} is not a vLLM release such as 0.27.1"
+
+
+def _expiry_problem(word: str) -> str | None:
+    return (
+        None
+        if expiry_time(word)
+        else f"{word!r} is not a date such as 2026-12-31 or a time such as 2026-12-31T18:00:00Z"
+    )
+
+
+def _pods_problem(word: str) -> str | None:
+    return None if _PODS.fullmatch(word) else f"{word!r} is not a path such as spec.roles.*.template.spec"
+
+
+def _blank_problem(word: str) -> str | None:
+    return None if word.strip() else "must say something"
+
+
+def _no_number(value: object) -> object:
+    """To Python, and so to pydantic, 1 is true."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"expected true, false, 'certain' or 'manual', got {value}")
+    return value
+
+
+RuleId = Annotated[str, _validator(_rule_problem)]
+"""A rule's id; "*" is every rule."""
+Name = Annotated[str, _validator(_name_problem)]
+Namespace = Annotated[str, _validator(_namespace_problem)]
+"""With wildcards."""
+Kind = Annotated[str, _validator(_kind_problem)]
+"""One that podfit evaluates, or of a group that it does not know."""
+OwnKind = Annotated[str, _validator(_own_kind_problem)]
+"""One that podfit does not know, with its group."""
+Pods = Annotated[str, _validator(_pods_problem)]
+"""Where an object has a Pod template."""
+LabelKey = Annotated[str, _validator(selector.key_problem)]
+LabelValue = Annotated[str, _validator(selector.value_problem)]
+Version = Annotated[str, _validator(_release_problem)]
+"""A release of vLLM."""
+Repository = Annotated[str, _validator(_repository_problem)]
+Accelerator = Annotated[str, _validator(_gpu_problem)]
+Expiry = Annotated[str, _validator(_expiry_problem)]
+Rate = Annotated[int | str, AfterValidator(_validate_rate)]
+"""Bytes a second."""
+Text = Annotated[str, _validator(_blank_problem)]
+Repaired = Annotated[Fix, BeforeValidator(_no_number)]
+"""Which of podfit's commands and webhooks apply a rule's edits."""

@@ -1,0 +1,65 @@
+"""What a policy does, before it does it: cases with what is expected of it, and two policies on the same objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podfit.evaluation import review
+from podfit.evaluation.lint import Judged, Report, lint
+from podfit.evaluation.policy import Policy, Subject
+from podfit.evaluation.policy.layer import harder_mode
+from podfit.kube.workload import JSON
+from podfit.rules.rule import Mode
+from podfit.vllm.facts import Facts
+
+
+@dataclass(frozen=True)
+class RehearsedObject:
+    """An object as the webhook would get it."""
+
+    object: JSON
+    old: JSON | None = None
+    namespace: str | None = None
+
+    @classmethod
+    def of(cls, obj: JSON) -> RehearsedObject:
+        """From an object, or from an AdmissionReview of one; raises review.BadReview where that is none."""
+        if obj.get("kind") != "AdmissionReview":
+            return cls(obj)
+        request = review.parse(json.dumps(obj).encode())
+        old = request.old_object if request.operation == "UPDATE" else None
+        return cls(request.object or {}, old, request.namespace)
+
+
+@dataclass(frozen=True)
+class RehearsedDecision:
+    """What a policy makes of an object, in short."""
+
+    report: Report
+    modes: Mapping[str, Mode]
+    """Rule → its hardest mode, of the rules that found something."""
+    patched: tuple[str, ...]
+    """Rules whose fix the mutating webhook applies."""
+
+    @property
+    def denied(self) -> bool:
+        """The object is denied."""
+        return self.report.denied
+
+    def worst(self, rule: str) -> Judged | None:
+        """The finding of a rule that has its hardest mode."""
+        return next((one for one in self.report.findings if (one.rule, one.mode) == (rule, self.modes.get(rule))), None)
+
+
+def rehearse(asked: RehearsedObject, policy: Policy, facts: Facts) -> RehearsedDecision:
+    """Decide as the webhook would."""
+    report = lint(asked.object, policy, facts, where="admission", old=asked.old, namespace=asked.namespace)
+    modes: dict[str, Mode] = {}
+    for one in report.findings:
+        modes[one.rule] = harder_mode(one.mode, modes.get(one.rule, "ignore"))
+    terms = policy.of(Subject.of(asked.object, facts, asked.namespace))
+    patches = asked.object.get("kind") == "Pod" or terms.mutate_workloads
+    fixed = dict.fromkeys(one.rule for one in report.findings if one.applies) if patches else ()
+    return RehearsedDecision(report, modes, tuple(fixed))

@@ -1,0 +1,130 @@
+"""`podfit policy test`: cases in YAML, each an object and what the policy is expected to make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from podfit.evaluation import review
+from podfit.evaluation.policy import Policy, PolicyError
+from podfit.evaluation.policy.document import validate
+from podfit.evaluation.policy.shape import Strict
+from podfit.evaluation.policy.words import RuleId
+from podfit.evaluation.rehearsal import RehearsedDecision, RehearsedObject, rehearse
+from podfit.kube.manifest import Document
+from podfit.kube.path import FieldPath
+from podfit.kube.snapshot import Snapshot
+from podfit.rules.rule import Mode
+from podfit.vllm.facts import Facts
+
+KIND = "PolicyTest"
+
+
+class Expected(Strict):
+    """What is expected of an object; what is not said is not asked, but that nothing else denies."""
+
+    denied: bool | None = None
+    rules: dict[RuleId, Mode | Literal["none"]] = Field(default_factory=dict)
+    patched: list[RuleId] | None = None
+
+
+class Case(Strict):
+    """One object and what is expected."""
+
+    name: str
+    object: dict[str, Any] | None = None
+    file: str | None = None
+    namespace_labels: dict[str, str] | None = None
+    now: str | None = None
+    expect: Expected
+
+
+class CasesShape(Strict):
+    """A file of cases."""
+
+    api_version: Literal["podfit.dev/v1alpha1"]
+    kind: Literal["PolicyTest"]
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    policies: list[str] = Field(default_factory=list)
+    cases: Annotated[list[Case], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """A case that was run."""
+
+    name: str
+    line: int
+    wrong: tuple[str, ...]
+    """What is not as expected, a line each."""
+
+
+def shape_of(document: Document, name: str) -> CasesShape:
+    """The checked cases of a document; raises PolicyError with `FILE:LINE: path: message`."""
+    if wrong := validate(CasesShape, document.object):
+        raise PolicyError([f"{name}:{document.line_of(path)}: {path or 'cases'}: {message}" for path, message in wrong])
+    return CasesShape.model_validate(dict(document.object))
+
+
+def run(
+    said: CasesShape, document: Document, policy: Policy, facts: Facts, read: Callable[[str], Mapping[str, Any]]
+) -> Iterator[CaseOutcome]:
+    """Every case; `read` gives the object of a file that a case names."""
+    for index, case in enumerate(said.cases):
+        line = document.line_of(FieldPath(("cases", index)))
+        if (case.object is None) == (case.file is None):
+            yield CaseOutcome(case.name, line, ("a case has either an object or a file",))
+            continue
+        try:
+            asked = RehearsedObject.of(case.object if case.object is not None else read(str(case.file)))
+            at = policy.at(datetime.fromisoformat(case.now)) if case.now else policy
+        except (review.BadReview, ValueError) as error:
+            yield CaseOutcome(case.name, line, (str(error),))
+            continue
+        verdict = rehearse(asked, at, _with_labels(facts, asked, case.namespace_labels))
+        yield CaseOutcome(case.name, line, tuple(_mismatches(case.expect, verdict)))
+
+
+def _with_labels(facts: Facts, asked: RehearsedObject, labels: Mapping[str, str] | None) -> Facts:
+    """What is known where the object's namespace has these labels; None: they are not known."""
+    if labels is None:
+        return facts
+    metadata = asked.object.get("metadata")
+    named = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    namespace = str(named or asked.namespace or "")
+    return Facts(cluster=Snapshot({"namespaces": {("", namespace): {"labels": labels}}}, version="case"))
+
+
+def _mismatches(expected: Expected, verdict: RehearsedDecision) -> Iterator[str]:
+    """Each difference between what is expected and what the policy does, one line each."""
+    for rule, wanted in expected.rules.items():
+        got = verdict.modes.get(rule, "none")
+        if got != wanted:
+            yield f"{rule}: expected {wanted}, got {got}{_finding_of_rule(verdict, rule)}"
+    denying = [rule for rule, mode in verdict.modes.items() if mode == "deny" and rule not in expected.rules]
+    for rule in () if expected.denied else denying:
+        yield f"{rule}: expected nothing, got deny{_finding_of_rule(verdict, rule)}"
+    if expected.denied is not None and expected.denied != verdict.denied:
+        yield f"denied: expected {str(expected.denied).lower()}, got {str(verdict.denied).lower()}"
+    if expected.patched is not None and set(expected.patched) != set(verdict.patched):
+        yield f"patched: expected {_join_rules(expected.patched)}, got {_join_rules(verdict.patched)}"
+    for error in verdict.report.errors:
+        yield f"{error.rule}: {error.error}"
+
+
+def _finding_of_rule(verdict: RehearsedDecision, rule: str) -> str:
+    """The finding of a rule behind a mismatch, for people; empty without one."""
+    found = verdict.worst(rule)
+    if found is None:
+        return ""
+    softened = f" ({found.why_softened})" if found.why_softened else ""
+    return f": {found.finding.path}: {found.finding.message}{softened}"
+
+
+def _join_rules(rules: Iterable[str]) -> str:
+    """Rule ids separated by commas; "nothing" for none."""
+    return ", ".join(sorted(rules)) or "nothing"

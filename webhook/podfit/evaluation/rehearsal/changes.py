@@ -1,0 +1,67 @@
+"""`podfit policy diff`: what another policy would make of the same objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from podfit.evaluation import subject
+from podfit.evaluation.policy import Policy
+from podfit.evaluation.rehearsal import RehearsedDecision, RehearsedObject, rehearse
+from podfit.vllm.facts import Facts
+
+What = Literal["newly denied", "no longer denied", "newly warned", "no longer warned", "newly patched",
+               "no longer patched", "otherwise changed"]  # fmt: skip
+ORDER: tuple[What, ...] = (
+    "newly denied", "no longer denied", "newly warned", "no longer warned", "newly patched", "no longer patched",
+    "otherwise changed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RuleChange:
+    """One rule that would decide otherwise about an object."""
+
+    what: What
+    where: str
+    """The file, or the cluster."""
+    object: str
+    """ "Deployment prod/llama-70b"."""
+    rule: str
+    before: str
+    after: str
+    message: str
+
+
+def changes(
+    asked: Iterable[tuple[str, RehearsedObject, Facts]], old: Policy, new: Policy
+) -> Iterator[tuple[str, tuple[RuleChange, ...]]]:
+    """For each object (its place, the object, and the facts known with it): its name, and what would change."""
+    for where, one, facts in asked:
+        before, after = rehearse(one, old, facts), rehearse(one, new, facts)
+        name = subject.describe_object(one.object)
+        yield name, tuple(rule_changes(where, name, before, after))
+
+
+def rule_changes(where: str, name: str, before: RehearsedDecision, after: RehearsedDecision) -> Iterator[RuleChange]:
+    """What changes for one object, rule by rule."""
+    for rule in sorted(before.modes.keys() | after.modes.keys()):
+        old, new = before.modes.get(rule, "none"), after.modes.get(rule, "none")
+        if old != new:
+            found = after.worst(rule) or before.worst(rule)
+            message = f"{found.finding.path}: {found.finding.message}" if found else ""
+            yield RuleChange(kind_of_change(old, new), where, name, rule, old, new, message)
+    for rule in sorted(set(before.patched) ^ set(after.patched)):
+        what: What = "newly patched" if rule in after.patched else "no longer patched"
+        found = after.worst(rule) or before.worst(rule)
+        yield RuleChange(what, where, name, rule, "", "", found.finding.message if found else "")
+
+
+def kind_of_change(old: str, new: str) -> What:
+    """How a rule's mode changes: newly denied, no longer warned …"""
+    if "deny" in (old, new):
+        return "newly denied" if new == "deny" else "no longer denied"
+    if "warn" in (old, new):
+        return "newly warned" if new == "warn" else "no longer warned"
+    return "otherwise changed"

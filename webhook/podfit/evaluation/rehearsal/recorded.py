@@ -1,0 +1,75 @@
+"""What another policy would make of the findings of a saved scan: the modes alone, since the objects are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from podfit.base.printable import clean, shortened
+from podfit.evaluation import subject
+from podfit.evaluation.policy import Policy, Subject
+from podfit.evaluation.policy.layer import harder_mode, softer_mode
+from podfit.evaluation.rehearsal.changes import RuleChange, kind_of_change
+from podfit.kube.path import mapping
+from podfit.kube.workload import JSON
+from podfit.rules import all_rules
+from podfit.rules.rule import Mode
+from podfit.vllm.facts import Facts
+
+Changed = tuple[str, str, bool, tuple[RuleChange, ...]]
+"""Namespace, object, whether it is denied under one policy only, changes."""
+
+
+def changes(scan: Mapping[str, Any], old: Policy, new: Policy) -> Iterator[Changed]:
+    """For each object in a scan's JSON: its namespace, its name, whether its decision changes, and what changes."""
+    held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
+    for row in map(mapping, _list(scan.get("results"))):
+        obj = _object(mapping(row.get("object")))
+        findings = [mapping(one) for one in _list(row.get("findings"))]
+        held.setdefault(subject.describe_object(obj), (obj, []))[1].extend(findings)
+    for name, (obj, findings) in held.items():
+        before, after = _modes(obj, findings, old), _modes(obj, findings, new)
+        otherwise = _is_denied(before) != _is_denied(after)
+        namespace = str(mapping(obj["metadata"]).get("namespace") or "")
+        yield namespace, name, otherwise, tuple(_changes(name, before, after))
+
+
+def _object(reference: Mapping[str, Any]) -> JSON:
+    metadata = {word: str(reference[word]) for word in ("namespace", "name") if reference.get(word)}
+    return {"apiVersion": str(reference.get("apiVersion") or ""), "kind": str(reference.get("kind") or ""),
+            "metadata": metadata}  # fmt: skip
+
+
+_Modes = Mapping[str, tuple[Mode, str]]
+"""Rule → its hardest mode, and the message of that finding."""
+
+
+def _modes(obj: JSON, findings: Sequence[Mapping[str, Any]], policy: Policy) -> _Modes:
+    terms = policy.of(Subject.of(obj, Facts(), None))
+    found: dict[str, tuple[Mode, str]] = {}
+    for one in findings:
+        rule = str(one.get("rule"))
+        if rule not in all_rules() or one.get("accepted"):
+            continue
+        mode = softer_mode(terms.settings[rule].mode, terms.at_most)
+        if mode == "deny" and (one.get("certainty") != "certain" or one.get("why") or all_rules()[rule].never_denies):
+            mode = "warn"
+        before = found.get(rule, ("ignore", ""))[0]
+        if rule not in found or harder_mode(mode, before) != before:
+            found[rule] = mode, shortened(clean(f"{one.get('path')}: {one.get('message')}"))
+    return found
+
+
+def _is_denied(modes: _Modes) -> bool:
+    return any(mode == "deny" for mode, _ in modes.values())
+
+
+def _changes(name: str, before: _Modes, after: _Modes) -> Iterator[RuleChange]:
+    for rule in sorted(before):
+        (old, message), (new, _) = before[rule], after[rule]
+        if old != new:
+            yield RuleChange(kind_of_change(old, new), "scan", name, rule, old, new, message)
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()

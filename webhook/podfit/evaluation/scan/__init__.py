@@ -1,0 +1,377 @@
+"""The vLLM workloads of a whole cluster, evaluated one after the other: what is kept of each, and what counts once.
+
+Objects come page by page and go; a `ScannedContainer` of a few kilobytes stays. Nothing here sends a request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from podfit.base.secret import Secrets
+from podfit.evaluation.denial import LEVELS
+from podfit.evaluation.lint import Judged, Level, Report, Result
+from podfit.evaluation.scan.planned import Planned, Span, planned_lines
+from podfit.kube.path import mapping
+from podfit.kube.workload import JSON
+from podfit.kube.workload.table import WORKLOAD_KINDS
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Mode
+from podfit.vllm.memory.ledger import Verdict
+
+Key = tuple[str, str]
+"""(API group, kind)."""
+State = Literal["denied", "warned", "clean"]
+
+BELOW: tuple[Key, ...] = (
+    ("serving.kserve.io", "InferenceService"),
+    ("serving.kserve.io", "LLMInferenceService"),
+    ("inference.llmaz.io", "Service"),
+    ("serving.knative.dev", "Service"),
+    ("serving.knative.dev", "Configuration"),
+    ("serving.knative.dev", "Revision"),
+    ("nvidia.com", "DynamoGraphDeployment"),
+    ("nvidia.com", "DynamoComponentDeployment"),
+    ("workload.serving.volcano.sh", "ModelServing"),
+    ("grove.io", "PodCliqueSet"),
+    ("grove.io", "PodCliqueScalingGroup"),
+    ("grove.io", "PodClique"),
+    ("orchestration.aibrix.ai", "StormService"),
+    ("orchestration.aibrix.ai", "RoleSet"),
+    ("orchestration.aibrix.ai", "PodSet"),
+    ("orchestration.aibrix.ai", "RayClusterFleet"),
+    ("orchestration.aibrix.ai", "RayClusterReplicaSet"),
+    ("ray.io", "RayService"),
+    ("ray.io", "RayJob"),
+    ("ray.io", "RayCluster"),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+    ("jobset.x-k8s.io", "JobSet"),
+    ("apps.openshift.io", "DeploymentConfig"),
+    ("argoproj.io", "Rollout"),
+    ("argoproj.io", "CronWorkflow"),
+    ("argoproj.io", "Workflow"),
+    ("apps.kruise.io", "CloneSet"),
+    ("apps.kruise.io", "StatefulSet"),
+    ("batch.volcano.sh", "Job"),
+    ("apps", "Deployment"),
+    ("apps", "StatefulSet"),
+    ("apps", "DaemonSet"),
+    ("batch", "CronJob"),
+    ("batch", "Job"),
+    ("apps", "ReplicaSet"),
+    ("", "ReplicationController"),
+    ("", "Pod"),
+)
+"""Kinds that make others, each before those that it makes; kinds that are not here make none, and come first."""
+
+BETWEEN: frozenset[Key] = frozenset(BELOW) - WORKLOAD_KINDS.keys()
+"""Kinds that are only looked at for who owns them: a workload's Pods are found through them."""
+
+OLD = frozenset((("extensions", "Deployment"), ("extensions", "ReplicaSet"), ("extensions", "DaemonSet")))
+"""The same objects as those of `apps`, under another name."""
+
+
+def order(kinds: Iterable[Key]) -> list[Key]:
+    """Kinds in the order in which they are read: owners before what they own."""
+    places = {key: place for place, key in enumerate(BELOW)}
+    return sorted((key for key in kinds if key not in OLD), key=lambda key: (places.get(key, -1), key))
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An object, as a report names it."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    """Empty where the kind has none."""
+    name: str
+    uid: str
+
+    @classmethod
+    def of(cls, obj: JSON) -> Ref:
+        """From the object."""
+        metadata = mapping(obj.get("metadata"))
+        said = (metadata.get(word) for word in ("namespace", "name", "uid"))
+        return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), *(str(one or "") for one in said))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFinding:
+    """A finding, as far as it is shown."""
+
+    rule: str
+    mode: Mode
+    level: Level
+    plane: str
+    threatens: str
+    path: str
+    message: str
+    details: tuple[str, ...]
+    certainty: str
+    suggestions: tuple[str, ...]
+    computed: bool
+    """The planner computed that each suggestion fits."""
+    why: str | None
+    """Why a denying rule's finding is not a denial, or who accepts it."""
+    accepted: bool
+    """A policy's exception, or its author's annotation, covers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedContainer:
+    """One vLLM container of one workload."""
+
+    object: Ref
+    container: str
+    model: str | None
+    gpu: str | None
+    gpus: int | None
+    """A container's."""
+    release: str | None
+    replicas: int | None
+    verdict: Verdict
+    why: str
+    planned: Planned
+    tokens: Span | None
+    """Tokens in the KV cache: "GPU KV cache size: N tokens"."""
+    findings: tuple[ScannedFinding, ...]
+
+    @property
+    def state(self) -> State:
+        """What its findings come to."""
+        modes = {one.mode for one in self.findings}
+        return "denied" if "deny" in modes else "warned" if "warn" in modes else "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class NewDenial:
+    """A rule's finding that would deny an object under another policy, which today's lets pass."""
+
+    object: Ref
+    container: str
+    rule: str
+    message: str
+
+
+@dataclass
+class Scan:
+    """What one reading of a cluster found."""
+
+    rows: list[ScannedContainer] = field(default_factory=list)
+    looked_at: int = 0
+    """Objects of all kinds that make Pods."""
+    errors: list[str] = field(default_factory=list)
+    """Faults in podfit, and lists that ended early: what is here is not everything."""
+    not_read: dict[str, str] = field(default_factory=dict)
+    """Kind → why it could not be read."""
+    what_if: list[NewDenial] | None = None
+    """None: not requested."""
+    policy: str = ""
+    """Whose decisions these are, for people."""
+    pods: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Namespace and name of each Pod that is up → the uid of the workload that it comes of."""
+    ready: set[str] = field(default_factory=set)
+    """The uids of workloads with a running, ready Pod whose vLLM has the workload's present image and command."""
+    cut_short: bool = False
+    """The API server failed in the midst of it: what is here is less than another reading would find."""
+    kinds_read: set[Key] = field(default_factory=set)
+    """Kinds of workloads of which everything was seen."""
+    kinds_missed: set[Key] = field(default_factory=set)
+    """Kinds of which the cluster may have more workloads than were seen."""
+
+    def workloads(self, state: State | None = None) -> int:
+        """How many there are; one with a denied container is denied, and so on."""
+        return sum(state in (None, one) for one in self.states.values())
+
+    @property
+    def ready_and_denied(self) -> list[Ref] | None:
+        """Workloads that run and are ready, and that the policy in force would deny: its false denials, as far as what
+        runs shows them. None where not all Pods were seen."""
+        if ("", "Pod") not in self.kinds_read:
+            return None
+        return [ref for ref, state in self.states.items() if state == "denied" and ref.uid in self.ready]
+
+    @property
+    def states(self) -> dict[Ref, State]:
+        """The worst of each workload's containers."""
+        found: dict[Ref, State] = {}
+        for row in self.rows:
+            found[row.object] = min(row.state, found.get(row.object, "clean"), key=DECISION_ORDER.__getitem__)
+        return found
+
+    def namespaces(self) -> list[tuple[str, Counter[State]]]:
+        """Namespace → how many of its workloads are in which state, the worst first."""
+        found: dict[str, Counter[State]] = {}
+        for ref, state in self.states.items():
+            found.setdefault(ref.namespace, Counter())[state] += 1
+        return sorted(found.items(), key=lambda one: (-one[1]["denied"], -one[1]["warned"], one[0]))
+
+    def rules(self) -> list[tuple[Mode, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
+        """Mode and rule → its findings: denials before warnings, the most frequent first."""
+        found: dict[tuple[Mode, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
+        for row in self.rows:
+            for one in row.findings:
+                if one.mode in ("deny", "warn"):
+                    found.setdefault((one.mode, one.rule), []).append((row, one))
+        ranked = sorted(found.items(), key=lambda one: (one[0][0] != "deny", -len(one[1]), one[0][1]))
+        return [(mode, rule, rows) for (mode, rule), rows in ranked]
+
+    def levels(self) -> list[tuple[Level, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
+        """Level and rule → its findings: denied first, then likely, then advice; the most frequent first."""
+        found: dict[tuple[Level, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
+        for _, rule, rows in self.rules():
+            for row, one in rows:
+                found.setdefault((one.level, rule), []).append((row, one))
+        order = list(LEVELS)
+        ranked = sorted(found.items(), key=lambda one: (order.index(one[0][0]), -len(one[1]), one[0][1]))
+        return [(level, rule, rows) for (level, rule), rows in ranked]
+
+
+DECISION_ORDER: Mapping[State, int] = {"denied": 0, "warned": 1, "clean": 2}
+
+
+class Owners:
+    """Which object made which: of a workload and all that it creates, only the top one counts.
+
+    An object whose owner is not known as a vLLM workload (an operator's own kind, a model server that
+    names no command), counts itself.
+    """
+
+    def __init__(self) -> None:
+        self._tops: dict[str, str] = {}
+        self._groups: dict[tuple[str, str], str] = {}
+        """Namespace and name of a LeaderWorkerSet → the workload that it comes of."""
+
+    def top(self, obj: JSON) -> str | None:
+        """The uid of the workload that the object comes of; None where it comes of none."""
+        owners = mapping(obj.get("metadata")).get("ownerReferences")
+        for owner in owners if isinstance(owners, list) else ():
+            if isinstance(owner, Mapping) and (found := self._tops.get(str(owner.get("uid")))) is not None:
+                return found
+        if any(isinstance(one, Mapping) and one.get("kind") == "Pod" for one in owners or ()):
+            return self._groups.get((Ref.of(obj).namespace, _pod_group(obj)))
+        return None
+
+    def add(self, obj: JSON, top: str | None = None) -> None:
+        """The object is a workload itself, or comes of that one."""
+        uid = mapping(obj.get("metadata")).get("uid")
+        if uid:
+            self._tops[str(uid)] = str(uid) if top is None else top
+            if obj.get("kind") == "LeaderWorkerSet":
+                ref = Ref.of(obj)
+                self._groups[ref.namespace, ref.name] = self._tops[ref.uid]
+
+
+_GROUP = "leaderworkerset.sigs.k8s.io/name"
+"""The label of all that comes of a LeaderWorkerSet. Its workers' StatefulSet is owned by the leader's Pod (lws
+pkg/controllers/pod_controller.go), which is read later."""
+
+
+def _pod_group(obj: JSON) -> str:
+    """The name of the gang of Pods that the object belongs to, empty without one."""
+    spec = mapping(obj.get("spec"))
+    places = (mapping(obj.get("metadata")).get("labels"), mapping(spec.get("selector")).get("matchLabels"))
+    return next((str(found) for one in places if (found := mapping(one).get(_GROUP))), "")
+
+
+def retired(obj: JSON) -> bool:
+    """A ReplicaSet of an earlier roll-out: it has an owner, and no Pods."""
+    metadata = mapping(obj.get("metadata"))
+    return obj.get("kind") == "ReplicaSet" and mapping(obj.get("spec")).get("replicas") == 0 and (
+        bool(metadata.get("ownerReferences"))
+    )  # fmt: skip
+
+
+def has_ended(obj: JSON) -> bool:
+    """A Pod or a Job that has ended, or whatever is being deleted: nothing will start there again."""
+    if mapping(obj.get("metadata")).get("deletionTimestamp"):
+        return True
+    status = mapping(obj.get("status"))
+    if obj.get("kind") == "Pod":
+        return status.get("phase") in ("Succeeded", "Failed")
+    return obj.get("kind") == "Job" and bool(status.get("completionTime"))
+
+
+def is_ready(pod: JSON) -> bool:
+    """A Pod that runs and serves."""
+    status = mapping(pod.get("status"))
+    conditions = status.get("conditions")
+    return status.get("phase") == "Running" and any(
+        mapping(one).get("type") == "Ready" and mapping(one).get("status") == "True"
+        for one in (conditions if isinstance(conditions, list) else ())
+    )
+
+
+def starts(containers: Iterable[Any]) -> set[int]:
+    """How containers start: image, command and arguments, each as one number of this process."""
+    return {hash(repr([mapping(one).get(field) for field in ("image", "command", "args")])) for one in containers}
+
+
+PREDICTORS = "serving.kserve.io"
+"""The API group whose controller completes a container's image, command and arguments."""
+
+
+def runs_predictor(container: JSON, pod: JSON) -> bool:
+    """Whether a Pod of KServe's runs a predictor's present container. It has the image and all arguments that it
+    sets, and the model of its storageUri if the Pod names one (KServe's storage initializer)."""
+    spec = mapping(pod.get("spec"))
+    uri, image, own = container.get("storageUri"), container.get("image"), set(_words(container.get("args")))
+    annotations = mapping(mapping(pod.get("metadata")).get("annotations")).values()
+    loaded = {one for one in annotations if isinstance(one, str) and "://" in one}
+    loaded |= {word for one in _listed(spec.get("initContainers")) for word in _words(one.get("args")) if "://" in word}
+    if uri and loaded and uri not in loaded:
+        return False
+    return any(
+        own <= {*_words(one.get("command")), *_words(one.get("args"))} and image in (None, one.get("image"))
+        for one in _listed(spec.get("containers"))
+    )
+
+
+def _listed(value: object) -> list[JSON]:
+    return [mapping(one) for one in value] if isinstance(value, list) else []
+
+
+def _words(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def rows(report: Report) -> list[ScannedContainer]:
+    """The vLLM containers of one object."""
+    ref = Ref.of(report.object)
+    return [_scanned_container(ref, result, report.secrets) for result in report.results]
+
+
+def _scanned_container(ref: Ref, result: Result, secrets: Secrets) -> ScannedContainer:
+    """What a scan keeps of one container's result."""
+    engine: Engine = result.engine
+    model = engine.model.value.id if engine.model else engine.args.model
+    return ScannedContainer(
+        object=ref,
+        container=engine.container.name,
+        model=model and secrets.line(model),
+        gpu=engine.gpu.value.name if engine.gpu else None,
+        gpus=engine.requested[1] if engine.requested else None,
+        release=str(engine.release) if engine.release else None,
+        replicas=engine.workload.replicas,
+        verdict=engine.plan.verdict,
+        why=secrets.line(engine.plan.why),
+        planned=planned_lines(engine.plan),
+        tokens=Span(*tokens) if (tokens := engine.plan.gpu and engine.plan.gpu.kv_cache_tokens) else None,
+        findings=tuple(_scanned_finding(one) for one in result.findings if one.mode != "ignore"),
+    )
+
+
+def _scanned_finding(judged: Judged) -> ScannedFinding:
+    """What a scan keeps of one finding."""
+    finding = judged.finding
+    return ScannedFinding(
+        judged.rule, judged.mode, judged.level, judged.plane, judged.threatens, judged.path, finding.message,
+        finding.details,
+        finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
+    )  # fmt: skip

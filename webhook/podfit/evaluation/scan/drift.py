@@ -1,0 +1,119 @@
+"""Planned next to used: which workloads do what their plan says, on both planes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from podfit.evaluation.scan import Ref, Scan, ScannedContainer
+from podfit.evaluation.scan.planned import STEADY, USED, Plane, Span
+from podfit.kube.quantity import MI
+from podfit.vllm.measured import GPU_LINES
+
+State = Literal["above", "below", "as-planned", "unknown"]
+Unit = Literal["bytes", "tokens"]
+TOKENS = "kv_cache_tokens"
+COMPARED_LINES: tuple[tuple[Plane, str, Unit], ...] = (
+    ("gpu", USED, "bytes"), *(("gpu", line, "bytes") for line in GPU_LINES), ("gpu", TOKENS, "tokens"),
+    ("host", STEADY, "bytes"),
+)  # fmt: skip
+"""What can be measured of a container that serves."""
+OPTIONAL_LOG_LINES = frozenset(("activations", "cuda_graphs", "non_torch"))
+"""Lines that not every release prints: that they are not there is not worth a word."""
+SLACK = 6 * MI
+"""Bytes that do not count: logs print hundredths of a GiB, DCGM MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What was measured of one Pod, or of one container of it."""
+
+    namespace: str
+    pod: str
+    container: str | None
+    """None: whichever of its containers runs vLLM."""
+    plane: Plane
+    line: str
+    value: int
+    source: str
+    """For people: the series, or the words of a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One line of one container's plan next to what its Pods use."""
+
+    object: Ref
+    container: str
+    plane: Plane
+    line: str
+    unit: Unit
+    planned: Span | None
+    used: int | None
+    """What the Pod that is farthest off the plan uses."""
+    pods: int
+    """Number of Pods that were measured."""
+    source: str
+    """Where the number is from; why there is none."""
+
+    @property
+    def off(self) -> float | None:
+        """used / likely - 1."""
+        if self.used is None or self.planned is None or not self.planned.likely:
+            return None
+        return self.used / self.planned.likely - 1
+
+    @property
+    def state(self) -> State:
+        """Outside of the 95 % interval is a contradiction."""
+        if self.used is None or self.planned is None:
+            return "unknown"
+        slack = SLACK if self.unit == "bytes" else 0
+        if self.used > self.planned.high + slack:
+            return "above"
+        return "below" if self.used < self.planned.low - slack else "as-planned"
+
+
+def compare(scan: Scan, used: Iterable[Used], asked: frozenset[str]) -> list[Drift]:
+    """Every container's lines of `asked` (`"gpu/used"`, `"host/steady"` …), the most contradicted first, the unknown
+    last."""
+    measured: dict[tuple[str, Plane, str], list[Used]] = {}
+    for one in used:
+        top = scan.pods.get((one.namespace, one.pod))
+        if top is not None:
+            measured.setdefault((top, one.plane, one.line), []).append(one)
+    up = set(scan.pods.values())
+    found = [one for row in scan.rows for one in _drift_of_container(row, measured, asked, row.object.uid in up)]
+    return sorted(found, key=_drift_order)
+
+
+def _drift_of_container(
+    row: ScannedContainer, measured: Mapping[tuple[str, Plane, str], list[Used]], asked: frozenset[str], up: bool
+) -> Iterator[Drift]:
+    """Each planned line of a container next to what its Pods use."""
+    for plane, line, unit in COMPARED_LINES:
+        if f"{plane}/{line}" not in asked:
+            continue
+        planned = row.tokens if line == TOKENS else row.planned.get(plane, {}).get(line)
+        seen = [
+            one for one in measured.get((row.object.uid, plane, line), ()) if one.container in (None, row.container)
+        ]
+        if not seen and (planned is None or line in OPTIONAL_LOG_LINES):
+            continue  # neither side knows anything
+        worst = max(seen, key=lambda one: abs(one.value - planned.likely) if planned else one.value, default=None)
+        why = "no plan: what is missing is in its findings" if planned is None else "not measured"
+        if planned is not None and not up:
+            why = "no Pod of it is running"
+        yield Drift(
+            row.object, row.container, plane, line, unit, planned, worst.value if worst else None,
+            len({(one.namespace, one.pod) for one in seen}),
+            worst.source if worst and planned is not None else why,
+        )  # fmt: skip
+
+
+def _drift_order(one: Drift) -> tuple[int, float, str, str]:
+    """The order of the report: lines outside the plan first, the largest difference first."""
+    place = {"above": 0, "below": 0, "as-planned": 1, "unknown": 2}[one.state]
+    off = float("inf") if one.off is None and place == 0 else abs(one.off or 0.0)  # where nothing was planned
+    return place, -off, str(one.object), one.line

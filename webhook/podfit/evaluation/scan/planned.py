@@ -1,0 +1,64 @@
+"""What a plan comes to on both planes, as numbers that can be held against what a container uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from podfit.vllm.measured import GPU_LINES
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.ledger import GpuLedger, MemoryPlan
+
+Plane = Literal["gpu", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes: the 95 % interval and what is likely."""
+
+    low: int
+    likely: int
+    high: int
+
+    @classmethod
+    def of(cls, line: Estimate) -> Span:
+        """A ledger's line."""
+        return cls(max(0, line.low), max(0, line.likely), max(0, line.high))
+
+
+Planned = Mapping[Plane, Mapping[str, Span]]
+"""Plane → line → bytes: of one GPU, and of the container's host memory. A plane that can't be planned is not there."""
+
+USED = "used"
+"""GPU: all that vLLM holds of one GPU once it serves."""
+STEADY, PEAK = "steady", "peak"
+"""Host: unreclaimable memory while serving, and at its highest."""
+
+
+def planned_lines(plan: MemoryPlan) -> Planned:
+    """The lines of both ledgers; names are those of the ledgers with `_` for what is not a letter."""
+    found: dict[Plane, dict[str, Span]] = {}
+    if plan.gpu is not None:
+        lines = {name: Span.of(getattr(plan.gpu, name)) for name in GPU_LINES}
+        found["gpu"] = {**lines, "budget": Span.of(plan.gpu.budget), USED: _used_of_gpu(plan.gpu)}
+    if plan.host is not None:
+        named = {_line_name(name): Span.of(line) for name, line in plan.host.lines}
+        found["host"] = {**named, STEADY: Span.of(plan.host.steady), PEAK: Span.of(plan.host.peak)}
+    return found
+
+
+def _used_of_gpu(ledger: GpuLedger) -> Span:
+    """The KV cache takes what the other lines leave of the budget, so their doubts cancel out. Doubtful is then
+    the budget, and the graphs of releases that capture them outside of it."""
+    lines = [getattr(ledger, name) for name in GPU_LINES]
+    likely = sum(max(0, one.likely) for one in lines)
+    graphs, budget = ledger.cuda_graphs, ledger.budget
+    low = likely - (budget.likely - budget.low) - (graphs.likely - graphs.low)
+    high = likely + (budget.high - budget.likely) + (graphs.high - graphs.likely)
+    return Span(max(0, low), likely, high)
+
+
+def _line_name(name: str) -> str:
+    """A ledger line's name in lower case, with `_` for anything that is not a letter or digit."""
+    return "".join(letter if letter.isalnum() else "_" for letter in name).strip("_").lower()

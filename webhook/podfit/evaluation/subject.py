@@ -1,0 +1,36 @@
+"""What reports call an object: in words for people, and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.base.printable import clean, shortened
+from podfit.kube.path import mapping
+from podfit.kube.workload import JSON
+
+LONGEST = 253
+"""Characters of a name: the most that Kubernetes allows, which a file need not keep to."""
+
+
+def describe_object(obj: JSON) -> str:
+    """ "Deployment prod/llama-70b"."""
+    metadata = mapping(obj.get("metadata"))
+    namespace = metadata.get("namespace")
+    name = metadata.get("name") or metadata.get("generateName") or "(no name)"
+    return f"{shown(obj.get('kind') or 'object')} {f'{shown(namespace)}/' if namespace else ''}{shown(name)}"
+
+
+def shown(name: object) -> str:
+    """A name of an object or of a part of it, whatever a file has in its place."""
+    return shortened(clean(str(name)), LONGEST)
+
+
+def object_reference(obj: JSON) -> dict[str, Any]:
+    """Its kind, namespace and name, null where they are not given."""
+    metadata = mapping(obj.get("metadata"))
+    return {
+        "apiVersion": obj.get("apiVersion"),
+        "kind": obj.get("kind"),
+        "namespace": metadata.get("namespace"),
+        "name": metadata.get("name") or metadata.get("generateName"),
+    }

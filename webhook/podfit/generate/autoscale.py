@@ -1,0 +1,135 @@
+"""What an autoscaler of vLLM should follow, and how fast: numbers read off the plan of one replica.
+
+CPU says nothing of vLLM's load and GPU use is always high: what counts is who waits, and how full the KV cache is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from podfit.generate import workload
+from podfit.generate.workload import Object
+from podfit.rules.engine import Engine
+from podfit.vllm.memory.generations import NEWEST
+from podfit.vllm.release import Release
+
+WAITING = "vllm:num_requests_waiting"
+_USAGE, _USAGE_BEFORE, _USAGE_SINCE = "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", Release(0, 10, 2)
+"""vLLM 0.10.2 v1/metrics/loggers.py has both; the old name is gone in 0.12."""
+
+MIN_REPLICAS = 2
+"""Replicas that there always are: one can be drained, or crash, and requests are answered."""
+MOST_WAITING = 5
+"""Requests that may wait for each replica; the alert in monitoring/alerts.yaml begins at 10."""
+FULLEST, EMPTIEST = 0.8, 0.5
+"""The highest and the lowest share of the KV caches in use at which a replica is added. The alert in
+monitoring/alerts.yaml begins at 0.9."""
+UP_PODS, UP_SECONDS = 2, 60
+DOWN_PODS, DOWN_SECONDS, DOWN_WINDOW = 1, 300, 600
+
+
+@dataclass(frozen=True)
+class Targets:
+    """When one more replica is wanted."""
+
+    waiting: int
+    """Requests that wait, on average over the replicas."""
+    usage: float
+    """Share of the KV cache in use, on average over the replicas."""
+    usage_metric: str
+    requests: float
+    """Requests of the full length that one replica holds at once."""
+    length: int
+    """Tokens of such a request."""
+    window: int
+    """Seconds in which the load must have been low before a replica goes."""
+    start: float
+    """Seconds of a start, likely."""
+    least: int
+    most: int
+
+
+def scaling_targets(engine: Engine) -> Targets:
+    """Raises ValueError where concurrency or start-up are not known."""
+    ledger, startup = engine.plan.gpu, engine.plan.startup
+    many = ledger.max_concurrency if ledger else None
+    if ledger is None or many is None or startup is None or ledger.max_model_len is None:
+        raise ValueError("how many requests one replica holds is not known")
+    if many < 1:
+        raise ValueError("vLLM would not start: the KV cache holds less than one request; see `podfit plan` without -o")
+    most = engine.args.given.get("max_num_seqs")
+    requests = min(many, most) if isinstance(most, int) and most > 0 else many
+    least = max(MIN_REPLICAS, engine.workload.replicas or 1)
+    return Targets(
+        waiting=max(1, min(MOST_WAITING, int(requests / 4))),
+        usage=max(EMPTIEST, min(FULLEST, math.floor((1 - 1 / many) * 20) / 20)),
+        usage_metric=usage_metric(engine.release or NEWEST),
+        requests=requests,
+        length=ledger.max_model_len,
+        window=max(DOWN_WINDOW, math.ceil(startup.high / 60) * 60),
+        start=startup.likely,
+        least=least,
+        most=2 * least,
+    )
+
+
+def usage_metric(release: Release) -> str:
+    """The metric by which a release reports how full its KV cache is, 0 to 1."""
+    return _USAGE if release >= _USAGE_SINCE else _USAGE_BEFORE
+
+
+def behavior(wanted: Targets) -> Object:
+    """Up at once, down one by one: a replica that went is missed for a whole start."""
+    return {
+        "scaleUp": {
+            "stabilizationWindowSeconds": 0,
+            "policies": [{"type": "Pods", "value": UP_PODS, "periodSeconds": UP_SECONDS}],
+        },
+        "scaleDown": {
+            "stabilizationWindowSeconds": wanted.window,
+            "policies": [{"type": "Pods", "value": DOWN_PODS, "periodSeconds": DOWN_SECONDS}],
+        },
+    }
+
+
+def write_manifests(engine: Engine, autoscaler: Object, wanted: Targets, head: Iterator[str]) -> str:
+    """The workload with at least two replicas, whose number the autoscaler alone sets, and the autoscaler."""
+    made = list(workload.objects(scaled(engine, wanted)))
+    del made[-1]["spec"]["replicas"]
+    text = "".join(
+        f"# {line}".rstrip() + "\n" for line in (*head, *_explain_targets(wanted, made[-1]["metadata"]["name"]))
+    )
+    return text + "---\n".join(yaml.safe_dump(one, sort_keys=False, width=120) for one in (*made, autoscaler))
+
+
+def scaled(engine: Engine, wanted: Targets) -> Engine:
+    """The same engine in as many replicas as there always are."""
+    return replace(engine, workload=replace(engine.workload, replicas=wanted.least))
+
+
+def target(engine: Engine) -> dict[str, Any]:
+    """`scaleTargetRef`."""
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name_of(engine)}
+
+
+def _explain_targets(wanted: Targets, name: str) -> Iterator[str]:
+    """Comment lines that explain the numbers."""
+    yield (
+        f"one replica holds {wanted.requests:.1f} requests of {wanted.length:,} tokens at once, and starts in about "
+        f"{wanted.start:.0f} s"
+    )
+    waiting = f"{wanted.waiting} request{'s' * (wanted.waiting > 1)} for each waiting"
+    yield f"a replica more: {waiting} (a quarter of what it holds, {MOST_WAITING} at most),"
+    yield f"  or {wanted.usage:.0%} of the KV caches in use (room for one more request of the full length)"
+    yield (
+        f"a replica less: not before {wanted.window} s of less load, one in {DOWN_SECONDS} s: a start is paid for it "
+        "when the load is back"
+    )
+    yield f"at most {wanted.most} replicas: what your quota of GPUs allows is yours to say"
+    yield "the replicas read one claim, which needs a storage class with ReadWriteMany"
+    yield f"where Deployment {name} is there already, apply the budget and the autoscaler alone"

@@ -1,0 +1,178 @@
+"""The objects that belong to a workload: Service, HorizontalPodAutoscaler, PersistentVolumeClaim and others.
+
+They are from the same files, or from the cluster. An absent object is unknown, not missing, unless `whole` is set.
+`holds_release` shows whether the files probably contain all objects of a workload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from podfit.kube.path import FieldPath, mapping
+from podfit.kube.selector import of_object
+from podfit.kube.snapshot import Snapshot
+from podfit.kube.workload import JSON, Workload
+
+Key = tuple[str, str]
+"""(API group, kind)."""
+
+_SERVICE: Key = ("", "Service")
+_CLAIM: Key = ("", "PersistentVolumeClaim")
+_CONFIG_MAP: Key = ("", "ConfigMap")
+_HPA: Key = ("autoscaling", "HorizontalPodAutoscaler")
+_SCALED_OBJECT: Key = ("keda.sh", "ScaledObject")
+_BUDGET: Key = ("policy", "PodDisruptionBudget")
+
+
+@dataclass(frozen=True)
+class Companions:
+    """The objects of one input: a directory's files, standard input, or all of a cluster's."""
+
+    objects: tuple[JSON, ...] = ()
+    whole: bool = False
+    """All objects of the namespace are here, so an absent object does not exist."""
+    around: Snapshot = field(default_factory=Snapshot)
+    """The cluster's objects (nodes, namespaces, classes) from elsewhere in the input."""
+
+    @cached_property
+    def config_maps(self) -> Mapping[str, JSON]:
+        """Name → ConfigMap."""
+        return {_name(one): one for one in self._by_kind.get(_CONFIG_MAP, ())}
+
+    def services(self, workload: Workload) -> list[JSON]:
+        """The Services that select the workload's Pods."""
+        labels = mapping(workload.metadata.get("labels"))
+        return [
+            one
+            for one in self._in_namespace_of(_SERVICE, workload)
+            if (selector := mapping(FieldPath(("spec", "selector")).get(one)))
+            and all(labels.get(key) == value for key, value in selector.items())
+        ]
+
+    def addresses(self, workload: Workload) -> list[tuple[str, JSON]]:
+        """The Services with an address, by name: Kubernetes sets variables for them in the namespace's containers.
+
+        kubernetes pkg/kubelet/envvars: a headless Service and an ExternalName have none.
+        """
+        return [
+            (_name(one), one)
+            for one in self._in_namespace_of(_SERVICE, workload)
+            if FieldPath(("spec", "clusterIP")).get(one) != "None"
+            and FieldPath(("spec", "type")).get(one) != "ExternalName"
+        ]
+
+    def autoscalers(self, workload: Workload) -> list[JSON]:
+        """The HorizontalPodAutoscalers and KEDA ScaledObjects whose target the workload is."""
+        return [
+            one
+            for kind in (_HPA, _SCALED_OBJECT)
+            for one in self._in_namespace_of(kind, workload)
+            if _is_scale_target(one, workload) and workload.name
+        ]
+
+    def disruption_budgets(self, workload: Workload) -> list[JSON]:
+        """The PodDisruptionBudgets that select the workload's Pods."""
+        labels = mapping(workload.metadata.get("labels"))
+        return [
+            one
+            for one in self._in_namespace_of(_BUDGET, workload)
+            if _selects_labels(mapping(FieldPath(("spec", "selector")).get(one)), labels)
+        ]
+
+    def claim(self, workload: Workload, name: str) -> JSON | None:
+        """The PersistentVolumeClaim of that name that the workload's Pods mount, None if it is not here."""
+        if not self.objects:
+            return None
+        return next((one for one in self._in_namespace_of(_CLAIM, workload) if _name(one) == name), None)
+
+    def holds_release(self, workload: Workload) -> bool:
+        """What belongs to the workload is plausibly all here: something that addresses or scales it is."""
+        return self.whole or bool(self.services(workload) or self.autoscalers(workload))
+
+    @cached_property
+    def _by_kind(self) -> Mapping[Key, list[JSON]]:
+        """(API group, kind) → the objects of that kind."""
+        found: dict[Key, list[JSON]] = {}
+        for one in self.objects:
+            found.setdefault(_key(one), []).append(one)
+        return found
+
+    def _in_namespace_of(self, kind: Key, workload: Workload) -> Iterator[JSON]:
+        """The objects of a kind in the workload's namespace, where both say one (what applies them may add it)."""
+        for one in self._by_kind.get(kind, ()):
+            namespace = mapping(one.get("metadata")).get("namespace")
+            if not namespace or not workload.namespace or namespace == workload.namespace:
+                yield one
+
+
+def can_be_one_release(objects: Iterable[JSON]) -> bool:
+    """Whether the objects can be one release: none of them would overwrite another one."""
+    names = Counter(
+        (*_key(one), mapping(one.get("metadata")).get("namespace"), _name(one)) for one in objects if _name(one)
+    )
+    return max(names.values(), default=0) <= 1
+
+
+def config_map_names(obj: Any, found: set[str] | None = None) -> set[str]:
+    """The names of the ConfigMaps that an object's Pods refer to, wherever in it."""
+    found = set() if found is None else found
+    if isinstance(obj, Mapping):
+        for key, value in obj.items():
+            if key in ("configMapRef", "configMapKeyRef", "configMap") and isinstance(value, Mapping):
+                if isinstance(value.get("name"), str):
+                    found.add(value["name"])
+            else:
+                config_map_names(value, found)
+    elif isinstance(obj, list):
+        for one in obj:
+            config_map_names(one, found)
+    return found
+
+
+def describe(obj: JSON) -> str:
+    """ "HorizontalPodAutoscaler llama-70b", as messages name a companion."""
+    return f"{obj.get('kind')} {_name(obj)}"
+
+
+def replicas(obj: JSON) -> tuple[int | None, int | None]:
+    """The least and the most replicas that an autoscaler sets, None if it does not say (their defaults are 1 for a
+    HorizontalPodAutoscaler's minimum, 0 and 100 for a ScaledObject)."""
+    spec = mapping(obj.get("spec"))
+    names = ("minReplicaCount", "maxReplicaCount") if _key(obj) == _SCALED_OBJECT else ("minReplicas", "maxReplicas")
+    low, high = (spec.get(name) for name in names)
+    return low if isinstance(low, int) else None, high if isinstance(high, int) else None
+
+
+def _key(obj: JSON) -> Key:
+    """The object's (API group, kind)."""
+    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+
+
+def _name(obj: JSON) -> str:
+    """The object's name, empty without one."""
+    return str(mapping(obj.get("metadata")).get("name") or "")
+
+
+def _is_scale_target(obj: JSON, workload: Workload) -> bool:
+    """`scaleTargetRef` names the workload, or the Deployment that KServe makes of it; KEDA's default kind is Deployment
+    (keda.sh ScaledObject specification)."""
+    ref = mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
+    kind, name = ref.get("kind", "Deployment"), ref.get("name")
+    made = _MADE.get(workload.kind)
+    return (kind, name) == (workload.kind, workload.name) or (
+        made is not None and kind == "Deployment" and name == workload.name + made
+    )
+
+
+_MADE = {"InferenceService": "-predictor", "LLMInferenceService": "-kserve"}
+"""Kind → what its operator adds to the name for the Deployment (KServe pkg/constants, llmisvc workload_single_node)."""
+
+
+def _selects_labels(selector: JSON, labels: JSON) -> bool:
+    """An empty selector selects everything (policy/v1 PodDisruptionBudgetSpec)."""
+    read = of_object(selector)
+    return read is not None and read.selects({str(key): str(value) for key, value in labels.items()}) is True

@@ -1,0 +1,109 @@
+"""Objects that apply to every manifest of one input, in any folder.
+
+Objects of the cluster (nodes, namespaces, classes) apply in all folders; a ConfigMap is found by its namespace and
+name. Folders may define the same object differently, as overlays do. Then each folder uses its own definition; for
+other folders the object is unknown, and a note reports that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from podfit.kube import snapshot
+from podfit.kube.companions import config_map_names
+from podfit.kube.path import mapping
+from podfit.kube.snapshot import Snapshot
+from podfit.kube.workload import JSON
+
+
+class PlacedObject(NamedTuple):
+    """An object with its file and folder."""
+
+    file: str
+    folder: str
+    object: JSON
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """All objects of the input."""
+
+    held: Sequence[PlacedObject]
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster's objects that nothing contradicts."""
+        return self._snapshot_and_contradictions[0]
+
+    @property
+    def contradictions(self) -> Sequence[str]:
+        """What is left out of the snapshot, and why."""
+        return self._snapshot_and_contradictions[1]
+
+    @cached_property
+    def _snapshot_and_contradictions(self) -> tuple[Snapshot, tuple[str, ...]]:
+        """The cluster's objects of all files, without those that files define differently, and a line about each of
+        these."""
+        seen: dict[tuple[str, snapshot.Key], dict[str, JSON]] = {}
+        for file, _, obj in self.held:
+            kind = snapshot.of_cluster(obj)
+            if kind is not None:
+                seen.setdefault((kind, snapshot.key(obj)), {})[file] = obj
+        kept, said, lost = [], [], set()
+        for (kind, (_, name)), files in seen.items():
+            reduced = {file: snapshot.from_objects([obj]).objects.get(kind) for file, obj in files.items()}
+            first = next(iter(reduced.values()))
+            if other := next((file for file, one in reduced.items() if one != first), None):
+                lost.add(kind)
+                what = next(iter(files.values())).get("kind")
+                said.append(_contradiction(f"{what} {name}", next(iter(files)), other))
+            else:
+                kept.append((kind, next(iter(files.values()))))
+        # What nodes there are is only known where each of them is.
+        return snapshot.from_objects(obj for kind, obj in kept if kind != "nodes" or kind not in lost), tuple(said)
+
+    @cached_property
+    def _config_maps(self) -> Mapping[str, Sequence[PlacedObject]]:
+        """Name → the ConfigMaps of that name."""
+        found: dict[str, list[PlacedObject]] = {}
+        for one in self.held:
+            if one.object.get("kind") == "ConfigMap" and one.object.get("apiVersion") == "v1":
+                found.setdefault(snapshot.key(one.object)[1], []).append(one)
+        return found
+
+    def config_maps(
+        self, folder: str, objects: Sequence[JSON], own: Mapping[str, JSON]
+    ) -> tuple[dict[str, JSON], list[str]]:
+        """Name → ConfigMap for a file's objects, including `own`, which are next to it; and notes on unknown ones."""
+        found, said = dict(own), list[str]()
+        asks = [(snapshot.key(obj)[0], config_map_names(obj)) for obj in objects] if self._config_maps else []
+        missing = {name for _, names in asks for name in names} - own.keys()
+        spaces = {space for space, names in asks if names}
+        for name in sorted(missing):
+            held = [one for one in self._config_maps.get(name, ()) if _may_be_in(one.object, spaces)]
+            near = [one for one in held if one.folder == folder] or held
+            if other := next((one for one in near if _data(one.object) != _data(near[0].object)), None):
+                said.append(_contradiction(f"ConfigMap {name}", near[0].file, other.file))
+            elif near:
+                found[name] = near[0].object
+        return found, said
+
+
+def _contradiction(what: str, one: str, other: str) -> str:
+    """The line that says that an object is left out, since two files define it differently."""
+    where = f"twice in {one}" if one == other else f"in {one} and {other}"
+    return f"{what} is defined differently {where}: it is unknown to files without their own definition"
+
+
+def _may_be_in(obj: JSON, spaces: Iterable[str]) -> bool:
+    """What applies a file may add the namespace to both, hardly the other's to one of them."""
+    own = snapshot.key(obj)[0]
+    return not own or all(own == one for one in spaces)
+
+
+def _data(obj: JSON) -> tuple[JSON, JSON]:
+    """A ConfigMap's texts and bytes."""
+    return mapping(obj.get("data")), mapping(obj.get("binaryData"))

@@ -1,0 +1,65 @@
+"""Kustomize's patches: objects that are parts of others, and whole only once a build has applied them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from podfit.kube.path import FieldPath, is_object, mapping
+from podfit.kube.workload import JSON, as_list
+from podfit.kube.workload.table import WORKLOAD_KINDS
+
+KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+"""How a kustomization is called (kustomize api/konfig/general.go)."""
+DIRECTIVE = "$patch"
+"""What a strategic merge patch says of an object or an item of a list: `delete`, `replace` or `merge`."""
+_BUILT_IN = frozenset({"", "apps", "batch"})
+_SELECTING = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"})
+"""Kinds of apps/v1 whose `spec.selector` the API server requires."""
+
+
+def patch_files(kustomization: JSON) -> Iterator[str]:
+    """The files that a kustomization lists as patches, relative to its folder."""
+    for key in ("patches", "patchesStrategicMerge", "patchesJson6902"):
+        for one in as_list(kustomization.get(key)):
+            path = mapping(one).get("path") if is_object(one) else one
+            if isinstance(path, str) and "\n" not in path:
+                yield path
+
+
+def resource_files(kustomization: JSON) -> Iterator[str]:
+    """The files and folders that a kustomization lists as whole objects, relative to its folder."""
+    for key in ("resources", "bases", "components"):
+        yield from (one for one in as_list(kustomization.get(key)) if isinstance(one, str))
+
+
+def is_patch(obj: JSON) -> bool:
+    """Whether the object is only a part: a patch, not a whole object.
+
+    It has a `$patch`, is an operation of a JSON patch, or is of a built-in kind and lacks a required field (a selector,
+    a container's image). Custom resources may have any fields."""
+    group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+    if not kind:
+        return isinstance(obj.get("op"), str) and isinstance(obj.get("path"), str)
+    if _has_directive(obj):
+        return True
+    row = WORKLOAD_KINDS.get((group, kind))
+    if group not in _BUILT_IN or row is None:
+        return False
+    if group == "apps" and kind in _SELECTING and not mapping(obj.get("spec")).get("selector"):
+        return True
+    pods = (FieldPath(tuple(one.path.split("."))).get(obj) for one in row.pods)
+    containers = (mapping(one) for pod in pods for one in as_list(mapping(pod).get("containers")))
+    return any(one.get("image") is None for one in containers)
+
+
+def _has_directive(obj: JSON) -> bool:
+    queue: list[Any] = [obj]
+    for value in queue:  # grows while it is walked
+        if isinstance(value, Mapping):
+            if DIRECTIVE in value:
+                return True
+            queue += [one for one in value.values() if isinstance(one, Mapping | list)]
+        else:
+            queue += [one for one in value if isinstance(one, Mapping | list)]
+    return False

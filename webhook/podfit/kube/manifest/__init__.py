@@ -1,0 +1,262 @@
+"""Text → Kubernetes objects: YAML streams, JSON, Lists and OpenShift Templates, with lines for what is said of them.
+
+YAML 1.1 as `kubectl` reads it (sigs.k8s.io/yaml): `on` is true, dates stay text, every key is text, the last of two
+equal keys counts. Hostile input costs bounded time and memory: the events of libyaml are put together without
+recursion, aliases are counted at their expanded size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from podfit.base.printable import shortened
+from podfit.base.secret import FORMS
+from podfit.kube.manifest import encoding, json_text, parameters, yaml_text
+from podfit.kube.manifest.part import Mark, Part
+from podfit.kube.path import FieldPath
+
+_HERE = FieldPath()
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something worth saying about a file that was read all the same (or left out on purpose)."""
+
+    file: str
+    line: int | None
+    message: str
+    path: FieldPath = _HERE
+
+    def __str__(self) -> str:
+        return _with_position(self.file, self.line, self.message)
+
+
+@dataclass(frozen=True)
+class ReadError:
+    """Why a file, or one document of it, can't be read: one line."""
+
+    file: str
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        return _with_position(self.file, self.line, self.message)
+
+
+def _with_position(file: str, line: int | None, message: str) -> str:
+    """`FILE:LINE: message`, as compilers print it."""
+    return f"{file}: {message}" if line is None else f"{file}:{line}: {message}"
+
+
+@dataclass(frozen=True)
+class Document:
+    """One object of a file."""
+
+    object: dict[str, Any]
+    line: int
+    """Where the object starts, from 1."""
+    index: int = 0
+    """Which document of the stream it is in, from 0; empty ones count."""
+    root: FieldPath = _HERE
+    """Its place in that document: `items[2]` of a List, else empty."""
+    notes: tuple[Note, ...] = ()
+    """Duplicate keys."""
+    text: str = field(default="", repr=False)
+    """The whole file's text."""
+
+    def line_of(self, path: FieldPath) -> int:
+        """The line of `path` in the file, or of the nearest place above it that is there."""
+        part = _parse_with_marks(self.text).get(self.index, _NOWHERE)
+        parts = (*self.root.parts, *path.parts)
+        for length in range(len(parts), len(self.root.parts), -1):
+            if (line := part.line_of(parts[:length])) is not None:
+                return line
+        return self.line
+
+    def value_at(self, path: FieldPath) -> Mark | None:
+        """Return the place of the value at `path` in the text; None if the text has none."""
+        return _parse_with_marks(self.text).get(self.index, _NOWHERE).value_at((*self.root.parts, *path.parts))
+
+    def mark_of(self, path: FieldPath) -> Mark:
+        """The position of the value at `path` if it is a scalar or on one line.
+
+        Otherwise the position of its key, or of the nearest key above it."""
+        part = _parse_with_marks(self.text).get(self.index, _NOWHERE)
+        parts = (*self.root.parts, *path.parts)
+        value = part.value_at(parts)
+        if value is not None and (value.end_line == value.line or part.is_text(parts)):
+            return value
+        for length in range(len(parts), len(self.root.parts), -1):
+            if (found := part.key_at(parts[:length])) is not None:
+                return found
+            if (found := part.value_at(parts[:length])) is not None:
+                return self._rest_of_line(found.line, found.column)
+        return self._rest_of_line(self.line, 1)
+
+    def _rest_of_line(self, line: int, column: int) -> Mark:
+        """From there to the end of the line."""
+        end = len(self.text.split("\n", line)[line - 1].rstrip()) + 1
+        return Mark(line, column, line, max(end, column + 1))
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """What a file holds."""
+
+    documents: tuple[Document, ...]
+    errors: tuple[ReadError, ...] = ()
+    notes: tuple[Note, ...] = ()
+    """Notes that are not about one object: a skipped Helm template, a document that is not an object."""
+
+
+def read(text: str | bytes, name: str) -> Manifests:
+    """The objects in `text`, the contents of the file `name` (which is only used in messages). Never raises.
+
+    A broken document is an error and does not hide the others. Lists and OpenShift Templates are split into their
+    objects. A document is left out with a note if template actions make it invalid YAML, or if it is not an object.
+    """
+    if isinstance(text, bytes):
+        try:
+            text = encoding.decode(text)
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            why = f"not {error.encoding.upper()}: byte 0x{error.object[error.start]:02x}"
+            return Manifests((), (ReadError(name, line, why),))
+    text = text.removeprefix("\ufeff")
+    parts = list(_parse(text))
+    documents: list[Document] = []
+    errors: list[ReadError] = []
+    notes: list[Note] = []
+    for part in parts:
+        if part.error:
+            if (action := _template_line(text, part.line)) is None:
+                errors.append(ReadError(name, part.line, part.error))
+            elif not any(note.line == action for note in notes):
+                notes.append(Note(name, action, _IS_TEMPLATE))
+            continue
+        said = tuple(
+            Note(name, line, f"duplicate key {path}: the last one counts", path) for line, path in part.duplicates
+        )
+        found, rest = _take_apart(part, said, name, text)
+        documents += found
+        notes += rest
+    return Manifests(tuple(documents), tuple(errors), tuple(notes))
+
+
+LONGEST = 1 << 15
+"""The longest YAML text inside an object that is read, in characters. Each line takes 10 microseconds. A configuration
+of Ray or a patch of a Pod has less than a tenth of that."""
+
+
+def load(text: str) -> Any:
+    """The first document of `text`, a YAML text inside an object.
+
+    None if there is none, if it can't be read, or if it has more than `LONGEST` characters."""
+    if len(text) > LONGEST:
+        return None
+    part = next(iter(_parse(text)), None)
+    return None if part is None or part.error else part.value
+
+
+def list_items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
+    """What a List (or DeploymentList …) or an OpenShift Template holds, with its place and its parameters filled in;
+    None for other kinds."""
+    kind = str(obj.get("kind") or "")
+    if kind == "Template" and isinstance(held := obj.get("objects"), list):
+        return parameters.objects(obj, held)
+    if kind.endswith("List") and isinstance(held := obj.get("items"), list):
+        own = {"apiVersion": obj.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+        return [
+            (
+                FieldPath(("items", index)),
+                parameters.with_parameters_of(obj, {**own, **item} if own and isinstance(item, Mapping) else item),
+            )
+            for index, item in enumerate(held)
+        ]
+    return None
+
+
+# ── Documents → objects ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_NOWHERE = Part(0, 1)
+
+
+def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tuple[list[Document], list[Note]]:
+    """The objects of one document, and the notes that belong to none of them."""
+    documents: list[Document] = []
+    notes: list[Note] = []
+    if part.value is None:
+        return documents, notes
+    queue: list[tuple[FieldPath, Any]] = [(FieldPath(), part.value)]
+    if isinstance(part.value, list):
+        queue = [(FieldPath((index,)), item) for index, item in enumerate(part.value)]
+    for root, value in queue:  # grows while it is walked: a List may hold Lists
+        if not isinstance(value, dict):
+            place = f"{root}: " if root.parts else ""
+            notes.append(
+                Note(file, part.line, f"{place}skipped: {_describe_scalar(value)} is not a Kubernetes object", root)
+            )
+        elif (held := list_items(value)) is not None:
+            queue += [(root.join(*place.parts), item) for place, item in held]
+        else:
+            mine = tuple(note for note in said if note.path.parts[: len(root.parts)] == root.parts)
+            line = _parse_with_marks(text).get(part.index, part).line_of(root.parts) if root.parts else None
+            documents.append(Document(value, line or part.line, part.index, root, mine, text))
+    taken = {note for document in documents for note in document.notes}
+    return documents, [*notes, *(note for note in said if note not in taken)]
+
+
+def _describe_scalar(value: object) -> str:
+    """How a message names a document that is not an object: "the text 'a'", "a list"."""
+    if value is None or isinstance(value, list):
+        return "null" if value is None else "a list"
+    kind = {str: "text", bool: "boolean"}.get(type(value), "number")
+    return f"the {kind} {shortened(FORMS.masked(repr(value), quoted=True), 40)}"
+
+
+_TEMPLATE = re.compile(
+    r"""^[ \t]*(?:-[ \t]+)*(?:[\w./"'-]+:[ \t]+)?\{\{|(?<=[:,\[{])[ \t]*\{\{-?[ \t]*[.$A-Za-z(]""", re.MULTILINE
+)
+"""A template action where YAML's structure would be, in block or in flow style; `name: "{{.Name}}"` is an ordinary
+text."""
+
+
+_IS_TEMPLATE = "skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)"
+_SEPARATOR = re.compile(r"^---(?:\s|$)", re.MULTILINE)
+
+
+def _template_line(text: str, line: int) -> int | None:
+    """The line of the first template action where YAML's structure would be, in the document that the line is of; None
+    without one."""
+    starts = [0, *(found.start() for found in _SEPARATOR.finditer(text)), len(text)]
+    at = len("".join(text.splitlines(keepends=True)[: line - 1]))
+    start, end = max(n for n in starts if n <= at), min((n for n in starts if n > at), default=len(text))
+    found = _TEMPLATE.search(text, start, end)
+    return text.count("\n", 0, found.end()) + 1 if found else None
+
+
+# ── Text → documents ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
+    """Every document of `text`, in order; broken ones as errors."""
+    if not lines and text.lstrip()[:1] in ("{", "["):
+        try:
+            yield from list(json_text.parse(text))
+            return
+        except ValueError:
+            pass  # YAML's flow style starts so too
+    yield from yaml_text.parse(text, lines)
+
+
+@lru_cache(maxsize=4)
+def _parse_with_marks(text: str) -> Mapping[int, Part]:
+    """Each document with the positions of its keys and values."""
+    # A tab is JSON's business; it changes no line.
+    text = text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text
+    return {part.index: part for part in _parse(text, lines=True)}

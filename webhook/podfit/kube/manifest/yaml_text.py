@@ -1,0 +1,241 @@
+"""A YAML stream → its documents: libyaml's events put together with a stack instead of recursion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+from podfit.kube.manifest import scalar
+from podfit.kube.manifest.part import MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_MANY, BrokenError, Part, Path
+from podfit.kube.path import FieldPath
+
+MAX_ERRORS = 20
+"""After so many broken documents the rest of a file is not looked at."""
+_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+
+
+def parse(text: str, lines: bool) -> Iterator[Part]:
+    """The documents of a YAML stream. After a broken one, reading goes on at the next `---`."""
+    import yaml
+
+    at = index = first = errors = 0
+    while at <= len(text):
+        builder = _Builder(index, first, lines)
+        try:
+            yield from builder.documents(yaml.parse(text[at:] if at else text, Loader=_loader()))
+            return
+        except BrokenError as error:
+            line, reason = error.args
+        except yaml.MarkedYAMLError as error:
+            open_quote = error.context_mark if "quoted scalar" in str(error.context) else None
+            mark = open_quote or error.problem_mark or error.context_mark
+            line, reason = mark.line if mark else 0, _explain_error(error, text[at:], mark.line if mark else 0)
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", at, at + error.position)
+            reason = f"not YAML: {error.reason}"
+        yield Part(builder.index, first + line + 1, error=reason)
+        errors += 1
+        starts = (match.start() for match in _SEPARATOR.finditer(text, at))
+        # The separator that opened the broken document, and those before it, are done with.
+        after = next((start for start in starts if text.count("\n", at, start) > builder.start), None)
+        if after is None:
+            return
+        if errors >= MAX_ERRORS:
+            line = first + text.count("\n", at, after)
+            yield Part(builder.index, line + 1, error=f"not read from here on: {errors} documents are broken before")
+            return
+        first += text.count("\n", at, after)
+        at, index = after, builder.index + 1
+
+
+def _explain_error(error: Any, text: str, line: int) -> str:
+    """Why PyYAML can't read a document, in one line for people."""
+    problem = str(error.problem or error)
+    its = text.splitlines()[line : line + 1]
+    if its and re.match(r" *\t", its[0]):
+        return "not YAML: a tab in the indentation, where YAML wants spaces"
+    if "quoted scalar" in str(error.context):
+        return f"not YAML: a quote that is not closed: {problem}"
+    return f"not YAML: {problem}"
+
+
+@cache
+def _loader() -> Any:
+    """PyYAML's safe loader, or libyaml's if it is installed."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Frame:
+    """A list or an object that is being read."""
+
+    __slots__ = ("event", "key", "merges", "merging", "nodes", "own", "path", "value", "waits")
+
+    def __init__(self, value: dict[str, Any] | list[Any], event: Any, path: Path) -> None:
+        self.value = value
+        self.event = event
+        """What began it."""
+        self.path = path
+        self.nodes = 1
+        self.key: str = ""
+        self.waits = False
+        """An object that has read a key and waits for its value."""
+        self.merging = False
+        """The key was `<<`, unquoted: the value's own fields go in here."""
+        self.merges: list[Any] = []
+        self.own: set[str] = set()
+
+
+class _Builder:
+    """libyaml's events → objects, with a stack instead of recursion."""
+
+    def __init__(self, index: int, first: int, lines: bool) -> None:
+        self.index = index - 1
+        self.first = first
+        self.start = 0
+        """Line (from 0, in what was given to libyaml) of the document that is being read."""
+        self.with_lines = lines
+
+    def documents(self, events: Iterable[Any]) -> Iterator[Part]:
+        """Each document as soon as it is whole; raises BrokenError, or what libyaml raises."""
+        from yaml.events import (
+            AliasEvent,
+            DocumentEndEvent,
+            DocumentStartEvent,
+            MappingEndEvent,
+            MappingStartEvent,
+            ScalarEvent,
+            SequenceEndEvent,
+            SequenceStartEvent,
+        )
+
+        read = scalar.read
+        for event in events:
+            kind = type(event)
+            if kind is ScalarEvent:
+                self._add(read(event), 1 + (len(event.value) >> 6), event)
+            elif kind is MappingStartEvent:
+                self._open({}, event)
+            elif kind is SequenceStartEvent:
+                self._open([], event)
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                self._close(event)
+            elif kind is AliasEvent:
+                if event.anchor not in self.anchors:
+                    open_too = any(frame.event.anchor == event.anchor for frame in self.stack)
+                    why = "contains itself" if open_too else "is not defined"
+                    raise BrokenError(event.start_mark.line, f"not YAML: the anchor {event.anchor!r} {why}")
+                value, nodes = self.anchors[event.anchor]
+                self._add(value, nodes, event, alias=True)
+            elif kind is DocumentStartEvent:
+                self._begin(event)
+            elif kind is DocumentEndEvent:
+                yield Part(
+                    self.index,
+                    self.root_line + self.first + 1,
+                    self.root,
+                    tuple(self.duplicates),
+                    self.first,
+                    self.keys,
+                    self.values,
+                )
+
+    def _begin(self, event: Any) -> None:
+        """Start a document."""
+        self.index += 1
+        self.start = event.start_mark.line
+        self.root: Any = None
+        self.root_line = self.start
+        self.stack: list[_Frame] = []
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.duplicates: list[tuple[int, FieldPath]] = []
+        self.keys: dict[Path, Any] = {}
+        self.values: dict[Path, tuple[Any, Any]] = {}
+
+    def _path(self) -> Path:
+        """Where the next value goes."""
+        if not self.stack:
+            return ()
+        top = self.stack[-1]
+        return (*top.path, top.key if isinstance(top.value, dict) else len(top.value))
+
+    def _open(self, value: dict[str, Any] | list[Any], event: Any) -> None:
+        """Start an object or a list; raises BrokenError if it is nested too deep or is a key."""
+        if len(self.stack) >= MAX_DEPTH:
+            raise BrokenError(event.start_mark.line, TOO_DEEP)
+        top = self.stack[-1] if self.stack else None
+        if top is not None and isinstance(top.value, dict) and not top.waits:
+            raise BrokenError(event.start_mark.line, "not an object: a key is a list or an object, not text")
+        if top is None:
+            self.root_line = event.start_mark.line
+        self.stack.append(_Frame(value, event, self._path()))
+
+    def _close(self, event: Any) -> None:
+        """End an object or a list: merge what `<<` names, note its anchor, and put it into its parent."""
+        frame = self.stack.pop()
+        for merged in frame.merges:
+            for one in merged if isinstance(merged, list) else [merged]:
+                if not isinstance(one, dict):
+                    why = "not YAML: the merge key << wants an object or a list of objects"
+                    raise BrokenError(frame.event.start_mark.line, why)
+                for key, value in one.items():
+                    frame.value.setdefault(key, value)  # type: ignore[union-attr]  # only objects have merges
+        if frame.event.anchor is not None:
+            self.anchors[frame.event.anchor] = (frame.value, frame.nodes)
+        if self.with_lines:
+            self.values[frame.path] = (frame.event, event)
+        self._put(frame.value, frame.nodes, event)
+
+    def _add(self, value: Any, nodes: int, event: Any, *, alias: bool = False) -> None:
+        """A scalar or an alias: a key, or a value."""
+        top = self.stack[-1] if self.stack else None
+        if top is not None and isinstance(top.value, dict) and not top.waits:
+            self._key(top, value, event)
+            return
+        if top is None:
+            self.root_line = event.start_mark.line
+        if self.with_lines:
+            self.values[self._path()] = (event, event)
+        if not alias and event.anchor is not None:
+            self.anchors[event.anchor] = (value, nodes)
+        self._put(value, nodes, event)
+
+    def _key(self, top: _Frame, value: Any, event: Any) -> None:
+        """Take a scalar as the next key of an object, as kubectl spells it; raises BrokenError for null, lists and
+        objects."""
+        if value is None or isinstance(value, dict | list):
+            what = "null" if value is None else "a list or an object"
+            raise BrokenError(event.start_mark.line, f"not an object: a key is {what}, not text")
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        top.key = str(value)
+        top.waits = True
+        top.merging = top.key == "<<" and not getattr(event, "style", None)
+        if top.merging:
+            return
+        if top.key in top.own:
+            self.duplicates.append((event.start_mark.line + self.first + 1, FieldPath(self._path())))
+        top.own.add(top.key)
+        if self.with_lines:
+            self.keys[self._path()] = event
+
+    def _put(self, value: Any, nodes: int, event: Any) -> None:
+        """Puts a finished value into its list or object."""
+        if not self.stack:
+            self.root = value
+            return
+        top = self.stack[-1]
+        top.nodes += nodes
+        if top.nodes > MAX_NODES:
+            raise BrokenError(event.start_mark.line, TOO_MANY)
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.merging:
+            top.merges.append(value)
+            top.waits = False
+        else:
+            top.value[top.key] = value
+            top.waits = False

@@ -1,0 +1,158 @@
+"""Checks a repair against the namespace's LimitRanges and ResourceQuotas, which could reject the repaired Pod.
+
+The arithmetic is that of the API server's own admission plugins (Kubernetes 1.36
+plugin/pkg/admission/limitranger/admission.go, pkg/quota/v1/evaluator/core/pods.go). Only new violations count: a Pod
+that was rejected before the repair may still be rejected after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.kube import workload
+from podfit.kube.path import mapping
+from podfit.kube.quantity import try_parse
+from podfit.kube.snapshot import Snapshot
+from podfit.kube.workload import JSON
+from podfit.kube.workload.template import as_list
+
+_EXTENT = ("BestEffort", "NotBestEffort")
+"""Scopes of a quota that a Pod enters or leaves with its first request."""
+
+
+def refusal(
+    before: JSON,
+    after: JSON,
+    namespace: str | None,
+    snapshot: Snapshot,
+    kinds: Mapping[str, Sequence[str]] | None = None,
+) -> str | None:
+    """Why the namespace may reject the Pods of `after` but not those of `before`; None without a known reason."""
+    limits = [
+        (name, mapping(item))
+        for (place, name), kept in snapshot.objects.get("limitranges", {}).items()
+        if place == namespace
+        for item in as_list(kept.get("limits"))
+    ]
+    quotas = [
+        (name, kept) for (place, name), kept in snapshot.objects.get("resourcequotas", {}).items() if place == namespace
+    ]
+    if not limits and not quotas:
+        return None
+    for old, new in zip(workload.find(before, kinds), workload.find(after, kinds), strict=True):
+        was, becomes = _Pod.of(old.spec, limits), _Pod.of(new.spec, limits)
+        had = {key for key, _ in _violations(was, limits)}
+        for key, why in _violations(becomes, limits):
+            if key not in had:
+                return why
+        for name, kept in quotas:
+            if counted := _added_to_quota(was, becomes, kept):
+                return f"ResourceQuota {name}: {counted}"
+    return None
+
+
+@dataclass(frozen=True)
+class _Amounts:
+    """Requests and limits, in bytes or counts; a name that is absent is not given."""
+
+    requests: Mapping[str, int]
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Pod:
+    """A Pod's resources once the API server has filled in what is not given."""
+
+    containers: tuple[tuple[str, _Amounts], ...]
+    whole: _Amounts
+
+    @classmethod
+    def of(cls, spec: JSON, limits: Sequence[tuple[str, JSON]]) -> _Pod:
+        """The resources of a PodSpec, with the defaults of the namespace's LimitRanges."""
+        mains = [one for one in as_list(spec.get("containers")) if isinstance(one, Mapping)]
+        inits = [one for one in as_list(spec.get("initContainers")) if isinstance(one, Mapping)]
+        named = [(str(one.get("name")), _with_defaults(one, limits)) for one in mains]
+        before = [(str(one.get("name")), _with_defaults(one, limits)) for one in inits]
+        aside = [amounts for one, (_, amounts) in zip(inits, before, strict=True) if one.get("restartPolicy")]
+        running = [*aside, *(amounts for _, amounts in named)]
+        once = [amounts for _, amounts in before]
+        whole = _Amounts(
+            _effective_sum([one.requests for one in running], [one.requests for one in once]),
+            _effective_sum([one.limits for one in running], [one.limits for one in once]),
+        )
+        own = mapping(spec.get("resources"))  # of the Pod itself: they win over the containers' sum
+        whole = _Amounts(
+            {**whole.requests, **_amounts(own.get("requests"))}, {**whole.limits, **_amounts(own.get("limits"))}
+        )
+        return cls((*named, *before), whole)
+
+
+def _effective_sum(running: Sequence[Mapping[str, int]], once: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """The sum of those that run together, or the most that one of those before them takes."""
+    names = {name for one in (*running, *once) for name in one}
+    return {
+        name: max([sum(one.get(name, 0) for one in running), *(one.get(name, 0) for one in once)]) for name in names
+    }
+
+
+def _with_defaults(container: JSON, limits: Sequence[tuple[str, JSON]]) -> _Amounts:
+    """A request that is not given is the limit; what then is not given is a LimitRange's default."""
+    given = mapping(container.get("resources"))
+    most = _amounts(given.get("limits"))
+    least = {**most, **_amounts(given.get("requests"))}
+    for _, item in limits:
+        if item.get("type") == "Container":
+            most = {**_amounts(item.get("default")), **most}
+            least = {**_amounts(item.get("defaultRequest")), **least}
+    return _Amounts(least, most)
+
+
+def _amounts(given: object) -> dict[str, int]:
+    """Resource → bytes or count; values that are not quantities are left out."""
+    return {str(name): size for name, value in mapping(given).items() if (size := try_parse(value)) is not None}
+
+
+def _violations(pod: _Pod, limits: Sequence[tuple[str, JSON]]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The violations of LimitRanges: a name and a reason for each."""
+    for name, item in limits:
+        extent = item.get("type")
+        subjects = [("", pod.whole)] if extent == "Pod" else pod.containers if extent == "Container" else ()
+        for whose, amounts in subjects:
+            for word, resource, value in _broken_bounds(item, amounts):
+                what = f"{word} {resource} {value} for a {str(extent).lower()}"
+                yield (name, str(extent), whose, word, resource), f"LimitRange {name}: {what}"
+
+
+def _broken_bounds(item: JSON, amounts: _Amounts) -> Iterator[tuple[str, str, Any]]:
+    """(bound, resource, its value) for each `min`, `max` and `maxLimitRequestRatio` of a LimitRange item that the
+    amounts break."""
+    for resource, value in mapping(item.get("min")).items():
+        bound, least = try_parse(value), amounts.requests.get(resource)
+        if bound is not None and (least is None or min(least, amounts.limits.get(resource, least)) < bound):
+            yield "min", resource, value
+    for resource, value in mapping(item.get("max")).items():
+        bound, most = try_parse(value), amounts.limits.get(resource)
+        if bound is not None and (most is None or max(most, amounts.requests.get(resource, most)) > bound):
+            yield "max", resource, value
+    for resource, value in mapping(item.get("maxLimitRequestRatio")).items():
+        bound, least, most = try_parse(value), amounts.requests.get(resource), amounts.limits.get(resource)
+        if bound is not None and (not least or most is None or most > bound * least):
+            yield "maxLimitRequestRatio", resource, value
+
+
+def _added_to_quota(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
+    """What the change adds to a quota. How much of it is left another Pod may take meanwhile."""
+    if bool(was.whole.requests or was.whole.limits) != bool(becomes.whole.requests or becomes.whole.limits) and any(
+        scope in _EXTENT for scope in as_list(quota.get("scopes"))
+    ):
+        return "a Pod that requests something is counted by another quota"
+    for resource in as_list(quota.get("hard")):
+        part = "limits" if str(resource).startswith("limits.") else "requests"
+        name = str(resource).removeprefix(f"{part}.")
+        old, new = getattr(was.whole, part), getattr(becomes.whole, part)
+        complete = all(name in getattr(one, part) for _, one in was.containers)  # else it was rejected before
+        if complete and new.get(name, 0) > old.get(name, 0):
+            return f"it counts {resource}"
+    return None

@@ -1,0 +1,121 @@
+"""Label selectors with Kubernetes' own semantics (k8s.io/apimachinery pkg/apis/meta/v1 LabelSelectorAsSelector)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from podfit.kube.path import mapping
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+_OPERATORS: Mapping[str, Operator] = {one: one for one in get_args(Operator)}
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One condition on one label."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
+        """Whether labels fulfil it; None if that depends on labels that are not known (`whole` is False)."""
+        value = labels.get(self.key)
+        if value is None and not whole:
+            return None
+        if self.operator == "In":
+            return value is not None and value in self.values
+        if self.operator == "NotIn":
+            return value is None or value not in self.values
+        return (value is not None) is (self.operator == "Exists")
+
+
+@dataclass(frozen=True)
+class Selector:
+    """All of these conditions; none at all selects everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def selects(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
+        """Whether it selects an object with these labels; `whole`: it has no others."""
+        return all_known(one.holds(labels, whole=whole) for one in self.requirements)
+
+
+def of_object(said: Mapping[str, Any]) -> Selector | None:
+    """`matchLabels` and `matchExpressions` as an object has them; None if one of them can't be read.
+
+    An API server rejects an invalid selector (for example with an unknown operator), so it selects nothing.
+    """
+    wanted = [Requirement(str(key), "In", (str(value),)) for key, value in mapping(said.get("matchLabels")).items()]
+    expressions = said.get("matchExpressions")
+    for one in expressions if isinstance(expressions, list) else ():
+        operator = _OPERATORS.get(str(mapping(one).get("operator")))
+        if operator is None:
+            return None
+        values = mapping(one).get("values")
+        listed = tuple(str(value) for value in values) if isinstance(values, list) else ()
+        wanted.append(Requirement(str(mapping(one).get("key")), operator, listed))
+    return Selector(tuple(wanted))
+
+
+_TERM = re.compile(
+    r"\s*(?:(?P<not>!\s*)?(?P<key>[\w./-]+)"
+    r"(?:\s*(?P<sign>!=|==?)\s*(?P<value>[\w.-]*)|\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\))?)\s*(?:,|$)"
+)
+
+
+def parse(text: str) -> Selector:
+    """Parse a label selector of kubectl's `-l`: `app=llama,tier!=test,stage in (a, b),!canary`. Raises ValueError.
+
+    k8s.io/apimachinery pkg/labels Parse, without `>` and `<`.
+    """
+    wanted, place = [], 0
+    while place < len(text):
+        found = _TERM.match(text, place)
+        written = found and (found["sign"] or found["word"])
+        if found is None or (found["not"] and written) or key_problem(found["key"]):
+            raise ValueError(f"no label selector from {text[place:].strip()!r} on: expected `key=value`, `key!=value`, "
+                             "`key in (a,b)`, `key notin (a,b)`, `key` or `!key`, with commas between")  # fmt: skip
+        if not written:
+            wanted.append(Requirement(found["key"], "DoesNotExist" if found["not"] else "Exists"))
+        else:
+            listed = found["values"].split(",") if found["word"] else [found["value"]]
+            operator: Operator = "NotIn" if written in ("!=", "notin") else "In"
+            wanted.append(Requirement(found["key"], operator, tuple(one.strip() for one in listed)))
+        place = found.end()
+    return Selector(tuple(wanted))
+
+
+def all_known(answers: Iterable[bool | None]) -> bool | None:
+    """The conjunction of answers that may be unknown (None): one False decides."""
+    unknown = False
+    for answer in answers:
+        if answer is False:
+            return False
+        unknown = unknown or answer is None
+    return None if unknown else True
+
+
+def key_problem(key: str) -> str | None:
+    """Why the label key is invalid (k8s.io/apimachinery pkg/util/validation IsQualifiedName); None if it is valid."""
+    domain, slash, name = key.rpartition("/")
+    if slash and not (0 < len(domain) <= 253 and _DOMAIN.fullmatch(domain)):
+        return f"{key!r} is not a valid label key: {domain!r} before the slash is not a DNS name in lower case"
+    if not _NAME.fullmatch(name):
+        return (
+            f"{key!r} is not a valid label key: 1 to 63 letters, digits, -, _ and ., with a letter or digit at each end"
+        )
+    return None
+
+
+def value_problem(value: str) -> str | None:
+    """Why the label value is invalid (IsValidLabelValue); None if it is valid."""
+    if value and not _NAME.fullmatch(value):
+        return f"{value!r} is not a valid label value: up to 63 letters, digits, -, _, .; a letter or digit at each end"
+    return None

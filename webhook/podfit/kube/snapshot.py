@@ -1,0 +1,311 @@
+"""An immutable snapshot of the other objects around the checked one, reduced to the fields that podfit uses.
+
+It has the same form for a cluster, which `podfit.cluster` watches, and for the files given to `podfit check`. This
+module sends no requests: objects that were not seen are None, and callers continue without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from podfit.kube import quantity, revisions
+from podfit.kube.path import mapping
+
+JSON = Mapping[str, Any]
+Key = tuple[str, str]
+"""Namespace ("" if there is none) and name."""
+HARDWARE = ("gpu", "accelerator", "instance", "machine", "device-type", "partition", "mps")
+"""Parts of labels' names: with none of them a label says nothing of an accelerator."""
+ALIKE = 64
+"""Sets of labels' names whose sorts of nodes are remembered: Pods ask for few."""
+MODEL_CONFIG = "podfit.dev/model-config"
+"""The label of a ConfigMap that an admin filled with a model's config.json."""
+
+
+@dataclass(frozen=True)
+class WatchedKind:
+    """A kind of object: its path at the API server, and the fields that are kept of each."""
+
+    name: str
+    """One word for people, values and metrics; the plural that RBAC uses."""
+    kind: str
+    group: str
+    versions: tuple[str, ...]
+    """The newest first: a server that lacks one answers 404 and is asked for the next."""
+    keep: Callable[[JSON], JSON]
+    """The object → what is used of it. Pure; may raise nothing on odd shapes."""
+    namespaced: bool = True
+    label: str = ""
+    """Only objects with this label."""
+    own_namespace: bool = False
+    """Only those in podfit's own namespace: an admin should not grant access to every ConfigMap of a cluster."""
+    aside: bool = False
+    """A change of such an object can at most turn a denial into an allowance, and such denials are not cached.
+
+    The snapshot's version therefore stays the same, so that a roll-out somewhere does not invalidate all decisions."""
+
+    def path(self, version: str, namespace: str = "") -> str:
+        """Where the API server lists it."""
+        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
+        return f"{root}/namespaces/{namespace}/{self.name}" if namespace else f"{root}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a scheduler looks at."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[JSON, ...] = ()
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    """Extended resources alone ("nvidia.com/gpu": 8)."""
+    hardware: frozenset[tuple[str, str]] = frozenset()
+    """The labels that may describe the accelerator: equal for equal nodes."""
+
+
+class Alike(NamedTuple):
+    """Nodes that differ in nothing that is asked of them."""
+
+    node: Node
+    """The first of them."""
+    many: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that is known at one moment; replaced whole, never changed."""
+
+    objects: Mapping[str, Mapping[Key, JSON]] = field(default_factory=dict)
+    """Kind → its objects, reduced by `WatchedKind.keep`. A kind that is absent was not read, so its objects may
+    exist."""
+    stale: frozenset[str] = frozenset()
+    """Kinds that were seen, but not lately: what they say may have been overtaken."""
+    version: str = ""
+    """Equal for equal content, in every replica."""
+
+    def get(self, kind: str, namespace: str | None, name: object) -> JSON | None:
+        """One object; one without a namespace (a file's) stands in for any."""
+        found = self.objects.get(kind, {})
+        return found.get((namespace or "", str(name))) or found.get(("", str(name)))
+
+    def complete(self, kind: str) -> bool:
+        """Whether all objects of a kind are here and fresh, so that what is not here does not exist."""
+        return kind in self.objects and kind not in self.stale
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...] | None:
+        """All nodes; None if they are not watched."""
+        if "nodes" not in self.objects:
+            return None
+        return tuple(_node_of(name, kept) for (_, name), kept in self.objects["nodes"].items())
+
+    @cached_property
+    def alike(self) -> Callable[[frozenset[str]], tuple[Alike, ...]]:
+        """Names of labels → all nodes in their order, grouped by these labels, hardware, resources and taints.
+
+        A thousand nodes are mostly of a few kinds. Names that no node has are ignored, which keeps the cache small."""
+        nodes = self.nodes or ()
+        beside = [(one.hardware, frozenset(one.allocatable.items()), repr(one.taints)) for one in nodes]
+        known = frozenset(name for one in nodes for name in one.labels)
+
+        @lru_cache(ALIKE)
+        def sorts(names: frozenset[str]) -> tuple[Alike, ...]:
+            """The nodes, grouped by the values of these labels and by the other properties."""
+            found: dict[object, list[Node]] = {}
+            for one, rest in zip(nodes, beside, strict=True):
+                found.setdefault((rest, *map(one.labels.get, names)), []).append(one)
+            return tuple(Alike(of[0], len(of)) for of in found.values())
+
+        return lambda names: sorts(names & known)
+
+
+def _node_of(name: str, kept: JSON) -> Node:
+    """A node from what is kept of it."""
+    labels = kept["labels"]
+    hardware = frozenset((word, labels[word]) for word in kept.get("hardware", ()))
+    return Node(name, labels, kept.get("taints", ()), kept.get("allocatable", {}), hardware)
+
+
+def from_objects(objects: Iterable[JSON], around: Snapshot | None = None) -> Snapshot:
+    """The snapshot of objects in files other than workloads: claims, device classes, volumes, and exported nodes.
+
+    With the output of `kubectl get nodes -o yaml` next to the manifests, `podfit check` checks for that cluster.
+    `around`: objects from elsewhere in the input, which `objects` override; if `objects` have nodes, only those count.
+    """
+    found: dict[str, dict[Key, JSON]] = {}
+    for obj in objects:
+        if kind := _kind(obj):
+            found.setdefault(kind.name, {})[key(obj)] = kind.keep(obj)
+    if around is None:
+        return Snapshot(found)
+    if not found:
+        return around
+    near = {name: held if name == "nodes" else {**around.objects.get(name, {}), **held} for name, held in found.items()}
+    return Snapshot({**around.objects, **near})
+
+
+def of_cluster(obj: JSON) -> str | None:
+    """The kind of an object that is in no namespace and of use here."""
+    kind = _kind(obj)
+    return kind.name if kind is not None and not kind.namespaced else None
+
+
+def _kind(obj: JSON) -> WatchedKind | None:
+    """The watched kind of an object; None for other kinds, and for a Node without status, as in a file."""
+    group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
+    kind = _BY_KIND.get((group, str(obj.get("kind"))))
+    return kind if kind is None or kind.name != "nodes" or mapping(obj.get("status")).get("allocatable") else None
+
+
+def key(obj: JSON) -> Key:
+    """Under which key an object is kept."""
+    metadata = mapping(obj.get("metadata"))
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def _node(obj: JSON) -> JSON:
+    """A node without an accelerator is only counted: its labels are never asked for."""
+    spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
+    extended = {
+        str(name): count
+        for name, value in {**mapping(status.get("capacity")), **mapping(status.get("allocatable"))}.items()
+        if "/" in str(name) and (count := quantity.try_parse(value))
+    }
+    labels = mapping(mapping(obj.get("metadata")).get("labels"))
+    kept: dict[str, Any] = {"labels": {}}
+    if extended or any("gpu" in name or "accelerator" in name for name in labels):  # its plugin may not be up yet
+        kept["labels"] = {str(name): str(value) for name, value in labels.items()}
+        kept["hardware"] = [name for name in kept["labels"] if any(word in name for word in HARDWARE)]
+    if extended:
+        kept["allocatable"] = extended
+    taints = spec.get("taints")
+    if found := [one for one in taints if isinstance(one, Mapping)] if isinstance(taints, list) else []:
+        kept["taints"] = tuple({word: one[word] for word in _TAINT if word in one} for one in found)
+    return kept
+
+
+def _labels(obj: JSON) -> JSON:
+    labels = mapping(mapping(obj.get("metadata")).get("labels"))
+    return {"labels": {str(name): str(value) for name, value in labels.items()}}
+
+
+_TAINT = ("key", "value", "effect")
+
+
+def _policy(obj: JSON) -> JSON:
+    """What `podfit.evaluation.policy.document` reads, and what the status says was last accepted."""
+    metadata = mapping(obj.get("metadata"))
+    kept = {word: metadata[word] for word in ("name", "uid", "generation") if word in metadata}
+    rest = {word: obj[word] for word in obj if word not in ("metadata", "status")}
+    if accepted := mapping(obj.get("status")).get("accepted"):
+        rest["status"] = {"accepted": accepted}
+    return {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", **rest, "metadata": kept}
+
+
+def _spec(obj: JSON) -> JSON:
+    return {"spec": mapping(obj.get("spec"))}
+
+
+def _model_config(obj: JSON) -> JSON:
+    """What `podfit.vllm.model.given` reads."""
+    metadata = mapping(obj.get("metadata"))
+    return {
+        "kind": "ConfigMap",
+        "metadata": {
+            word: metadata[word] for word in ("namespace", "name", "labels", "annotations") if word in metadata
+        },
+        "data": mapping(obj.get("data")),
+    }
+
+
+def _volume_claim(obj: JSON) -> JSON:
+    """What is kept of a PersistentVolumeClaim."""
+    spec = mapping(obj.get("spec"))
+    words = ("accessModes", "storageClassName", "volumeMode", "resources", "volumeName")
+    return {
+        "spec": {word: spec[word] for word in words if word in spec},
+        "capacity": mapping(mapping(obj.get("status")).get("capacity")),
+    }
+
+
+def _storage_class(obj: JSON) -> JSON:
+    words = ("provisioner", "volumeBindingMode", "allowVolumeExpansion")
+    return {word: obj[word] for word in words if word in obj}
+
+
+def _limit_range(obj: JSON) -> JSON:
+    return {"limits": mapping(obj.get("spec")).get("limits")}
+
+
+def _quota(obj: JSON) -> JSON:
+    """Which resources it counts and for which Pods; how much of them is left changes too often to rest on."""
+    spec = mapping(obj.get("spec"))
+    chosen = mapping(spec.get("scopeSelector")).get("matchExpressions")
+    given, selected = (one if isinstance(one, list) else [] for one in (spec.get("scopes"), chosen))
+    scopes = [*given, *(mapping(one).get("scopeName") for one in selected)]
+    return {"hard": sorted(map(str, mapping(spec.get("hard")))), "scopes": scopes}
+
+
+def _node_pool(obj: JSON) -> JSON:
+    """What a NodePool says of its nodes: their labels, and requirements on the rest (karpenter.sh/v1 NodePool)."""
+    template = mapping(mapping(obj.get("spec")).get("template"))
+    found = mapping(template.get("spec")).get("requirements")
+    return {
+        **_labels(template),
+        "requirements": tuple(
+            {"key": str(one.get("key")), "operator": str(one.get("operator")), "values": tuple(map(str, values))}
+            for one in (found if isinstance(found, list) else ())
+            if isinstance(one, Mapping) and isinstance(values := one.get("values") or [], list)
+        ),
+    }
+
+
+def _compute_class(obj: JSON) -> JSON:
+    """The labels that identify the machines of each priority of a ComputeClass (cloud.google.com/v1)."""
+    found = mapping(obj.get("spec")).get("priorities")
+    said = []
+    for one in map(mapping, found if isinstance(found, list) else ()):
+        values = {
+            "node.kubernetes.io/instance-type": one.get("machineType"),
+            "cloud.google.com/machine-family": one.get("machineFamily"),
+            "cloud.google.com/gke-accelerator": mapping(one.get("gpu")).get("type"),
+            "cloud.google.com/gke-tpu-accelerator": mapping(one.get("tpu")).get("type"),
+        }
+        said.append({key: str(value) for key, value in values.items() if value})
+    return {"priorities": tuple(said)}
+
+
+_RESOURCE_API = ("v1", "v1beta2", "v1beta1")
+"""resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
+
+WATCHED_KINDS: tuple[WatchedKind, ...] = (
+    WatchedKind("nodes", "Node", "", ("v1",), _node, namespaced=False),
+    WatchedKind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
+    WatchedKind("policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False),
+    WatchedKind("configmaps", "ConfigMap", "", ("v1",), _model_config, label=MODEL_CONFIG, own_namespace=True),
+    WatchedKind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _spec),
+    WatchedKind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _spec),
+    WatchedKind("deviceclasses", "DeviceClass", "resource.k8s.io", _RESOURCE_API, _spec, namespaced=False),
+    WatchedKind("persistentvolumeclaims", "PersistentVolumeClaim", "", ("v1",), _volume_claim),
+    WatchedKind("storageclasses", "StorageClass", "storage.k8s.io", ("v1",), _storage_class, namespaced=False),
+    WatchedKind("limitranges", "LimitRange", "", ("v1",), _limit_range),
+    WatchedKind("resourcequotas", "ResourceQuota", "", ("v1",), _quota),
+    WatchedKind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.reduce_revision, aside=True),
+    WatchedKind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.reduce_revision, aside=True),
+)
+"""What is watched, and what is kept of it. docs/security.md says which part needs it, and whether it is on by
+default."""
+
+WATCHED_BY_DEFAULT = tuple(kind.name for kind in WATCHED_KINDS if kind.name != "resourceclaims")
+"""Kinds that are watched by default. Claims are not among them: every Pod with a claim template makes one."""
+
+FILE_KINDS: tuple[WatchedKind, ...] = (
+    WatchedKind("nodepools", "NodePool", "karpenter.sh", ("v1", "v1beta1"), _node_pool, namespaced=False),
+    WatchedKind("computeclasses", "ComputeClass", "cloud.google.com", ("v1",), _compute_class, namespaced=False),
+)
+"""Kinds that are read from files only. In a cluster, the nodes themselves say more."""
+
+_BY_KIND = {(kind.group, kind.kind): kind for kind in (*WATCHED_KINDS, *FILE_KINDS)}

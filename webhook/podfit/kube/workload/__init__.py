@@ -1,0 +1,222 @@
+"""Any Kubernetes object → the Pod templates in it, and the containers of each.
+
+A table has for each kind the places of its Pod templates, and the fields that its operator fills in later. If a kind
+has no container of its own (a KServe model, a RayService's engine), this package makes the operator's container.
+Nothing here plans memory or reads vLLM's flags.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from podfit.base.frozen import kept
+from podfit.kube import manifest
+from podfit.kube.manifest.parameters import Filled
+from podfit.kube.path import FieldPath, is_object, mapping, value_at
+from podfit.kube.workload.controller import controller_of
+from podfit.kube.workload.table import WORKLOAD_KINDS, KindRow, Pods
+from podfit.kube.workload.template import JSON, Container, Workload, as_list, containers_of, replica_count
+
+__all__ = ["JSON", "Container", "Whole", "Workload", "as_list", "controller_of", "find", "replica_count"]
+
+T = TypeVar("T")
+
+
+class Whole:
+    """An object, and values that are computed once for all of its Pod templates.
+
+    It may have hundreds of templates, and each container may need a value of the whole object."""
+
+    def __init__(self, obj: JSON, found: list[Workload] | None = None) -> None:
+        """`found`: its Pod templates, for a caller who has them."""
+        self.object = obj
+        self._found = found
+        self._known: dict[object, Any] = {}
+        self._counted: Counter[str] = Counter()
+
+    @kept
+    def workloads(self) -> list[Workload]:
+        """Every Pod template of the object."""
+        return find(self.object) if self._found is None else self._found
+
+    def once(self, of: Callable[[Whole], T], key: object = None) -> T:
+        """What is asked of it, worked out at the first time. `key`: for a function that is another one each time."""
+        key = key or of
+        if key not in self._known:
+            self._known[key] = of(self)
+        return self._known[key]  # type: ignore[no-any-return]
+
+    def is_among(self, most: int, what: str) -> bool:
+        """This is asked for the first `most` times: what is of use for a few containers, and for no more."""
+        self._counted[what] += 1
+        return self._counted[what] <= most
+
+
+def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Workload]:
+    """Every Pod template of `obj`; empty for kinds that make no Pods. Never raises on odd shapes.
+
+    `kinds`: further kinds, "Kind.group" ("Kind" for the core group) → where their PodSpecs are, as field paths in which
+    `*` stands for every item ("spec.roles.*.template.spec").
+    """
+    found = []
+    for root, item in _objects(obj, _ROOT, 0):
+        group, kind = str(item.get("apiVersion") or "").rpartition("/")[0], str(item.get("kind") or "")
+        row = WORKLOAD_KINDS.get((group, kind))
+        if row is None and kinds is not None:
+            paths = kinds.get(f"{kind}.{group}" if group else kind) or ()
+            row = KindRow(tuple(Pods(path) for path in ([paths] if isinstance(paths, str) else paths)))
+        if row is not None:
+            workloads = _workloads(item, row)
+            found += [_with_root(root, workload) for workload in workloads] if root.parts else workloads
+    return found
+
+
+_ROOT = FieldPath()
+
+
+def _workloads(obj: JSON, row: KindRow) -> list[Workload]:
+    """The Pod templates of one object, as its row says; paths are relative to the object."""
+    own = mapping(obj.get("metadata"))
+    found = []
+    for pods in row.pods:
+        for path, items in _matching_places(obj, pods.path):
+            spec = path.get(obj)
+            if not is_object(spec):
+                continue
+            size = _fill_stars(pods.size, items).get(obj) if pods.size else None
+            found.append(
+                Workload(
+                    object=obj,
+                    path=path,
+                    metadata=_pod_metadata(obj, path, own),
+                    spec=spec,
+                    containers=tuple(containers_of(spec, path)),
+                    completes=row.completes,
+                    pods_per_replica=1 if size is None else replica_count(size),
+                    replicas=replica_count(_fill_stars(pods.replicas, items).get(obj)) if pods.replicas else None,
+                )
+            )
+    if row.refine is not None:
+        found = row.refine(obj, found)
+    if isinstance(obj, Filled):
+        found = [
+            replace(
+                one,
+                unfilled=(*obj.unfilled, *one.unfilled),
+                defaults=(*obj.defaults, *one.defaults),
+                aside=(*obj.aside, *one.aside),
+            )
+            for one in found
+        ]
+    owned = own.get("ownerReferences") is not None and controller_of(obj) is not None
+    return [_with_owner_fields(one, row.main, owned) if one.completes or owned != one.owned else one for one in found]
+
+
+def _with_owner_fields(workload: Workload, main: str, owned: bool) -> Workload:
+    """The workload with what else its object says."""
+    completes = _operator_completes(workload, main)
+    if completes == workload.completes and owned == workload.owned:
+        return workload
+    return replace(workload, completes=completes, owned=owned)
+
+
+def _pod_metadata(obj: JSON, path: FieldPath, own: JSON) -> JSON:
+    """The `metadata` next to a PodSpec; the object's own if the PodSpec is not the `spec` of a template."""
+    if path.parts[-1:] != ("spec",):
+        return own
+    return mapping(value_at(obj, (*path.parts[:-1], "metadata")))
+
+
+_GIVEN = {
+    "image": FieldPath(("image",)),
+    "startup-probe": FieldPath(("startupProbe",)),
+    "liveness-probe": FieldPath(("livenessProbe",)),
+    "readiness-probe": FieldPath(("readinessProbe",)),
+    "memory-limit": FieldPath(("resources", "limits", "memory")),
+}
+
+
+def _operator_completes(workload: Workload, main: str) -> frozenset[str]:
+    """What the operator completes, without what the object says itself."""
+    mains = [one for one in workload.containers if not one.init]
+    its = next((one for one in mains if one.name == main), mains[0] if mains else None)
+    if its is None:
+        return workload.completes
+    given = [word for word in workload.completes if word in _GIVEN and _GIVEN[word].get(its.spec)]
+    return workload.completes.difference(given) if given else workload.completes
+
+
+def _objects(obj: object, path: FieldPath, depth: int) -> Iterator[tuple[FieldPath, JSON]]:
+    """`obj`, or what a List or an OpenShift Template holds, with its place in it."""
+    if not is_object(obj) or depth > 8:
+        return
+    inner = manifest.list_items(obj)
+    if inner is None:
+        yield path, obj
+        return
+    for place, item in inner:
+        yield from _objects(item, path.join(*place.parts), depth + 1)
+
+
+def _with_root(root: FieldPath, workload: Workload) -> Workload:
+    """The workload, its paths continued from `root`."""
+    return replace(
+        workload,
+        path=root.join(*workload.path.parts),
+        containers=tuple(
+            replace(
+                one,
+                path=root.join(*one.path.parts),
+                places={key: root.join(*place.parts) for key, place in one.places.items()},
+            )
+            for one in workload.containers
+        ),
+    )
+
+
+_Place = tuple[FieldPath, tuple[str | int, ...]]
+"""A place, and what the `*` of its pattern stand for."""
+
+
+def _matching_places(obj: Any, pattern: str) -> Sequence[_Place]:
+    """The places that fit `pattern`."""
+    if "*" not in pattern:
+        return _single_place(pattern)
+    found: Sequence[_Place] = [(_ROOT, ())]
+    for part in _pattern_path(pattern).parts:
+        if part != "*":
+            found = [(path / part, items) for path, items in found]
+        else:
+            found = [(path / key, (*items, key)) for path, items in found for key in _child_keys(path.get(obj))]
+    return found
+
+
+@lru_cache(1024)  # the table's patterns, and a policy's
+def _single_place(pattern: str) -> Sequence[_Place]:
+    """The one place that a pattern without `*` names."""
+    return ((_pattern_path(pattern), ()),)
+
+
+@lru_cache(1024)
+def _pattern_path(pattern: str) -> FieldPath:
+    """A pattern ("spec.jobs.*.template") as a path, `*` included."""
+    return FieldPath(tuple(pattern.split(".")))
+
+
+def _fill_stars(pattern: str, items: tuple[str | int, ...]) -> FieldPath:
+    """`pattern` with its `*` replaced by `items`, in their order."""
+    if not items:
+        return _pattern_path(pattern)
+    left = iter(items)
+    return FieldPath(tuple(next(left, part) if part == "*" else part for part in _pattern_path(pattern).parts))
+
+
+def _child_keys(value: object) -> Iterable[str | int]:
+    """The keys of an object or the indices of a list."""
+    if isinstance(value, Mapping):
+        return [str(key) for key in value]
+    return range(len(value)) if isinstance(value, list) else ()

@@ -1,0 +1,65 @@
+"""Strategic merge patches, as far as they are plain (k8s.io/apimachinery pkg/util/strategicpatch)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.kube.path import is_object
+from podfit.kube.workload.template import JSON
+
+_KEYS = {
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "sidecars": "name",
+    "volumes": "name",
+    "env": "name",
+    "imagePullSecrets": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "ports": "containerPort",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+}
+"""List → the field that identifies its items (`patchMergeKey` in k8s.io/api core/v1); others are replaced as a whole.
+"""
+_DEEPEST = 32
+
+
+class Unmergeable(ValueError):  # noqa: N818 - what a patch is
+    """A patch with directives, or items that nothing tells apart."""
+
+
+def strategic_merge(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
+    """`base` with `patch` over it: objects field by field, null takes a field away. Raises Unmergeable."""
+    made = dict(base)
+    if depth > _DEEPEST:
+        raise Unmergeable("too deep")
+    for key, value in patch.items():
+        if not isinstance(key, str) or key.startswith("$"):
+            raise Unmergeable(f"directive {key}")
+        before = made.get(key)
+        if value is None:
+            made.pop(key, None)
+        elif is_object(value):
+            made[key] = strategic_merge(before if is_object(before) else {}, value, depth + 1)
+        elif isinstance(value, list) and key in _KEYS:
+            made[key] = _merge_list(before if isinstance(before, list) else [], value, _KEYS[key], depth)
+        else:
+            made[key] = value
+    return made
+
+
+def _merge_list(base: list[Any], patch: list[Any], key: str, depth: int) -> list[Any]:
+    """A list merged item by item, matched by the merge key `key`; raises Unmergeable for an item without it."""
+    made = list(base)
+    there: dict[str | int, int] = {}
+    for n, item in enumerate(made):
+        if is_object(item) and isinstance(name := item.get(key), str | int):
+            there.setdefault(name, n)
+    for one in patch:
+        if not is_object(one) or not isinstance(one.get(key), str | int) or "$patch" in one:
+            raise Unmergeable(f"an item without {key}")
+        at = there.setdefault(one[key], len(made))
+        made[at : at + 1] = [strategic_merge(made[at] if at < len(made) else {}, one, depth + 1)]
+    return made

@@ -1,0 +1,119 @@
+"""KubeRay: clusters of Ray, and vLLM engines that a Serve configuration names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from podfit.kube import manifest
+from podfit.kube.path import FieldPath, mapping
+from podfit.kube.workload.template import JSON, PROBES, Refine, Workload, as_list, replica_count
+
+KUBERAY = PROBES | {"shm"}
+"""KubeRay mounts a memory-backed /dev/shm and probes the raylet, not vLLM: no probe waits for the engine
+(kuberay ray-operator/controllers/ray/common/pod.go)."""
+
+_FIELDS = (
+    "name", "image", "imagePullPolicy", "workingDir", "ports", "env", "envFrom", "resources", "volumeMounts",
+    "volumeDevices", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext",
+    "terminationMessagePath", "terminationMessagePolicy", "restartPolicy",
+)  # fmt: skip
+
+
+def refine_cluster(at: FieldPath) -> Refine:
+    """A Ray cluster's Pods serve together: the head, and each worker group's `replicas` × `numOfHosts`."""
+
+    def refine(obj: JSON, found: list[Workload]) -> list[Workload]:
+        """The cluster's Pod templates with the number of Pods that serve together; None if the autoscaler decides
+        it."""
+        ray = mapping(at.get(obj))
+        size: int | None = 1
+        for group in map(mapping, as_list(ray.get("workerGroupSpecs"))):
+            replicas = replica_count(group.get("replicas"))
+            hosts = 1 if group.get("numOfHosts") is None else replica_count(group.get("numOfHosts"))
+            size = None if size is None or replicas is None or hosts is None else size + replicas * hosts
+        if ray.get("enableInTreeAutoscaling") is True:
+            size = None
+        return [replace(one, pods_per_replica=size) for one in found]
+
+    return refine
+
+
+_MOST = 512
+"""The most groups in which an engine of a Serve configuration may run; real clusters have fewer."""
+_SERVE_CONFIG = FieldPath(("spec", "serveConfigV2"))
+
+
+def refine_service(obj: JSON, found: list[Workload]) -> list[Workload]:
+    """`serveConfigV2` (a YAML text) names the model and vLLM's engine arguments; Ray starts the engine in the workers
+    that have accelerators (`ray.serve.llm`, Ray 2.44 and later). How many of them one engine spans is not known."""
+    text = _SERVE_CONFIG.get(obj)
+    long = isinstance(text, str) and len(text) > manifest.LONGEST
+    beyond = f"serveConfigV2 has more than {manifest.LONGEST:,} characters, and is not evaluated" if long else None
+    found = [replace(one, pods_per_replica=None, beyond=beyond) for one in found]
+    engines = list(_serve_engines(text))
+    workers = [one for one in found if "workerGroupSpecs" in one.path.parts and one.containers]
+    hosts = [one for one in workers if _has_accelerator(one.containers[0].spec)] or workers or found[:1]
+    if not engines or (len(engines) > 1 and len(hosts) > 1):
+        return found  # which engine runs in which group is up to Ray's scheduler
+    if len(hosts) > _MOST:
+        beyond = f"{len(hosts) - _MOST} of {len(hosts)} worker groups are not evaluated"
+        found = [replace(one, beyond=beyond) for one in found]
+    there = {one.path for one in hosts[:_MOST]}
+    return [_with_engines(one, engines) if one.path in there and one.containers else one for one in found]
+
+
+def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON], str | None]]:
+    """The command lines that the LLM engines of a Serve config stand for, the environment of each, and the
+    accelerator that Ray places it on (ray.serve.llm LLMConfig.accelerator_type)."""
+    config = manifest.load(text) if isinstance(text, str) else None
+    for app in as_list(mapping(config).get("applications")):
+        for engine in as_list(mapping(mapping(app).get("args")).get("llm_configs")):
+            loading = mapping(mapping(engine).get("model_loading_config"))
+            source = loading.get("model_source")
+            source = mapping(source).get("bucket_uri") if isinstance(source, Mapping) else source
+            model = source or loading.get("model_id")
+            if isinstance(model, str):
+                env = mapping(mapping(mapping(engine).get("runtime_env")).get("env_vars"))
+                accelerator = mapping(engine).get("accelerator_type")
+                yield (
+                    ["vllm", "serve", model, *flags(mapping(mapping(engine).get("engine_kwargs")))],
+                    [{"name": str(name), "value": str(value)} for name, value in env.items()],
+                    accelerator if isinstance(accelerator, str) else None,
+                )
+
+
+def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON], str | None]]) -> Workload:
+    """The Ray container (the first one, as KubeRay has it) once for each engine that it runs."""
+    ray, *others = workload.containers
+    places = {key: ray.path / key for key in _FIELDS} | {"command": _SERVE_CONFIG, "args": _SERVE_CONFIG}
+    made = [
+        replace(
+            ray,
+            spec={**ray.spec, "command": argv[:3], "args": argv[3:], "env": [*as_list(ray.spec.get("env")), *env]},
+            synthetic=True,
+            places=places,
+            accelerator=accelerator,
+        )
+        for argv, env, accelerator in engines
+    ]
+    return replace(workload, containers=(*made, *others))
+
+
+def flags(arguments: JSON) -> Iterator[str]:
+    """vLLM's engine arguments, given by their Python names, as command-line flags."""
+    for name, value in arguments.items():
+        flag = str(name).replace("_", "-")
+        if isinstance(value, bool):
+            yield f"--{flag}" if value else f"--no-{flag}"
+        elif value is not None:
+            yield f"--{flag}"
+            yield json.dumps(value) if isinstance(value, Mapping | list) else str(value)
+
+
+def _has_accelerator(container: JSON) -> bool:
+    """Whether the container asks for a device: a resource with a domain (`nvidia.com/gpu`), or a claim."""
+    resources = mapping(container.get("resources"))
+    names = [*mapping(resources.get("limits")), *mapping(resources.get("requests"))]
+    return bool(resources.get("claims")) or any("/" in str(name) for name in names)

@@ -1,0 +1,120 @@
+"""How far the plans were off, as a table for people and as plain JSON values; and what is written down."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podfit.base.printable import clean
+from podfit.diagnose.calibrate import PrintedLine, StartComparison
+from podfit.kube import snapshot
+from podfit.kube.quantity import human
+from podfit.vllm import measured
+
+TITLES = {
+    "weights": "weights", "activations": "activations", "cuda_graphs": "CUDA graphs", "non_torch": "non-torch",
+    "kv_cache": "KV cache memory", "kv_cache_tokens": "KV cache, tokens",
+}  # fmt: skip
+
+
+def text(all_of_them: Sequence[StartComparison]) -> str:
+    """A table for each start, and a line about all."""
+    out = []
+    for one in all_of_them:
+        engine, start = one.engine, one.start
+        gpu = engine.gpu.value.gpus[0].name if engine.gpu and engine.gpu.value.gpus else "GPU not known"
+        count = engine.world_size
+        where = f"{count} × {gpu}" if count > 1 else gpu
+        model = engine.model.value.id if engine.model else start.model or "model not known"
+        out.append(clean(f"{one.source}:{start.line}: {model} on {where}, vLLM {engine.release or start.release}"))
+        rows = list(one.printed_lines())
+        if rows:
+            out.append(f"  {'of one GPU':18} {'planned':>10} {'95 % interval':>23} {'printed':>10}   off by")
+        out += [_line(row, one) for row in rows]
+        out.append(f"  not written down: {one.problem}" if one.problem else "  written down")
+        out.append("")
+    rows = [row for one in all_of_them for row in one.printed_lines()]
+    if rows:
+        inside = sum(row.is_in_interval for row in rows)
+        out.append(f"{_plural(len(all_of_them), 'start')}: {inside} of {len(rows)} printed values lie in the interval")
+    return "\n".join(out) + "\n"
+
+
+def _line(row: PrintedLine, one: StartComparison) -> str:
+    if row.name == "kv_cache_tokens":
+        shown = [f"{number:,}" for number in (row.likely, row.low, row.high, row.printed)]
+    else:
+        shown = [human(size) for size in (row.likely, row.low, row.high, row.printed)]
+    likely, low, high, printed = shown
+    off = _off(row, one)
+    beyond = "" if row.is_in_interval else "  outside"
+    return f"  {TITLES[row.name]:18} {likely:>10} {f'{low} … {high}':>23} {printed:>10}   {off}{beyond}"
+
+
+def _off(row: PrintedLine, one: StartComparison) -> str:
+    """The error as a share of the printed value, and for GPU memory also of the GPU. A small line may be off by a large
+    part of itself."""
+    difference = row.likely - row.printed
+    share = _percent(difference / row.printed) if row.printed else f"{difference:+,}"
+    if row.name == "kv_cache_tokens" or one.engine.plan.gpu is None:
+        return share
+    return f"{share}, {_percent(difference / max(1, one.engine.plan.gpu.total.likely))} of the GPU"
+
+
+def _percent(share: float) -> str:
+    shown = f"{100 * share:+.1f}"
+    return f"{'0.0' if shown in ('-0.0', '+0.0') else shown} %"
+
+
+def tree(all_of_them: Sequence[StartComparison]) -> dict[str, Any]:
+    """`podfit calibrate --format json`."""
+    return {
+        "results": [
+            {
+                "source": one.source,
+                "line": one.start.line,
+                "model": one.engine.model.value.id if one.engine.model else one.start.model,
+                "gpu": one.engine.gpu.value.gpus[0].name if one.engine.gpu and one.engine.gpu.value.gpus else None,
+                "vllm_version": str(one.engine.release) if one.engine.release else None,
+                "lines": {
+                    row.name: {
+                        "low": row.low, "likely": row.likely, "high": row.high, "printed": row.printed,
+                        "inside": row.is_in_interval,
+                    }
+                    for row in one.printed_lines()
+                },
+                "problem": one.problem or None,
+                "measured": one.measured_row(),
+            }
+            for one in all_of_them
+        ]
+    }  # fmt: skip
+
+
+def facts(all_of_them: Sequence[StartComparison], before: Sequence[Mapping[str, Any]] = ()) -> str:
+    """A `*.measured.json`: what was there before, and the new starts in place of those of the same engine."""
+    rows: dict[str, Mapping[str, Any]] = {}
+    for row in [*before, *(fact for one in all_of_them if (fact := one.measured_row()))]:
+        rows[json.dumps([row.get(word) for word in SAME], sort_keys=True)] = row
+    return json.dumps({"measured": list(rows.values())}, indent=1) + "\n"
+
+
+SAME = ("model", "gpu", "vllm_version", "arguments", "env")
+"""A later start of the same engine replaces an earlier one."""
+
+
+def config_map(all_of_them: Sequence[StartComparison], namespace: str | None) -> dict[str, Any]:
+    """The ConfigMap from which webhook, scan and check read the same."""
+    named = sorted({str(fact["model"]) for one in all_of_them if (fact := one.measured_row())})
+    word = re.sub(r"[^a-z0-9.]+", "-", (named[0] if len(named) == 1 else "models").lower()).strip("-.")[:200]
+    metadata: dict[str, Any] = {"name": f"podfit-measured-{word}", "labels": {snapshot.MODEL_CONFIG: "true"}}
+    if namespace:
+        metadata["namespace"] = namespace
+    data = {f"podfit{measured.ENDING}": facts(all_of_them)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" + ("" if count == 1 else "s")

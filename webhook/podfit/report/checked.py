@@ -1,0 +1,370 @@
+"""What `podfit check` found, as every format shows it: findings with their places in the files, accepted or not."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from podfit.base.near import nearest
+from podfit.base.secret import FORMS, Secrets
+from podfit.evaluation import subject
+from podfit.evaluation.denial import LEVELS
+from podfit.evaluation.lint import Judged, Level, Report, Result
+from podfit.kube.manifest import Document
+from podfit.kube.manifest.part import Mark
+from podfit.kube.path import FieldPath, mapping
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: Mapping[Level, Severity] = {"denied": "error", "likely": "warning", "advice": "note"}
+"""SARIF's word for each level."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Why a finding does not count: a user wrote so."""
+
+    by: Literal["annotation", "exception", "comment", "baseline"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """One finding at its place."""
+
+    file: str
+    document: Document
+    report: Report
+    result: Result
+    judged: Judged
+    mark: Mark
+    accepted: Accepted | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """What formats with three severities call its level."""
+        return SEVERITIES[self.judged.level]
+
+    @property
+    def object(self) -> str:
+        """ "Deployment prod/llama"."""
+        return subject.describe_object(self.report.object)
+
+    @property
+    def fingerprint(self) -> str:
+        """Stays the same where lines, indices and numbers move: rule, object, container, field, and the name of the
+        flag or of the list's item that it speaks of."""
+        return self._hashed(*_names(self))
+
+    @property
+    def fingerprint_1(self) -> str:
+        """What baselines of version 1 hold: the same without names."""
+        return self._hashed()
+
+    def _hashed(self, *names: str) -> str:
+        from hashlib import sha256  # only baselines and reports want it, and a start waits for it
+
+        field = re.sub(r"\[\d+\]", "[]", str(self.judged.finding.path))
+        parts = (self.judged.rule, self.object, self.result.engine.container.name, field, *names)
+        return sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def source(self) -> str:
+        """The line of the file; secrets in it are stars, for it goes into logs and reports."""
+        line, secrets = _line(self.document.text, self.mark.line), self.report.secrets
+        for place in secrets.places:  # whatever its spelling in YAML
+            mark = self.document.value_at(FieldPath(place))
+            if mark is not None and mark.line <= self.mark.line <= mark.end_line:
+                start = mark.column - 1 if mark.line == self.mark.line else 0
+                end = mark.end_column - 1 if mark.end_line == self.mark.line else len(line)
+                line = line[:start] + "*" * len(line[start:end]) + line[end:]
+        return secrets.masked(line, quoted=True)
+
+
+def _names(item: Item) -> Iterator[str]:
+    """What shows a finding from others of its rule in one field: names of the list's items on the way there (`env`,
+    `volumes`), and in a command the flag's."""
+    path, obj = item.judged.finding.path, item.report.object
+    for end, part in enumerate(path.parts, 1):
+        if isinstance(part, int):
+            yield str(mapping(FieldPath(path.parts[:end]).get(obj)).get("name") or "")
+    value = path.get(obj)
+    text = value if isinstance(value, str) else ""
+    if "--" in text or not {"args", "command"}.isdisjoint(path.parts):
+        flag = _ONE_FLAG.match(text) or _FLAG.search(item.judged.finding.message)
+        yield flag[0].replace("_", "-") if flag else ""
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """A file, or a part of one, that could not be checked."""
+
+    file: str | None
+    line: int | None
+    message: str
+    """Without file and line."""
+
+    @classmethod
+    def of(cls, file: str | None, line: int | None, message: str) -> FileProblem:
+        """With a message of whatever origin."""
+        return cls(file, line, FORMS.line(message))
+
+    def __str__(self) -> str:
+        where = [part for part in (self.file, str(self.line) if self.line else None) if part]
+        return f"{':'.join(where)}: {self.message}" if where else self.message
+
+
+@dataclass(frozen=True)
+class CheckedContainer:
+    """One vLLM container of a file."""
+
+    file: str
+    document: Document
+    report: Report
+    result: Result
+    items: tuple[Item, ...]
+    """The findings that deny or warn, in the order of the rules."""
+
+    @property
+    def state(self) -> Literal["denied", "warned", "clean"]:
+        """What its findings come to, without what is accepted."""
+        modes = {item.judged.mode for item in self.items if item.accepted is None}
+        return "denied" if "deny" in modes else "warned" if modes else "clean"
+
+
+RULE_PAGES = "https://podfit.github.io/podfit/rules/{rule}/"
+"""The pages of the documentation site (zensical.toml, `site_url`)."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A whole run."""
+
+    files: tuple[str, ...]
+    containers: tuple[CheckedContainer, ...]
+    problems: tuple[FileProblem, ...]
+    notes: tuple[str, ...]
+    fail_on: Level = "denied"
+    """The lowest level that makes the run fail."""
+    unchecked: int = 0
+    """Kustomize patches in the input, which are not whole objects."""
+    printed: frozenset[str] = frozenset()
+    """The names among `files` of what a program or an API server printed: no file that `podfit fix` can read."""
+    audit: bool = False
+    """JSON has the findings that the policy only audits, too."""
+    namespace: str | None = None
+    """The namespace of objects that name none."""
+    repairable: int = 0
+    """How many of the open findings `podfit fix` repairs in their files."""
+    fix: tuple[str, ...] = ()
+    """The arguments of `podfit fix` for that; empty if it repairs nothing."""
+    docs: str | None = None
+    """Where the rule pages are; None: on podfit's site, without links in text."""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All findings, accepted ones too."""
+        return tuple(item for container in self.containers for item in container.items)
+
+    @property
+    def open(self) -> tuple[Item, ...]:
+        """The findings that are not accepted."""
+        return tuple(item for item in self.items if item.accepted is None)
+
+    def count(self, level: Level) -> int:
+        """How many open findings have this level."""
+        return sum(item.judged.level == level for item in self.open)
+
+    def page(self, rule: str) -> str:
+        """The URL of a rule's page."""
+        pages = self.docs or RULE_PAGES
+        return pages.replace("{rule}", rule) if "{rule}" in pages else f"{pages.rstrip('/')}/{rule}"
+
+    def fails(self, item: Item) -> bool:
+        """This finding makes the run fail."""
+        levels = list(LEVELS)
+        return item.accepted is None and levels.index(item.judged.level) <= levels.index(self.fail_on)
+
+    @property
+    def code(self) -> int:
+        """The exit code, the same for every format."""
+        return 3 if self.problems else 1 if any(map(self.fails, self.items)) else 0
+
+
+def container(file: str, document: Document, report: Report, result: Result) -> CheckedContainer:
+    """The findings of one container at their places, with what annotations and comments accept."""
+    comments = _comments(document.text)
+    items = []
+    for judged in result.findings:
+        if judged.mode == "audit" and judged.exempted is not None:
+            accepted = Accepted(judged.exempted, judged.why_softened or "")
+        elif judged.mode in ("deny", "warn"):
+            accepted = None
+        else:
+            continue
+        mark = _narrowed(document, judged)
+        accepted = accepted or _accepted_by_comment(comments, judged.rule, mark, report.secrets)
+        items.append(Item(file, document, report, result, judged, mark, accepted))
+    return CheckedContainer(file, document, report, result, tuple(items))
+
+
+def audited(file: str, document: Document, report: Report) -> Iterator[str]:
+    """A line for each finding that a policy only audits, without those with an exception."""
+    for result in report.results:
+        for judged in result.findings:
+            if judged.mode == "audit" and judged.exempted is None:
+                line = document.line_of(judged.finding.path)
+                yield f"{file}:{line}: only audited: {judged.rule}: {judged.finding.message}"
+
+
+def commented(document: Document, report: Report) -> Iterator[tuple[Result, Judged]]:
+    """The findings that a comment in the file accepts, those too that are not shown."""
+    if comments := _comments(document.text):
+        for result in report.results:
+            for judged in result.findings:
+                if _accepted_by_comment(comments, judged.rule, _narrowed(document, judged), report.secrets):
+                    yield result, judged
+
+
+# ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_ONE_FLAG = re.compile(r"--?[A-Za-z][\w-]*(?=[=\s.]|\Z)")
+_FLAG = re.compile(r"--[a-z][\w-]*")
+
+
+def _narrowed(document: Document, judged: Judged) -> Mark:
+    """Where the finding's value is; in a text of several lines or words (a script) the flag that it speaks of, or
+    that it would change."""
+    mark = document.mark_of(judged.finding.path)
+    lines = document.text.split("\n")
+    finding = judged.finding
+    for flag in dict.fromkeys(_FLAG.findall(" ".join((finding.message, *finding.details, *finding.suggestions)))):
+        name = "[-_]".join(map(re.escape, flag[2:].split("-")))
+        pattern = re.compile(rf"(?<![\w-])--{name}(?:[= ]+[^\s\\,\]\"']+)?(?![\w-])")
+        for number in range(mark.line, mark.end_line + 1):
+            first = mark.column - 1 if number == mark.line else 0
+            last = mark.end_column - 1 if number == mark.end_line else None
+            found = pattern.search(lines[number - 1][:last], first) if number <= len(lines) else None
+            if found:
+                return Mark(number, found.start() + 1, number, found.end() + 1)
+    if mark.end_line == mark.line:
+        return mark
+    # The text begins in its header's next line (`args: - |`).
+    for number in range(mark.line, min(mark.end_line, len(lines)) + 1):
+        text = lines[number - 1][mark.column - 1 :] if number == mark.line else lines[number - 1]
+        if text.strip() and not re.fullmatch(r"[|>][+-]?\d?\s*(?:#.*)?", text.strip()):
+            start = len(lines[number - 1]) - len(text) + len(text) - len(text.lstrip())
+            return Mark(number, start + 1, number, len(lines[number - 1].rstrip()) + 1)
+    return Mark(mark.line, mark.column, mark.line, mark.column + 1)
+
+
+def _line(text: str, number: int) -> str:
+    lines = text.split("\n")
+    return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+
+
+# ── What is accepted ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+_COMMENT = re.compile(r"(?:^|\s)#\s*podfit:\s*ignore\s+(?P<rules>[a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)(?P<reason>.*)$")
+_SEPARATOR = re.compile(r"^[\s:—–-]+")
+
+
+def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:
+    """Line → the rules that a comment silences there, and why. A comment of its own line speaks of the next one that is
+    none."""
+    found: dict[int, tuple[frozenset[str], str]] = {}
+    if "podfit:" not in text:
+        return found
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        match = _COMMENT.search(line)
+        reason = _SEPARATOR.sub("", match["reason"]).strip() if match else ""
+        if match is None or not reason:
+            continue  # no reason, no exception
+        at = index
+        if line.lstrip().startswith("#"):
+            at = next((later for later in range(index + 1, len(lines)) if _content(lines[later])), index)
+        rules = frozenset(re.split(r"\s*,\s*", match["rules"]))
+        before = found.get(at + 1, (frozenset(), ""))
+        found[at + 1] = (rules | before[0], reason if not before[1] else f"{before[1]}; {reason}")
+    return found
+
+
+def _content(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _accepted_by_comment(
+    comments: Mapping[int, tuple[frozenset[str], str]], rule: str, mark: Mark, secrets: Secrets
+) -> Accepted | None:
+    """The acceptance in a comment on that line, if it names the rule."""
+    rules, reason = comments.get(mark.line, (frozenset(), ""))
+    return Accepted("comment", secrets.line(reason, quoted=True)) if rule in rules else None
+
+
+def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:
+    """A note for each comment that would silence a rule and says no reason, or names one that is not `known`."""
+    if "podfit:" not in text:
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        match = _COMMENT.search(line)
+        if match is None:
+            continue
+        rules = match["rules"]
+        for rule in re.split(r"\s*,\s*", rules):
+            if rule not in known:
+                near = next(iter(nearest(rule, known)), None)
+                means = f"did you mean {near}?" if near else "`podfit explain` lists them"
+                yield f"{file}:{number}: `podfit: ignore {rule}` silences nothing: there is no such rule; {means}"
+        if not _SEPARATOR.sub("", match["reason"]).strip():
+            yield f"{file}:{number}: `podfit: ignore {rules}` silences nothing without a reason: add ` -- why`"
+
+
+VERSION = 2
+"""The format version of a baseline. Version 1 did not distinguish two findings of one rule in a container's `args` or
+`env`."""
+
+
+def baseline(items: Iterable[Item]) -> dict[str, Any]:
+    """What `--write-baseline` writes: the findings that are accepted from now on, in an order that diffs well."""
+    kept = [item for item in items if item.accepted is None or item.accepted.by == "baseline"]
+    rows = [
+        {
+            "fingerprint": item.fingerprint,
+            "rule": item.judged.rule,
+            "file": item.file,
+            "object": item.object,
+            "container": item.result.engine.container.name,
+            "path": str(item.judged.finding.path),
+        }
+        for item in kept
+    ]
+    rows.sort(key=lambda row: (row["file"], row["object"], row["rule"], row["path"]))
+    return {"version": VERSION, "findings": rows}
+
+
+def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checked, int]:
+    """The run with the findings of a baseline accepted, each as often as it is there. Also how many of the baseline
+    are gone from the files that were read. Raises ValueError if `known` is not a baseline."""
+    version = known.get("version")
+    rows = known.get("findings") if version in (1, VERSION) else None
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) and row.get("fingerprint") for row in rows):
+        raise ValueError(f"not a baseline: expected version 1 or {VERSION} and findings with fingerprints")
+    left = Counter(str(row["fingerprint"]) for row in rows)
+
+    def accept(item: Item) -> Item:
+        if item.accepted is not None:
+            return item
+        fingerprint = item.fingerprint_1 if version == 1 else item.fingerprint
+        if not left[fingerprint]:
+            return item
+        left[fingerprint] -= 1
+        return replace(item, accepted=Accepted("baseline", "known before"))
+
+    containers = tuple(replace(one, items=tuple(accept(item) for item in one.items)) for one in checked.containers)
+    read = {posixpath.normpath(file) for file in checked.files}
+    seen = Counter(str(row["fingerprint"]) for row in rows if posixpath.normpath(str(row.get("file"))) in read)
+    return replace(checked, containers=containers), (left & seen).total()

@@ -1,0 +1,45 @@
+"""A command line of vLLM's, evaluated without a manifest: as the only container of a Pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.evaluation.lint import Judged, Report, lint
+from podfit.evaluation.policy import Policy
+from podfit.report import json as as_json
+from podfit.report import plan as as_plan
+from podfit.vllm import gpu, release
+from podfit.vllm.facts import Facts
+
+SPOKEN_OF = ("command", "args", "resources")
+"""Fields of the made-up container that a command line speaks of; a plan says nothing of probes, volumes and limits."""
+
+
+def judged_as(
+    argv: list[str], version: str | None, facts: Facts, policy: Policy, namespace: str | None = None
+) -> Report:
+    """The command line evaluated as the only container of a Pod."""
+    known = release.parse(version) if version else None
+    container: dict[str, Any] = {
+        "name": "vllm",
+        "image": f"vllm/vllm-openai:v{known}" if known else "vllm/vllm-openai",
+        "command": argv,
+    }
+    if facts.gpu is not None and facts.gpu.count:
+        maker = min(gpu.maker.of_gpus(facts.gpu.gpus))
+        container["resources"] = {"limits": {gpu.maker.RESOURCES[maker]: str(facts.gpu.count)}}
+    metadata = {"name": "plan", **({"namespace": namespace} if namespace else {})}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    return lint(pod, policy, facts, where="check")
+
+
+def is_spoken_of(judged: Judged) -> bool:
+    """Whether a finding is shown, and about something that a command line says."""
+    return judged.shown and judged.plane != "host" and any(part in SPOKEN_OF for part in judged.finding.path.parts)
+
+
+def tree(report: Report) -> dict[str, Any]:
+    """The plan and the findings of a report of `judged_as`, as JSON."""
+    (result,) = report.results
+    findings = [as_json.finding(report, judged) for judged in result.findings if is_spoken_of(judged)]
+    return {**as_plan.tree(result.engine, report.secrets), "findings": findings}

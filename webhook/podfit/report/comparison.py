@@ -1,0 +1,295 @@
+"""What changes between two sides: as text, as Markdown for a merge request's comment, and as plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from json import dumps
+from typing import Any, cast
+
+from podfit.base.printable import one_line, shortened
+from podfit.evaluation import subject
+from podfit.evaluation.compare import ContainerComparison, Difference, EstimateChange, Side
+from podfit.evaluation.denial import LEVELS, PLANES, many
+from podfit.evaluation.lint import Judged, Level
+from podfit.kube.quantity import human, left
+from podfit.report.text import DENIED_NOW
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.ledger import IN_WORDS, Verdict
+
+ABSENT = "–"
+LINE_NAMES = {
+    "cuda_graphs": "CUDA graphs",
+    "non_torch": "non-torch",
+    "kv_cache": "KV cache memory",
+    "kv_cache_tokens": "GPU KV cache size, tokens",
+    "max_concurrency": "Maximum concurrency",
+    "longest_request": "longest request, tokens",
+    "startup_seconds": "start-up, s",
+    "engine_generation": "engine",
+}
+SETTINGS = {**LINE_NAMES, "cuda_graphs": "place of CUDA graphs"}
+"""The same of what a release makes of the arguments: there the CUDA graphs are a place, in a ledger an amount."""
+MAX_ROWS = 8
+"""The most new flags that the text for people names; JSON lists all."""
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def render_json(changes: Sequence[ContainerComparison]) -> str:
+    """For machines (docs/schemas/diff.json)."""
+    return dumps({"changes": [_tree(one) for one in changes]}, indent=1, default=str) + "\n"
+
+
+def _tree(change: ContainerComparison) -> dict[str, Any]:
+    return {
+        "object": subject.object_reference(change.side.report.object),
+        "container": change.side.engine.container.name,
+        "state": change.state,
+        **{one.name: _pair(*_shown(change, one)) for one in change.facts if one.name != "vLLM"},
+        "vllm": _pair(change.facts[0].before, change.facts[0].after),
+        "settings": {one.name: _pair(one.before, one.after) for one in change.settings},
+        "arguments": {one.name: _pair(*_shown(change, one)) for one in change.flags},
+        "masked": [one.name for one in change.flags if _is_masked(change, one)],
+        "defaults": {one.name: _pair(one.before, one.after) for one in change.defaults},
+        "new_arguments": list(change.new_flags),
+        "dropped_arguments": list(change.dropped_flags),
+        "gpu": {one.name: _pair(_bytes(one.before), _bytes(one.after)) for one in change.gpu},
+        "host": {one.name: _pair(_bytes(one.before), _bytes(one.after)) for one in change.host},
+        "numbers": {one.name: _pair(one.before, one.after) for one in change.numbers},
+        "appeared": [_finding(one) for one in change.appeared],
+        "gone": [_finding(one) for one in change.gone],
+        "newly_denied": bool(change.newly_denied),
+    }
+
+
+def _pair(before: Any, after: Any) -> dict[str, Any]:
+    return {"before": before, "after": after}
+
+
+def _bytes(line: Estimate | None) -> dict[str, int] | None:
+    return line.json() if line else None
+
+
+def _finding(judged: Judged) -> dict[str, Any]:
+    return {
+        "rule": judged.rule,
+        "level": judged.level,
+        "mode": judged.mode,
+        "plane": judged.plane,
+        "path": str(judged.finding.path),
+        "message": judged.finding.message,
+        "masked": judged.masked,
+    }
+
+
+def _shown(change: ContainerComparison, one: Difference) -> tuple[Any, Any]:
+    """What is written, with stars for secrets."""
+    return _masked(change.before, one.name, one.before), _masked(change.after, one.name, one.after)
+
+
+def _is_masked(change: ContainerComparison, one: Difference) -> bool:
+    values = [value if value is None else str(value) for value in (one.before, one.after)]
+    return values != [value if value is None else str(value) for value in _shown(change, one)]
+
+
+def _masked(side: Side | None, name: str, value: Any) -> Any:
+    if side is None or value is None:
+        return value
+    shown = side.report.secrets.shown(value, name)
+    return shown if isinstance(shown, bool | int | float) else str(shown)
+
+
+# ── Text ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def render_text(changes: Sequence[ContainerComparison]) -> str:
+    """For people; what does not change is given in one line."""
+    blocks = [_text(one) for one in changes if one.state != "unchanged"]
+    return "\n".join([*blocks, _tally(changes)]) + "\n"
+
+
+def _text(change: ContainerComparison) -> str:
+    """The whole comparison of one container as text."""
+    out = [f"{_name(change)}{_state(change)}"]
+    if change.before and change.after:
+        out.append(f"  {'your command':<14}{_for_you(change)}")
+    for one in change.facts:
+        if not one.same or one.name in ("vLLM", "verdict"):
+            out.append(f"  {one.name:<14}{_arrow(one, *_shown(change, one))}")
+    out += _section("what the release makes of it", [_line(one) for one in (*change.settings, *change.defaults)])
+    out += _section("command line", [_line(one, *_shown(change, one)) for one in change.flags])
+    out += _section("arguments", _changed_flags(change))
+    for title, amounts in (("GPU memory of one GPU", change.gpu), ("host memory", change.host)):
+        out += _ledger(title, [one for one in amounts if _counts(one)])
+    numbers = [one for one in change.numbers if one.before is not None or one.after is not None]
+    out += _section("what follows", [_line(one) for one in numbers if not one.same])
+    out += _section("findings", _findings(change))
+    return "\n".join(line.rstrip() for line in out) + "\n"
+
+
+def _for_you(change: ContainerComparison) -> str:
+    """The arguments on the command line whose meaning changes, and the values that vLLM resolves otherwise."""
+    found = [f"{_spelt(name)} is not an option of vLLM {change.facts[0].after}" for name in change.lost_flags]
+    found += [f"{_spelt(name)} is not an option of vLLM {change.facts[0].before}" for name in change.gained_flags]
+    found += [f"{_spelt(one.name)} {_arrow(one, *_shown(change, one))}" for one in change.flags]
+    found += [f"{_spelt(one.name)} {_arrow(one)}" for one in change.settings]
+    return "; ".join(found) or "no argument and no resolved value changes"
+
+
+def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:
+    """The lines that change; the others, if there are any, by name."""
+    moved = [one for one in rows if one.before != one.after]
+    if not rows:
+        return []
+    if not moved:
+        return ["", f"{title}: the same"]
+    head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   {'certain minimum':>15}"
+    same = ", ".join(LINE_NAMES.get(one.name, one.name) for one in rows if one not in moved)
+    return ["", title, head, *map(_row, moved), *([f"  the same: {same}"] if same else [])]
+
+
+def _name(change: ContainerComparison) -> str:
+    side = change.side
+    return f'{subject.describe_object(side.report.object)}, container "{subject.shown(side.engine.container.name)}"'
+
+
+def _state(change: ContainerComparison) -> str:
+    word = {"added": ": added", "removed": ": removed"}.get(change.state, "")
+    return word + (f": {DENIED_NOW}" if change.newly_denied else "")
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    found = [f"  {line}" for line in lines]
+    return ["", title, *found] if found else []
+
+
+def _arrow(one: Difference, before: Any = None, after: Any = None) -> str:
+    old, new = _value(one.before if before is None else before), _value(one.after if after is None else after)
+    return old if old == new else f"{old} → {new}"
+
+
+def _line(one: Difference, before: Any = None, after: Any = None) -> str:
+    by = "" if one.given or one.name in LINE_NAMES else "  (default)"
+    return f"{_spelt(one.name):<28}{_arrow(one, before, after)}{by}"
+
+
+def _spelt(name: str) -> str:
+    """`max_model_len` → `--max-model-len`; what is not an argument stays."""
+    if name in SETTINGS:
+        return SETTINGS[name]
+    return (
+        name
+        if name in ("vLLM", "model", "accelerator", "verdict")
+        else shortened(one_line(f"--{name.replace('_', '-')}"))
+    )
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = str(value)
+    return shortened(one_line(IN_WORDS.get(cast(Verdict, text), text)))
+
+
+def _changed_flags(change: ContainerComparison) -> list[str]:
+    """Lines about flags that the other release adds or drops."""
+    lines = []
+    for word, names in (("new", change.new_flags), ("gone", change.dropped_flags)):
+        if names:
+            shown = ", ".join(f"--{name.replace('_', '-')}" for name in names[:MAX_ROWS])
+            lines.append(f"{len(names)} {word}: {shown}{' …' if len(names) > MAX_ROWS else ''}")
+    return lines
+
+
+def _counts(one: EstimateChange) -> bool:
+    """A line that is there, on one side at least, and not nothing on both."""
+    return any(line is not None and line.likely for line in (one.before, one.after))
+
+
+def _row(one: EstimateChange) -> str:
+    name = LINE_NAMES.get(one.name, one.name)
+    before, after = one.before, one.after
+    floors = " → ".join(dict.fromkeys(left(line.floor) if line else ABSENT for line in (before, after)))
+    floors += " (at most)" if one.name == "kv_cache" else ""  # what is left has a certain maximum
+    return (
+        f"  {name:<20}{left(before.likely) if before else ABSENT:>11} →{left(after.likely) if after else ABSENT:>11}"
+        f"{_delta(one):>13}   {floors}"
+    )
+
+
+def _delta(one: EstimateChange) -> str:
+    """The change of an estimate with its sign; empty if one side is unknown."""
+    if one.before is None or one.after is None:
+        return ""
+    moved = one.after.likely - one.before.likely
+    return "same" if not moved else f"{'+' if moved > 0 else '−'}{human(abs(moved))}"
+
+
+def _findings(change: ContainerComparison) -> list[str]:
+    lines = [f"+ {LEVELS[one.level]}  {one.rule}: {one_line(one.finding.message)}" for one in change.appeared]
+    return lines + [f"- {LEVELS[one.level]}  {one.rule}: {one_line(one.finding.message)}" for one in change.gone]
+
+
+def _tally(changes: Sequence[ContainerComparison]) -> str:
+    """The last line: how many containers changed, and new denials."""
+    count = {
+        state: sum(one.state == state for one in changes) for state in ("changed", "added", "removed", "unchanged")
+    }
+    told = ", ".join(f"{number} {state}" for state, number in count.items() if number) or "nothing in either"
+    denied = sum(len(one.newly_denied) for one in changes)
+    end = f"; {many(denied, 'new denial')}" if denied else ""
+    return f"{many(len(changes), 'vLLM container')}: {told}{end}"
+
+
+# ── Markdown ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+SIGNS: Mapping[Level, str] = {"denied": "🔴", "likely": "🟠", "advice": "🟡"}
+
+
+def render_markdown(changes: Sequence[ContainerComparison]) -> str:
+    """For a comment on a merge request."""
+    out = [f"### podfit: {_tally(changes)}"]
+    for change in changes:
+        if change.state == "unchanged":
+            continue
+        out += ["", f"#### {_cell(_name(change))}{_state(change)}", "", "| | before | after |", "| --- | --- | --- |"]
+        rows = [one for one in change.facts if not one.same or one.name in ("vLLM", "verdict")]
+        numbers = [one for one in change.numbers if not one.same]
+        for one in (*rows, *change.settings, *change.defaults, *numbers, *change.flags):
+            out.append(_tabled(_spelt(one.name), *map(_value, _shown(change, one))))
+        for amount in (*change.gpu, *change.host):
+            if _counts(amount) and amount.before != amount.after:
+                sides = (left(line.likely) if line else ABSENT for line in (amount.before, amount.after))
+                out.append(_tabled(LINE_NAMES.get(amount.name, amount.name), *sides))
+        found = [f"- {SIGNS[one.level]} new, {LEVELS[one.level]}: {_said(one)}" for one in change.appeared]
+        found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]
+        out += ["", *found] if found else []
+    return "\n".join(out) + "\n"
+
+
+def _tabled(name: str, before: str, after: str) -> str:
+    shown = after if before == after else f"**{after}**"
+    return f"| {_cell(name)} | {_cell(before)} | {_cell(shown)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _said(judged: Judged) -> str:
+    return f"`{judged.rule}` ({PLANES[judged.plane]}): {_cell(one_line(judged.finding.message))}"
+
+
+FORMATS: dict[str, Callable[[Sequence[ContainerComparison]], str]] = {
+    "text": render_text,
+    "json": render_json,
+    "markdown": render_markdown,
+}

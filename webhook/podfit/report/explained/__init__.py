@@ -1,0 +1,233 @@
+"""One engine explained: both ledgers as waterfalls, where each number came from, what limits it, what would change it.
+
+What is shown, as data; `text`, `html` and `svg` draw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from podfit.base import duration
+from podfit.base.secret import Secrets
+from podfit.evaluation import subject
+from podfit.evaluation.compare import settings_of
+from podfit.evaluation.denial import importance
+from podfit.evaluation.lint import Judged, Report, Result
+from podfit.kube.quantity import human
+from podfit.report.comparison import LINE_NAMES, SETTINGS
+from podfit.report.plan import source_for
+from podfit.report.text import standing, summary, verdict
+from podfit.rules.engine import Engine
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger
+
+Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
+"""What a bar is: all there is; what vLLM leaves alone; what is taken; what is left; what is asked for and not there;
+everything together; what is allowed."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of a waterfall, in bytes."""
+
+    name: str
+    kind: Kind
+    start: int
+    """Where it begins: what the lines before it take."""
+    size: int
+    line: Estimate | None
+    """Its interval and its source; None for what only compares (a limit)."""
+    note: str = ""
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval, for people."""
+        if self.line is None:
+            return ""
+        low, high = self.line.low, self.line.high
+        return "exact" if low == high else f"{human(low)} … {human(high)}"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One memory plane."""
+
+    title: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def scale(self) -> int:
+        """Bytes from the left edge to the right one."""
+        return max((one.start + one.size for one in self.bars), default=0) or 1
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A number or a name, and where it came from."""
+
+    what: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One container, explained."""
+
+    title: str
+    summary: str
+    state: Literal["denied", "warned", "clean"]
+    """What all findings come to."""
+    standing: str
+    """The same in words, with the rules."""
+    verdict: str
+    """What the GPU's arithmetic alone comes to."""
+    why: str
+    charts: tuple[Chart, ...]
+    results: tuple[tuple[str, str], ...]
+    """What follows: tokens, requests, seconds."""
+    origins: tuple[Origin, ...]
+    changes: tuple[str, ...]
+    """What would fit, each by itself, best first."""
+    findings: tuple[Judged, ...]
+    report: Report
+    """What it explains."""
+
+
+def explain(report: Report, result: Result) -> Explained:
+    """What is to be shown of one container; secrets are stars."""
+    found = result.engine
+    plan = found.plan
+    findings = tuple(sorted((one for one in result.findings if one.shown), key=importance))
+    charts = []
+    if plan.gpu is not None:
+        charts.append(Chart(f"GPU memory of one GPU: {_card(found)}", tuple(_gpu(plan.gpu))))
+    if plan.host is not None:
+        charts.append(Chart("host memory of the container", tuple(_host(plan.host, found.memory_limit))))
+    return Explained(
+        title=f'{subject.describe_object(report.object)}, container "{subject.shown(found.container.name)}"',
+        summary=summary(found, report.secrets).partition(": GPU memory ")[0],
+        state="denied" if result.denied else "warned" if any(one.mode == "warn" for one in findings) else "clean",
+        standing=standing(findings),
+        verdict=plan.verdict if found.on_processors else f"GPU memory {verdict(found)}",
+        why=report.secrets.line(plan.why),
+        charts=tuple(charts),
+        results=tuple(_results(found)),
+        origins=tuple(
+            Origin(one.what, report.secrets.line(one.value), report.secrets.line(one.source))
+            for one in _origins(found, report.secrets)
+        ),
+        changes=tuple(map(report.secrets.line, found.alternatives)) if plan.verdict != "fits" else (),
+        findings=findings,
+        report=report,
+    )
+
+
+def _card(engine: Engine) -> str:
+    return engine.gpu.value.name if engine.gpu else "GPU"
+
+
+def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
+    """From the left: what takes a part of the budget, then the KV cache, then what is spared. The CUDA graphs are there
+    too, if they are not in the budget."""
+    total, budget = ledger.total.likely, ledger.budget.likely
+    yield Bar("total", "whole", 0, total, ledger.total, ledger.total.note)
+    at = 0
+    graphs = ("CUDA graphs", ledger.cuda_graphs)
+    charged = [("weights", ledger.weights), ("activations", ledger.activations), ("non-torch", ledger.non_torch)]
+    if ledger.graphs_charged:
+        charged.insert(2, graphs)
+    for name, line in charged:
+        yield Bar(name, "used", at, line.likely, line, line.note)
+        at += line.likely
+    left = ledger.kv_cache.likely
+    if left >= 0:
+        yield Bar("KV cache", "left", max(0, budget - left), left, ledger.kv_cache, ledger.left)
+    else:
+        yield Bar("short by", "missing", budget, -left, None, "nothing is left for the KV cache")
+    needed = ledger.kv_cache_bytes_per_request
+    if needed and ledger.max_model_len:
+        note = f"one request of {ledger.max_model_len:,} tokens"
+        yield Bar(
+            "one request", "limit" if needed <= left else "missing", max(0, budget - max(left, 0)), needed, None, note
+        )
+    beside = 0
+    if not ledger.graphs_charged:
+        beside = ledger.cuda_graphs.likely
+        yield Bar("CUDA graphs", "used", budget, beside, ledger.cuda_graphs, ledger.cuda_graphs.note)
+    if total - budget > beside:
+        note = f"{human(total)} − {human(budget)} budget" + (f" − {human(beside)} CUDA graphs" if beside else "")
+        yield Bar("left to others", "spared", budget + beside, total - budget - beside, None, note)
+
+
+def _host(ledger: HostLedger, limit: int | None) -> Iterator[Bar]:
+    """Bars of the host memory ledger, then the peak and the container's limit."""
+    at = 0
+    for name, line in ledger.lines:
+        if line.likely:
+            yield Bar(name, "used", at, line.likely, line, line.note)
+            at += line.likely
+    yield Bar("peak", "sum", 0, ledger.peak.likely, ledger.peak, ledger.peak.note)
+    if limit is not None:
+        enough = limit >= ledger.peak.likely
+        note = "of the container" if enough else "of the container: below the likely peak"
+        yield Bar("memory limit", "limit" if enough else "missing", 0, limit, None, note)
+
+
+def _results(engine: Engine) -> Iterator[tuple[str, str]]:
+    """Name and value of each result below the chart."""
+    ledger, startup, host = engine.plan.gpu, engine.plan.startup, engine.plan.host
+    if ledger is not None:
+        if ledger.kv_cache_tokens:
+            low, likely, high = ledger.kv_cache_tokens
+            yield "GPU KV cache size", f"{likely:,} tokens ({low:,} … {high:,})"
+        if ledger.max_concurrency is not None and ledger.max_model_len:
+            yield (
+                "Maximum concurrency",
+                f"{ledger.max_concurrency:.2f}x for {ledger.max_model_len:,} tokens per request",
+            )
+        if ledger.longest_request:
+            yield "longest request", f"{ledger.longest_request:,} tokens fit"
+    if host is not None:
+        yield "/dev/shm", f"{human(host.shm.likely)} needed"
+    if startup is not None:
+        parts = ", ".join(f"{name} {duration.human(seconds)}" for name, seconds in startup.parts)
+        yield "start-up", f"{duration.estimate(startup.likely, startup.low, startup.high)}: {parts}"
+
+
+def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
+    """Model, accelerator, release, each argument and the defaults that count, and each ledger line's formula."""
+    if engine.model is not None:
+        informs = "" if engine.model.may_deny else " (may inform, and deny nothing)"
+        yield Origin("model", engine.model.value.id, f"{engine.model.source}{informs}")
+    else:
+        yield Origin("model", engine.args.model or "none named", "not known here: `podfit models add` teaches it")
+    if engine.gpu is not None:
+        informs = "" if engine.gpu.may_deny else " (may inform, and deny nothing)"
+        yield Origin("accelerator", engine.gpu.value.name, f"{engine.gpu.source}{informs}")
+    else:
+        yield Origin("accelerator", "unknown", "no label or resource names it: --gpu NAME does")
+    image = str(engine.field("image") or "none")
+    known = "a policy says which release the image holds" if engine.vouched else f"image {image}"
+    yield Origin("vLLM", str(engine.release or "unknown"), known if engine.release else f"{image} names no release")
+    for dest, value in engine.args.given.items():
+        if dest != "model":
+            shown = str(secrets.shown(value, dest))
+            yield Origin(f"--{dest.replace('_', '-')}", shown, str(engine.argument(dest)))
+    for name, value in settings_of(engine).items():
+        if name not in engine.args.given and value is not None:
+            spelt = SETTINGS.get(name) or f"--{name.replace('_', '-')}"
+            yield Origin(spelt, str(value), f"not given: what vLLM {engine.release or 'of any release'} makes of it")
+    if engine.memory_limit is not None:
+        yield Origin("memory limit", human(engine.memory_limit), str(engine.memory_at))
+    ledger, host = engine.plan.gpu, engine.plan.host
+    lines: list[tuple[str, Estimate]] = []
+    if ledger is not None:
+        lines += [(LINE_NAMES.get(name, name), getattr(ledger, name)) for name in GPU_AMOUNTS]
+    if host is not None:
+        lines += [*host.lines, ("/dev/shm", host.shm)]
+    for name, line in lines:
+        if line.source and (line.likely or line.high):
+            yield Origin(name, human(line.likely), source_for(line.source, engine.release))

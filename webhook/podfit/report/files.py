@@ -1,0 +1,117 @@
+"""Files of manifests, each with what is known next to its objects: their findings, problems and notes.
+
+`podfit check` and the local page share them. Reading the files is `cli`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.policy import Policy
+from podfit.kube import manifest
+from podfit.kube.manifest import Document
+from podfit.kube.path import FieldPath
+from podfit.kube.workload import unread
+from podfit.report import checked
+from podfit.report.checked import CheckedContainer, FileProblem
+from podfit.rules import all_rules
+from podfit.vllm.facts import Facts
+
+
+@dataclass(frozen=True)
+class ManifestFile:
+    """A file that was read, and what is known next to its objects."""
+
+    name: str
+    manifests: manifest.Manifests
+    facts: Facts
+    """With the objects of the same directory, where these can be one release, else of the same file."""
+    patches: int = 0
+    """How many of the file's objects are Kustomize patches, which are not among its documents."""
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """What was found in one file."""
+
+    containers: tuple[CheckedContainer, ...]
+    problems: tuple[FileProblem, ...]
+    notes: tuple[str, ...]
+
+
+def check(
+    source: ManifestFile,
+    policy: Policy,
+    *,
+    rules: frozenset[str] | None = None,
+    namespace: str | None = None,
+    audit: bool = False,
+) -> CheckedFile:
+    """All findings, problems and notes about one file. `rules`: only findings of these, None: of all. `namespace`: of
+    objects that name none. `audit`: a note for each finding that is only audited."""
+    manifests = source.manifests
+    problems = [FileProblem.of(error.file, error.line, error.message) for error in manifests.errors]
+    containers: list[CheckedContainer] = []
+    notes: list[str] = []
+    for document in manifests.documents:
+        report = lint(document.object, policy, source.facts, where="check", namespace=namespace)
+        report = report if rules is None else _with_findings_of(report, rules)
+        problems += [
+            FileProblem.of(source.name, document.line, f"internal error in {error.rule}: {error.error}")
+            for error in report.errors
+        ]
+        problems += [FileProblem(source.name, document.line, report.unread)] if report.unread else []
+        containers += [checked.container(source.name, document, report, result) for result in report.results]
+        notes += [str(note) for note in document.notes]
+        if audit:
+            notes += checked.audited(source.name, document, report)
+        if not report.results and (place := unread.pod_spec(document.object, policy.kinds)):
+            notes.append(_unread(source.name, document, place))
+        elif not report.results and (missing := unread.without_kind(document.object)):
+            notes.append(_incomplete(source.name, document, missing))
+        elif not report.results and (place := unread.mention(document.object)):
+            notes.append(_mentioned(source.name, document, place))
+    notes += [str(note) for note in manifests.notes]
+    for document in manifests.documents[:1]:
+        notes += checked.in_vain(source.name, document.text, all_rules())
+    return CheckedFile(tuple(containers), tuple(problems), tuple(notes))
+
+
+def _with_findings_of(report: Report, rules: frozenset[str]) -> Report:
+    """The report with the findings of these rules only."""
+    if len(rules) == len(all_rules()):
+        return report
+    results = (
+        replace(one, findings=tuple(judged for judged in one.findings if judged.rule in rules))
+        for one in report.results
+    )
+    return replace(report, results=tuple(results))
+
+
+def _unread(file: str, document: Document, place: FieldPath) -> str:
+    """What is said of a kind that nothing reads."""
+    kind, group = document.object.get("kind"), str(document.object.get("apiVersion")).rpartition("/")[0]
+    word = f"{kind}.{group}" if group else kind
+    pattern = ".".join("*" if isinstance(part, int) else part for part in place.parts)
+    return (
+        f"{file}:{document.line_of(place)}: not evaluated: podfit does not know where a {kind} has its Pods; "
+        f"`kinds` of a policy can say: {word}: [{pattern}]"
+    )
+
+
+def _incomplete(file: str, document: Document, missing: Sequence[str]) -> str:
+    """What is said of a part of a manifest."""
+    fields, are = " and ".join(missing), "are" if len(missing) > 1 else "is"
+    return (
+        f"{file}:{document.line}: not checked: {fields} {are} missing, so this is not a Kubernetes object. "
+        "Fix: check the whole manifest, for example with apiVersion: apps/v1 and kind: Deployment"
+    )
+
+
+def _mentioned(file: str, document: Document, place: FieldPath) -> str:
+    """What is said of an object that names vLLM, and of which nothing was evaluated."""
+    kind = document.object.get("kind")
+    why = f"{place} names vLLM, and podfit does not know what Pods this {kind} makes"
+    return f"{file}:{document.line_of(place)}: not evaluated: {why}; check the rendered Pods, or a running cluster"

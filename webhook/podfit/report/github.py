@@ -1,0 +1,46 @@
+"""Checked → GitHub Actions' workflow commands: annotations on the lines of a pull request."""
+
+from __future__ import annotations
+
+from podfit.base.printable import clean
+from podfit.evaluation.denial import advice
+from podfit.report.checked import Checked, FileProblem, Item
+
+
+def render(checked: Checked) -> str:
+    """One command a finding; `::error` if it fails the run, else `::warning`, for advice `::notice`."""
+    out = [_problem(problem) for problem in checked.problems]
+    out += [_item(item, checked) for item in checked.open]
+    return "".join(f"{line}\n" for line in out)
+
+
+def _item(item: Item, checked: Checked) -> str:
+    finding = item.judged.finding
+    command = "error" if checked.fails(item) else "notice" if item.judged.level == "advice" else "warning"
+    mark = item.mark
+    where = f"file={_property(_path(item.file))},line={mark.line},endLine={mark.end_line}"
+    if mark.line == mark.end_line:
+        where += f",col={mark.column},endColumn={max(mark.end_column - 1, mark.column)}"
+    lines = [finding.message, *finding.details, *advice(finding)]
+    lines.append(f"{item.object}, {item.judged.path} (podfit explain {item.judged.rule})")
+    return f"::{command} {where},title={_property(item.judged.rule)}::{_data(chr(10).join(lines))}"
+
+
+def _problem(problem: FileProblem) -> str:
+    where = f" file={_property(_path(problem.file))}" if problem.file else ""
+    where += f",line={problem.line}" if problem.file and problem.line else ""
+    return f"::error{where}::{_data(problem.message)}"
+
+
+def _path(file: str) -> str:
+    return file.removeprefix("./")
+
+
+def _data(text: str) -> str:
+    """Escape a message as @actions/core does."""
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape a property as @actions/core does."""
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,51 @@
+"""Checked → GitLab's code quality report (docs.gitlab.com/ci/testing/code_quality, "Code Quality report format")."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from hashlib import sha256
+from json import dumps
+
+from podfit.base.printable import clean, one_line
+from podfit.evaluation.lint import Level
+from podfit.report.checked import Checked
+
+GRADES: Mapping[Level, str] = {"denied": "critical", "likely": "major", "advice": "minor"}
+"""GitLab's word for each level."""
+
+
+def render(checked: Checked) -> str:
+    """One entry per finding that is not accepted, and one per file that can't be read."""
+    seen: Counter[str] = Counter()
+    out = []
+    for item in checked.open:
+        seen[item.fingerprint] += 1
+        out.append(
+            {
+                "description": one_line(f"{item.judged.rule}: {item.judged.finding.message}"),
+                "check_name": item.judged.rule,
+                "fingerprint": _unique(f"{item.fingerprint} {item.file} {seen[item.fingerprint]}"),
+                "severity": GRADES[item.judged.level],
+                "content": {"body": checked.page(item.judged.rule)},
+                "location": {"path": clean(item.file.removeprefix("./")), "lines": {"begin": item.mark.line}},
+            }
+        )
+    out += [
+        {
+            "description": one_line(problem.message),
+            "check_name": "unreadable",
+            "fingerprint": _unique(str(problem)),
+            "severity": "blocker",
+            "location": {
+                "path": clean((problem.file or "-").removeprefix("./")),
+                "lines": {"begin": problem.line or 1},
+            },
+        }
+        for problem in checked.problems
+    ]
+    return dumps(out, indent=1, ensure_ascii=False) + "\n"
+
+
+def _unique(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,86 @@
+"""Checked → JUnit XML: a test suite a file, a test case a finding; as Ant's schema has it, which Jenkins, GitLab and
+the others read."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape, quoteattr
+
+from podfit import __version__
+from podfit.base.printable import clean, one_line
+from podfit.evaluation import subject
+from podfit.evaluation.denial import LEVELS, block
+from podfit.report.checked import Checked, CheckedContainer, Item
+
+WHEN = "1970-01-01T00:00:00"
+"""The schema wants a time; the same input gives the same report."""
+
+
+def render(checked: Checked) -> str:
+    """Every container is at least one case: a clean one passes. Warnings pass, unless they fail the run."""
+    files = dict.fromkeys([*checked.files, *(problem.file or "podfit" for problem in checked.problems)])
+    out = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>"]
+    for number, file in enumerate(files):
+        out += _suite(number, file, checked)
+    return "\n".join([*out, "</testsuites>"]) + "\n"
+
+
+def _suite(number: int, file: str, checked: Checked) -> list[str]:
+    """The test suite of one file."""
+    containers = [one for one in checked.containers if one.file == file]
+    problems = [one for one in checked.problems if (one.file or "podfit") == file]
+    cases = [case for container in containers for case in _cases(container, checked)]
+    cases += [_case("readable", file, _outcome("error", "unreadable", str(one), str(one))) for one in problems]
+    items = [item for container in containers for item in container.items]
+    failures = sum(map(checked.fails, items))
+    skipped = sum(item.accepted is not None for item in items)
+    warned = "\n".join(
+        block(item.judged, f"{LEVELS[item.judged.level]}  ")
+        for item in items
+        if item.accepted is None and not checked.fails(item)
+    )
+    return [
+        f'  <testsuite id="{number}" name={_attribute(file)} package="podfit" timestamp="{WHEN}" hostname="localhost" '
+        f'tests="{len(cases)}" failures="{failures}" errors="{len(problems)}" skipped="{skipped}" time="0">',
+        f'    <properties><property name="podfit" value="{__version__}"/></properties>',
+        *cases,
+        f"    <system-out>{_text(warned)}</system-out>",
+        "    <system-err></system-err>",
+        "  </testsuite>",
+    ]
+
+
+def _cases(container: CheckedContainer, checked: Checked) -> list[str]:
+    """The test cases of one container."""
+    engine = container.result.engine
+    template = f", template {engine.workload.template}" if engine.workload.template else ""
+    place = subject.describe_object(container.report.object)
+    name = f"{place}{template}, container {subject.shown(engine.container.name)}"
+    if not container.items:
+        return [_case(name, container.file, "")]
+    return [_case(f"{name}: {item.judged.rule}", container.file, _finding(item, checked)) for item in container.items]
+
+
+def _finding(item: Item, checked: Checked) -> str:
+    if item.accepted is not None:
+        return f"<skipped>{_text(f'{item.accepted.by}: {item.accepted.reason}')}</skipped>"
+    if not checked.fails(item):
+        return ""
+    place = f"{item.file}:{item.mark.line}:{item.mark.column}"
+    return _outcome("failure", item.judged.rule, item.judged.finding.message, f"{place}\n{block(item.judged)}")
+
+
+def _outcome(element: str, kind: str, message: str, body: str) -> str:
+    return f"<{element} type={_attribute(kind)} message={_attribute(message)}>{_text(body)}</{element}>"
+
+
+def _case(name: str, file: str, outcome: str) -> str:
+    head = f'    <testcase name={_attribute(name)} classname={_attribute(file)} time="0"'
+    return f"{head}>{outcome}</testcase>" if outcome else f"{head}/>"
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(one_line(text))
+
+
+def _text(text: str) -> str:
+    return escape(clean(text))

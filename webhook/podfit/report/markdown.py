@@ -1,0 +1,67 @@
+"""Checked → Markdown: a comment on a pull request, a job's summary."""
+
+from __future__ import annotations
+
+import re
+
+from podfit.base.printable import clean, one_line
+from podfit.evaluation import subject
+from podfit.evaluation.denial import LEVELS, PLANES
+from podfit.report.checked import Checked, CheckedContainer, Item
+from podfit.report.text import few_of_each, summary, tally
+
+
+def render(checked: Checked) -> str:
+    """What is wrong first; what is clean in one line."""
+    out = ["## podfit", "", tally(checked), ""]
+    for problem in checked.problems:
+        out += [f"- **unreadable** {escaped(str(problem))}"]
+    if checked.problems:
+        out.append("")
+    for container in checked.containers:
+        if any(item.accepted is None for item in container.items):
+            out += _container(container)
+    accepted = [item for item in checked.items if item.accepted is not None and item.accepted.by != "baseline"]
+    if accepted:
+        out += [f"<details><summary>{len(accepted)} accepted</summary>", ""]
+        out += [f"- `{item.judged.rule}` {_place(item)}: {escaped(_why(item))}" for item in accepted]
+        out += ["", "</details>", ""]
+    return "\n".join(out)
+
+
+def _why(item: Item) -> str:
+    return f"{item.accepted.by}: {item.accepted.reason}" if item.accepted else ""
+
+
+def _container(container: CheckedContainer) -> list[str]:
+    """The section of one container: its state, summary and table of findings."""
+    open_levels = [item.judged.level for item in container.items if item.accepted is None]
+    state = next(words for level, words in LEVELS.items() if level in open_levels)
+    first = container.items[0]
+    engine = container.result.engine
+    template = f", template `{subject.shown(engine.workload.template)}`" if engine.workload.template else ""
+    out = [f"### {escaped(first.object)}{template}, container `{subject.shown(engine.container.name)}`: {state}", ""]
+    out += [escaped(summary(engine, container.report.secrets)), ""]
+    out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
+    told, more = few_of_each(item for item in container.items if item.accepted is None)
+    out += [_row(item) for item in told]
+    out += [f"| | `{rule}` | | {left} | |" for rule, left in more.items()]
+    return [*out, ""]
+
+
+def _row(item: Item) -> str:
+    finding = item.judged.finding
+    mark = LEVELS[item.judged.level]
+    mark = f"**{mark}**" if item.judged.level == "denied" else mark
+    helps = "<br>".join(escaped(text) for text in finding.suggestions)
+    said = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
+    return f"| {mark} | `{item.judged.rule}`<br>{PLANES[item.judged.plane]} | {_place(item)} | {said} | {helps} |"
+
+
+def _place(item: Item) -> str:
+    return f"`{clean(item.file)}:{item.mark.line}`<br>`{one_line(item.judged.path)}`"
+
+
+def escaped(text: str) -> str:
+    """Return the text as Markdown takes it for text, in a table too."""
+    return re.sub(r"([\\`*_{}<>|#~\[\]])", r"\\\1", one_line(text))

@@ -1,0 +1,127 @@
+"""What is known of one model: as text for people, as JSON for machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.kube.quantity import human
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.facts import Fact
+from podfit.vllm.memory import kv_cache, settings, shape, tower, weights
+from podfit.vllm.memory.generations import NEWEST
+from podfit.vllm.model import Model, aliases_of, derived_max_model_len, source
+
+_SIZES = (
+    "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "vocab_size", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "kv_lora_rank",
+    "qk_rope_head_dim", "index_head_dim", "sliding_window", "max_position_embeddings", "num_nextn_predict_layers",
+)  # fmt: skip
+
+
+def tree(fact: Fact[Model]) -> dict[str, Any]:
+    """The model's facts and what follows from them, as plain JSON values; what is not known is null."""
+    model = fact.value
+    resolved = settings.resolve(EngineArgs(release=None, given={}), model, None, 0, NEWEST, {})
+    counted = shape.of(model)
+    loaded = weights.checkpoint(model, resolved)
+    layout = kv_cache.layout(model, resolved)
+    formula = None
+    if counted is not None and counted.known:
+        plain = counted.elements + tower.parameters(model)
+        said = model.parameters or plain  # with multi-token-prediction layers, where the checkpoint has them
+        formula = min(plain, plain + counted.extra, key=lambda one: abs(one - said))
+    layers = model.layer_types
+    return {
+        "id": model.id,
+        "aliases": aliases_of(model.id),
+        "source": fact.source,
+        "found_in": source(model.id),
+        "may_deny": fact.may_deny,
+        "architectures": list(model.architectures),
+        "model_type": model.model_type,
+        "dtype": model.torch_dtype,
+        **{name: getattr(model, name) or None for name in _SIZES},
+        "layer_types": {kind: layers.count(kind) for kind in dict.fromkeys(layers)},
+        "quantization_config": dict(model.quantization_config) if model.quantization_config else None,
+        "scheme": resolved.scheme.name if resolved.scheme else None,
+        "gated": model.gated,
+        "parameters": model.parameters,
+        "parameters_by_formula": formula,
+        "weights_bytes": model.weights_bytes,
+        "weights_bytes_loaded": int(loaded.total) if loaded else None,
+        "kv_cache_bytes_per_token": layout.bytes_per_token if layout else None,
+        "kv_cache_known": bool(layout and layout.known),
+        "derived_max_model_len": derived_max_model_len(model, None),
+    }
+
+
+def text(fact: Fact[Model]) -> str:
+    """The same as lines; what is not known is said so."""
+    found = tree(fact)
+    rows = [
+        ("source", found["source"]),
+        ("found in", found["found_in"]),
+        ("may deny", "yes" if found["may_deny"] else "no: it informs only"),
+        ("architecture", _architecture(found)),
+        ("layers", _layers(found)),
+        ("experts", _experts(found)),
+        ("parameters", _parameters(found)),
+        ("quantised", found["scheme"] or "no"),
+        ("weights", _weights(found)),
+        ("KV cache", _cache(found)),
+        ("context", f"{found['derived_max_model_len']:,} tokens" if found["derived_max_model_len"] else "not known"),
+        ("gated", "on Hugging Face: needs a token" if found["gated"] else None),
+        ("also", ", ".join(found["aliases"]) or None),
+    ]
+    return "\n".join([found["id"], *(f"  {name:<13} {value}" for name, value in rows if value)]) + "\n"
+
+
+def _architecture(found: dict[str, Any]) -> str:
+    name = ", ".join(found["architectures"]) or "not known"
+    return f"{name} ({found['model_type']})" if found["model_type"] else name
+
+
+def _layers(found: dict[str, Any]) -> str | None:
+    """Layers, hidden size and heads, with the number of layers of each kind."""
+    if not found["num_hidden_layers"]:
+        return "not known"
+    kinds = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in found["layer_types"].items())
+    heads = ""
+    if found["num_attention_heads"] and found["kv_lora_rank"]:
+        heads = f", {found['num_attention_heads']} heads over latents of {found['kv_lora_rank']}"
+    elif found["num_attention_heads"]:
+        heads = f", {found['num_attention_heads']} heads, {found['num_key_value_heads']} of keys and values"
+        heads += f" × {found['head_dim']}" if found["head_dim"] else ""
+    width = f" × {found['hidden_size']:,}" if found["hidden_size"] else ""
+    return f"{found['num_hidden_layers']}{width}{heads}" + (f" ({kinds})" if kinds else "")
+
+
+def _experts(found: dict[str, Any]) -> str | None:
+    """Experts, and how many each token takes; None for a dense model."""
+    if not found["num_experts"]:
+        return None
+    return f"{found['num_experts']}, {found['num_experts_per_tok'] or '?'} for each token"
+
+
+def _parameters(found: dict[str, Any]) -> str:
+    said, formula = found["parameters"], found["parameters_by_formula"]
+    if not said:
+        return f"{formula / 1e9:.2f} billion, from the architecture" if formula else "not known"
+    off = f"; the architecture has {formula / 1e9:.2f}" if formula and abs(formula - said) > 0.02 * said else ""
+    return f"{said / 1e9:.2f} billion{off}"
+
+
+def _weights(found: dict[str, Any]) -> str:
+    """Bytes of weights on the GPUs, and of the checkpoint."""
+    if not found["weights_bytes_loaded"]:
+        return "not known"
+    counted = f", the checkpoint has {human(found['weights_bytes'])}" if found["weights_bytes"] else ", computed"
+    return f"{human(found['weights_bytes_loaded'])} on the GPUs{counted}"
+
+
+def _cache(found: dict[str, Any]) -> str:
+    """Bytes of KV cache per token."""
+    if not found["kv_cache_bytes_per_token"]:
+        return "none" if found["kv_cache_known"] else "not known"
+    partly = "" if found["kv_cache_known"] else ", only partly known"
+    return f"{human(found['kv_cache_bytes_per_token'])} a token in 16 bits, before it is cut over GPUs{partly}"

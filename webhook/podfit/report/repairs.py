@@ -1,0 +1,88 @@
+"""The repairs of a file of manifests: `podfit fix` and the local page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from podfit.evaluation.lint import Judged, Result, lint
+from podfit.evaluation.policy import Policy
+from podfit.evaluation.repair import Repaired, repair
+from podfit.kube.manifest import Document
+from podfit.kube.patch import Edit
+from podfit.report import checked
+from podfit.report.checked import Checked, CheckedContainer
+from podfit.report.files import ManifestFile
+
+Accepted = dict[int, list[tuple[Result, Judged]]]
+"""The `id` of a document → findings that stay as they are."""
+
+
+def repaired(
+    source: ManifestFile,
+    policy: Policy,
+    rules: frozenset[str],
+    *,
+    audited: bool,
+    namespace: str | None = None,
+    accepted: Mapping[int, Sequence[tuple[Result, Judged]]] = MappingProxyType({}),
+) -> list[tuple[Document, Repaired]]:
+    """Each document with what its repair changes. `namespace`: of objects that name none. `accepted`: findings that
+    stay as they are, besides those that a comment accepts."""
+
+    def of(one: Document) -> Repaired:
+        report = (
+            lint(one.object, policy, source.facts, where="check", namespace=namespace)
+            if "podfit:" in one.text
+            else None
+        )
+        commented = checked.commented(one, report) if report is not None else ()
+        return repair(
+            one.object,
+            policy,
+            source.facts,
+            rules=rules,
+            audited=audited,
+            namespace=namespace,
+            accepted=[*commented, *accepted.get(id(one), ())],
+        )
+
+    return [(one, of(one)) for one in source.manifests.documents]
+
+
+def counted(found: Checked, sources: Iterable[ManifestFile], policy: Policy, rules: frozenset[str]) -> dict[str, int]:
+    """File → how many of its open findings are repaired; files that a program printed, or without a repair, are left
+    out. The policy is that of the check."""
+    facts = {one.name: one.facts for one in sources if one.name not in found.printed}
+    documents: dict[int, list[CheckedContainer]] = {}
+    for one in found.containers:
+        documents.setdefault(id(one.report), []).append(one)
+    counts: dict[str, int] = {}
+    for containers in documents.values():
+        first, items = containers[0], [item for one in containers for item in one.items]
+        still_open = [item for item in items if item.accepted is None]
+        if first.file not in facts or not any(item.judged.applies for item in still_open):
+            continue
+        made = repair(
+            first.report.object,
+            policy,
+            facts[first.file],
+            rules=rules,
+            audited=False,
+            namespace=found.namespace,
+            accepted=[(item.result, item.judged) for item in items if item.accepted is not None],
+            found=[one.result for one in containers],
+        )
+        if made.fixed:
+            counts[first.file] = counts.get(first.file, 0) + made.fixed
+    return counts
+
+
+def edits(repairs: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:
+    """The repairs of each document, their paths from the document's root (an item of a List is below `items`)."""
+    found: dict[int, tuple[Edit, ...]] = {}
+    for document, one in repairs:
+        rooted = tuple(Edit(document.root.join(*edit.path.parts), edit.value, edit.op) for edit in one.edits)
+        if rooted:
+            found[document.index] = (*found.get(document.index, ()), *rooted)
+    return list(found.items())

@@ -1,0 +1,114 @@
+"""A rule's documentation, made from its class: for the terminal and as Markdown."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from typing import Any
+
+from podfit.evaluation.denial import PLANES
+from podfit.rules.rule import Rule
+
+_FIX = {
+    True: "by the webhook and `podfit fix`",
+    False: "where a policy says so",
+    "certain": "by the webhook where it is certain, and by `podfit fix`",
+    "manual": "by `podfit fix`; by the webhook where a policy says `fix: true`",
+}
+WRONG = "Is a finding wrong? `podfit report FILE > report.json` writes what a bug report needs, without secrets."
+_THREAT_IN_WORDS = {"start": "vLLM does not start", "uptime": "vLLM does not stay up", "practice": "a practice"}
+
+
+def body(rule: type[Rule]) -> str:
+    """The docstring below its title."""
+    return inspect.cleandoc(rule.__doc__ or "").partition("\n")[2].strip()
+
+
+def parameters(rule: type[Rule]) -> list[tuple[str, str, str]]:
+    """Name as in a policy, default, meaning of each parameter."""
+    return [(camel(one.name), str(one.default), one.metadata["description"]) for one in fields(rule)]
+
+
+def camel(name: str) -> str:
+    """`shared_maximum` as a policy spells it: `sharedMaximum`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
+def text(rule: type[Rule]) -> str:
+    """What `podfit explain RULE` prints."""
+    out = [
+        f"{rule.id()}: {rule.title()}",
+        "",
+        f"  plane    {PLANES[rule.plane]}",
+        f"  threat   {_THREAT_IN_WORDS[rule.threatens]}",
+        f"  mode     {rule.mode} by default{', at most a warning where not certain' if rule.mode == 'deny' else ''}",
+    ]
+    if rule.never_denies:
+        out.append(f"  denies   never, also where a policy says so: {rule.never_denies}")
+    if has_fix(rule):
+        out.append(f"  fix      {_FIX[rule.fix]}")
+    out += ["", body(rule), "", "in a policy:", "", policy_snippet(rule), "", WRONG]
+    return "\n".join(out)
+
+
+def tree(rule: type[Rule]) -> dict[str, Any]:
+    """The same as plain JSON values (docs/schemas/rules.json)."""
+    return {
+        "rule": rule.id(),
+        "title": rule.title(),
+        "plane": rule.plane,
+        "threatens": rule.threatens,
+        "mode": rule.mode,
+        "never_denies": rule.never_denies or None,
+        "fix": rule.fix if has_fix(rule) else None,
+        "parameters": [
+            {"name": name, "default": default, "meaning": meaning} for name, default, meaning in parameters(rule)
+        ],
+        "text": body(rule),
+    }
+
+
+def has_fix(rule: type[Rule]) -> bool:
+    """The rule's findings can carry a fix (its source builds one)."""
+    return "fix=" in inspect.getsource(rule)
+
+
+def policy_snippet(rule: type[Rule]) -> str:
+    """The rule's part of a policy with its defaults."""
+    out = ["spec:", "  rules:", f"    {rule.id()}:", f"      mode: {rule.mode}    # {_modes(rule)}"]
+    if has_fix(rule):
+        out.append(f"      fix: {str(rule.fix).lower()}    # true, certain, manual or false")
+    out += [f"      {name}: {default}    # {meaning}" for name, default, meaning in parameters(rule)]
+    return "\n".join(out)
+
+
+def _modes(rule: type[Rule]) -> str:
+    return "warn, audit or ignore" if rule.never_denies else "deny, warn, audit or ignore"
+
+
+def markdown(rule: type[Rule], examples: list[tuple[str, str]]) -> str:
+    """The rule's page in docs/rules/, with the heading and the Markdown of each example."""
+    out = [
+        f"# {rule.id()}",
+        "",
+        f"{rule.title()}.",
+        "",
+        f"| plane | threat | mode by default | fix |\n| --- | --- | --- | --- |\n| {PLANES[rule.plane]} "
+        f"| {_THREAT_IN_WORDS[rule.threatens]} | `{rule.mode}` | {_FIX[rule.fix] if has_fix(rule) else 'none'} |",
+        "",
+        body(rule),
+        "",
+        "## In a policy",
+        "",
+        *(
+            [f"It never denies: with `mode: deny` it still warns, since {rule.never_denies}.", ""]
+            if rule.never_denies
+            else []
+        ),
+        f"```yaml\n{policy_snippet(rule)}\n```",
+    ]
+    out += ["", WRONG]
+    for heading, example in examples:
+        out += ["", f"## {heading}", "", example]
+    return "\n".join(out) + "\n"

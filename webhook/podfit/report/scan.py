@@ -1,0 +1,206 @@
+"""What `podfit scan` found, as plain JSON values (docs/schemas/scan.json) and as text for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from podfit.base.printable import clean, one_line
+from podfit.evaluation.denial import LEVELS, PLANES, THREATS, many
+from podfit.evaluation.scan import NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
+from podfit.evaluation.scan.planned import Planned, Span
+
+
+def _head(scan: Scan) -> dict[str, Any]:
+    """Everything but the workloads."""
+    states = scan.states
+    return {
+        "policy": scan.policy,
+        "summary": {
+            "objects": scan.looked_at,
+            "workloads": len(states),
+            "containers": len(scan.rows),
+            **{state: scan.workloads(state) for state in ("denied", "warned", "clean")},
+            "namespaces": [
+                {"namespace": name or None, "workloads": sum(count.values()), **_counts(count)}
+                for name, count in scan.namespaces()
+            ],
+            "rules": [
+                {"rule": rule, "mode": mode, "workloads": len({row.object for row, _ in found})}
+                for mode, rule, found in scan.rules()
+            ],
+        },
+        "ready": None
+        if scan.ready_and_denied is None
+        else {
+            "workloads": len(scan.ready),
+            "denied": [ref(one) for one in scan.ready_and_denied],
+        },
+        "what_if": None if scan.what_if is None else [_broken(one) for one in scan.what_if],
+        "not_read": [{"kind": kind, "message": why} for kind, why in scan.not_read.items()],
+        "errors": [{"message": message} for message in scan.errors],
+    }
+
+
+def as_json(scan: Scan, drift: list[dict[str, Any]] | None = None) -> Iterator[str]:
+    """`--format json`, piece by piece: the text of a large cluster is never whole in memory."""
+    rest = {**_head(scan), "drift": drift}
+    head = json.dumps(rest, indent=1, default=str)
+    yield head.rstrip("}").rstrip() + ',\n "results": ['
+    for place, row in enumerate(scan.rows):
+        yield ("," if place else "") + "\n  " + json.dumps(_row(row), default=str)
+    yield "\n ]\n}\n"
+
+
+def _counts(count: Mapping[Any, int]) -> dict[str, int]:
+    return {state: count.get(state, 0) for state in ("denied", "warned", "clean")}
+
+
+def ref(one: Ref) -> dict[str, Any]:
+    """An object."""
+    return {
+        "apiVersion": one.api_version, "kind": one.kind, "namespace": one.namespace or None, "name": one.name,
+        "uid": one.uid,
+    }  # fmt: skip
+
+
+def _row(row: ScannedContainer) -> dict[str, Any]:
+    return {
+        "object": ref(row.object),
+        "container": row.container,
+        "state": row.state,
+        "denied": row.state == "denied",
+        "model": row.model,
+        "accelerator": None if row.gpu is None else {"name": row.gpu, "count": row.gpus},
+        "version": row.release,
+        "replicas": row.replicas,
+        "verdict": row.verdict,
+        "why": row.why,
+        "planned": _planned(row.planned),
+        "kv_cache_tokens": as_span(row.tokens) if row.tokens else None,
+        "findings": [_finding(one) for one in row.findings],
+    }
+
+
+def _planned(planned: Planned) -> dict[str, Any]:
+    return {plane: {name: as_span(one) for name, one in lines.items()} for plane, lines in planned.items()}
+
+
+def as_span(one: Span) -> dict[str, int]:
+    """An interval."""
+    return {"low": one.low, "likely": one.likely, "high": one.high}
+
+
+def _finding(one: ScannedFinding) -> dict[str, Any]:
+    return {
+        "rule": one.rule, "level": one.level, "mode": one.mode, "plane": one.plane, "path": one.path,
+        "message": one.message,
+        "details": list(one.details), "certainty": one.certainty, "suggestions": list(one.suggestions),
+        "why": one.why, "accepted": one.accepted,
+    }  # fmt: skip
+
+
+def _broken(one: NewDenial) -> dict[str, Any]:
+    return {"object": ref(one.object), "container": one.container, "rule": one.rule, "message": one.message}
+
+
+# ── For people ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def text(scan: Scan, limit: int = 10) -> str:
+    """The summary, then each rule with its workloads, at most `limit` of one (0: all)."""
+    blocks = [[scan_headline(scan), *_ready(scan)], _namespaces(scan), _summary(scan)]
+    blocks += list(_grouped(scan, limit))
+    if scan.what_if is not None:
+        blocks.append(list(_what_if(scan.what_if, limit)))
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def scan_headline(scan: Scan) -> str:
+    """One line: how many workloads, and how they are."""
+    count = len(scan.states)
+    where = len(scan.namespaces())
+    head = f"{many(count, 'vLLM workload')} in {many(where, 'namespace')} ({scan.looked_at:,} objects looked at)"
+    return f"{head}: {scan.workloads('denied')} denied, {scan.workloads('warned')} with warnings, " + (
+        f"{scan.workloads('clean')} clean"
+    )
+
+
+def _ready(scan: Scan) -> list[str]:
+    """How many of the workloads that run and are ready would be denied."""
+    denied = scan.ready_and_denied
+    if denied is None or not scan.ready:
+        return []
+    named = f": {', '.join(clean(str(one)) for one in denied[:3])}{' …' if len(denied) > 3 else ''}" if denied else ""
+    return [f"{many(len(scan.ready), 'workload')} running and ready, of which {len(denied)} would be denied{named}"]
+
+
+def _namespaces(scan: Scan) -> list[str]:
+    """One line per namespace with its counts."""
+    rows = [(name or "(cluster)", sum(count.values()), _counts(count)) for name, count in scan.namespaces()]
+    if not rows:
+        return []
+    width = max(9, *(len(name) for name, _, _ in rows))
+    head = f"{'namespace':<{width}}  workloads  denied  warned   clean"
+    shown = [
+        f"{clean(name):<{width}}  {all_:>9}  {of['denied']:>6}  {of['warned']:>6}  {of['clean']:>6}"
+        for name, all_, of in rows[:20]
+    ]
+    return [head, *shown, *([f"… and {len(rows) - 20} more namespaces"] if len(rows) > 20 else [])]
+
+
+def _summary(scan: Scan) -> list[str]:
+    """The last lines of the report: counts, and what could not be read."""
+    found = scan.levels()
+    if not found:
+        return []
+    width = max(len(rule) for _, rule, _ in found)
+    longest = max(len(LEVELS[level]) for level, _, _ in found)
+    lines = []
+    for level, rule, rows in found:
+        workloads = many(len({row.object for row, _ in rows}), "workload")
+        lead = THREATS[rows[0][1].threatens] if level == "denied" else f"[{PLANES[rows[0][1].plane]}]"
+        lines.append(f"{LEVELS[level]:<{longest}}  {rule:<{width}}  {workloads:>14}  {lead}")
+    return lines
+
+
+def _grouped(scan: Scan, limit: int) -> Iterator[list[str]]:
+    """Findings with the same rule and message as one group, with the workloads that have them."""
+    for level, rule, rows in scan.levels():
+        plane = PLANES[rows[0][1].plane]
+        shown = rows[:limit] if limit else rows
+        lines = [f"{LEVELS[level]}  {rule}  [{plane}]"]
+        for row, found in shown:
+            lines.append(f"  {_name(row)}: {one_line(found.message)}")
+            if level == "denied" and found.suggestions:
+                lines.append(f"    {_suggestions_label(found)}: {one_line(' · '.join(found.suggestions[:3]))}")
+        yield [*lines, *_more(len(rows) - len(shown))]
+
+
+def _suggestions_label(found: ScannedFinding) -> str:
+    """Words before a finding's suggestions; "fits" only if the planner computed them."""
+    if not found.computed:
+        return "change" if len(found.suggestions) == 1 else "change one of these"
+    return "this fits" if len(found.suggestions) == 1 else "one of these fits"
+
+
+def _name(row: ScannedContainer) -> str:
+    return clean(f'{row.object}, container "{row.container}"')
+
+
+def _what_if(broken: list[NewDenial], limit: int) -> Iterator[str]:
+    """What another policy would newly deny, at most `limit` workloads."""
+    names = list(dict.fromkeys(one.object for one in broken))
+    if not broken:
+        yield "what if: no more workloads would be denied than today"
+        return
+    yield f"what if: {many(len(names), 'more workload')} would be denied if applied again:"
+    shown = broken[:limit] if limit else broken
+    for one in shown:
+        yield f"  {clean(str(one.object))}: {one.rule}: {one_line(one.message)}"
+    yield from _more(len(broken) - len(shown))
+
+
+def _more(count: int) -> Iterable[str]:
+    return [f"  … and {count} more (--limit 0 shows all)"] if count > 0 else []

@@ -1,0 +1,263 @@
+"""Text for people: the denial, the warnings, and what `podfit check` prints."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from podfit.base.printable import clean, one_line
+from podfit.base.secret import Secrets
+from podfit.evaluation import subject
+from podfit.evaluation.denial import (
+    LEVELS,
+    MIN_REMEDY_WIDTH,
+    THREATS,
+    WIDTH,
+    block,
+    importance,
+    many,
+    place,
+    quoted_rules,
+    wrapped,
+)
+from podfit.evaluation.lint import Judged, Level
+from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
+from podfit.rules.engine import Engine
+from podfit.vllm.memory.ledger import IN_WORDS
+from podfit.vllm.model.name import NAME_BEGINS_WITH
+
+
+def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
+    """One line about a container: model, GPU, release, whether it fits and `why`. For the CPU backend: where its
+    memory is; for a Ray worker: what it joins with."""
+    return secrets.line(_summary(engine, why=why))
+
+
+def _summary(engine: Engine, *, why: bool) -> str:
+    model = engine.model.value.id if engine.model else (engine.args.model or "no model named")
+    begins = engine.model.source.partition(NAME_BEGINS_WITH)[2] if engine.model else ""
+    model += f" (a guess: its name begins with {begins})" if begins else ""
+    count = engine.requested[1] if engine.requested and engine.requested[1] else None
+    gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
+    release = f"vLLM {engine.release}" if engine.release else "vLLM release unknown"
+    if engine.on_processors:
+        return f"{model} on CPUs, {release}: weights and KV cache are the container's memory"
+    many = f"{count} × " if count and engine.gpu else ""
+    if engine.command.entry == "worker":
+        return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
+    return f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{f' ({engine.plan.why})' if why else ''}"
+
+
+def verdict(engine: Engine) -> str:
+    """The plan's decision in words; no denial where it is doubtful how the weights are stored."""
+    if engine.plan.verdict == "does-not-fit" and engine.weights_doubtful:
+        return f"unsure: how large the weights are is {engine.weights_doubtful}"
+    return IN_WORDS[engine.plan.verdict]
+
+
+def standing(findings: Iterable[Judged]) -> str:
+    """What the findings of one container come to: "DENIED: vLLM would not start (shm-missing)", "likely to fail:
+    memory-limit-too-low; advice: unknown-gpu", "no findings"."""
+    by_level: dict[Level, list[Judged]] = {level: [] for level in LEVELS}
+    for judged in findings:
+        if judged.shown:
+            by_level[judged.level].append(judged)
+    if denied := by_level["denied"]:
+        threat = next(threat for threat in THREATS if any(judged.threatens == threat for judged in denied))
+        return f"DENIED: {THREATS[threat]} ({', '.join(quoted_rules(*denied))})"
+    said = [f"{LEVELS[level]}: {', '.join(quoted_rules(*found))}" for level, found in by_level.items() if found]
+    return "; ".join(said) or "no findings"
+
+
+Paint = Callable[[str, str], str]
+"""Text and what it is (a level, "rule", "place", "mark", "clean") → the text as the terminal shows it."""
+
+
+def plain(text: str, _: str) -> str:
+    """No colors."""
+    return text
+
+
+_COLOURS = {
+    "denied": "1;31",
+    "likely": "1;33",
+    "advice": "33",
+    "rule": "1",
+    "place": "36",
+    "mark": "1;31",
+    "clean": "32",
+    "file": "1;4",
+}
+
+
+def coloured(text: str, what: str) -> str:
+    """ANSI colors."""
+    return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
+
+
+_HIGHLIGHTS = re.compile(
+    r"^(?P<indent>\s*)(?:(?P<level>denied|likely to fail|advice)(?P<gap> {2,})(?P<rule>[a-z][a-z0-9-]+)"
+    r"|(?P<bad>DENIED|DOES NOT FIT|WILL NOT START|newly denied)\b|(?P<good>FITS)\b|(?P<unsure>UNSURE|warning(?=:))"
+    r"|(?P<label>cause|why|remedy|evidence|also|more)(?= {4,}\S))",
+    re.MULTILINE,
+)
+DENIED_NOW = "DENIED NOW"
+"""What a comparison says of a container that was allowed before."""
+_GROUPS = {"bad": "denied", "good": "clean", "unsure": "likely", "label": "place"}
+
+
+def highlighted(text: str) -> str:
+    """Text of any command with its decisions, levels and rules in color."""
+    levels = {words: level for level, words in LEVELS.items()}
+
+    def painted(found: re.Match[str]) -> str:
+        if words := found["level"]:
+            shown = f"{coloured(words, levels[words])}{found['gap']}{coloured(found['rule'], 'rule')}"
+        else:
+            group = found.lastgroup or "label"
+            shown = coloured(found[group], _GROUPS[group])
+        return found["indent"] + shown
+
+    shown = _HIGHLIGHTS.sub(painted, text)
+    return shown.replace(DENIED_NOW, coloured(DENIED_NOW, "denied"))
+
+
+_DIFF = (("+++", "rule"), ("---", "rule"), ("@@", "place"), ("+", "clean"), ("-", "mark"))
+
+
+def highlighted_diff(text: str) -> str:
+    """A unified diff in color."""
+    paints = ((line, next((what for sign, what in _DIFF if line.startswith(sign)), "")) for line in text.split("\n"))
+    return "\n".join(coloured(line, what) if what else line for line, what in paints)
+
+
+Detail = Literal["quiet", "normal", "all"]
+"""Quiet: only what makes the run fail. All: accepted findings, too, each with its reason."""
+
+
+def check(
+    checked: Checked, paint: Paint = plain, width: int = WIDTH, detail: Detail = "normal", *, source: bool = False
+) -> str:
+    """What `podfit check` prints for people: each container's findings, a file after the other. `source`: each with
+    its line of the file.
+
+    `width`: of the terminal, in characters; narrower than LEAST or wider than WIDTH is not written.
+    """
+    width = readable(width)
+    quiet = detail == "quiet"
+    shown = [one for one in checked.containers if not quiet or any(map(checked.fails, one.items))]
+    return "\n".join(_container(one, checked, paint, width, detail, source=source) for one in shown)
+
+
+def readable(width: int) -> int:
+    """Characters of a line of text on a terminal of this width: not too few, and not more than eyes follow."""
+    return max(MIN_REMEDY_WIDTH, min(width, WIDTH))
+
+
+def tally(checked: Checked) -> str:
+    """The number of files, containers and findings in one line."""
+    accepted = len(checked.items) - len(checked.open)
+    counts = ", ".join(f"{checked.count(level)} {words}" for level, words in LEVELS.items())
+    parts = [f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}: {counts}"]
+    parts += [f"{many(accepted, 'finding')} accepted"] if accepted else []
+    parts += [f"{checked.unchecked} not checked"] if checked.unchecked else []
+    parts += [many(len(checked.problems), "error")] if checked.problems else []
+    return "; ".join(parts)
+
+
+def next_command(checked: Checked) -> list[str]:
+    """The last line: `podfit fix` if it repairs anything, else the page of the first finding's rule; none without
+    findings."""
+    if checked.fix:
+        command = shlex.join(["podfit", "fix", *checked.fix])
+        return [f"next: {clean(command)}    # repairs {checked.repairable} of {many(len(checked.open), 'finding')}"]
+    first = min(checked.open, key=lambda item: importance(item.judged), default=None)
+    return [f"next: podfit explain {first.judged.rule}"] if first else []
+
+
+def _container(
+    one: CheckedContainer, checked: Checked, paint: Paint, width: int, detail: Detail, *, source: bool
+) -> str:
+    """The section of one container: its state, summary and findings."""
+    quiet = detail == "quiet"
+    found = [item for item in one.items if not item.accepted and (checked.fails(item) or not quiet)]
+    found.sort(key=lambda item: importance(item.judged))
+    worst = found[0].judged.level if found else None
+    painted = paint(LEVELS[worst] if worst else "no findings", worst or "clean")
+    name = clean(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
+    head = f"{paint(clean(one.file), 'file')}: {name}"
+    told = any(item.judged.plane == "gpu" and item.judged.level == "denied" for item in found)
+    about = summary(one.result.engine, one.report.secrets, why=not told)
+    lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
+    for level in LEVELS:
+        few, more = few_of_each(item for item in found if item.judged.level == level)
+        pages = [checked.page(item.judged.rule) if checked.docs else None for item in few]
+        shown = [_shown(item, page, paint, width, source=source) for item, page in zip(few, pages, strict=True)]
+        shown += [f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  {left}" for rule, left in more.items()]
+        lines += ["", *("\n\n".join(shown).split("\n") if shown else [])]
+    accepted = [
+        f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}"
+        for item in one.items
+        if item.accepted and not quiet and (detail == "all" or item.accepted.by != "baseline")
+    ]
+    lines += ["", *accepted]
+    return "\n".join(line for index, line in enumerate(lines) if line or lines[index - 1]).rstrip() + "\n"
+
+
+MANY = 20
+"""Findings of one rule in one container that text and Markdown show."""
+
+
+def few_of_each(items: Iterable[Item]) -> tuple[list[Item], dict[str, str]]:
+    """Return the first findings of each rule, and for each rule with more how many there are."""
+    count: Counter[str] = Counter()
+    shown = []
+    for item in items:
+        count[item.judged.rule] += 1
+        if count[item.judged.rule] <= MANY:
+            shown.append(item)
+    more = {rule: f"and {number - MANY:,} more; --format json has all" for rule, number in count.items()}
+    return shown, {rule: left for rule, left in more.items() if count[rule] > MANY}
+
+
+def _why(accepted: Accepted | None) -> str:
+    return f"{accepted.by}: {accepted.reason}" if accepted else ""
+
+
+def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bool) -> str:
+    """One finding with its place or its snippet, colored."""
+    words, rule = LEVELS[item.judged.level], item.judged.rule
+    head, _, rest = block(item.judged, f"{words}  ", width).partition("\n")
+    head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.level)}  {paint(rule, 'rule')}", 1)
+    at = [f"  at {paint(f'{clean(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
+    lines = [head, *((source and _snippet(item, paint, width)) or at), *(rest.split("\n") if rest else [])]
+    why = item.judged.why_softened
+    if why and item.judged.mode == "warn" and not why.endswith(", not certain"):
+        lines += wrapped(f"not denied: {why}", "  ", width=width)
+    lines += [f"  see {one_line(page)}"] if page else []
+    return "\n".join(lines)
+
+
+def _snippet(item: Item, paint: Paint, width: int) -> list[str]:
+    """The line of the file with what is meant underlined."""
+    mark, line = item.mark, clean(item.source.replace("\t", " "))
+    if not line.strip():
+        return []
+    start, end = mark.column - 1, mark.end_column - 1 if mark.end_line == mark.line else len(line)
+    cut = max(0, min(len(line) - len(line.lstrip()), start) - 4)
+    if start - cut > width // 2:
+        cut = start - width // 4
+    room = width - 12
+    shown = line[cut : cut + room] + ("…" if len(line) > cut + room else "")
+    length = min(max(end - start, 1), max(min(room, len(shown)) - (start - cut), 1))
+    number = str(mark.line)
+    gutter = " " * len(number)
+    return [
+        f"  {gutter} {paint('┌', 'place')} {paint(f'{clean(item.file)}:{mark.line}:{mark.column}', 'place')}",
+        f"  {paint(number, 'place')} {paint('│', 'place')} {'…' if cut and line[:cut].strip() else ''}{shown}".rstrip(),
+        f"  {gutter} {paint('│', 'place')} {' ' * (start - cut + (1 if cut and line[:cut].strip() else 0))}"
+        f"{paint('^' * length, 'mark')}",
+    ]

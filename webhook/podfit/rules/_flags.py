@@ -1,0 +1,235 @@
+"""What the rules about flags share: how sure it is that the parser is the one of the table, and whose word it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
+
+from podfit.kube.patch import Edit
+from podfit.kube.path import is_object
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Certainty
+from podfit.vllm import release
+from podfit.vllm.args import UnrecognizedFlag, settings
+from podfit.vllm.args.flags import Parser, builtin
+from podfit.vllm.command import Word, edit, python
+from podfit.vllm.release import Release
+
+_UNSPLIT = re.compile(r"--?[A-Za-z][\w.-]*(\s+\S|=[^\s{\['\"]+\s+--?[A-Za-z]).*", re.DOTALL)
+_WITHOUT_DASHES = re.compile(r"(?:--? +)?(?P<flag>[a-z][a-z0-9_-]+)=(?P<value>.*)", re.DOTALL)
+"""`gpu-memory-utilization=0.9`, `-- host=0.0.0.0`."""
+_YAML_KEY = re.compile(
+    r"(env|envFrom|name|value|valueFrom|ports|containerPort|resources|limits|requests|volumeMounts|mountPath|volumes|"
+    r"image|imagePullPolicy|command|args|livenessProbe|readinessProbe|startupProbe|httpGet|path|securityContext):"
+)
+
+
+_CODE = re.compile(r"/(site|dist)-packages(/|$)|/python3?[\d.]*$|/vllm(-workspace)?/vllm(/|$)|/bin/vllm$")
+"""The paths of installed Python code and of vLLM's own program."""
+_NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
+"""Tables of tuned kernels and templates that are among the code."""
+
+
+def is_changed(engine: Engine) -> bool:
+    """Python code of the user may run in place of vLLM's or Transformers' code.
+
+    Files may be mounted or written over it, a variable or a folder may come first in Python's search path, or the vLLM
+    that runs may not be the image's."""
+    mounted = (mount.path for mount in engine.mounts)
+    return not engine.command.changes.isdisjoint(("code", "vllm")) or any(
+        python.holds_code(path) or (_CODE.search(path) and not _NO_CODE.search(path)) for path in mounted
+    )
+
+
+def runs_vllms_code(engine: Engine) -> bool:
+    """The image is vLLM's own, of any release, or one that the policy vouches for, and nothing changes its code."""
+    image = engine.field("image")
+    official = engine.vouched or (isinstance(image, str) and release.is_official(image))
+    return official and not is_changed(engine)
+
+
+_ITS_OWN = {Release(0, 4, 2): "--max-seq_len-to-capture", Release(0, 6, 5): "--mm-cache-preprocessor"}
+"""The flags of releases between those of the table that none of these has (their engine/arg_utils.py)."""
+
+
+def certainty(engine: Engine) -> Certainty:
+    """Certain for a known release in vLLM's own image, or in an image that the policy vouches for.
+
+    A fork, a future `latest` image, or changed code may know more flags."""
+    running = engine.release
+    known = running is not None and not _has_its_own(engine, running) and runs_vllms_code(engine)
+    return "certain" if known else "likely"
+
+
+def _has_its_own(engine: Engine, running: Release) -> bool:
+    flag = _ITS_OWN.get(running)
+    return flag is not None and any(word.text.partition("=")[0] == flag for word in engine.command.words)
+
+
+def uncertain(engine: Engine) -> str | None:
+    """What keeps `certainty` from being certain."""
+    if certainty(engine) == "certain":
+        return None
+    image = engine.field("image") or "none"
+    if "vllm" in engine.command.changes:
+        return "the vLLM that runs is not the image's"
+    if engine.release is not None and is_changed(engine):
+        return "other Python code may run than the image's"
+    if engine.release is not None and _has_its_own(engine, engine.release):
+        return f"vLLM {engine.release} has a flag that no other release has, {_ITS_OWN[engine.release]}"
+    if engine.release is None:
+        return f"image {str(image)!r} names no vLLM release that is known"
+    return f"image {str(image)!r} is none of vLLM's own, and a fork may know more"
+
+
+def registry_certainty(engine: Engine) -> Certainty:
+    """The same for a name that vLLM looks up in a registry (parsers, connectors, backends, models).
+
+    A plugin may have added names to the registry. A plugin is a Python package that is installed next to vLLM
+    (vLLM 0.33 plugins/__init__.py)."""
+    return "likely" if engine.command.changes or names_plugins(engine) else certainty(engine)
+
+
+def names_plugins(engine: Engine) -> bool:
+    """VLLM_PLUGINS names the plugins to load, which shows that the image has some; its value need not be known.
+
+    A variable that an unseen `envFrom` source may set does not count: vLLM's own image has no plugins."""
+    return "VLLM_PLUGINS" in engine.declared or "VLLM_PLUGINS" in engine.command.env
+
+
+def named(engine: Engine) -> str:
+    """ "vLLM 0.11.0"; where the release is not known, every one of those that were asked."""
+    return f"vLLM {engine.release}" if engine.release else "every vLLM release that is known"
+
+
+def life(refusal: settings.Refusal, release: Release | None) -> str:
+    """When another release takes it: ": new in 0.24.0", ": known until 0.11.0", "" if none does."""
+    if release is None or refusal.first is None or refusal.last is None:
+        return ""
+    return f": new in {refusal.first}" if refusal.first > release else f": known until {refusal.last}"
+
+
+def substitute(engine: Engine, first: int, count: int, *words: str) -> tuple[Edit, ...]:
+    """The fix that writes `words` instead of `count` of the command's; none if that can't be done safely."""
+    return edit.substitute(engine.workload.object, engine.command, first, count, words)
+
+
+def in_file(engine: Engine, index: int) -> str:
+    """The file of a flag or value outside the command, as ", in /etc/vllm.yaml"; "" if it is in the command."""
+    words = engine.command.words
+    config = 0 <= index < len(words) and words[index].text.partition("=")[0] == "--config"
+    return f", in {engine.args.written.get('config')}" if config else ""
+
+
+def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
+    """The arguments that fill a config class from JSON, and what is given of them; none with a placeholder in it."""
+    args = engine.args
+    dests = sorted(settings.config_arguments().intersection(args.given))
+    return [(dest, value) for dest in dests if is_object(value := args.given[dest]) and args.is_sure(dest)]
+
+
+def parser(engine: Engine) -> Parser | None:
+    """What the parser of the engine's release knows; None if it is not in the table."""
+    table = builtin()
+    if engine.release not in table.releases:
+        return None
+    return table.parser(engine.release, "module" if engine.command.entry == "module" else "serve")
+
+
+def spellings(engine: Engine) -> Container[str]:
+    """The flags that the engine's release knows; none if it is not in the table."""
+    known = parser(engine)
+    return known.spellings if known else ()
+
+
+def command_text(engine: Engine) -> str:
+    """All words of the command in one text, for a quick look at them: what is odd in one of them is mostly in none."""
+    return "\0".join([word.text for word in engine.command.words])
+
+
+def has_a_blank(engine: Engine) -> bool:
+    """A word of the command has white space within."""
+    return len(engine.once(command_text).split(maxsplit=1)) > 1
+
+
+def has_a_sign(engine: Engine) -> bool:
+    """A word of the command has an equals sign, or ends with a colon."""
+    text = engine.once(command_text)
+    return "=" in text or ":\0" in text or text[-1:] == ":"
+
+
+def unsplit(engine: Engine) -> dict[int, Word]:
+    """Words of a list that hold a flag and its value, by their index. In a script the shell has split them."""
+    if engine.command.shell or not has_a_blank(engine):
+        return {}
+    return {
+        n: word
+        for n, word in enumerate(engine.command.words)
+        if word.text[:1] == "-"
+        and len(word.text.split(maxsplit=1)) == 2
+        and not word.unknown
+        and _UNSPLIT.fullmatch(word.text)
+    }
+
+
+def dropped(engine: Engine) -> Word | None:
+    """The word that the api_server module takes for a positional `model_tag`, which it ignores: it starts without."""
+    args = engine.args
+    if not args.unserved:
+        return None
+    place, text = args.places.get("model"), args.given.get("model")
+    return next((word for word in engine.command.words if word.path == place and word.text == text), None)
+
+
+TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
+"""What becomes of `args::` in YAML."""
+
+
+def misplaced(engine: Engine) -> dict[int, str]:
+    """Misplaced words by their index, with the words that were probably meant ("": YAML)."""
+    if engine.command.own_flags or not has_a_sign(engine):
+        return {}
+    spellings = builtin().spellings
+    found = {}
+    for index, word in enumerate(engine.command.words):
+        if word.unknown or not ("=" in word.text or word.text[-1:] == ":"):
+            continue
+        if word.text[:2] == "--" and word.text[2:3] != " ":
+            continue  # --flag=value
+        without = _WITHOUT_DASHES.fullmatch(word.text)
+        if without is not None and f"--{without['flag'].replace('_', '-')}" in spellings:
+            found[index] = f"--{without['flag']}={without['value']}"
+        elif _YAML_KEY.fullmatch(word.text):
+            found[index] = ""
+    return found
+
+
+def unknown(engine: Engine) -> Iterator[UnrecognizedFlag]:
+    """The flags that this release does not know, and that no other rule explains better."""
+    return (flag for flag in engine.args.unknown if flag.index not in explained(engine))
+
+
+def spoilt(engine: Engine, dest: str) -> bool:
+    """The argument is there, and vLLM's parser rejects it: its value, its name, or for being no word
+    of its own. The rule that reports the cause is enough; later effects do not matter."""
+    args, flag = engine.args, f"--{dest.replace('_', '-')}"
+    if dest in args.given or dest in args.unresolved:
+        return False
+    misspelt = (*args.unknown, *(args.unheard if engine.command.guessed else ()))
+    if dest in args.written or any(one.suggestion == flag for one in misspelt):
+        return True
+    ignored = dropped(engine)
+    indices = {n for n, word in engine.once(unsplit).items() if word is not ignored}
+    indices |= {error.index for error in args.errors}
+    indices |= {n - 1 for n in indices}  # a word with another dash, which the module takes for its positional
+    words = engine.command.words
+    return any(dest in words[n].text.replace("-", "_") for n in indices if 0 <= n < len(words))
+
+
+def explained(engine: Engine) -> set[int]:
+    """Indices of words whose trouble another rule explains better: unsplit and misplaced ones, and all where the
+    entrypoint is repeated or no shell runs the script."""
+    if engine.command.repeated or engine.command.unclosed:
+        return set(range(len(engine.command.words)))
+    return {*engine.once(unsplit), *engine.once(misplaced)}

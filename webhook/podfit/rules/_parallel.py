@@ -1,0 +1,209 @@
+"""What the rules about parallelism share: what an engine needs, what its Pods have."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+
+from podfit.base.frozen import frozen
+from podfit.kube.path import FieldPath
+from podfit.rules._flags import certainty, names_plugins, runs_vllms_code
+from podfit.rules.engine import PARALLEL, Engine
+from podfit.vllm.memory import parallel, plan
+from podfit.vllm.memory.division import divisible
+from podfit.vllm.memory.search import with_changes
+from podfit.vllm.release import Release
+
+_ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
+"""Where one of the resource is one device to vLLM. One `aws.amazon.com/neuron` is a chip of several cores that tensor
+parallelism counts; one Ascend or Gaudi GPU may be several too."""
+
+
+@frozen
+class Count:
+    """GPUs that are requested, and GPUs that the command line takes."""
+
+    resource: str
+    have: int
+    needed: int
+    pods: int
+    """1: one container is compared; more: all Pods of the group together."""
+    exact: bool
+    """Whatever is more is idle (Ray may run something else on it)."""
+
+    @property
+    def holders(self) -> str:
+        """ "8 × nvidia.com/gpu", "2 Pods with together 16 × nvidia.com/gpu"."""
+        whole = f"{self.have} × {self.resource}"
+        return whole if self.pods == 1 else f"{self.pods} Pods with together {whole}"
+
+
+def count(engine: Engine) -> Count | None:
+    """None if the two can't be compared."""
+    if engine.command.entry == "worker" or engine.container.init:
+        return None
+    if joins_ray(engine):
+        return None
+    found: Count | None = None
+    if engine.alone or (_over_nodes(engine) and not engine.args.get("headless")):
+        needed = parallel.gpus_needed(engine.args)
+        if engine.requested is not None and engine.requested[1] is not None and needed is not None:
+            resource, have = engine.requested
+            found = Count(resource, have or 0, needed, 1, True)
+    elif engine.group is not None and engine.group.pods > 1:
+        group, whole = engine.group, parallel.gpus_of_group(engine.args)
+        if whole is not None:
+            found = Count(group.resource, group.gpus, whole, group.pods, not _ray(engine))
+    return found if found is not None and found.resource.startswith(_ONE_RANK_EACH) else None
+
+
+def requested_at(engine: Engine) -> FieldPath:
+    """Where the container asks for its GPUs."""
+    return engine.at("resources", "limits", engine.requested[0] if engine.requested else "nvidia.com/gpu")
+
+
+_RAY_SCRIPT = re.compile(r"\bray\s+start\b|multi[-_]node[-_]serving|ray[-_](init|cluster|address)|run[-_]cluster")
+RAY_FALLBACK = Release(0, 11, 1)
+"""Before it, too few GPUs make vLLM look for a Ray cluster, which a script may have started (CHANGES of 0.11.1)."""
+
+
+def refuses(engine: Engine) -> bool:
+    """This release does not look for a Ray cluster by itself."""
+    return engine.release is not None and engine.release >= RAY_FALLBACK
+
+
+def joins_ray(engine: Engine) -> bool:
+    """A script makes a Ray cluster of Pods that this object does not show."""
+    if refuses(engine) or not engine.command.shell or (engine.group is not None and engine.group.closed):
+        return False
+    return _RAY_SCRIPT.search(engine.raw_command) is not None
+
+
+def makes_ray(engine: Engine) -> bool:
+    """The container starts or joins a Ray cluster."""
+    return "RAY_ADDRESS" in engine.command.env or (
+        engine.command.shell and _RAY_SCRIPT.search(engine.raw_command) is not None
+    )
+
+
+def short_of_own(engine: Engine) -> tuple[str, int] | None:
+    """Resource and number of this Pod's GPUs if one engine needs more and the arguments do not lead vLLM to the rest.
+
+    The other GPUs are in other Pods, and the arguments set neither Ray nor `--nnodes`. Since 0.11.1 vLLM counts the
+    GPUs it sees before it looks for Ray or a placement group (the same in every release until 0.33, config/parallel.py
+    `__post_init__`). This applies to CUDA only; on other devices the workers fail.
+
+    Also None if more arguments may come from a `$VARIABLE` or an operator (Dynamo, KServe).
+    """
+    args, release = engine.args, engine.release
+    if engine.alone or args.open or engine.command.own_flags or not engine.command.serves or engine.container.init:
+        return None
+    if (release is None and not runs_vllms_code(engine)) or (release is not None and release < RAY_FALLBACK):
+        return None
+    if not _TOLD.isdisjoint((*args.given, *args.written)) or not (_TOLD | PARALLEL).isdisjoint(args.unresolved):
+        return None
+    if engine.command.shell and _TOLD_ELSEWHERE.search(engine.raw_command):
+        return None
+    if engine.container.synthetic or (engine.workload.completes and not _ray(engine)):
+        return None
+    resource, own = engine.requested or ("", None)
+    return (resource, own) if own and resource.startswith("nvidia.com/") and own < engine.world_size else None
+
+
+def own_count_is_certain(engine: Engine) -> bool:
+    """Whether it is certain that vLLM's own code counts this Pod's own GPUs. A script of the image's, such as
+    multi-node-serving.sh, may add packages as any program may; one that the command itself installs may bring a
+    platform of its own."""
+    if "leaderWorkerTemplate" not in engine.workload.path.parts or sees_more(engine):
+        return False
+    added = engine.command.changes - {"packages"} or _INSTALLS.search(engine.raw_command)
+    return not added and not names_plugins(engine) and certainty(engine) == "certain" and _is_read(engine)
+
+
+def _is_read(engine: Engine) -> bool:
+    return engine.release is not None and engine.release < _READ
+
+
+_READ = Release(0, 34)
+"""The first release whose count of the Pod's GPUs is not known."""
+_INSTALLS = re.compile(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")
+_TOLD = frozenset({"distributed_executor_backend", "worker_use_ray", "nnodes", "headless"})
+_TOLD_ELSEWHERE = re.compile(r"executor[-_]backend|nnodes|headless")
+"""Somewhere in a script, of which one branch was read."""
+
+
+def _over_nodes(engine: Engine) -> bool:
+    """`--nnodes`: every Pod is one of the nodes, and takes its part of the ranks."""
+    return (engine.args.get("nnodes") or 1) > 1 and engine.args.get("distributed_executor_backend") != "ray"
+
+
+def _ray(engine: Engine) -> bool:
+    return any(part in engine.workload.path.parts for part in ("headGroupSpec", "workerGroupSpecs"))
+
+
+def sees_more(engine: Engine) -> bool:
+    """The container may see more GPUs than it asks for, or a custom executor class uses others.
+
+    A privileged container sees every GPU of the node (nvidia-container-toolkit); NVIDIA_VISIBLE_DEVICES of the Pod is
+    what the container runtime reads where the device plugin sets none.
+    """
+    executor = engine.args.get("distributed_executor_backend")
+    if isinstance(executor, str) and "." in executor:
+        return True
+    if engine.field("securityContext", "privileged") is True:
+        return True
+    devices = "NVIDIA_VISIBLE_DEVICES"
+    return devices in engine.declared and engine.command.env.get(devices) not in ("", "none", "void")
+
+
+def visible(engine: Engine) -> int | None:
+    """GPUs that CUDA_VISIBLE_DEVICES of the Pod leaves; None if it is not set there, or names no plain indices.
+
+    CUDA numbers the GPUs of the container from 0, and takes those before the first that is not there.
+    """
+    text = engine.command.env.get("CUDA_VISIBLE_DEVICES")
+    if engine.command.shell or text is None:
+        return None
+    listed = engine.field("env")
+    said = {
+        str(one.get("name")): one.get("value")
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+    }
+    if said.get("CUDA_VISIBLE_DEVICES") != text:
+        return None
+    if not _INDICES.fullmatch(text):
+        return None
+    named = dict.fromkeys(map(int, text.split(",")))
+    resource, have = engine.requested or ("", None)
+    if have is None or not resource.startswith("nvidia.com/"):
+        return len(named)
+    return len(list(takewhile(lambda card: card < have, named)))
+
+
+_INDICES = re.compile(r"\d{1,2}(,\d{1,2})*")
+
+
+def sizes(engine: Engine) -> str:
+    """ "--tensor-parallel-size 8 × --pipeline-parallel-size 2", as far as they are not 1."""
+    said = " × ".join(
+        f"--{dest.replace('_', '-')} {engine.args.get(dest)}"
+        for dest in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+        if (engine.args.get(dest) or 1) != 1
+    )
+    return said or "vLLM without --tensor-parallel-size"
+
+
+def other_sizes(engine: Engine, found: Count) -> tuple[str, ...]:
+    """The tensor-parallel size that would take exactly the GPUs that are there, unless the model does not fit them."""
+    size = parallel.size(engine.args, "tensor_parallel_size")
+    rest = found.needed // size
+    if found.pods > 1 or _over_nodes(engine) or found.have < rest or found.have % rest:
+        return ()
+    tp, model = found.have // rest, engine.model.value if engine.model else None
+    if model is None:
+        return (f"--tensor-parallel-size {tp}",)
+    changed = with_changes(engine.args, {"tensor_parallel_size": tp})
+    judged = plan.judge(changed, model, engine.gpu.value if engine.gpu else None, env=engine.command.env)
+    fits = divisible(model, tp, engine.args) and judged.verdict != "does-not-fit"
+    return (f"--tensor-parallel-size {tp}",) if fits else ()

@@ -1,0 +1,314 @@
+"""What vLLM rejects of batches and of parallelism: rows as in `_configuration`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, UNREAD, Check, Given
+from podfit.vllm.memory import kv_releases, kv_specs
+from podfit.vllm.release import Release
+
+# ── Batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _seqs(it: Given) -> str | None:
+    """--max-num-seqs above the default --max-num-batched-tokens (V1)."""
+    held = it.settings
+    if held.max_num_batched_tokens >= held.max_num_seqs or not held.v1:
+        return None
+    tokens = f"{held.max_num_batched_tokens:,}"
+    if "max_num_batched_tokens" in it.args:
+        return None  # conflicting-flags has it in any release
+    return f"--max-num-seqs {held.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
+
+
+def _usual_seqs(it: Given) -> str | None:
+    """--max-num-batched-tokens below the default --max-num-seqs (V1). From 0.10.1 on the default is not larger."""
+    held = it.settings
+    if "max_num_seqs" in it.args or not held.v1 or held.max_num_batched_tokens >= held.max_num_seqs:
+        return None
+    if held.pooling or not held.chunked:  # without chunks the length replaces the batch that is given
+        return None
+    tokens, seqs = f"{held.max_num_batched_tokens:,}", f"{held.max_num_seqs:,}"
+    return f"--max-num-batched-tokens {tokens} is smaller than the default --max-num-seqs, {seqs}"
+
+
+def _may_pool(it: Given) -> str | None:
+    """A pooler without chunks takes a batch of the context instead: vLLM 0.9.2 _set_default_args_v1, 0.8.5 in V0."""
+    if "generate" in (it.args.get("task"), it.args.get("runner")):
+        return None
+    return "the model's repository may have files that make it a pooling model (modules.json)"
+
+
+def may_exceed_batch(given: Mapping[str, object]) -> bool:
+    """Whether `_seqs` may reject `--max-num-seqs`: a default batch is of 256 tokens or more, or of the context."""
+    if "max_num_seqs" not in given or "max_num_batched_tokens" in given:
+        return False
+    seqs, length = given["max_num_seqs"], given.get("max_model_len")
+    return not (type(seqs) is int and type(length) is int and 0 < seqs <= min(256, length))
+
+
+def _prompt_exceeds_batch(it: Given) -> str | None:
+    """A batch that is smaller than the longest prompt, where a prompt is not read in chunks."""
+    settings, length = it.settings, it.settings.max_model_len
+    if settings.chunked or not settings.v1 or not length or settings.max_num_batched_tokens >= length:
+        return None
+    if it.args.get("max_model_len") is not None and it.args.get("enable_chunked_prefill") is False:
+        return None  # conflicting-flags has it in any release
+    smaller = (
+        f"--max-num-batched-tokens {settings.max_num_batched_tokens:,} is smaller than the context length {length:,}"
+    )
+    if settings.whole_prompts:
+        return f"{smaller}, and {it.model.id} attends in both directions, so that a prompt must fit into one step"
+    return f"{smaller}, and without chunked prefill a prompt must fit into one step"
+
+
+def _lookahead(it: Given) -> str | None:
+    """LoRA with speculative tokens that do not fit into a batch."""
+    said = it.args.get("speculative_config")
+    tokens = said.get("num_speculative_tokens") if isinstance(said, Mapping) else None
+    held = it.settings
+    if not it.args.get("enable_lora") or not isinstance(tokens, int) or tokens < 1:
+        return None
+    needed = held.max_num_seqs * (tokens + 1)
+    if held.max_num_batched_tokens >= needed:
+        return None
+    return (
+        f"--enable-lora with {tokens} speculative tokens needs a batch of {held.max_num_seqs:,} sequences × "
+        f"{tokens + 1} = {needed:,} tokens, and --max-num-batched-tokens is {held.max_num_batched_tokens:,}"
+    )
+
+
+def _aligned_states(it: Given) -> bool:
+    """Prefix caching keeps the states of the model's layers in the mode "align"."""
+    if not it.prefix_caching or not kv_releases.keeps_states(it.model):
+        return False
+    return kv_specs.state_mode(it.model, kv_specs.stored(it.settings)) == "align"
+
+
+def _state_chunks(it: Given) -> str | None:
+    """Prefix caching of states without chunked prefill."""
+    if it.settings.chunked or not _aligned_states(it):
+        return None
+    default = "" if "enable_prefix_caching" in it.args else ", which is the default,"
+    return f"prefix caching of the state layers of {it.model.id}{default} needs chunked prefill"
+
+
+def _state_drafts(it: Given) -> str | None:
+    """Prefix caching of states with speculative decoding."""
+    if not it.args.get("speculative_config") or not _aligned_states(it):
+        return None
+    return f"prefix caching of the state layers of {it.model.id} does not work with speculative decoding"
+
+
+def _long_prompt(it: Given) -> str | None:
+    threshold, length = it.number("long_prefill_token_threshold", 0), it.settings.max_model_len
+    if not length or threshold <= length:
+        return None
+    return f"--long-prefill-token-threshold {threshold:,} is larger than the context length, {length:,}"
+
+
+def _partial_prefills(it: Given) -> str | None:
+    counts = {dest: it.number(dest) for dest in ("max_num_partial_prefills", "max_long_partial_prefills")}
+    wrong = [f"--{dest.replace('_', '-')} {count}" for dest, count in counts.items() if count != 1]
+    return f"{' and '.join(wrong)}: concurrent partial prefills are not supported" if wrong else None
+
+
+def _long_partial_prefills(it: Given) -> str | None:
+    several, long = it.number("max_num_partial_prefills"), it.number("max_long_partial_prefills")
+    return None if 1 <= long <= several else f"--max-long-partial-prefills {long} is not within 1 … {several}"
+
+
+# ── Parallelism ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DBO_BACKENDS = ("deepep_low_latency", "deepep_high_throughput", "nixl_ep")
+
+
+def _eplb_without_experts(it: Given) -> str | None:
+    if not it.args.get("enable_eplb") or it.args.get("enable_expert_parallel"):
+        return None
+    return "--enable-eplb balances experts, and needs --enable-expert-parallel"
+
+
+def _eplb_alone(it: Given) -> str | None:
+    if not it.args.get("enable_eplb") or not it.args.get("enable_expert_parallel") or it.experts > 1:
+        return None
+    return "--enable-eplb needs tensor or data parallelism, and there is one rank"
+
+
+def _two_batches(it: Given) -> str | None:
+    backend = it.settings.all2all
+    if not it.args.get("enable_dbo") or backend in DBO_BACKENDS:
+        return None
+    return f"--enable-dbo needs --all2all-backend {' or '.join(DBO_BACKENDS)}" + (f", not {backend}" if backend else "")
+
+
+WITHIN_PREFILL = Release(0, 26)
+"""Since then the ranks of prefill context parallelism count too (vLLM 0.25.1, 0.26, 0.33 config/parallel.py)."""
+
+
+def _context_ranks(it: Given) -> str | None:
+    tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
+    if dcp < 1 or tp % dcp == 0:
+        return None
+    if it.settings.parallel.pcp > 1 and it.settings.release >= WITHIN_PREFILL:
+        return None
+    return f"--tensor-parallel-size {tp} is not divisible by --decode-context-parallel-size {dcp}"
+
+
+def _context_heads(it: Given) -> str | None:
+    tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
+    heads, shared = it.model.num_attention_heads, it.model.num_key_value_heads
+    if dcp <= 1 or tp % dcp or it.model.kv_lora_rank or not heads or not shared:
+        return None
+    if tp <= shared:
+        return (
+            f"--decode-context-parallel-size {dcp} needs --tensor-parallel-size above the {shared} key-value heads of "
+            f"{it.model.id}, and it is {tp}"
+        )
+    if dcp > tp // shared:
+        return f"--decode-context-parallel-size {dcp} is above {tp} ranks // {shared} key-value heads = {tp // shared}"
+    if (heads // shared) % dcp:
+        return f"{heads // shared} query heads per key-value head are not divisible by {dcp} context ranks"
+    return None
+
+
+def _stages(it: Given) -> str | None:
+    """Pipeline stages of an encoder, which vLLM cannot cut."""
+    if it.settings.parallel.pp < 2 or not it.in_vllm:
+        return None
+    if not any(one.startswith(ENCODER_ARCHITECTURES) for one in it.model.architectures):
+        return None
+    return f"--pipeline-parallel-size {it.settings.parallel.pp}: {it.model.id} can't be cut into pipeline stages"
+
+
+def _asynchronous_stages(it: Given) -> str | None:
+    if not it.args.get("async_scheduling") or it.settings.parallel.pp < 2:
+        return None
+    return f"--async-scheduling does not work with --pipeline-parallel-size {it.settings.parallel.pp}"
+
+
+def _local_ranks(it: Given) -> str | None:
+    size, local = it.settings.parallel.dp, it.number("data_parallel_size_local")
+    return f"--data-parallel-size-local {local} is larger than --data-parallel-size {size}" if local > size else None
+
+
+def _no_ranks(it: Given) -> str | None:
+    """A number of data-parallel ranks below 1, from which that of local ranks is taken."""
+    size = it.number("data_parallel_size")
+    if size >= 1 or "data_parallel_size_local" in it.args or it.number("nnodes") > 1:
+        return None
+    return f"--data-parallel-size {size} is below 1"
+
+
+def _rank(it: Given) -> str | None:
+    """A data-parallel rank outside of the size."""
+    size, rank = it.settings.parallel.dp, it.number("data_parallel_rank", 0)
+    if size > 1 and (it.number("nnodes") > 1 or it.args.get("distributed_executor_backend") == "external_launcher"):
+        return None  # vLLM takes the rank from elsewhere
+    if size > 1 and 0 <= rank < size:
+        return None
+    return f"--data-parallel-rank {rank} is not a rank of --data-parallel-size {size}"
+
+
+BY_NODE = Release(0, 11, 1)
+"""Since then several nodes (`--nnodes`) give each process its data-parallel rank, or its number of local ones."""
+
+
+def _hybrid(it: Given) -> str | None:
+    """Hybrid load balancing without the number of local ranks."""
+    if not it.args.get("data_parallel_hybrid_lb") or it.args.get("headless"):
+        return None
+    told = ("data_parallel_size_local", "data_parallel_rank", "data_parallel_external_lb")
+    if any(it.args.get(one) is not None for one in told):
+        return None
+    if it.settings.release >= BY_NODE and it.number("nnodes") > 1:
+        return None
+    return "--data-parallel-hybrid-lb needs --data-parallel-size-local, the ranks of this node"
+
+
+def _external(it: Given) -> str | None:
+    """External load balancing without the rank of this process."""
+    if not it.args.get("data_parallel_external_lb") or it.args.get("data_parallel_rank") is not None:
+        return None
+    if it.number("nnodes") > 1 and it.settings.parallel.dp > 1:
+        return None
+    return "--data-parallel-external-lb needs --data-parallel-rank, the rank of this process"
+
+
+def _redundant(it: Given) -> str | None:
+    """Redundant experts that nothing balances."""
+    config = it.args.get("eplb_config")
+    count = config.get("num_redundant_experts") if isinstance(config, Mapping) else None
+    count = it.number("num_redundant_experts", 0) or count
+    if not isinstance(count, int) or isinstance(count, bool) or not count or it.args.get("enable_eplb"):
+        return None
+    return f"{count} redundant experts need --enable-eplb"
+
+
+def _prefetch(it: Given) -> str | None:
+    """Layers that are prefetched in groups of none."""
+    size, each = it.number("offload_group_size", 0), it.number("offload_num_in_group", 1)
+    if it.args.get("offload_backend") != "prefetch" and size <= 0:
+        return None
+    if each <= size:
+        return None
+    return f"--offload-group-size {size} is smaller than --offload-num-in-group {each}"
+
+
+def _nodes(it: Given) -> str | None:
+    """Nodes that do not divide the ranks, or a node rank outside of them."""
+    nodes, rank, cut = it.number("nnodes"), it.number("node_rank", 0), it.settings.parallel
+    world = cut.world_size * cut.dp
+    if nodes < 2:
+        return None
+    if world % nodes:
+        return f"--nnodes {nodes} does not divide the {world} ranks"
+    return None if 0 <= rank < nodes else f"--node-rank {rank} is not within 0 … {nodes - 1}"
+
+
+R = Release
+CHECKS = (
+    # config/scheduler.py verify_max_model_len, SchedulerConfig._verify_args
+    Check("max_num_seqs", R(0, 8, 5), R(0, 11), _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True,
+          variables=("VLLM_USE_V1",)),
+    Check("max_num_seqs", R(0, 11), UNREAD, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
+    Check("max_num_batched_tokens", R(0, 8, 5), R(0, 10, 1), _usual_seqs, ("a --max-num-seqs that is not larger",),
+          of_gpu=True, of_model=True, variables=("VLLM_ATTENTION_BACKEND", "VLLM_USE_V1"), unknown=_may_pool),
+    Check("max_num_batched_tokens", R(0, 11), UNREAD, _prompt_exceeds_batch, ("leave it out",), of_model=True),
+    Check("long_prefill_token_threshold", R(0, 27), UNREAD, _long_prompt, ("leave it out",), of_model=True),
+    Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, ("leave it out",)),
+    # engine/arg_utils.py _check_feature_supported
+    Check("max_long_partial_prefills", R(0, 11, 1), R(0, 27), _partial_prefills, ("leave it out",)),
+    Check("max_num_partial_prefills", R(0, 11, 1), R(0, 27), _partial_prefills, ("leave it out",)),
+    # engine/arg_utils.py create_engine_config
+    Check("speculative_config", R(0, 11, 1), UNREAD, _lookahead, ("fewer speculative tokens",), of_gpu=True,
+          of_model=True),
+    Check("async_scheduling", R(0, 10), R(0, 11, 1), _asynchronous_stages, ("leave --async-scheduling out",)),
+    # 0.15 … 0.33 models/config.py MambaModelConfig
+    Check("enable_chunked_prefill", R(0, 15), UNREAD, _state_chunks,
+          ("--enable-chunked-prefill", "--no-enable-prefix-caching"), of_model=True),
+    Check("enable_prefix_caching", R(0, 15), R(0, 17), _state_drafts,
+          ("leave --enable-prefix-caching out", "leave --speculative-config out"), of_model=True),
+    # config/parallel.py ParallelConfig
+    Check("enable_eplb", R(0, 10), UNREAD, _eplb_without_experts, ("--enable-expert-parallel",)),
+    Check("enable_eplb", R(0, 10), UNREAD, _eplb_alone, ("leave --enable-eplb out",)),
+    Check("decode_context_parallel_size", R(0, 10, 2), UNREAD, _context_ranks, ("leave it out",)),
+    Check("data_parallel_size_local", R(0, 9), UNREAD, _local_ranks, ("leave --data-parallel-size-local out",)),
+    Check("data_parallel_size", R(0, 11), R(0, 25), _no_ranks, ("--data-parallel-size 1",)),
+    Check("data_parallel_rank", R(0, 9, 2), UNREAD, _rank, ("leave --data-parallel-rank out",)),
+    # engine/arg_utils.py create_engine_config (read in 0.10.0 … 0.33)
+    Check("data_parallel_hybrid_lb", R(0, 10), UNREAD, _hybrid, ("--data-parallel-size-local",)),
+    Check("data_parallel_external_lb", R(0, 12), UNREAD, _external, ("--data-parallel-rank",)),
+    # config/parallel.py ParallelConfig (0.9.2 … 0.33), config/offload.py OffloadConfig (0.17 … 0.33)
+    Check("eplb_config", R(0, 10, 2), UNREAD, _redundant, ("--enable-eplb", "leave the redundant experts out")),
+    Check("num_redundant_experts", R(0, 9, 2), UNREAD, _redundant, ("--enable-eplb", "leave it out")),
+    Check("offload_backend", R(0, 17), UNREAD, _prefetch, ("--offload-group-size", "leave --offload-backend out")),
+    Check("nnodes", R(0, 11, 1), UNREAD, _nodes, ("leave --nnodes out",)),
+    # 0.11.0 config/__init__.py, 0.11.1 … 0.33 config/vllm.py
+    Check("enable_dbo", R(0, 11), UNREAD, _two_batches, ("leave --enable-dbo out",),
+          variables=("VLLM_ALL2ALL_BACKEND",)),
+    # config/model.py verify_with_parallel_config
+    Check("decode_context_parallel_size", R(0, 11, 1), UNREAD, _context_heads, ("leave it out",), of_model=True),
+    Check("pipeline_parallel_size", R(0, 8, 5), UNREAD, _stages, ("--tensor-parallel-size",), of_model=True),
+)  # fmt: skip

@@ -1,0 +1,137 @@
+"""Combinations of arguments that vLLM rejects while it builds its configuration: one row per check of vLLM's.
+
+A row is evaluated only if its argument is given. It names the releases that have the check and the check's place in
+vLLM; every release from 0.8.5 on was read. Arguments that are not given have vLLM's defaults for this release and GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from podfit.rules import _checkpoint
+from podfit.rules._flags import certainty, uncertain
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding
+from podfit.vllm.memory import plan, resolved, settings
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release, known_releases
+
+UNREAD = Release(0, 34)
+"""The first release whose source was not read."""
+ENCODER_ARCHITECTURES = ("Bert", "Roberta", "XLMRoberta")
+"""How the names of the classes of encoders begin (vLLM models/bert.py, roberta.py): none is a text generator, and none
+supports pipeline stages."""
+
+
+class Given(NamedTuple):
+    """What a check looks at."""
+
+    engine: Engine
+    args: Mapping[str, Any]
+    """The arguments that are given."""
+    model: Model
+    settings: Settings
+    """What the release makes of them on one GPU."""
+    dtype: str | None
+    prefix_caching: bool | None
+
+    def number(self, dest: str, default: int = 1) -> int:
+        """A whole number that is given, else the default."""
+        value = self.args.get(dest)
+        return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+    @property
+    def in_vllm(self) -> bool:
+        """The model runs in vLLM's own implementation."""
+        return self.args.get("model_impl") in (None, "auto", "vllm")
+
+    @property
+    def experts(self) -> int:
+        """Ranks that share the routed experts."""
+        return self.settings.parallel.experts
+
+
+class Check(NamedTuple):
+    """One check of vLLM's."""
+
+    dest: str
+    """The argument that it rejects; asked only if this is given."""
+    first: Release
+    before: Release
+    """The first release that rejects it, and the first one that does not, or was not read."""
+    refusal: Callable[[Given], str | None]
+    """The problem, None if there is none."""
+    changes: tuple[str, ...]
+    of_model: bool = False
+    """It rests on the model's config.json."""
+    of_gpu: bool = False
+    """It rests on defaults that depend on the GPU."""
+    variables: tuple[str, ...] = ()
+    """Variables of the environment that change the answer."""
+    unknown: Callable[[Given], str | None] | None = None
+    """Returns what is still unknown but necessary for the check, None if nothing is."""
+
+
+def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
+    """What vLLM's configuration rejects of an engine whose release and model are known."""
+    given, release = engine.args.given, engine.release
+    if release is None or engine.model is None:
+        return
+    asked = [one for one in checks if one.dest in given and one.first <= release < one.before]
+    if not asked or engine.command.own_flags:
+        return
+    facts = engine.facts
+    gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, facts.gpu_memory)
+    model, answers = engine.model.value, []
+    for gpu in gpus or (None,):
+        memory = facts.gpu_memory or (gpu.memory if gpu else 0)
+        held = settings.resolve(engine.args, model, gpu, memory, release, engine.command.env)
+        values = resolved.values(held, engine.args, model, gpu, known=bool(gpus))
+        answers.append(Given(engine, given, model, held, values["dtype"], values["enable_prefix_caching"]))
+    for check in asked:
+        if check.of_gpu and not gpus:
+            continue
+        refusals = [check.refusal(answer) for answer in answers]
+        if None in refusals:
+            continue
+        unknown = check.unknown(answers[0]) if check.unknown else None
+        doubt = unknown or _doubt(engine, check)
+        yield Finding(
+            path=engine.argument(check.dest),
+            message=str(refusals[0]),
+            certainty="likely" if doubt else "certain",
+            uncertain=doubt,
+            rests_on=(("model",) if check.of_model else ()) + (("gpu",) if check.of_gpu else ()),
+            suggestions=check.changes,
+        )
+
+
+def _doubt(engine: Engine, check: Check) -> str | None:
+    """Why it is not certain that vLLM sees these values; None if it is certain."""
+    if engine.args.open:
+        return f"there may be more arguments: {engine.args.open}"
+    if engine.args.unresolved:
+        dest, why = next(iter(engine.args.unresolved.items()))
+        return f"--{dest.replace('_', '-')} can't be known: {why}"
+    if not engine.args.is_sure(check.dest):
+        return f"--{check.dest.replace('_', '-')} may be filled in"
+    if engine.release is not None and engine.release not in known_releases():
+        return f"vLLM {engine.release} was not read"
+    if check.of_model and not _checkpoint.is_the_known(engine):
+        return "another config.json may be read than the one that is known"
+    if engine.vendor != "nvidia" or engine.on_processors:
+        return "vLLM was read for NVIDIA's GPUs"
+    unseen = next((name for name in check.variables if _is_unseen(engine, name)), None)
+    if unseen is not None:
+        return f"{unseen} may be set to what can't be seen here"
+    return uncertain(engine) if certainty(engine) != "certain" else None
+
+
+def _is_unseen(engine: Engine, variable: str) -> bool:
+    """The environment may hold the variable, with a value that the manifest does not show."""
+    if variable in engine.command.env:
+        return False
+    elsewhere = variable in engine.declared or bool(engine.command.decided & {variable, "*"})
+    return elsewhere or bool(engine.field("envFrom"))

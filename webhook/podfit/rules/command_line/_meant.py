@@ -1,0 +1,95 @@
+"""What was probably meant: the words of a suggestion, None if nothing is near."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from podfit.base.near import LONGEST, nearest
+from podfit.vllm.args import settings
+from podfit.vllm.args.values import InvalidValueError, human_int, key_values
+from podfit.vllm.release import Release
+
+DTYPE_ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+"""Common names of what vLLM and PyTorch call otherwise."""
+_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<choices>.*)\)")
+_MODE = Release(0, 11, 1)
+"""Since when a compilation config's `level` is its `mode`."""
+
+
+def name(given: str, allowed: Iterable[Any]) -> str | None:
+    """The nearest of `allowed`: in any case, with other dashes, or with ATTENTION for ATTN."""
+    folded = {_folded(one): one for one in allowed if isinstance(one, str)}
+    near = nearest(_folded(given), folded, cutoff=0.82) if len(given) <= LONGEST else []
+    return folded[near[0]] if near else None
+
+
+def tool_parsers(message: str, release: Release | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Details and suggestions for vLLM's error "--enable-auto-tool-choice requires --tool-call-parser".
+
+    They list the parsers of the release. Which of them reads a model's calls depends on the model's chat template,
+    which podfit does not know."""
+    if not message.endswith("requires --tool-call-parser"):
+        return (), ()
+    none = settings.unknown_name("tool_call_parser", "", release)
+    names = (f"it is one of {', '.join(none.allowed)}",) if none is not None else ()
+    return names, ("--tool-call-parser with the one for this model", "without --enable-auto-tool-choice")
+
+
+def _folded(text: str) -> str:
+    return re.sub("[-_ ]", "", text).upper().replace("ATTENTION", "ATTN")
+
+
+def choice(message: str) -> str | None:
+    """The nearest allowed value in argparse's "invalid choice: 'fp16' (choose from 'auto', 'float16', …)"."""
+    said = _CHOICE.search(message)
+    if said is None:
+        return None
+    choices = re.findall("'([^']*)'", said["choices"])
+    usual = DTYPE_ALIASES.get(said["given"].lower())
+    return usual if usual in choices else name(said["given"], choices)
+
+
+_GROUPED = re.compile(r"\d{1,3}([,_'\s]\d{3})+")
+_POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,3}")
+
+
+def number(text: object) -> str | None:
+    """The plain number that another way to write it stands for: `8,192`, `"8192"` with its quotes, `1e+06`, `1k`,
+    `0,9`, `90%`. Whether the argument takes it, the parser says."""
+    if not isinstance(text, str) or len(text) > LONGEST:
+        return None
+    plain = text.strip(" \t\r\n'\"\\")
+    if _GROUPED.fullmatch(plain):
+        return re.sub(r"\D", "", plain)
+    if _POWER.fullmatch(plain) and float(plain).is_integer():
+        return str(int(float(plain)))
+    if re.fullmatch(r"\d+,\d{1,2}", plain):
+        return plain.replace(",", ".")
+    if re.fullmatch(r"\d{1,2}\s?%", plain):
+        return f"{int(plain.rstrip(' %')) / 100:g}"
+    try:
+        return plain if re.fullmatch(r"\d+(\.\d+)?", plain) else str(human_int(plain))
+    except (ValueError, OverflowError, InvalidValueError):
+        return None
+
+
+def as_json(dest: str, text: object, release: Release | None) -> str | None:
+    """The JSON object that a text of an older kind, or of Python's, stands for."""
+    if not isinstance(text, str):
+        return None
+    if dest == "compilation_config" and text in ("0", "1", "2", "3"):
+        return json.dumps({"level" if release is not None and release < _MODE else "mode": int(text)})
+    if dest == "limit_mm_per_prompt" and "=" in text:
+        try:
+            return json.dumps(key_values(text))
+        except InvalidValueError:
+            return None
+    try:
+        value = ast.literal_eval(text) if text.startswith("{") else None
+        return json.dumps(value, allow_nan=False) if isinstance(value, dict) else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None

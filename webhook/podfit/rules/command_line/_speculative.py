@@ -1,0 +1,211 @@
+"""What vLLM rejects of `--speculative-config` (config/speculative.py of each release): rows as in `_configuration`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from podfit.rules.command_line._configuration import UNREAD, Check, Given
+from podfit.vllm.args import settings
+from podfit.vllm.model import by_id, model_of_name
+from podfit.vllm.model.name import last_part
+from podfit.vllm.release import Release
+
+NGRAM = ("ngram", "[ngram]", "ngram_gpu")
+WITHOUT_MODEL = (*NGRAM, "mtp", "suffix", "extract_hidden_states", "custom_class", "dspark")
+"""Methods that draft without a model of their own; those of MTP end in `mtp`."""
+NO_DRAFTER = (*NGRAM, "suffix", "extract_hidden_states", "custom_class")
+"""Methods that build no drafter's config, whatever `model` says."""
+HAS_MTP = frozenset({
+    "Glm4MoeForCausalLM", "Glm4MoeLiteForCausalLM", "GlmOcrForConditionalGeneration", "MiMoForCausalLM",
+    "MistralLarge3ForCausalLM", "bailing_hybrid", "deepseek_v3", "deepseek_v32", "deepseek_v4", "deepseek_v41",
+    "ernie4_5_moe", "exaone4_5", "exaone_moe", "gemma4", "gemma4_text", "glm5_next", "glm_moe_dsa", "hy_v3", "hy_v4",
+    "inkling_mm_model", "inkling_model", "intern_s2_preview", "interns2_mobius", "kimi_k2", "kimi_k25", "kimi_k3",
+    "longcat_flash", "longcat_flash_ngram", "minimax_m3_vl", "nemotron_h", "nemotron_h_puzzle", "pangu_ultra_moe",
+    "qwen3_5", "qwen3_5_moe", "qwen3_next", "qwen4_exp", "step3p5", "step3p7", "step5", "step5_vl",
+})  # fmt: skip
+"""Model types and classes that some release makes a drafter of (vLLM 0.11 … 0.33 hf_config_override)."""
+NO_MTP = frozenset({
+    "bert", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt_oss", "granite", "granitemoehybrid", "internlm2", "llama",
+    "mistral", "mixtral", "phi3", "qwen2", "qwen2_5_vl", "qwen2_moe", "qwen2_vl", "qwen3", "qwen3_moe", "roberta",
+    "xlm-roberta",
+})  # fmt: skip
+"""Families without such layers in any release."""
+EAGLE3_TARGETS = (
+    "llama", "qwen", "minicpm", "gpt_oss", "hunyuan_vl", "hunyuan_v1_dense", "afmoe", "nemotron_h", "deepseek_v2",
+    "deepseek_v3", "kimi_k2", "kimi_k25", "minimax_m2", "gemma4", "laguna",
+)  # fmt: skip
+"""Parts of the model types that some release takes (vLLM 0.11 … 0.21 _verify_args); 0.11 takes the first four."""
+FIRST_TARGETS = EAGLE3_TARGETS[:4]
+MORE_TARGETS = Release(0, 11, 1)
+DRAFT_MODELS = Release(0, 15)
+"""Since then V1 drafts with plain models (vLLM 0.10.0 … 0.15.0 config/speculative.py, engine/arg_utils.py,
+v1/worker/gpu_model_runner.py; V0 without speculative decoding in 0.10: platforms/cuda.py)."""
+
+
+def _of(it: Given) -> Mapping[str, Any]:
+    """What is given, as far as its class takes it: else `invalid-flag-value` or `unknown-config-key` has the cause."""
+    said, release = it.args.get("speculative_config"), it.settings.release
+    if not isinstance(said, Mapping) or not it.args.keys().isdisjoint(("spec_method", "spec_model", "spec_tokens")):
+        return {}
+    refused = (settings.unknown_keys, settings.bad_values)
+    return {} if any(one for ask in refused for one in ask("speculative_config", said, release)) else said
+
+
+def _check(
+    first: Release,
+    before: Release,
+    refusal: Callable[[Given, Mapping[str, Any]], str | None],
+    change: str,
+    unknown: Callable[[Given], str | None] | None = None,
+) -> Check:
+    """A check of the speculative config for releases from `first` to before `before`."""
+
+    def asked(it: Given) -> str | None:
+        said = {key.replace("-", "_"): value for key, value in _of(it).items()}
+        problem = refusal(it, said) if said else None
+        return f"--speculative-config: {problem}" if problem else None
+
+    return Check("speculative_config", first, before, asked, (change,), of_model=True, unknown=unknown)
+
+
+def _method(said: Mapping[str, Any]) -> str:
+    """The method as vLLM derives it; empty if it takes the model's."""
+    method = str(said.get("method") or "")
+    if not method:
+        return "ngram" if said.get("model") in NGRAM else ""
+    return "mtp" if method.endswith("mtp") else method
+
+
+def _no_token_count(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A method that needs num_speculative_tokens, without it."""
+    method = _method(said)
+    if said.get("num_speculative_tokens") is not None:
+        return None
+    alone = method in NGRAM or (method == "mtp" and not said.get("model"))
+    if alone or (method in ("eagle", "eagle3") and said.get("model")):
+        return f"the method {method} needs num_speculative_tokens"
+    if it.settings.release >= DRAFT_MODELS and _is_draft_model(it, said) and not _unknown_drafter(it):
+        return "a draft model needs num_speculative_tokens"
+    return None
+
+
+def _no_drafter(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A method that needs a draft model, without one."""
+    method = _method(said)
+    if said.get("num_speculative_tokens") is None or said.get("model") or method in WITHOUT_MODEL:
+        return None
+    return f"{f'the method {method}' if method else 'num_speculative_tokens'} needs a model"
+
+
+def _lookup_range(it: Given, said: Mapping[str, Any]) -> str | None:
+    """An n-gram range whose minimum is above its maximum."""
+    least, most = said.get("prompt_lookup_min"), said.get("prompt_lookup_max")
+    if _method(said) not in NGRAM or not isinstance(least, int) or not isinstance(most, int) or least <= most:
+        return None
+    return f"prompt_lookup_min {least} is larger than prompt_lookup_max {most}"
+
+
+def _disabled(it: Given, said: Mapping[str, Any]) -> str | None:
+    size = said.get("disable_by_batch_size")
+    return f"disable_by_batch_size {size} is below 2" if isinstance(size, int) and size < 2 else None
+
+
+DRAFTER_NAMES = ("eagle-", "eagle3", "dflash", "dspark")
+"""Parts of a name by which vLLM takes another method than `draft_model`, though that is given (0.11 … 0.33)."""
+
+
+def _is_of_another_method(drafter: object) -> bool:
+    """vLLM may find by the drafter's name or config.json that it is not a plain model."""
+    if not isinstance(drafter, str):
+        return False
+    known = model_of_name(drafter)
+    plain = known is None or known.value.model_type in NO_MTP
+    return not plain or any(part in drafter.lower() for part in DRAFTER_NAMES)
+
+
+def _is_draft_model(it: Given, said: Mapping[str, Any]) -> bool:
+    """The drafter is a plain model. Without a method vLLM decides by its config.json, so that has to be known."""
+    drafter, method = said.get("model"), _method(said)
+    if not isinstance(drafter, str) or drafter in NGRAM or _is_of_another_method(drafter):
+        return False
+    return method == "draft_model" or (not method and not _unknown_drafter(it))
+
+
+def _draft_model(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A draft model in a release without them: V0 had lost speculative decoding, V1 did not draft with models yet."""
+    return f"vLLM {it.settings.release} has no draft models" if _is_draft_model(it, said) else None
+
+
+def _unknown_drafter(it: Given) -> str | None:
+    """Its config.json may name another method (`medusa`, `mlp_speculator`, MTP), which vLLM then takes."""
+    name = str(_of(it).get("model"))
+    known = model_of_name(name)
+    published = known is not None and by_id(known.value.id) is not None
+    if known and published and last_part(name) == last_part(known.value.id):
+        return None
+    return f"the config.json of {name} is not known"
+
+
+def _next_tokens(it: Given, said: Mapping[str, Any]) -> str | None:
+    kinds = {str(it.model.model_type), str(it.model.config.get("model_type")), *it.model.architectures}
+    if _method(said) != "mtp" or said.get("model") or said.get("num_speculative_tokens") is None:
+        return None
+    if it.model.num_nextn_predict_layers or not kinds.isdisjoint(HAS_MTP) or kinds.isdisjoint(NO_MTP):
+        return None
+    return f"{it.model.id} has no layers for multi-token prediction (method mtp)"
+
+
+def _unsupported_target(it: Given, said: Mapping[str, Any]) -> str | None:
+    """EAGLE3 for a model type that the release does not support."""
+    kind = str(it.model.config.get("model_type") or it.model.model_type)
+    taken = FIRST_TARGETS if it.settings.release < MORE_TARGETS else EAGLE3_TARGETS
+    if _method(said) != "eagle3" or any(part in kind for part in taken):
+        return None
+    return f"eagle3 is not supported for a {kind} model"
+
+
+def _drafter_ranks(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A draft model's tensor-parallel size other than 1 or the model's own."""
+    ranks, tp = said.get("draft_tensor_parallel_size"), it.settings.parallel.tp
+    if not said.get("model") or _method(said) in NO_DRAFTER or not isinstance(ranks, int) or ranks in (1, tp):
+        return None
+    return f"draft_tensor_parallel_size {ranks} is neither 1 nor --tensor-parallel-size {tp}"
+
+
+def _vocabulary(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A draft model with a vocabulary of another size."""
+    name = said.get("model")
+    if _method(said) not in ("draft_model", "") or not isinstance(name, str) or said.get("use_heterogeneous_vocab"):
+        return None
+    drafter = None if _is_of_another_method(name) else model_of_name(name)
+    words = drafter.value.vocab_size if drafter else None
+    if not words or not it.model.vocab_size or words == it.model.vocab_size:
+        return None
+    return f"{name} has a vocabulary of {words:,}, and {it.model.id} one of {it.model.vocab_size:,}"
+
+
+def _asynchronous(it: Given, said: Mapping[str, Any]) -> str | None:
+    return "it does not go with --async-scheduling" if it.args.get("async_scheduling") else None
+
+
+def _asynchronous_ngram(it: Given, said: Mapping[str, Any]) -> str | None:
+    if not it.args.get("async_scheduling") or _method(said) not in ("ngram", "[ngram]", "suffix"):
+        return None
+    return f"the method {_method(said)} does not go with --async-scheduling"
+
+
+R = Release
+CHECKS = (
+    _check(R(0, 11), UNREAD, _no_token_count, '"num_speculative_tokens": 3'),
+    _check(R(0, 11), UNREAD, _no_drafter, '"model": "ORG/DRAFTER"'),
+    _check(R(0, 8, 5), UNREAD, _lookup_range, "leave prompt_lookup_min out"),
+    _check(R(0, 8, 5), R(0, 17), _disabled, "leave disable_by_batch_size out"),
+    _check(R(0, 10), DRAFT_MODELS, _draft_model, "vLLM 0.15 or newer", _unknown_drafter),
+    _check(R(0, 11), UNREAD, _next_tokens, '"method": "ngram"'),
+    _check(R(0, 11), R(0, 22), _unsupported_target, '"method": "ngram"'),
+    _check(R(0, 8, 5), UNREAD, _drafter_ranks, '"draft_tensor_parallel_size": 1'),
+    _check(R(0, 15), UNREAD, _vocabulary, "a drafter of the same family", _unknown_drafter),
+    _check(R(0, 10), R(0, 11, 1), _asynchronous, "leave --async-scheduling out"),
+    _check(R(0, 11, 1), R(0, 33), _asynchronous_ngram, "leave --async-scheduling out"),
+)

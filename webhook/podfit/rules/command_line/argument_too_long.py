@@ -1,0 +1,60 @@
+"""Rule argument-too-long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.path import FieldPath, mapping
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.vllm.command.expand import MAX_EXPANDED_LENGTH
+
+ANYWHERE = 1 << 21
+"""32 pages of 64 KiB, the largest that Linux has (arm64, ppc64le)."""
+ARM = ("GH200", "GB200", "GB300", "GB10")
+"""GPUs that are only sold with Arm processors, whose kernels may have pages of 64 KiB."""
+
+
+class ArgumentTooLong(Rule):
+    """An argument or a variable is longer than Linux hands to a process.
+
+    One item of `command` or `args`, and one variable with its name, may have 128 KiB at most, with the NUL at the end
+    (MAX_ARG_STRLEN, 32 pages of memory). With a longer one the container does not start:
+
+        exec /usr/local/bin/vllm: argument list too long
+
+    Put a long value, such as a chat template or a JSON config, into a file of a ConfigMap, and pass the file's path.
+    Since podfit does not read such a long value, it treats the argument as unknown.
+    """
+
+    plane = "config"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain, except on nodes with Arm processors, whose kernels may have larger pages."""
+        for path, size, what in (*((*one, "an argument") for one in engine.command.long), *_variables(engine)):
+            certain = size >= ANYWHERE or not _may_be_arm(engine)
+            yield Finding(
+                path=path,
+                message=f"{what} of {size:,} bytes{' or more' if size == MAX_EXPANDED_LENGTH else ''}: Linux passes "
+                f"at most {MAX_EXPANDED_LENGTH - 1:,} to a process",
+                details=("exec fails with: argument list too long",),
+                certainty="certain" if certain else "likely",
+                uncertain=None if certain else "a kernel with pages of 64 KiB takes 2 MiB",
+                suggestions=("put the value into a mounted file",),
+            )
+
+
+def _variables(engine: Engine) -> Iterator[tuple[FieldPath, int, str]]:
+    """Path, bytes and name of each variable that is too long for execve(2)."""
+    for index, name, value in engine.variables:
+        if isinstance(value, str) and 4 * (len(name) + len(value)) >= MAX_EXPANDED_LENGTH:
+            size = len(f"{name}={value}".encode(errors="replace"))
+            if size >= MAX_EXPANDED_LENGTH:
+                yield engine.at("env", index, "value"), size, f"the variable {name[:80]}"
+
+
+def _may_be_arm(engine: Engine) -> bool:
+    gpus = engine.gpu.value.gpus if engine.gpu else ()
+    arch = mapping(engine.pod("nodeSelector")).get("kubernetes.io/arch")
+    return arch == "arm64" or (arch is None and any(word in one.name for one in gpus for word in ARM))

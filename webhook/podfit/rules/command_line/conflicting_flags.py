@@ -1,0 +1,249 @@
+"""Rule conflicting-flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from podfit.rules._flags import certainty, uncertain
+from podfit.rules.command_line import _combinations, _configuration, _meant, _speculative, _values
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.vllm.release import Release
+
+V1_BY_DEFAULT = Release(0, 8)
+"""Since then chunked prefill is on unless it is switched off."""
+V0_GONE, ALWAYS_CHUNKED_UNTIL = Release(0, 11), Release(0, 13)
+"""V1 overwrites the chunked prefill setting (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py); 0.13 follows it. podfit
+makes no claim about the releases between them."""
+V0_CHUNKS_ABOVE = 32768
+"""V0 switches chunked prefill on by itself for longer contexts (vLLM 0.7 engine/arg_utils.py create_engine_config)."""
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Every LoRA rank that a release ever took (vLLM 0.4 … 0.33 config/lora.py possible_max_ranks)."""
+RANK_OF_ONE = Release(0, 11, 1)
+"""Before, 1 is none of them."""
+VALIDATED = Release(0, 6, 6)
+"""`vllm serve` and the module both call validate_parsed_serve_args (read in vLLM 0.6.6 … 0.33
+entrypoints/openai/api_server.py and entrypoints/cli/serve.py)."""
+LITERAL_ROLES = Release(0, 9, 1)
+"""Since then a wrong role is a wrong value of the class (`invalid-flag-value`)."""
+KV_ROLES = ("kv_producer", "kv_consumer", "kv_both")
+
+BACKEND_TWICE = Release(0, 13), Release(0, 34)
+"""The first release that rejects a backend named in both places, even the same one, and the first that was not read
+(vLLM 0.13 … 0.33 engine/arg_utils.py create_engine_config)."""
+
+
+CHECKS = (*_combinations.CHECKS, *_values.CHECKS, *_speculative.CHECKS)
+"""What vLLM rejects while it builds its configuration, row by row."""
+
+
+class ConflictingFlags(Rule):
+    """Two arguments do not go together.
+
+    vLLM checks its arguments against each other before it loads anything. Some right after parsing
+    (entrypoints/openai/cli_args.py, validate_parsed_serve_args), most while it builds its configuration:
+
+        TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser
+        ValueError: max_num_batched_tokens (128) must be greater than or equal to max_num_seqs (256).
+        ValueError: max_num_batched_tokens (2048) is smaller than max_model_len (8192). This effectively limits the
+        maximum sequence length to max_num_batched_tokens and makes vLLM reject longer sequences.
+        ValueError: max_cpu_loras (1) must be >= max_loras (4)
+        ValueError: LoRA is not enabled! Use --enable-lora to enable LoRA.
+        ValueError: Number of experts in the model must be greater than 0 when expert parallelism is enabled.
+        ValueError: attention_backend and attention_config.backend are mutually exclusive
+        ValueError: enable_expert_parallel must be True to use EPLB.
+        ValueError: num_speculative_tokens must be provided with speculative model unless …
+        NotImplementedError: Unsupported speculative method: 'mtp'
+
+    Many of these checks depend on values that are not given: the length of the model, the default batch of the GPU. An
+    encoder such as bge-m3 reads each prompt in one piece, so vLLM rejects a smaller `--max-num-batched-tokens`.
+    `podfit plan --format json` shows the values under `engine.resolved`.
+    """
+
+    plane = "config"
+    mode = "deny"
+    about = (
+        "conflicts", "enable_lora", "lora_modules", "kv_transfer_config", "enable_expert_parallel", "attention_config",
+        "an argument of the configuration",
+    )  # fmt: skip
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if every release and entry point checks it, otherwise likely."""
+        for conflict in engine.args.conflicts:
+            names, instead = _meant.tool_parsers(conflict.message, engine.release)
+            yield Finding(
+                path=conflict.path,
+                message=conflict.message.removeprefix("Error: "),
+                certainty=certainty(engine) if engine.served and _since(engine, VALIDATED) else "likely",
+                details=names,
+                suggestions=instead,
+            )
+        yield from _batch(engine)
+        yield from _lora(engine)
+        yield from _transfer(engine)
+        yield from _experts(engine)
+        yield from _backend(engine)
+        yield from _configuration.findings(engine, CHECKS)
+
+
+def _since(engine: Engine, release: Release) -> bool:
+    return engine.release is not None and engine.release >= release
+
+
+def _number(engine: Engine, dest: str) -> int | None:
+    """A number that is given; a default may be changed by what else is given."""
+    value = engine.args.given.get(dest)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _batch(engine: Engine) -> Iterator[Finding]:
+    """vLLM 0.4 … 0.33 SchedulerConfig: the tokens of one step."""
+    tokens, seqs = _number(engine, "max_num_batched_tokens"), _number(engine, "max_num_seqs")
+    longest = _number(engine, "max_model_len")
+    if tokens is None or tokens <= 0:
+        return
+    path = engine.argument("max_num_batched_tokens")
+    # vLLM raises it by itself where one image or video needs more.
+    certain = engine.model is not None and not engine.model.value.vision_config and not engine.command.own_flags
+    if seqs is not None and tokens < seqs:
+        yield Finding(
+            path=path,
+            message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-num-seqs {seqs:,}: "
+            "each sequence needs a token a step",
+            certainty=certainty(engine) if certain else "likely",
+            rests_on=("model",),
+            suggestions=(f"--max-num-seqs {tokens}", f"--max-num-batched-tokens {seqs} or more"),
+        )
+    if longest is not None and 0 < tokens < longest and _unchunked(engine, longest):
+        yield Finding(
+            path=path,
+            message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-model-len {longest:,}, and without "
+            "chunked prefill a prompt must fit into one step",
+            certainty=certainty(engine) if certain else "likely",
+            rests_on=("model",),
+            suggestions=(
+                f"--max-num-batched-tokens {longest}",
+                "--enable-chunked-prefill",
+                f"--max-model-len {tokens}",
+            ),
+        )
+
+
+def _unchunked(engine: Engine, longest: int) -> bool:
+    """Chunked prefill is certainly off."""
+    if "enable_chunked_prefill" in engine.args.unresolved:
+        return False
+    given, release = engine.args.given.get("enable_chunked_prefill"), engine.release
+    if given is True or release is None:
+        return False
+    if release >= ALWAYS_CHUNKED_UNTIL:
+        return given is False
+    v0 = engine.command.env.get("VLLM_USE_V1", "0" if release < V1_BY_DEFAULT else "1") == "0" and release < V0_GONE
+    if given is False:
+        return v0
+    return v0 and release < V1_BY_DEFAULT and longest <= V0_CHUNKS_ABOVE and not engine.args.open
+
+
+def _lora(engine: Engine) -> Iterator[Finding]:
+    """vLLM 0.4 … 0.33 LoRAConfig, and what the server says of adapters that it is to load."""
+    given = engine.args.given
+    if "enable_lora" in engine.args.unresolved:
+        return
+    if not given.get("enable_lora"):
+        if given.get("lora_modules") and not engine.args.open:
+            yield Finding(
+                path=engine.argument("lora_modules"),
+                message="--lora-modules without --enable-lora: the adapters can't be loaded",
+                certainty="likely",
+                suggestions=("--enable-lora",),
+            )
+        return
+    cpu, gpu, rank = (_number(engine, dest) for dest in ("max_cpu_loras", "max_loras", "max_lora_rank"))
+    if cpu is not None and gpu is not None and cpu < gpu:
+        yield Finding(
+            path=engine.argument("max_cpu_loras"),
+            message=f"--max-cpu-loras {cpu} is smaller than --max-loras {gpu}",
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            suggestions=(f"--max-cpu-loras {gpu}",),
+        )
+    too_small = rank == 1 and engine.release is not None and engine.release < RANK_OF_ONE
+    if rank is not None and (rank not in RANKS or too_small):
+        fits = next((one for one in RANKS[1:] if one > rank), RANKS[-1])
+        yield Finding(
+            path=engine.argument("max_lora_rank"),
+            message=f"--max-lora-rank {rank} is none of {', '.join(map(str, RANKS[1:] if too_small else RANKS))}",
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            suggestions=(f"--max-lora-rank {fits}",),
+        )
+
+
+def _transfer(engine: Engine) -> Iterator[Finding]:
+    """vLLM 0.6.6 … 0.33 config/kv_transfer.py: a connector needs a role."""
+    config: Any = engine.args.given.get("kv_transfer_config")
+    if not isinstance(config, dict) or not config.get("kv_connector"):
+        return
+    if config.get("kv_role") is None:
+        yield Finding(
+            path=engine.argument("kv_transfer_config"),
+            message=f"--kv-transfer-config names no kv_role: a connector is one of {', '.join(KV_ROLES)}",
+            certainty=certainty(engine) if _since(engine, VALIDATED) else "likely",
+            suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
+        )
+    elif config["kv_role"] not in KV_ROLES and not _since(engine, LITERAL_ROLES):
+        yield Finding(
+            path=engine.argument("kv_transfer_config"),
+            message=f"--kv-transfer-config names the kv_role {config['kv_role']!r}: a connector is one of "
+            f"{', '.join(KV_ROLES)}",
+            certainty=certainty(engine) if _since(engine, VALIDATED) else "likely",
+            suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
+        )
+
+
+DENSE_MODEL_TYPES = frozenset({
+    "bert", "falcon_h1", "gemma", "gemma2", "gemma3", "gemma3_text", "granite", "internlm2", "llama", "mistral",
+    "olmo2", "olmo3", "phi3", "qwen2", "qwen2_5_vl", "qwen2_vl", "qwen3", "qwen3_vl", "roberta", "xlm-roberta",
+})  # fmt: skip
+"""Families of which no model has experts; of others, a row of a table may only not say how many."""
+EXPERTS_ASKED = Release(0, 8), Release(0, 34)
+"""The first release that rejects a model without experts, and the first that was not read (vLLM 0.8 … 0.33
+config/model.py, _verify_with_expert_parallelism)."""
+
+
+def _experts(engine: Engine) -> Iterator[Finding]:
+    """Expert parallelism of a model without experts."""
+    given, model, release = engine.args.given, engine.model, engine.release
+    if not given.get("enable_expert_parallel") or model is None or release is None:
+        return
+    changed = any(one in given or one in engine.args.unresolved for one in ("hf_overrides", "hf_config_path"))
+    if model.value.model_type in DENSE_MODEL_TYPES and not model.value.num_experts and not changed:
+        known = EXPERTS_ASKED[0] <= release < EXPERTS_ASKED[1]
+        yield Finding(
+            path=engine.argument("enable_expert_parallel"),
+            message=f"--enable-expert-parallel, but {model.value.id} has no experts: it is dense",
+            certainty=certainty(engine) if known else "likely",
+            rests_on=("model",),
+            suggestions=("leave it out",),
+        )
+
+
+def _backend(engine: Engine) -> Iterator[Finding]:
+    """The attention backend, given twice."""
+    args, release = engine.args, engine.release
+    flag, config = args.given.get("attention_backend"), args.given.get("attention_config")
+    inside = config.get("backend") if isinstance(config, dict) else None
+    if release is None or not BACKEND_TWICE[0] <= release < BACKEND_TWICE[1]:
+        return
+    if not (isinstance(flag, str) and isinstance(inside, str)) or "auto" in (flag.lower(), inside.lower()):
+        return
+    if args.is_sure("attention_backend") and args.is_sure("attention_config"):
+        yield Finding(
+            path=engine.argument("attention_backend"),
+            message=f"--attention-backend {flag} and --attention-config, which names the backend {inside}: vLLM takes "
+            "one of them",
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            suggestions=("leave --attention-backend out", 'leave "backend" out of --attention-config'),
+        )

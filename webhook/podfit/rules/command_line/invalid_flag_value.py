@@ -1,0 +1,456 @@
+"""Rule invalid-flag-value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from podfit.base.near import nearest
+from podfit.rules import _checkpoint
+from podfit.rules._flags import (
+    certainty,
+    explained,
+    from_json,
+    in_file,
+    life,
+    named,
+    parser,
+    registry_certainty,
+    spellings,
+    substitute,
+    uncertain,
+    unsplit,
+)
+from podfit.rules.command_line import _meant
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Certainty, Finding, Rule, lines
+from podfit.vllm.args import ArgumentError, settings
+from podfit.vllm.args.values import InvalidValueError, convert
+from podfit.vllm.release import Release
+
+
+class InvalidFlagValue(Rule):
+    """vLLM's parser rejects an argument.
+
+    A value of the wrong type, a word that belongs to no flag, a missing value: the parser ends with exit code 2
+    before it loads anything, for example
+
+        vllm: error: argument --max-num-seqs: invalid int value: '1k'
+
+    A number or a JSON value may pass the parser and be rejected by the class that it fills, a moment later:
+
+        pydantic_core._pydantic_core.ValidationError: 1 validation error for LoRAConfig
+        max_loras
+          Input should be greater than or equal to 1 [type=greater_than_equal, input_value=0, input_type=int]
+        1 validation error for SpeculativeConfig
+        method
+          Input should be 'ngram', 'medusa', … [type=literal_error, input_value='eagle4', input_type=str]
+        ValueError: Unsupported connector type: NixlConector
+
+        KeyError: 'PIECEWISE_AND_FULL'
+        ValueError: Unknown attention backend: 'XFORMERS'. Valid options are: FLASH_ATTN, …
+
+    Since the parser has no list of them, `--quantization`, `--load-format`, `--kv-cache-dtype`, `--config-format`,
+    `--mamba-backend` and `--distributed-executor-backend` are looked up by name when the engine is configured. A plugin
+    may have added to these, so that nothing is certain if one is installed:
+
+        Unknown quantization method: gptq_marlim. Must be one of ['awq', 'gptq_marlin', …
+        ValueError: Load format `runai-streamer` is not supported
+        ValueError: not enough values to unpack (expected 2, got 1)
+
+    Of a script with a quote that is never closed, a shell runs nothing:
+
+        bash: -c: line 1: unexpected EOF while looking for matching `"'
+
+    A `--port` above 65535 passes the parser and fails a moment later: `OverflowError: bind(): port must be 0-65535.`
+    """
+
+    plane = "config"
+    mode = "deny"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain in vLLM's own image: read with that release's own grammar."""
+        slip = engine.command.slip
+        if slip is not None and not slip.unsplit:
+            yield Finding(
+                path=slip.path or engine.command.path,
+                certainty=certainty(engine),
+                uncertain=uncertain(engine),
+                message=slip.why,
+                suggestions=(" ".join(slip.instead),),
+            )
+        if (line := engine.command.unclosed) is not None:
+            yield Finding(
+                path=engine.command.script_path or engine.command.path,
+                certainty="likely",
+                message=f"a quote in {line!r} is never closed: the shell rejects the whole script",
+                details=("bash: unexpected EOF while looking for matching quote",),
+            )
+            return
+        model, given = engine.args.model, engine.args.given
+        if model is not None and _NOT_OF_AN_ID.search(model):
+            yield from _model_id(engine, model)
+        if refused := _out_of_bounds(engine):
+            yield from _out_of_bounds_findings(engine, refused)
+        if not settings.config_arguments().isdisjoint(given):
+            yield from _json(engine)
+        if not REGISTERED.keys().isdisjoint(given):
+            yield from _registered(engine)
+        if engine.args.errors:
+            yield from self._refused(engine)
+        port = given.get("port")
+        if isinstance(port, int) and not 0 <= port < 1 << 16 and engine.served and not engine.args.get("uds"):
+            yield Finding(
+                path=engine.argument("port"),
+                certainty=certainty(engine),
+                uncertain=uncertain(engine),
+                message=f"argument --port: {port} is not a valid port (1 … 65535)",
+                suggestions=("--port 8000",),
+            )
+
+    def _refused(self, engine: Engine) -> Iterator[Finding]:
+        """What the parser itself rejects."""
+        refused = {error.index for error in engine.args.errors}
+        for error in engine.args.errors:
+            value = _is_value_of(engine, error.index)
+            if error.index in explained(engine) or (value and error.index - 1 in refused):
+                continue
+            at = error.index - value  # the module takes such a flag for its positional
+            if (flag := _flag_meant(engine, at)) is not None:
+                yield Finding(
+                    path=engine.command.words[at].path,
+                    certainty=certainty(engine),
+                    uncertain=uncertain(engine),
+                    message=error.message + in_file(engine, error.index),
+                    details=("vLLM knows the flag with two hyphens, and no blank in its name",),
+                    suggestions=(flag,),
+                    fix=substitute(engine, at, 1, flag),
+                )
+                continue
+            instead = _switch(engine, error)
+            meant = None if instead else _instead(engine, error)
+            names, parsers = _meant.tool_parsers(error.message, engine.release)
+            yield Finding(
+                path=error.path,
+                certainty=registry_certainty(engine) if error.dest in PLUGGED else certainty(engine),
+                uncertain=uncertain(engine),
+                message=error.message + in_file(engine, error.index),
+                details=lines(
+                    *names,
+                    f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",
+                    _by_helm(engine, error),
+                ),
+                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else parsers,
+                fix=substitute(engine, *instead) if instead else (),
+            )
+
+
+PLUGGED = frozenset({"quantization", "reasoning_parser", "tool_call_parser"})
+"""Arguments whose choices plugins have added to before vLLM parses (vLLM 0.4.2 … 0.33 engine/arg_utils.py,
+`AsyncEngineArgs.add_cli_args`: `load_general_plugins()`)."""
+
+
+class Range(NamedTuple):
+    """What a number must be, in a field that the table of bounds lacks: its value is computed, or checked by code."""
+
+    first: Release
+    least: float | None
+    most: float | None
+    bounds: str
+
+
+RANGES: Mapping[str, Range] = {
+    "cpu_offload_gb": Range(Release(0, 8, 5), 0, None, "0 and more"),
+    "max_num_batched_tokens": Range(Release(0, 11), 1, None, "1 and more"),
+    "optimization_level": Range(Release(0, 12), 0, 3, "0 … 3"),
+    "tensor_parallel_size": Range(Release(0, 8, 5), 1, None, "1 and more"),
+}
+"""vLLM 0.8.5 … 0.33 config/cache.py, config/scheduler.py, config/vllm.py `OptimizationLevel`, config/model.py
+verify_with_parallel_config (heads modulo tensor_parallel_size)."""
+ELSEWHERE = ("gpu_memory_utilization",)
+"""What a rule of its own says more about."""
+
+
+def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
+    """The numbers that their class rejects, by argument."""
+    given, release = engine.args.given, engine.release
+    refused = {
+        dest: found
+        for dest in sorted(settings.bounded().intersection(given))
+        if dest not in RANGES
+        and dest not in ELSEWHERE
+        and (found := settings.out_of_bounds(dest, given[dest], release)) is not None
+        and _made(engine, settings.argument_that_enables(dest))
+    }
+    for dest in RANGES.keys() & given.keys() if release else ():
+        known, value = RANGES[dest], _number(given[dest])
+        if value is None or release is None or release < known.first:
+            continue
+        if (known.least is not None and value < known.least) or (known.most is not None and value > known.most):
+            refused[dest] = settings.Refusal("", value, bounds=known.bounds)
+    return refused
+
+
+def _number(value: object) -> float | None:
+    """A number, also as a text of digits (`-O4`)."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _out_of_bounds_findings(engine: Engine, refused: Mapping[str, settings.Refusal]) -> Iterator[Finding]:
+    """One finding per number outside of its bounds."""
+    for dest, one in refused.items():
+        yield Finding(
+            path=engine.argument(dest),
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            message=f"--{dest.replace('_', '-')} {one.value:g}: {named(engine)} takes {one.bounds}",
+            details=("vLLM ends with a validation error before it loads anything",),
+        )
+
+
+def _made(engine: Engine, switch: str | None) -> bool:
+    """The class is filled at all: the switch that it needs is given."""
+    return switch is None or bool(engine.args.given.get(switch))
+
+
+_FEW = 6
+
+
+def _json(engine: Engine) -> Iterator[Finding]:
+    """Values inside of a JSON argument, which its class checks."""
+    for dest, value in engine.once(from_json):
+        for one in settings.bad_values(dest, value, engine.release):
+            listed = ", ".join(map(str, one.allowed))
+            near = _meant.name(one.value, one.allowed) if isinstance(one.value, str) else None
+            few = one.bounds or (f"one of {listed}" if len(one.allowed) <= _FEW else "another")
+            yield Finding(
+                path=engine.argument(dest),
+                certainty=registry_certainty(engine) if one.open else certainty(engine),
+                uncertain=uncertain(engine),
+                message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}"
+                f"{life(one, engine.release)}{f'; did you mean {near}?' if near else ''}",
+                details=lines(
+                    f"it takes {listed}" if len(one.allowed) > _FEW else None,
+                    "vLLM ends with a validation error before it loads anything",
+                ),
+                suggestions=(f"{one.place}: {near}",) if near else (),
+            )
+    transfer = engine.args.given.get("kv_transfer_config")
+    sure = engine.args.is_sure("kv_transfer_config")
+    if sure and isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path"):
+        yield from _connector(engine, transfer.get("kv_connector"))
+
+
+REGISTERED = {
+    "quantization": "method",
+    "load_format": "format",
+    "config_format": "format",
+    "distributed_executor_backend": "backend",
+    "kv_cache_dtype": "dtype",
+    "mamba_backend": "backend",
+}
+"""Arguments that name something of a registry, and what to call it."""
+
+
+def _registered(engine: Engine) -> Iterator[Finding]:
+    """Certain in vLLM's own image, where nothing shows a plugin that may have added to the registry."""
+    given = engine.args.given
+    for dest in REGISTERED:
+        name = given.get(dest)
+        if isinstance(name, str) and name and engine.args.is_sure(dest):
+            yield from _not_registered(engine, dest, name)
+
+
+GGUF_UNTIL = Release(0, 24)
+"""Before, vLLM sets both arguments of a GGUF file itself (vLLM 0.10.1.1 … 0.23 engine/arg_utils.py,
+`create_model_config`)."""
+BITSANDBYTES_UNTIL = Release(0, 28)
+"""Before, vLLM sets the load format of bitsandbytes itself (vLLM 0.10.1.1 … 0.27.1 engine/arg_utils.py,
+`create_load_config`, `create_engine_config`)."""
+_GGUF = re.compile(r"gguf|^[\w.-]+/[\w.-]+:\w", re.IGNORECASE)
+"""A file, a repository of files, or one file of a repository: `unsloth/Qwen3-8B-GGUF:Q4_K_M`."""
+MARLIN = "marlin"
+"""No method of its own since 0.10.2, and one that AWQ and GPTQ checkpoints take for theirs (vLLM 0.4.3 … 0.33
+gptq_marlin.py, awq_marlin.py, auto_gptq.py, auto_awq.py, `override_quantization_method`)."""
+OVERRIDING = ("modelopt", "mxfp4", "gpt_oss_mxfp4", "auto-round", _checkpoint.OVERRIDING)
+"""Methods, and a family, that take whatever is given for their own (vLLM 0.10 … 0.33 modelopt.py, 0.20 … mxfp4.py,
+0.15.1 … inc.py, 0.20 … models/deepseek_v4)."""
+FAITHFUL = frozenset({"", "fp8", "compressed-tensors"})
+"""Methods of checkpoints that no other method takes for its own on any platform; "": none."""
+FAITHFUL_ON_CUDA = frozenset({"awq", "gptq"})
+"""The same on NVIDIA's GPUs: the CPU's and Intel's methods (ipex_quant.py, cpu_wna16.py) take whatever is given."""
+
+
+def _looked_up(engine: Engine, dest: str, name: str) -> Certainty | None:
+    """How sure it is that vLLM looks for just this name; None if it puts another in its place before it looks."""
+    known, release = registry_certainty(engine), engine.release
+    if dest not in ("quantization", "load_format"):
+        return known
+    if (release is None or release < GGUF_UNTIL) and _GGUF.search(engine.args.model or ""):
+        return None
+    has, sure = _checkpoint.method(engine), _checkpoint.is_certain(engine)
+    if dest == "load_format":
+        if release is not None and release >= BITSANDBYTES_UNTIL:
+            return known
+        if "bitsandbytes" in (has, engine.args.quantization):
+            return None
+        return known if sure and engine.args.is_sure("quantization") else "likely"
+    family = (engine.model.value.model_type or "") if engine.model else ""
+    marlin = has in FAITHFUL_ON_CUDA and name.lower() == MARLIN
+    if marlin or has.startswith(OVERRIDING) or family.startswith(OVERRIDING):
+        return None
+    faithful = has in FAITHFUL or has == name.lower() or (has in FAITHFUL_ON_CUDA and _on_cuda(engine))
+    return known if sure and faithful else "likely"
+
+
+def _on_cuda(engine: Engine) -> bool:
+    return engine.requested is not None and engine.requested[0].startswith("nvidia.com/")
+
+
+def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
+    """A name that is not in the release's registry (attention backends, tool parsers …)."""
+    spelt = settings.NAMED[dest](name)
+    found = settings.unknown_name(dest, spelt, engine.release)
+    if found is None or (dest == "distributed_executor_backend" and "." in name):  # a custom class
+        return
+    known = _looked_up(engine, dest, name)
+    if known is None:
+        return
+    near = [name.lower()] if name.lower() in found.allowed else nearest(spelt, found.allowed, cutoff=0.8)
+    if near or known == "certain":  # builds of others bring their own
+        flag = f"--{dest.replace('_', '-')}"
+        yield Finding(
+            path=engine.argument(dest),
+            certainty=known,
+            uncertain=uncertain(engine),
+            message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(found, engine.release)}"
+            f"{f'; did you mean {near[0]}?' if near else ''}",
+            details=(f"it has {', '.join(found.allowed)}", f"without a plugin that adds it, vLLM rejects {name!r}"),
+            suggestions=(f"{flag} {near[0]}",) if near else (),
+        )
+
+
+V1_ALONE = Release(0, 11)
+"""Since then there is one registry of connectors; before, V0 and V1 had one each."""
+
+
+def _connector(engine: Engine, name: object) -> Iterator[Finding]:
+    """A KV connector that the release does not have."""
+    if not isinstance(name, str) or not name or engine.release is None or engine.release < V1_ALONE:
+        return
+    found = settings.unknown_name("kv_connector", name, engine.release)
+    if found is not None and registry_certainty(engine) == "certain":  # builds of others bring their own
+        yield Finding(
+            path=engine.argument("kv_transfer_config"),
+            message=f"--kv-transfer-config: vLLM {engine.release} has no connector {name!r}"
+            f"{life(found, engine.release)}",
+            details=(f"it has {', '.join(found.allowed)}", "ValueError: Unsupported connector type"),
+        )
+
+
+_FOLDER = re.compile(r"[/.~]|\w+://")
+_NOT_OF_AN_ID = re.compile(r"['\"\s]")
+
+
+def _model_id(engine: Engine, model: str) -> Iterator[Finding]:
+    """What no hub and hardly a folder is called: quotes that no shell has taken off, blanks, `$(MODEL)` as it is.
+
+    huggingface_hub utils/_validators.py validate_repo_id; vLLM 0.33 transformers_utils/config.py get_config: "Invalid
+    repository ID or local directory specified".
+    """
+    if _FOLDER.match(model) or engine.command.own_flags:
+        return
+    what = "blanks" if len(f"|{model}|".split()) > 1 else "quotes" if "'" in model or '"' in model else None
+    if what is None or any(word.text in (model, f"--model={model}") for word in unsplit(engine).values()):
+        return
+    clean = re.sub(r"['\"\s]", "", model)
+    yield Finding(
+        path=engine.argument("model"),
+        certainty=certainty(engine) if model.strip("'\" \t\r\n") != model else "likely",  # a folder may have a blank
+        message=f"{model!r} is not a valid model ID: {what} are part of it, since no shell removes them"
+        if not engine.command.shell
+        else f"{model!r} is not a valid model ID: {what} are part of it",
+        suggestions=(clean,) if re.sub(r"['\"]", "", model).strip() == clean else (),
+    )
+
+
+def _instead(engine: Engine, error: ArgumentError) -> str | None:
+    """A flag with the value that was probably meant."""
+    if error.dest is None:
+        return None
+    if (near := _meant.choice(error.message)) is not None:
+        return f"--{error.dest.replace('_', '-')} {near}"
+    text = engine.args.written.get(error.dest)
+    if (meant := _meant.number(text)) is not None and _takes(engine, error.dest, meant):
+        return f"--{error.dest.replace('_', '-')} {meant}"
+    written = _meant.as_json(error.dest, text, engine.release)
+    return f"--{error.dest.replace('_', '-')} '{written}'" if written and "'" not in written else None
+
+
+_DASHED = re.compile(r"[-\u2010-\u2015\u2212]{1,2}(?P<flag>[A-Za-z][\w.-]*)(?P<value>=.*)?", re.DOTALL)
+"""A flag as word processors write it: `—max-model-len`, `–port=8000`."""
+
+
+def _flag_meant(engine: Engine, index: int) -> str | None:
+    """The flag that a word with another dash, or with blanks around it, was meant to be."""
+    words = engine.command.words
+    text = words[index].text if 0 <= index < len(words) else ""
+    found = _DASHED.fullmatch(text.strip())
+    if found is None or (text.isascii() and text == text.strip()):
+        return None
+    flag = f"--{found['flag']}"
+    return f"{flag}{found['value'] or ''}" if flag.replace("_", "-") in spellings(engine) else None
+
+
+def _is_value_of(engine: Engine, index: int) -> bool:
+    """The word before it was meant to be its flag: what is said of that explains it."""
+    words = engine.command.words
+    alone = 0 < index < len(words) and not words[index].text.startswith("-") and "=" not in words[index - 1].text
+    return alone and _flag_meant(engine, index - 1) is not None
+
+
+def _takes(engine: Engine, dest: str, text: str) -> bool:
+    """The release's parser takes the text for this argument, and makes a number of it."""
+    known = parser(engine)
+    option, _ = known.spellings.get(f"--{dest.replace('_', '-')}", (None, False)) if known else (None, False)
+    if option is None or known is None:
+        return False
+    try:
+        return isinstance(convert(option, text, known.release), int | float)
+    except InvalidValueError:
+        return False
+
+
+_OF_HELM = re.compile(r"\d(\.\d+)?e\+\d\d")
+"""What Go prints of a large number that came from YAML or JSON."""
+
+
+def _by_helm(engine: Engine, error: ArgumentError) -> str | None:
+    text = engine.args.written.get(error.dest) if error.dest else None
+    if isinstance(text, str) and _OF_HELM.fullmatch(text):
+        return "so Helm prints a large number of values.yaml, unless the template says `| int`"
+    return None
+
+
+def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None:
+    """`--enable-x=true` and `--enable-x true` → the first word, how many there are, and the flag that is meant."""
+    words = engine.command.words
+    if not 0 <= error.index < len(words):
+        return None
+    first, count, text = error.index, 1, words[error.index].text
+    if not text.startswith("--") and first > 0:
+        first, count, text = first - 1, 2, f"{words[first - 1].text}={text}"
+    flag, _, value = text.partition("=")
+    if not flag.startswith("--") or flag.startswith("--no-") or value.lower() not in ("true", "false"):
+        return None
+    default = engine.args.defaults.get(flag[2:].replace("-", "_"))
+    if default is not None and not isinstance(default, bool):
+        return None
+    if value.lower() == "true":
+        return first, count, flag
+    negated = f"--no-{flag[2:]}"
+    known = engine.release is not None and negated in spellings(engine)
+    return (first, count, negated) if known else None

@@ -1,0 +1,82 @@
+"""Rule removed-flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.rules._flags import certainty, in_file, substitute, uncertain, unknown
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+LEAVE_OUT = "leave it out"
+REPLACED = {
+    "--swap-space": "leave it out: the V1 engine (v0.8 and newer) never used it",
+    "--disable-log-requests": "leave it out: requests are not logged by default from v0.10.1 on",
+    "--num-scheduler-steps": "leave it out: the V1 engine schedules without it",
+    "--max-seq-len-to-capture": "--max-cudagraph-capture-size",
+    "--worker-use-ray": "--distributed-executor-backend ray",
+    "--engine-use-ray": "leave it out",
+    "--device": "leave it out: the image decides",
+    "--use-v2-block-manager": "leave it out",
+    "--speculative-model": "--speculative-config '{\"model\": …}'",
+    "--num-speculative-tokens": "--speculative-config '{\"num_speculative_tokens\": …}'",
+    "--rope-scaling": "--hf-overrides '{\"rope_scaling\": …}'",
+    "--rope-theta": "--hf-overrides '{\"rope_theta\": …}'",
+    "--task": "--runner and --convert",
+    "--cuda-graph-sizes": "--cudagraph-capture-sizes",
+    "--guided-decoding-backend": "--structured-outputs-config '{\"backend\": …}'",
+    "--disable-mm-preprocessor-cache": "--mm-processor-cache-gb 0",
+    "--enable-reasoning": "leave it out: --reasoning-parser is enough",
+    "--disable-frontend-multiprocessing": "leave it out",
+}
+"""What to write instead (vLLM's release notes and deprecation messages)."""
+TASKS = {
+    "auto": "leave it out",
+    "generate": "--runner generate",
+    "transcription": "--runner generate",
+    "embed": "--runner pooling --convert embed",
+    "embedding": "--runner pooling --convert embed",
+    "classify": "--runner pooling --convert classify",
+    "score": "--runner pooling",
+    "reward": "--runner pooling",
+    "draft": "--runner draft",
+}
+"""`--task` → what it became (vLLM 0.10.2 … 0.12 config/model.py, `_task_to_convert` and what its deprecation says)."""
+
+
+class RemovedFlag(Rule):
+    """This vLLM release does not know the flag; another one does.
+
+    Flags come and go between releases. The parser ends with exit code 2 before it loads anything:
+
+        vllm: error: unrecognized arguments: --swap-space 8
+
+    Moving an image to a newer tag with the old arguments is how most of these crash loops begin.
+    """
+
+    plane = "config"
+    mode = "deny"
+    about = ("unknown flags",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain in vLLM's own image: the table holds every flag of 51 releases since 0.4."""
+        for flag in unknown(engine):
+            if flag.first is None or flag.last is None:
+                continue
+            where = in_file(engine, flag.index)
+            newer = None if flag.removed else f"an image of vLLM {flag.first} or newer"  # then it is not replaced yet
+            told = TASKS.get(str(engine.args.written.get("task"))) if flag.flag == "--task" else None
+            instead = newer or told or REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
+            useless = instead is not None and instead.startswith(LEAVE_OUT)
+            yield Finding(
+                path=flag.path,
+                certainty=certainty(engine),
+                uncertain=uncertain(engine),
+                message=f"vLLM {engine.release or 'in the newest releases'} does not know {flag.flag!r}{where}: "
+                + (f"removed in {flag.removed}" if flag.removed else f"new in {flag.first}"),
+                details=(
+                    f"known from {flag.first} to {flag.last}; vLLM ends with exit code 2: unrecognized arguments",
+                ),
+                suggestions=(instead,) if instead else (),
+                fix=substitute(engine, flag.index, flag.words) if useless and not where else (),
+            )

@@ -1,0 +1,566 @@
+"""One vLLM container, read: what every rule looks at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, NamedTuple, TypeVar
+
+from podfit.base.frozen import frozen, kept
+from podfit.kube import quantity
+from podfit.kube.path import FieldPath, is_object, value_at
+from podfit.kube.workload import Container, Whole, Workload
+from podfit.kube.workload.template import as_list
+from podfit.vllm import args, command, gpu, group, model, release, volumes
+from podfit.vllm.args import EngineArgs, Releases
+from podfit.vllm.command import Command, WorkLimit
+from podfit.vllm.facts import Fact, Facts
+from podfit.vllm.gpu import Accelerator, Placement
+from podfit.vllm.group import Replica
+from podfit.vllm.measured import HARMLESS
+from podfit.vllm.memory import cpu, doubt, parallel, plan, solve
+from podfit.vllm.memory.ledger import HostLedger, MemoryPlan
+from podfit.vllm.memory.search import with_changes
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release, is_official
+from podfit.vllm.volumes import Mount
+
+T = TypeVar("T")
+SHM = "/dev/shm"
+PARALLEL = frozenset({
+    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
+})  # fmt: skip
+_SEARCHES = 32
+"""Containers of one object for which changes that fit are searched: more suggestions do not help."""
+_COMPARED = 64
+"""Unknown flags of one object that are compared with the known ones, which takes a millisecond for each."""
+NVIDIAS = "nvcr.io/nvidia/vllm:"
+"""An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
+(docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
+
+
+class Sibling(NamedTuple):
+    """The fields of an engine that the other engines of its Pod use.
+
+    It is not an `Engine`: an engine that held itself would be a cycle. Each review would then leave some hundred
+    objects to Python's garbage collector, whose runs delay the slowest reviews."""
+
+    container: str
+    args: EngineArgs
+    release: Release | None
+    requested: tuple[str, int | None] | None
+    port: int | None = None
+    """The port on which it answers HTTP on every path through its script; None if there is none or it is unknown."""
+    host: object = None
+
+
+@frozen(slots=False)
+class Engine:
+    """A vLLM container with everything that is known of it; what is unknown is None."""
+
+    workload: Workload
+    container: Container
+    command: Command
+    release: Release | None
+    vouched: bool
+    """The policy says which release the image holds, so its flags are that release's."""
+    args: EngineArgs
+    model: Fact[Model] | None
+    gpu: Fact[Accelerator] | None
+    requested: tuple[str, int | None] | None
+    """The accelerator resource that the container asks for, and how many (None: can't be known)."""
+    plan: MemoryPlan
+    facts: Facts
+    whole: Whole = field(compare=False, repr=False)
+    """The object that it is in."""
+    placement: Placement | None = None
+    """The live nodes on which the Pod may run; None if nodes are not known."""
+    mounts: tuple[Mount, ...] = ()
+    """What is mounted into the container."""
+    siblings: Sequence[Sibling] = field(default=(), compare=False, repr=False)
+    """All engines of its Pod, itself too, as they were read; whole once all its containers are."""
+    _once: dict[Callable[[Engine], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, of: Callable[[Engine], T]) -> T:
+        """What a helper that several rules share says of this engine: it is asked once."""
+        known = self._once
+        if of in known:
+            return known[of]  # type: ignore[no-any-return]
+        found = known[of] = of(self)
+        return found
+
+    def at(self, *parts: str | int) -> FieldPath:
+        """Where a field of the container is in the object: `at("resources", "limits", "memory")`."""
+        places = self.container.places
+        if places and parts and (place := places.get(str(parts[0]))) is not None:
+            return place.join(*parts[1:])
+        if self.container.synthetic:
+            return self.container.path
+        return self.container.path.join(*parts)
+
+    def argument(self, dest: str) -> FieldPath:
+        """The path of an argument, or of the command if the argument is not given."""
+        return self.args.places.get(dest, self.command.path)
+
+    def field(self, *parts: str | int) -> Any:
+        """A field of the container, None if absent: `field("livenessProbe", "httpGet", "port")`."""
+        found: Any = self.container.spec
+        for part in parts:
+            if isinstance(found, dict):
+                found = found.get(part)
+            elif found is None:
+                return None
+            else:
+                found = value_at(found, (part,))
+        return found
+
+    def pod(self, *parts: str | int) -> Any:
+        """A field of the PodSpec, None if absent."""
+        found: Any = self.workload.spec
+        for part in parts:
+            if isinstance(found, dict):
+                found = found.get(part)
+            elif found is None:
+                return None
+            else:
+                found = value_at(found, (part,))
+        return found
+
+    @kept
+    def raw_command(self) -> str:
+        """`command` and `args` as one text, for rules that look for a word wherever it is: as much of them as a
+        person writes."""
+        return f"{_first_characters(self.field('command'))} {_first_characters(self.field('args'))}"
+
+    @kept
+    def variables(self) -> list[tuple[int, str, Any]]:
+        """The container's `env`: each entry's index, name, and value (None if it comes from elsewhere)."""
+        listed = enumerate(as_list(self.container.spec.get("env")))
+        return [
+            (index, name, one.get("value"))
+            for index, one in listed
+            if (isinstance(one, dict) or is_object(one)) and isinstance(name := one.get("name"), str)
+        ]
+
+    @kept
+    def declared(self) -> frozenset[str]:
+        """The names of the variables in the container's `env`, whether or not their values can be seen."""
+        return frozenset([name for _, name, _ in self.variables])
+
+    @kept
+    def served(self) -> bool:
+        """The container answers HTTP on a port (a follower or a joining worker does not)."""
+        return self.command.serves and not self.args.get("headless")
+
+    @property
+    def world_size(self) -> int:
+        """GPUs that one engine of this command line spans: TP × PP × PCP."""
+        return parallel.world_size(self.args)
+
+    @property
+    def vendor(self) -> str:
+        """The GPUs' vendor: from the known GPU, else from the resource or the image; "nvidia" by default."""
+        makers = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
+        return makers.pop() if len(makers) == 1 else _vendor(self.requested, self.field("image"))
+
+    @kept
+    def memory_limit(self) -> int | None:
+        """Bytes of host memory the container may use: the smaller of its own and the Pod's limit (1.32+)."""
+        own = quantity.try_parse(self.field("resources", "limits", "memory"))
+        pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
+        return min((limit for limit in (own, pod) if limit), default=None)  # 0 is not a limit
+
+    @kept
+    def memory_request(self) -> int | None:
+        """Bytes of host memory that are reserved for the container: the request, or the limit if only that is given."""
+        given = self.field("resources", "requests", "memory")
+        return quantity.try_parse(self.field("resources", "limits", "memory") if given is None else given)
+
+    @property
+    def memory_at(self) -> FieldPath:
+        """The path of the effective limit: the container's own, or the Pod's if that is smaller."""
+        own = quantity.try_parse(self.field("resources", "limits", "memory"))
+        pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
+        if pod and (not own or pod < own):
+            return self.workload.path.join("resources", "limits", "memory")
+        return self.at("resources", "limits", "memory")
+
+    @kept
+    def shm(self) -> Shm:
+        """What is at /dev/shm."""
+        return _shm(self)
+
+    @kept
+    def port(self) -> int | None:
+        """The HTTP port; None if it can't be known or there is none.
+
+        vLLM's default is only taken where vLLM itself is the program: a wrapper or a foreign image's entrypoint may
+        have a default of its own.
+        """
+        get = self.args.get
+        elsewhere = get("uds") or get("grpc") or get("data_parallel_multi_port_external_lb")
+        if not self.served or elsewhere or self.args.open or "port" in self.args.unresolved or self.command.own_flags:
+            return None
+        port = self.args.given.get("port")
+        if port is None:
+            image = self.field("image")
+            ours = self.field("command") or (isinstance(image, str) and is_official(image))
+            return 8000 if ours else None
+        return port if isinstance(port, int) else None
+
+    @kept
+    def spans_pods(self) -> bool:
+        """The engine's processes are, or may be, in more than one Pod, or can't be counted from this command line."""
+        get = self.args.get
+        return (
+            self.workload.pods_per_replica != 1
+            or get("distributed_executor_backend") in ("ray", "external_launcher")
+            or get("data_parallel_backend") == "ray"
+            or (get("nnodes") or 1) != 1
+            or bool(get("headless") or get("worker_use_ray"))
+            or "RAY_ADDRESS" in self.command.env
+            or not PARALLEL.isdisjoint(self.args.unresolved)
+        )
+
+    @kept
+    def group(self) -> Replica | None:
+        """The Pods that serve the model together, seen from the one that leads; None if that can't be known."""
+        return group.group_of(self.workload, self.container, self.whole)
+
+    @kept
+    def alone(self) -> bool:
+        """The whole engine runs in this one Pod, and no other Pod can join it."""
+        get = self.args.get
+        if not self.spans_pods:
+            return True
+        return (
+            self.group is not None
+            and self.group.pods == 1
+            and self.group.closed
+            and get("distributed_executor_backend") != "external_launcher"
+            and (get("nnodes") or 1) == 1
+            and not get("headless")
+            and "RAY_ADDRESS" not in self.command.env
+            and PARALLEL.isdisjoint(self.args.unresolved)
+        )
+
+    @property
+    def unseen(self) -> str | None:
+        """Why not even what the arguments alone show is certain, such as how many processes run; None if it is."""
+        unknown = [dest for dest in self.args.unresolved if dest not in HARMLESS]
+        if unknown:
+            return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
+        return doubt.of_arguments(self.args)
+
+    @kept
+    def doubt(self) -> str | None:
+        """Why nothing that is computed from the arguments and the model is certain, None if it is."""
+        if why := self.unseen:
+            return why
+        if why := doubt.reason_unplannable(self.args, self.model.value if self.model else None, self.command.env):
+            return why
+        if "vllm" in self.command.changes and self.release is not None:
+            return f"whether the vLLM that runs is {self.release} is the script's matter"
+        image = self.field("image")
+        if isinstance(image, str) and NVIDIAS in image and "gpu_memory_utilization" not in self.args.given:
+            return "NVIDIA's build of vLLM may use another share of the GPU memory by default"
+        return None
+
+    @property
+    def weights_doubtful(self) -> str | None:
+        """Why the catalog's size or format of the model is uncertain; None if both are certain."""
+        why = self.model.source.partition("; doubtful: ")[2] if self.model else ""
+        of_the_cache = ("its length", "num_key_value_heads")
+        return f"doubtful: {why}" if why and not why.startswith(of_the_cache) else None
+
+    @kept
+    def on_processors(self) -> bool:
+        """It is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
+        return _on_processors(self.field("image"), self.requested, self.args, self.command.env)
+
+    @kept
+    def alternatives(self) -> tuple[str, ...]:
+        """Changes that would fit the GPU, computed by the planner that found no fit: best first."""
+        return self.describe(self.changes())
+
+    def describe(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
+        """Changes for people: in the words of this Pod, and with what must change besides."""
+        return tuple(
+            text + self._accompanying_change(one) for one in changes if (text := self._written(one)) is not None
+        )
+
+    def _written(self, one: solve.Alternative) -> str | None:
+        """The change as text, with this Pod's own selectors; None if its cloud has no such machine."""
+        product, count = one.changes.get("product"), int(one.changes.get("gpus") or 0)
+        if self.requested is not None and gpu.CLAIM in self.requested[0]:  # the claim selects the GPU, not a selector
+            return one.text.replace("nodeSelector nvidia.com/gpu.product:", "a claim for")
+        if product:
+            asked = count or (self.requested[1] if self.requested else None) or 1
+            usual = f"nodeSelector {gpu.advice.PRODUCT}: {product}"
+            return one.text.replace(usual, gpu.advice.of_product(self.workload.spec, product, asked))
+        if count and self.gpu is not None:
+            also = gpu.advice.of_count(self.workload.spec, self.gpu.value.gpus, count)
+            return None if also is None else one.text + also
+        return one.text
+
+    def changes(
+        self, *, most: int = solve.MAX_SUGGESTIONS, steps: int = solve.MAX_PLANS, also: Mapping[str, Any] | None = None
+    ) -> list[solve.Alternative]:
+        """At most `most` changes that would fit, best first, found with at most `steps` plans; `also`: what is changed
+        in any case."""
+        if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
+            return []  # the KV cache memory that one engine had does not apply to another
+        if not self.whole.is_among(_SEARCHES, "searches"):
+            return []
+        args = with_changes(self.args, also or {})
+        return solve.alternatives(
+            args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env,
+            products=self.products, most=most, steps=steps,
+        )  # fmt: skip
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """Whole GPUs that the cluster's nodes have (values of the label nvidia.com/gpu.product), least memory first.
+        GPUs that clusters usually have follow, unless the cluster adds no other nodes."""
+        if not self.facts.snapshot.nodes and "affinity" not in self.workload.spec:
+            return solve.PRODUCTS
+        sizes: dict[str, int] = {}
+        sorts = self.facts.snapshot.alike(frozenset({gpu.advice.PRODUCT}))
+        for label in {one.node.labels.get(gpu.advice.PRODUCT, "") for one in sorts}:
+            known = gpu.by_name(label) if label and not label.endswith("-SHARED") else ()
+            if known and not any(one.mig for one in known):
+                sizes[label] = min(one.memory for one in known)
+        there = tuple(sorted(sizes, key=lambda label: (sizes[label], label)))
+        closed = bool(there) and self.facts.assume.nodes == "closed"
+        there = tuple(dict.fromkeys((*self.workload.once(_own_labels), *there)))
+        return there if closed else (*there, *(label for label in solve.PRODUCTS if label not in there))
+
+    def _accompanying_change(self, alternative: solve.Alternative) -> str:
+        """What must change together with an alternative, so that following the advice leads to no other denial."""
+        mig = self.requested is not None and "/mig-" in self.requested[0]
+        if "product" in alternative.changes and mig and self.requested:
+            return f" and nvidia.com/gpu instead of {self.requested[0]}"
+        if int(alternative.changes.get("gpus") or 1) > 1 and not self.shm.mounted and self.world_size == 1:
+            return " and a memory volume at /dev/shm"
+        return ""
+
+
+_SAID = 1 << 16
+"""Characters of a container's words that are looked at for one of them, wherever it is."""
+
+
+def _first_characters(words: Any) -> Any:
+    """A text, or the items of a list, cut to `_SAID` characters in all; 4 per item are its quotes and comma."""
+    if not isinstance(words, list):
+        return words[:_SAID] if isinstance(words, str) else words
+    room, found = _SAID, []
+    for word in words:
+        if room <= 0:
+            break
+        found.append(word[:room] if isinstance(word, str) else word)
+        room -= 4 + (len(word) if isinstance(word, str) else 0)
+    return found
+
+
+def _own_labels(workload: Workload) -> tuple[str, ...]:
+    return gpu.advice.own_labels(workload.spec)
+
+
+@frozen
+class Shm:
+    """What is at /dev/shm in the container."""
+
+    size: int | None
+    """Bytes; None: no limit of its own (a memory volume without sizeLimit, the host's)."""
+    mounted: bool
+    """A volume is mounted there, or the Pod shares the host's."""
+    path: FieldPath
+    """The volume, or the place where one would be declared."""
+    mount: Mount | None = None
+    """The container's mount, None if none is or the host's is shared."""
+
+
+CONTAINER_RUNTIME_SHM = 64 * quantity.MI
+"""The size that containerd and CRI-O mount at /dev/shm by default (containerd oci/mounts.go `size=65536k`)."""
+
+
+_CRIO_SIZE = "io.kubernetes.cri-o.ShmSize"
+"""The annotation with which CRI-O sizes a Pod's /dev/shm (cri-o pkg/annotations)."""
+
+
+def _shm(engine: Engine) -> Shm:
+    """What is mounted at /dev/shm: its limit and where it comes from."""
+    at = engine.workload.path
+    if engine.pod("hostIPC") is True or _CRIO_SIZE in engine.workload.annotations:
+        return Shm(None, True, at)
+    for mount in engine.mounts:
+        if mount.path not in (SHM, "/dev"):
+            continue
+        # On disk, sizeLimit is not a size of the file system but a reason for an eviction.
+        limit = (mount.empty_dir or {}).get("sizeLimit") if mount.memory else None
+        # 0 is not a limit of its own (kubernetes pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize).
+        return Shm(quantity.try_parse(limit) or None, True, mount.at, mount)
+    return Shm(CONTAINER_RUNTIME_SHM, False, at / "volumes")
+
+
+def read(
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    releases: Releases | None = None,
+    budget: WorkLimit | None = None,
+    siblings: list[Sibling] | None = None,
+    whole: Whole | None = None,
+) -> Engine | None:
+    """Reads one container; None if it does not run vLLM.
+
+    - `releases`: the policy's settings about vLLM releases
+    - `budget`: the limit on the cost of reading the object's scripts
+    - `siblings`: the engines of the same Pod that were read before; this one is added
+    - `whole`: the whole object
+    """
+    siblings, whole = [] if siblings is None else siblings, whole or Whole(workload.object)
+    read = _read(workload, container, facts, releases, budget, siblings, whole)
+    if read is not None:
+        port = None if read.command.branched or read.command.guessed else read.port
+        host = read.args.get("host")
+        siblings.append(Sibling(container.name, read.args, read.release, read.requested, port, host))
+    return read
+
+
+def _read(
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    releases: Releases | None,
+    budget: WorkLimit | None,
+    siblings: list[Sibling],
+    whole: Whole,
+) -> Engine | None:
+    """The engine of a container; None if it does not start vLLM."""
+    found = command.resolve(workload, container, facts.config_maps, budget, whole)
+    return None if found is None else _of_command(found, workload, container, facts, releases, siblings, whole)
+
+
+def next_server(engine: Engine, releases: Releases | None = None) -> Engine | None:
+    """The engine that the script starts when this one has failed; None if it starts no other."""
+    if not engine.command.then:
+        return None
+    first, *then = engine.command.then
+    found = replace(first, then=tuple(then))
+    return _of_command(found, engine.workload, engine.container, engine.facts, releases, engine.siblings, engine.whole)
+
+
+def _of_command(
+    found: Command,
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    releases: Releases | None,
+    siblings: Sequence[Sibling],
+    whole: Whole,
+) -> Engine:
+    """A container with this command."""
+    image = container.spec.get("image")
+    running, vouched = None, False
+    if "vllm" in found.changes:
+        running = release.parse(found.release) if found.release else None
+    elif isinstance(image, str):
+        named = release.release_of_image(image, releases.images) if releases and releases.images else None
+        if facts.assume.registries:
+            named = named or release.in_registry(image, facts.assume.registries)
+        running, vouched = named or release.from_image(image), named is not None
+    engine_args = args.parse(found, running, releases, suggests=lambda: whole.is_among(_COMPARED, "flags"))
+    its_model = model.find(engine_args, workload, container, facts)
+    placement = gpu.find_placement(workload, container, facts.snapshot)
+    asked = gpu.device_request(workload, container, facts.snapshot)
+    requested = asked.resource_and_count
+    on_processors = _on_processors(image, requested, engine_args, found.env)
+    build = gpu.maker.of_build(image, found.env, engine_args.given.get("device"))
+    accelerator = None if on_processors else gpu.find(workload, container, facts, placement, asked, build)
+    mounted = volumes.mounts(workload, container)
+    files = volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth, mounted)
+    planned = plan.plan(
+        engine_args,
+        its_model.value if its_model else None,
+        accelerator.value if accelerator else None,
+        gpu_memory=facts.gpu_memory,
+        env=found.env,
+        files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
+        known=facts.measured,
+        kv_cache_memory=facts.kv_cache_memory,
+        vendor="" if on_processors else _vendor(requested, image),
+    )
+    made = Engine(
+        workload=workload,
+        container=container,
+        command=found,
+        release=running,
+        vouched=vouched,
+        args=engine_args,
+        model=its_model,
+        gpu=accelerator,
+        requested=requested,
+        plan=planned,
+        facts=facts,
+        placement=placement,
+        mounts=mounted,
+        siblings=siblings,
+        whole=whole,
+    )
+    if on_processors:
+        return replace(made, plan=replace(planned, host=_on_host(made), startup=None))
+    if _on_gpus(workload, container, made) and not model.is_default(its_model):  # of that, whether it starts will do
+        return made
+    return replace(made, plan=replace(planned, host=None, startup=None))
+
+
+def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
+    """The maker of the GPUs that the resource names, or that an image of vLLM's ROCm build is for."""
+    resource = requested[0] if requested else ""
+    if resource.startswith(("amd.com/", "nvidia.com/", "gpu.intel.com/")):
+        return resource.removeprefix("gpu.").partition(".")[0]
+    return "amd" if gpu.maker.of_image(image) == "amd" else "nvidia"
+
+
+def _on_host(found: Engine) -> HostLedger | None:
+    """The host ledger of the CPU backend."""
+    if found.plan.host is None or found.model is None:
+        return None
+    return cpu.ledger(
+        found.plan.host, found.args, found.model.value, found.release, found.command.env, certain=found.model.may_deny
+    )
+
+
+def _on_processors(
+    image: object, requested: tuple[str, int | None] | None, args: EngineArgs, env: Mapping[str, str]
+) -> bool:
+    """It is vLLM's CPU backend, and no device is asked for: then weights and KV cache are host memory."""
+    if requested is not None:
+        return False
+    name = image[: release.LONGEST] if isinstance(image, str) else ""
+    told = args.given.get("device") == "cpu" or args.written.get("device") == "cpu"
+    told = told or env.get("VLLM_TARGET_DEVICE") == "cpu" or cpu.SPACE in env
+    told = told or _CPU_IMAGE.search(name.rpartition(":")[0] or name) is not None
+    return told and not any(variable in env for variable in gpu.maker.JAX)
+
+
+_GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
+_CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
+"""vLLM's builds for processors: vllm-cpu, vllm-openai-cpu, vllm-cpu-release-repo, llm-d-cpu."""
+
+
+def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
+    """Processes, memory and start-up time are known of vLLM on GPUs. A TPU's, a Gaudi's or a Neuron core's runtime
+    compiles for half an hour and has other processes. Where no device is asked for, a claim, a node's label, an
+    operator that brings the resources, or vLLM's own image speak for one."""
+    if found.requested is not None:
+        return found.requested[0].startswith(_GPUS) or "gpu" in found.requested[0]
+    image = container.spec.get("image")
+    name = image if isinstance(image, str) else ""
+    if any(variable in found.command.env for variable in gpu.maker.JAX):
+        return False
+    claims = found.field("resources", "claims")
+    unsaid = "resources" in workload.completes and not found.field("resources", "limits")
+    return bool(claims or found.gpu or unsaid or is_official(name))

@@ -1,0 +1,46 @@
+"""Rule gpu-idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.rules import _parallel
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+
+class GpuIdle(Rule):
+    """More GPUs are requested than vLLM uses.
+
+    vLLM takes tensor-parallel × pipeline-parallel GPUs for each data-parallel engine and leaves the others alone: the
+    default is one. What is requested beyond that is reserved, paid for, and idle; nothing in the log says so.
+    """
+
+    plane = "config"
+    threatens = "practice"
+    never_denies = "another process of the container may use them"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: another process of the container may use them."""
+        found = engine.once(_parallel.count)
+        if found is None or found.have <= found.needed or not found.exact or _shared_out(engine):
+            return
+        idle = found.have - found.needed
+        fewer = (f"{found.resource}: {found.needed}",) if found.pods == 1 else ()
+        yield Finding(
+            path=_parallel.requested_at(engine),
+            message=f"{found.holders} requested, {_parallel.sizes(engine)} uses {found.needed}: "
+            f"{idle} {'is' if idle == 1 else 'are'} idle",
+            certainty="likely",
+            suggestions=(*fewer, *_parallel.other_sizes(engine, found)),
+        )
+
+
+def _shared_out(engine: Engine) -> bool:
+    """Something else may use them: arguments that can't be seen, a script that gives each of its processes some of the
+    GPUs, a program around vLLM (vllm-omni's stages)."""
+    if engine.args.open or not engine.command.complete:
+        return True
+    words = f"{engine.raw_command} {list(engine.command.env)}"
+    around = engine.command.own_flags or engine.args.unknown or "omni" in str(engine.field("image"))
+    return bool(around) or "CUDA_VISIBLE_DEVICES" in words

@@ -1,0 +1,68 @@
+"""What the rules about the context length share: the longest that the model allows, and what fits with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from podfit.rules.engine import Engine
+from podfit.vllm.memory import plan
+from podfit.vllm.memory.search import with_changes
+from podfit.vllm.memory.solve import Alternative
+from podfit.vllm.model import longest_max_model_len
+
+CHANGES_IT = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
+"""Arguments that change the config.json that the length is derived from."""
+ALLOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+
+
+def too_long(engine: Engine) -> int | None:
+    """The longest context that the model allows, in tokens, if a longer one is given; None if none is, or if
+    it is not known."""
+    given = engine.args.given.get("max_model_len")
+    if engine.model is None or engine.release is None or not isinstance(given, int) or isinstance(given, bool):
+        return None
+    within_window = bool(engine.args.given.get("disable_sliding_window"))
+    longest = longest_max_model_len(engine.model.value, engine.release, within_window)
+    if longest is None or given <= longest or engine.command.env.get(ALLOWS, "0") != "0":
+        return None
+    said = {*engine.args.given, *engine.args.unresolved, *engine.args.written}
+    if isinstance(engine.args.given.get("hf_overrides"), Mapping):
+        said.discard("hf_overrides")  # the model is known with them
+    return None if not said.isdisjoint(CHANGES_IT) else longest
+
+
+def is_short(engine: Engine) -> bool:
+    """The KV cache is there, and likely too small for one request."""
+    ledger = engine.plan.gpu
+    return ledger is not None and 0 < ledger.kv_cache.likely < (ledger.kv_capacity.bytes_per_request or 0)
+
+
+def within(engine: Engine) -> tuple[Alternative, ...]:
+    """Changes that fit the GPU and limit a too long context to what the model allows.
+
+    Changes that only make room for the given length would not help: vLLM would reject that length next."""
+    longest = too_long(engine)
+    if longest is None or engine.model is None or engine.gpu is None:
+        return ()
+    length = {"max_model_len": longest}
+    args, env = with_changes(engine.args, length), engine.command.env
+    if plan.fits(args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=env):
+        return (Alternative(f"--max-model-len {longest}", length),)
+    return tuple(
+        one
+        if "max_model_len" in one.changes
+        else replace(one, text=f"{one.text} and --max-model-len {longest}", changes={**one.changes, **length})
+        for one in engine.changes(also=length)
+    )
+
+
+_WRITTEN = re.compile(r"(?<![\w-])--max[-_]model[-_]len\b")
+
+
+def not_given(engine: Engine) -> str:
+    """The message that no length is set, or that one next to a script or in another of its commands is lost."""
+    if engine.command.shell and _WRITTEN.search(engine.raw_command):
+        return "--max-model-len is in the command, but does not reach this vLLM"
+    return "--max-model-len is not set"

@@ -1,0 +1,82 @@
+"""Rule gpu-memory-exceeded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.quantity import human
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.vllm.memory import quantisation
+from podfit.vllm.memory.ledger import GpuLedger
+
+
+class GpuMemoryExceeded(Rule):
+    """The model's weights leave no GPU memory for a KV cache.
+
+    vLLM may use `--gpu-memory-utilization` of each GPU's memory (0.9; 0.92 from v0.20). The weights of this rank, the
+    activations of one full batch, and from v0.20 the CUDA graphs come out of that budget; the rest is the KV cache.
+    If nothing is left, the process ends while it starts, with one of
+
+        torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …
+        ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` …
+
+    and Kubernetes restarts it forever. The denial is based on the certain minimum of every line of the ledger and on
+    the largest memory ever seen for this GPU. Tensor parallelism divides the weights; a shorter context does not.
+
+    With `--quantization fp8` and a checkpoint in 16 bits, vLLM before v0.16 first puts all weights on the GPU in 16
+    bits and then quantizes them. The 16-bit weights must therefore fit the GPU's memory. From v0.16 on vLLM quantizes
+    each layer as it is loaded. A checkpoint that is stored in FP8 takes 8 bits from the start.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+    needs = ("model", "gpu", "plan.gpu")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if even the minimum values exceed the budget, likely if the likely values do."""
+        ledger = engine.plan.gpu
+        if ledger is None:
+            return
+        name = engine.gpu.value.name if engine.gpu else "GPU"
+        if engine.plan.cause == "loading":
+            yield self._while_loading(engine, ledger, name)
+            return
+        if ledger.kv_cache.likely > 0:
+            return
+        weights, budget = ledger.weights.likely, ledger.budget.likely
+        rest = budget - weights - ledger.kv_cache.likely
+        note = ledger.weights.note
+        certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
+        yield Finding(
+            path=engine.command.path,
+            message=f"short by {human(-ledger.kv_cache.likely)} on each GPU before any KV cache: "
+            f"weights {human(weights)} and {human(rest)} of "
+            f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
+            details=(
+                *((f"weights: {note}",) if note not in ("", human(weights)) else ()),
+                f"budget: {ledger.budget.note}",
+            ),
+            certainty="certain" if certain else "likely",
+            suggestions=engine.alternatives,
+            computed=True,
+        )
+
+    def _while_loading(self, engine: Engine, ledger: GpuLedger, name: str) -> Finding:
+        """The finding that the weights do not fit before they are quantized."""
+        whole, streamed = ledger.loading or ledger.weights, quantisation.STREAMED.get(engine.args.quantization or "")
+        later = (
+            f"; from v{streamed.major}.{streamed.minor} on each layer is quantized as it is loaded" if streamed else ""
+        )
+        return Finding(
+            path=engine.argument("quantization"),
+            message=f"all weights are on each GPU in 16 bits before vLLM quantizes them: {human(whole.likely)}, and "
+            f"{name} has {human(ledger.total.likely)}",
+            details=(
+                f"quantized they take {human(ledger.weights.likely)}{later}",
+                "a checkpoint that is stored in FP8 takes 8 bits a weight from the start",
+            ),
+            certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
+            suggestions=engine.alternatives,
+            computed=True,
+        )

@@ -1,0 +1,121 @@
+"""Rule gpu-memory-utilization-too-high."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from podfit.kube.quantity import human
+from podfit.rules.engine import Engine
+from podfit.rules.gpu_memory._gpu import servers_on_one_card, share_of
+from podfit.rules.rule import Finding, Rule, parameter
+from podfit.vllm.release import Release
+
+REFUSES_ZERO = Release(0, 13)
+"""The first release that rejects a share of 0 as a value (vLLM 0.13 config/cache.py `gt=0`). 0.10.2 and 0.11.0 only
+reject values above 1; there a share of 0 leaves no memory."""
+
+
+def _refuses_zero(release: Release | None) -> bool:
+    return release is not None and release >= REFUSES_ZERO
+
+
+def _has_others(engine: Engine) -> bool:
+    """Another process may hold a part of the GPU: another container, or one that the policy assumes."""
+    return (engine.gpu is not None and engine.gpu.value.shared) or engine.facts.assume.free_gpu_memory is not None
+
+
+@dataclass(frozen=True)
+class GpuMemoryUtilizationTooHigh(Rule):
+    """The share of GPU memory that vLLM may use is out of range or leaves nothing to others.
+
+    `--gpu-memory-utilization` is a fraction of the *whole* GPU, at most 1 (vLLM config/cache.py); `95` is read as
+    9500 % and rejected. The CUDA context, NCCL's buffers and, before v0.20, the CUDA graphs need memory on top of it.
+    With a fraction near 1, vLLM runs out of memory while it captures graphs, and from v0.9.1 on it does not start:
+
+        ValueError: Free memory on device (77.2/79.2 GiB) on startup is less than desired GPU memory utilization (0.98…
+
+    Several processes on one GPU (time-slicing, MPS) must share: their fractions add up.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+
+    maximum: float = parameter(0.95, "a higher share is warned about", gt=0, le=1)
+    shared_maximum: float = parameter(0.8, "the same on a GPU shared with other processes", gt=0, le=1)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Out of (0, 1] is certain; above the maximum is possible trouble."""
+        share = engine.args.given.get("gpu_memory_utilization")
+        if not isinstance(share, int | float) or isinstance(share, bool):
+            if share is None and "gpu_memory_utilization" not in engine.args.unresolved and _has_others(engine):
+                yield from self._together(engine)
+                yield from self._assumed(engine, share_of(None, engine.release))
+            return
+        where = engine.argument("gpu_memory_utilization")
+        if share <= 0 and engine.args.given.get("kv_cache_memory_bytes") and not _refuses_zero(engine.release):
+            return  # then the share is not used
+        if not 0 < share <= 1:
+            meant = f", did you mean {share / 100:g}?" if 10 <= share <= 100 else ""  # a percentage
+            yield Finding(
+                path=where,
+                message=f"--gpu-memory-utilization {share:g} is out of range: "
+                f"it is a fraction above 0, at most 1{meant}",
+            )
+            return
+        if engine.args.given.get("kv_cache_memory_bytes"):
+            return  # then the share is not used (vLLM 0.10.2 and newer)
+        if engine.plan.cause == "free-memory" and engine.plan.gpu:
+            total, budget = engine.plan.gpu.total, engine.plan.gpu.budget
+            yield Finding(
+                path=where,
+                message=f"--gpu-memory-utilization {share:g} asks for {human(budget.likely)} of the GPU's "
+                f"{human(total.likely)}: the CUDA context needs more than what is left",
+                details=("vLLM compares this with the free memory before it loads the model, and ends",),
+                certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
+                suggestions=engine.alternatives or (f"--gpu-memory-utilization {self.maximum:g}",),
+                computed=bool(engine.alternatives),
+                rests_on=("plan.gpu",),
+            )
+            return
+        together = [*self._together(engine), *self._assumed(engine, share)] if _has_others(engine) else []
+        yield from together
+        shared = engine.gpu is not None and engine.gpu.value.shared
+        maximum = self.shared_maximum if shared else self.maximum
+        if share > maximum and not together:
+            yield Finding(
+                path=where,
+                message=f"--gpu-memory-utilization {share:g} leaves {100 * (1 - share):.0f} % of the GPU to the CUDA "
+                f"context, NCCL and {'its other users' if shared else 'CUDA graphs'}; at most {maximum:g} is advised",
+                certainty="possible",
+                suggestions=(f"--gpu-memory-utilization {maximum:g}",),
+            )
+
+    def _assumed(self, engine: Engine, share: float) -> Iterator[Finding]:
+        """A policy may say that others always hold a part of each GPU."""
+        free = engine.facts.assume.free_gpu_memory
+        if free is None or share <= free or engine.args.given.get("kv_cache_memory_bytes"):
+            return
+        yield Finding(
+            path=engine.argument("gpu_memory_utilization"),
+            message=f"--gpu-memory-utilization {share:g} asks for more of the GPU than the {free:g} that are free when "
+            "vLLM starts, as the policy assumes",
+            certainty="likely",
+            suggestions=(f"--gpu-memory-utilization {int(100 * free) / 100:g}",),
+        )
+
+    def _together(self, engine: Engine) -> Iterator[Finding]:
+        """Servers of one Pod that may be on one GPU must fit on it together."""
+        servers = servers_on_one_card(engine)
+        whole = sum(share for _, share in servers)
+        if len(servers) < 2 or whole <= self.maximum or engine.args.given.get("kv_cache_memory_bytes"):
+            return
+        part = int(100 * self.maximum / len(servers)) / 100
+        yield Finding(
+            path=engine.argument("gpu_memory_utilization"),
+            message=f"{len(servers)} servers of this Pod may share one GPU and ask for {whole:g} of it together; "
+            f"at most {self.maximum:g} is there",
+            details=tuple(f"{name}: --gpu-memory-utilization {share:g}" for name, share in servers),
+            certainty="likely",
+            suggestions=(f"--gpu-memory-utilization {part:g} for each",),
+        )

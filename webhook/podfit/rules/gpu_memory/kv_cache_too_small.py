@@ -1,0 +1,90 @@
+"""Rule kv-cache-too-small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.quantity import human
+from podfit.rules._flags import certainty, spoilt, uncertain
+from podfit.rules.engine import Engine
+from podfit.rules.gpu_memory._length import is_short, not_given, too_long, within
+from podfit.rules.rule import Finding, Rule, lines
+from podfit.vllm.memory.verdict import subtraction
+
+
+class KvCacheTooSmall(Rule):
+    """The KV cache is too small for one request of the maximum length.
+
+    vLLM does not start when the KV cache can't hold a single request of `--max-model-len` tokens:
+
+        ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is
+        needed, which is larger than the available KV cache memory (7.13 GiB). Based on the available memory, the
+        estimated maximum model length is 58400. …
+
+    (before v0.8: "The model's max seq len (N) is larger than the maximum number of tokens that can be stored in KV
+    cache"). The default of `--max-model-len` is the model's own length, often 131,072. A shorter length has no
+    disadvantage if requests do not need the full one; more GPUs, or a smaller KV cache type, make room.
+
+    A model with state layers (Mamba, Gated DeltaNet) needs the hybrid KV cache manager to get a KV cache at all, and
+    `--disable-hybrid-kv-cache-manager` and some KV connectors switch it off:
+
+        ValueError: Hybrid KV cache manager is disabled but failed to convert the KV cache specs to one unified type.
+    """
+
+    plane = "gpu"
+    mode = "deny"
+    needs = ("model", "gpu", "plan.gpu")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if the largest KV cache that could be left is smaller than one request."""
+        if engine.plan.cause == "layout":
+            yield from _layout(engine)
+            return
+        ledger = engine.plan.gpu
+        if ledger is None or not is_short(engine) or spoilt(engine, "max_model_len"):
+            return
+        needed = ledger.kv_cache_bytes_per_request or 0
+        there = ledger.kv_cache.likely
+        given = "max_model_len" in engine.args.given
+        fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
+        certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
+        longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
+        short = f" (short by {human(needed - there)})" if needed > there >= 0 else ""
+        yield Finding(
+            path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
+            message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
+            + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left)
+            + short,
+            details=lines(
+                "" if given else f"{not_given(engine)}; the model's default of {ledger.max_model_len:,} tokens applies",
+                f"the estimated maximum model length is {longest:,}" if longest else "",
+                "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
+            ),
+            certainty="certain" if certain else "likely",
+            suggestions=engine.alternatives if too_long(engine) is None else engine.describe(engine.once(within)),
+            computed=True,
+        )
+
+
+MANAGERS = ("disable_hybrid_kv_cache_manager", "kv_transfer_config", "kv_events_config")
+"""What switches the hybrid KV cache manager off (`memory/settings.py`)."""
+
+
+def _layout(engine: Engine) -> Iterator[Finding]:
+    """The planner finds that vLLM can't lay out the KV cache (vLLM 0.9.1 … 0.33 v1/core/kv_cache_utils.py
+    unify_hybrid_kv_cache_specs)."""
+    cause = next((dest for dest in MANAGERS if engine.args.given.get(dest)), None)
+    if cause is None:
+        return
+    flag = f"--{cause.replace('_', '-')}"
+    yield Finding(
+        path=engine.argument(cause),
+        message=f"{flag} switches off the hybrid KV cache manager: a model with state layers can't start without it",
+        certainty=certainty(engine) if engine.plan.verdict == "does-not-fit" else "likely",
+        uncertain=uncertain(engine),
+        rests_on=("model",),
+        suggestions=(
+            f"leave {flag} out",
+            *(("vLLM 0.22 or later, and a connector such as NixlConnector",) if cause == "kv_transfer_config" else ()),
+        ),
+    )

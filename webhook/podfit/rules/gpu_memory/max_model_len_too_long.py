@@ -1,0 +1,110 @@
+"""Rule max-model-len-too-long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from podfit.rules import _flags
+from podfit.rules.engine import Engine
+from podfit.rules.gpu_memory import _length
+from podfit.rules.gpu_memory._length import ALLOWS
+from podfit.rules.rule import Finding, Rule, parameter
+from podfit.vllm.memory.arguments import embeds
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+
+READ_SINCE = Release(0, 6, 6)
+"""From here to 0.33 the rules of `podfit.vllm.model.length` are vLLM's (config.py, config/model.py)."""
+
+MAY_BE_OLD = "the hub's config.json may allow more by now"
+
+
+@dataclass(frozen=True)
+class MaxModelLenTooLong(Rule):
+    """The context length is longer than the model's config.json allows.
+
+    vLLM derives the longest context from config.json and rejects a longer one before it loads anything:
+
+        ValueError: User-specified max_model_len (131072) is greater than the derived max_model_len
+        (max_position_embeddings=32768 …). … VLLM_ALLOW_LONG_MAX_MODEL_LEN=1
+
+    A model with an extended context needs its rope scaling set (`--hf-overrides`), or its answers get worse.
+
+    The rule denies only if you gave a config.json for exactly this model (`--model-config`, `--models`, a ConfigMap)
+    and vLLM's own image, v0.6.6 or newer, reads that file. Otherwise it warns and names the reason:
+
+    - The hub's config.json may have a longer context than when the catalog read it (unless the policy sets
+      `believeCatalog`).
+    - The length is from a table, or from the original of a copied model.
+    - `--revision` selects another file.
+    - `--trust-remote-code` runs the model's own config class.
+    - An `envFrom` may set VLLM_ALLOW_LONG_MAX_MODEL_LEN.
+    - Mistral's repositories also have a params.json, which vLLM may prefer.
+    - An embedding model's sentence_bert_config.json may override the length.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "release")
+    about = ("max_model_len",)
+
+    believe_catalog: bool = parameter(False, "deny what the catalog's config.json does not allow, however old it is")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if the config.json itself was read, and nothing else may set a length."""
+        longest = _length.too_long(engine)
+        if longest is None or engine.model is None:
+            return
+        given, model = engine.args.given["max_model_len"], engine.model.value
+        unread = _unread(engine, model)
+        allowed = f"that the config.json of {model.id} allows" if unread is None else f"that are known of {model.id}"
+        why = unread or _uncertain(engine, model)
+        if why is None and not engine.facts.models and not self.believe_catalog:
+            why = MAY_BE_OLD
+        yield Finding(
+            path=engine.argument("max_model_len"),
+            message=f"--max-model-len {given:,} is longer than the {longest:,} tokens {allowed}: vLLM does not start"
+            + ("" if unread is None else ", if that is its length"),
+            certainty="likely" if why else "certain",
+            uncertain=why,
+            suggestions=_shorter(engine, longest),
+        )
+
+
+def _shorter(engine: Engine, longest: int) -> tuple[str, ...]:
+    """A length that the model allows and, where the KV cache is too small as well, one that it holds."""
+    if not _length.is_short(engine):
+        return f"--max-model-len {longest}", f"env {ALLOWS}=1, at the risk of nonsense"
+    alone = (one.text for one in engine.once(_length.within) if one.changes.keys() == {"max_model_len"})
+    return (next(alone, f"--max-model-len {longest}"),)
+
+
+def _unread(engine: Engine, model: Model) -> str | None:
+    """Why the length is not from a config.json of exactly the served model; None if it is."""
+    named = (engine.args.model or "").lower() == model.id.lower() or "*" in engine.facts.models
+    if model.length_read and named and engine.model is not None and engine.model.may_deny:
+        return None
+    return (
+        f"no config.json of {engine.args.model or 'it'} was read: {engine.model.source if engine.model else 'unknown'}"
+    )
+
+
+def _uncertain(engine: Engine, model: Model) -> str | None:
+    """Another possible source of vLLM's length; None if there is none."""
+    given = engine.args.given
+    if any(dest in given or dest in engine.args.unresolved for dest in ("revision", "code_revision")):
+        return "--revision names another file than the one that was read"
+    if given.get("trust_remote_code") or "trust_remote_code" in engine.args.unresolved:
+        return "--trust-remote-code may run a config class of the model's own"
+    if ALLOWS in engine.declared or engine.field("envFrom") or engine.command.decided & {ALLOWS, "*"}:
+        return f"{ALLOWS} may have a value that is not in the manifest"
+    if model.id.lower().startswith("mistralai/"):
+        return "Mistral's repositories also have a params.json, which vLLM may prefer"
+    if embeds(model):
+        return "an embedding model's sentence_bert_config.json may set another length"
+    if engine.release is not None and engine.release < READ_SINCE:
+        return f"how vLLM {engine.release} derives the length is unknown"
+    if _flags.certainty(engine) == "certain":
+        return None
+    return _flags.uncertain(engine) if not _flags.is_changed(engine) else "Python code other than vLLM's own may run"

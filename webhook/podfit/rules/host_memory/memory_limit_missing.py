@@ -1,0 +1,67 @@
+"""Rule memory-limit-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.patch import Edit
+from podfit.kube.quantity import human, quantity, try_parse
+from podfit.rules import memory_sizes
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule, lines
+
+
+class MemoryLimitMissing(Rule):
+    """The container has no host memory limit.
+
+    Without `resources.limits.memory` a leak, a burst of multimodal requests or an unbounded /dev/shm takes memory from
+    every Pod on the node. The kernel may then kill a process that is not at fault. Host memory is not GPU memory: it
+    holds the processes, pinned buffers, offloaded weights and the contents of /dev/shm. Memory-mapped weights are page
+    cache, which the kernel can take back.
+    """
+
+    plane = "host"
+    threatens = "uptime"
+    mode = "warn"
+    mute_for = ("memory-limit", "resources")
+    about = ("no memory limit",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain for a Pod; likely for a workload, whose Pods a LimitRange may give a default."""
+        if engine.memory_limit is not None or not _absent(engine) or engine.command.entry == "worker":
+            return
+        host = None if engine.spans_pods else engine.plan.host
+        advice = memory_sizes.advised_limit(engine) if host else None
+        needed = host.need if host else None
+        yield Finding(
+            path=engine.at("resources", "limits", "memory"),
+            message="no host memory limit"
+            + (f"; vLLM needs about {human(needed.likely)} (up to {human(needed.high)})" if needed else ""),
+            details=lines(
+                memory_sizes.cached(engine)
+                if advice and needed and advice > memory_sizes.rounded(needed.high)
+                else None,
+                None if engine.workload.kind == "Pod" else "a LimitRange of the namespace may set one for its Pods",
+            ),
+            certainty="certain" if engine.workload.kind == "Pod" else "likely",
+            suggestions=(f"resources.limits.memory: {quantity(advice)}",) if advice else (),
+            fix=_fix(engine, advice),
+        )
+
+
+def _absent(engine: Engine) -> bool:
+    """No limit at all, rather than one that can't be read."""
+    return engine.field("resources", "limits", "memory") is None and engine.pod("resources", "limits", "memory") is None
+
+
+def _fix(engine: Engine, advice: int | None) -> tuple[Edit, ...]:
+    """Adds the limit, no lower than the request (that would be invalid), and a request where there is none: Kubernetes
+    would set the whole limit aside."""
+    if advice is None or not memory_sizes.computable(engine) or not memory_sizes.writable(engine):
+        return ()
+    given = engine.field("resources", "requests", "memory")
+    edits = [Edit(engine.at("resources", "limits", "memory"), quantity(max(advice, try_parse(given) or 0)))]
+    request = memory_sizes.advised_request(engine)
+    if given is None and request is not None:
+        edits.append(Edit(memory_sizes.request_at(engine), quantity(request)))
+    return tuple(edits)

@@ -1,0 +1,62 @@
+"""Rule memory-limit-too-low."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.quantity import MI, human, quantity
+from podfit.rules import memory_sizes
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+
+class MemoryLimitTooLow(Rule):
+    """The host memory limit is below what vLLM needs.
+
+    A container above `resources.limits.memory` is killed by the kernel: `OOMKilled`, exit code 137, usually while it
+    loads. That is host memory: `--gpu-memory-utilization` does not help. The kernel can't reclaim these parts:
+
+    - the processes (one per GPU and two more)
+    - pinned buffers (`--cpu-offload-gb`, `--kv-offloading-size`, before v0.8 `--swap-space`)
+    - whole files in eager and multi-threaded loading
+    - the contents of /dev/shm
+
+    Memory-mapped safetensors are page cache, which it can reclaim, so a limit below the checkpoint's size does not kill
+    the container (`memory-limit-below-checkpoint`).
+
+    The effective limit is the smaller one of the container's and of the Pod's (`spec.resources`, which sidecars and
+    memory volumes share). On nodes with swap (the kubelet's LimitedSwap) a container that requests less than its limit
+    may be swapped out instead; no manifest shows it. If the container would fit without offloading, see
+    `offload-exceeds-limit`.
+    """
+
+    plane = "host"
+    threatens = "uptime"
+    mode = "deny"
+    needs = ("plan.host",)
+    mute_for = ("memory-limit",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain below the floor, likely or possible below the likely need."""
+        limit, host = engine.memory_limit, engine.plan.host
+        if limit is None or host is None or memory_sizes.elsewhere(engine) or memory_sizes.offload_is_to_blame(engine):
+            return
+        if limit < memory_sizes.SMALLEST_SIZE:
+            return  # a slip of the unit: quantity-suspicious
+        needed = host.need
+        if limit < needed.likely:
+            advice = memory_sizes.advised_limit(engine) or 0
+            least = human(needed.floor)
+            if least == human(limit):  # 1 GiB, and 1.02
+                least = f"{needed.floor / MI:,.0f} MiB"
+            yield Finding(
+                path=engine.memory_at,
+                message=f"limit {memory_sizes.written(engine, engine.memory_at, limit)}: vLLM needs about "
+                f"{human(needed.likely)} of host memory, "
+                f"{f'at least {least}, ' if needed.floor > 0 else ''}at most {human(needed.high)}",
+                details=memory_sizes.parts(host),
+                certainty=memory_sizes.certainty(engine, needed),
+                rests_on=memory_sizes.rests_on(limit, host),
+                suggestions=(f"resources.limits.memory: {quantity(advice)}",),
+                fix=memory_sizes.raise_limit(engine, advice),
+            )

@@ -1,0 +1,73 @@
+"""Rule offload-exceeds-limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.quantity import human, quantity
+from podfit.rules import memory_sizes
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule, lines
+from podfit.vllm.memory.host import OFFLOAD
+from podfit.vllm.memory.ledger import HostLedger
+
+
+class OffloadExceedsLimit(Rule):
+    """The memory offloaded to the host does not fit the memory limit.
+
+    `--cpu-offload-gb`, `--kv-offloading-size`, an OffloadingConnector, LMCache and (before v0.8) `--swap-space` move
+    memory from the GPU to the host, once per GPU. This host memory is pinned, so the kernel can't take it back, and the
+    container is `OOMKilled` while it starts. For example, `--cpu-offload-gb 8` can't work with a memory limit of 8Gi:
+    the offloaded weights alone fill the limit. Pinned buffers may take up to twice their size, since each allocation is
+    rounded up to a power of two.
+    """
+
+    plane = "host"
+    threatens = "start"
+    mode = "deny"
+    needs = ("plan.host",)
+    mute_for = ("memory-limit",)
+    about = ("offloaded memory",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if the offloaded bytes and the imported processes exceed the limit."""
+        limit, host = engine.memory_limit, engine.plan.host
+        if limit is None or host is None or not memory_sizes.offload_is_to_blame(engine):
+            return
+        needed, moved = host.need, host.offloaded
+        advice = memory_sizes.advised_limit(engine) or 0
+        spare = limit - (needed.high - moved.high)
+        yield Finding(
+            path=engine.memory_at,
+            message=f"limit {memory_sizes.written(engine, engine.memory_at, limit)}: {human(moved.low)} are offloaded "
+            f"to the host, and vLLM needs {human(needed.likely - moved.likely)} besides",
+            details=(
+                *[
+                    f"{name}: {human(line.low)}{f' ({line.note})' if line.note else ''}"
+                    for name, line in host.lines
+                    if name in OFFLOAD
+                ],
+                _sum(engine, host, advice),
+            ),
+            certainty=memory_sizes.certainty(engine, needed),
+            rests_on=memory_sizes.rests_on(limit, host),
+            suggestions=lines(
+                f"resources.limits.memory: {quantity(advice)}",
+                f"offload no more than {human(spare / 2)}" if spare > 0 else None,
+            ),
+            fix=memory_sizes.raise_limit(engine, advice),
+        )
+
+
+def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
+    """What the advised limit is made of, as `memory_sizes.advised_limit` adds it up."""
+    needed, moved, cached = host.need, host.offloaded, memory_sizes.in_cache(engine)
+    by_cache = cached + needed.likely >= needed.high
+    held, whole, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")
+    pinned = " (a pinned allocation takes a power of two)" if held > moved.low else ""
+    parts = lines(
+        f"{most}{human(held)} for what is offloaded{pinned}",
+        f"{most}{human(whole - held)} besides",
+        f"{human(cached)} of page cache for the checkpoint" if by_cache and cached else None,
+    )
+    return f"{quantity(advice)}: {', '.join(parts)}, rounded up"

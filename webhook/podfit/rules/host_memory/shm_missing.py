@@ -1,0 +1,55 @@
+"""Rule shm-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.quantity import human, quantity
+from podfit.rules.engine import Engine
+from podfit.rules.host_memory import shm_mounts
+from podfit.rules.rule import Finding, Rule
+
+
+class ShmMissing(Rule):
+    """Several processes of one engine talk through /dev/shm, and nothing is mounted there.
+
+    Without a volume at /dev/shm a container has 64 MiB. Tensor, pipeline and data parallelism talk through rings in
+    it, 160 MiB and more. From v0.27 vLLM does not start:
+
+        RuntimeError: Insufficient space in /dev/shm for shared-memory allocation: 160 MiB required, 64 MiB free.
+
+    Before that it depends on how NCCL moves data between the GPUs: over NVLink it starts, over shared memory it fails
+    with `Error while creating shared memory segment /dev/shm/nccl-…` or dies of `Bus error (core dumped)` later. The
+    fix mounts a memory-backed emptyDir; what is written there counts against the container's memory limit.
+    """
+
+    plane = "host"
+    mode = "deny"
+    fix = "certain"
+    needs = ("plan.host",)
+    mute_for = ("shm",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if this release does not start, else possible; likely if the Pod may have another /dev/shm."""
+        host, size = engine.plan.host, engine.shm.size
+        if host is None or engine.shm.mounted or size is None or engine.command.entry == "worker":
+            return
+        if size >= host.shm.likely or not shm_mounts.has_workers(engine):
+            return
+        refuses = engine.release is not None and size < host.shm.floor
+        if refuses:
+            detail = f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}"
+        else:
+            detail = "it starts where NCCL needs no shared memory (NVLink), else it fails, or dies under load"
+        advice = shm_mounts.advised(engine) or 0
+        yield Finding(
+            path=engine.at("volumeMounts"),
+            message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
+            details=(detail,),
+            certainty="possible" if not refuses else "likely" if shm_mounts.may_be_resized(engine) else "certain",
+            rests_on=(),
+            suggestions=(
+                f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",
+            ),
+            fix=shm_mounts.add(engine, advice),
+        )

@@ -1,0 +1,106 @@
+"""What the rules about /dev/shm share: a volume of a fitting size, and whether the container's limit covers it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.kube.patch import Edit
+from podfit.kube.path import is_object, mapping
+from podfit.kube.quantity import quantity, round_up_gi
+from podfit.kube.workload import Workload, as_list
+from podfit.rules import memory_sizes
+from podfit.rules.engine import SHM, Engine
+
+
+def advised(engine: Engine) -> int | None:
+    """Bytes in whole GiB: the high estimate; the likely one if the memory limit does not hold more."""
+    host = engine.plan.host
+    if host is None:
+        return None
+    high = round_up_gi(host.shm.high)
+    return high if covered(engine, high) else round_up_gi(host.shm.likely)
+
+
+def besides(engine: Engine) -> int:
+    """Bytes that vLLM likely needs outside of /dev/shm."""
+    host = engine.plan.host
+    if host is None:
+        return 0
+    return host.need.likely - host.in_shm
+
+
+def covered(engine: Engine, size: int) -> bool:
+    """The memory limit holds a full /dev/shm of that size and what vLLM needs besides."""
+    limit = engine.memory_limit
+    return limit is None or besides(engine) + size <= limit
+
+
+def has_workers(engine: Engine) -> bool:
+    """vLLM's workers run here: with --data-parallel-size-local 0 all of them are in other Pods."""
+    return engine.args.given.get("data_parallel_size_local") != 0
+
+
+def may_be_resized(engine: Engine) -> bool:
+    """/dev/shm may be larger than the container runtime's default.
+
+    A command or a hook may mount it again, or the Pod runs in a sandbox with its own /dev/shm (gVisor: no limit; Kata:
+    half of the guest's memory)."""
+    said = engine.raw_command
+    if hook := engine.field("lifecycle", "postStart"):
+        said = f"{said} {hook}"
+    if SHM in said and "mount" in said:
+        return True
+    runtime = str(engine.pod("runtimeClassName") or "")
+    return any(word in runtime.lower() for word in ("gvisor", "runsc", "kata"))
+
+
+def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """Edits that set the memory volume's size; none if the volume is of another type or is not declared here."""
+    mount = engine.shm.mount
+    if mount is None or not mount.memory:
+        return ()
+    return (Edit(mount.at.join("emptyDir", "sizeLimit"), quantity(size)),)
+
+
+def grow(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """Edits that set the memory volume's size and raise the memory limit to match; none if either is impossible."""
+    room = (
+        () if covered(engine, size) else memory_sizes.raise_limit(engine, memory_sizes.rounded(besides(engine) + size))
+    )
+    return (*resize(engine, size), *room) if room or covered(engine, size) else ()
+
+
+def add(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """A memory-backed emptyDir at /dev/shm; nothing for containers that the operator makes.
+
+    If the Pod declares a memory volume that no container mounts, the author meant that one. A new volume has the
+    usual name `dshm`. It is named after its container if that name is taken or another container may need one too.
+    """
+    if engine.container.synthetic:
+        return ()
+    mounted = engine.at("volumeMounts")
+    unused, taken = engine.workload.once(_volumes)
+    if unused is not None:
+        return (Edit(mounted, {"name": unused, "mountPath": SHM}, "append"),)
+    own = f"dshm-{engine.container.name}"
+    name = "dshm" if engine.workload.containers[:1] == (engine.container,) else own
+    if name in taken:
+        name = next(one for one in (own, *(f"{own}-{n}" for n in range(99))) if one not in taken)
+    volume = {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": quantity(size)}}
+    return (
+        Edit(engine.workload.path / "volumes", volume, "append"),
+        Edit(mounted, {"name": name, "mountPath": SHM}, "append"),
+    )
+
+
+def _volumes(workload: Workload) -> tuple[Any, frozenset[str]]:
+    """The name of a volume in memory that no container mounts, and the names of all volumes."""
+    volumes = [one for one in as_list(workload.spec.get("volumes")) if is_object(one)]
+    mounts = (as_list(one.spec.get("volumeMounts")) for one in workload.containers)
+    used = {str(mount.get("name")) for listed in mounts for mount in listed if is_object(mount)}
+    unused = (
+        volume.get("name")
+        for volume in volumes
+        if mapping(volume.get("emptyDir")).get("medium") == "Memory" and str(volume.get("name")) not in used
+    )
+    return next(unused, None), frozenset(str(volume.get("name")) for volume in volumes)

@@ -1,0 +1,62 @@
+"""Rule shm-too-small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.patch import Edit
+from podfit.kube.quantity import human, quantity
+from podfit.rules.engine import Engine
+from podfit.rules.host_memory import shm_mounts
+from podfit.rules.rule import Finding, Rule
+
+
+class ShmTooSmall(Rule):
+    """The volume at /dev/shm is smaller than what vLLM puts there, or vLLM can't write to it.
+
+    A `sizeLimit` below the rings of the engine's processes has the effect of no volume at all; see `shm-missing` for
+    what fails and how. `--kv-offloading-size` lives in /dev/shm from v0.27 on, as a whole, also with one GPU:
+
+        RuntimeError: Insufficient space in /dev/shm for CPU KV offload shared region in /dev/shm: … required, … free
+
+    The volume lives as long as the Pod. The files of a crashed engine (`vllm_offload_*.mmap`, ring buffers) are still
+    there when the container starts again, and take the room that the next start needs. Make the volume larger, or
+    delete the Pod.
+    """
+
+    plane = "host"
+    mode = "deny"
+    needs = ("plan.host",)
+    about = ("a volume at /dev/shm",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if this release does not start with so little, or if it can't write what it needs."""
+        host, shm = engine.plan.host, engine.shm
+        if host is None or not shm.mounted or engine.command.entry == "worker" or not shm_mounts.has_workers(engine):
+            return
+        if shm.mount is not None and shm.mount.read_only and host.shm.low:
+            yield Finding(
+                path=engine.at("volumeMounts", shm.mount.index, "readOnly"),
+                message=f"/dev/shm is mounted read-only, vLLM needs about {human(host.shm.likely)} there",
+                certainty="certain" if host.shm.floor else "likely",
+                rests_on=(),
+                suggestions=("readOnly: false",),
+                fix=(Edit(engine.at("volumeMounts", shm.mount.index, "readOnly"), op="remove"),)
+                if not engine.container.synthetic
+                else (),
+            )
+        if shm.size is None or shm.size >= max(host.shm.low, host.shm.floor):
+            return
+        refuses = engine.release is not None and shm.size < host.shm.floor
+        advice = shm_mounts.advised(engine) or 0
+        yield Finding(
+            path=shm.path.join("emptyDir", "sizeLimit"),
+            message=f"/dev/shm has {human(shm.size)}, about {human(host.shm.likely)} are needed",
+            details=(f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}",)
+            if refuses
+            else (),
+            certainty="certain" if refuses else "possible",
+            rests_on=(),
+            suggestions=(f"sizeLimit: {quantity(advice)}",),
+            fix=shm_mounts.grow(engine, advice),
+        )

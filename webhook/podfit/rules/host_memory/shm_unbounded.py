@@ -1,0 +1,43 @@
+"""Rule shm-unbounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.quantity import human, quantity, round_up_gi
+from podfit.rules.engine import Engine
+from podfit.rules.host_memory import shm_mounts
+from podfit.rules.rule import Finding, Rule
+
+
+class ShmUnbounded(Rule):
+    """The memory volume at /dev/shm has no size limit.
+
+    Without `sizeLimit` a memory-backed emptyDir may grow to the Pod's memory limit or, without such a limit, to the
+    node's whole allocatable memory. Files that crashed engines leave there then take memory from the other Pods. With a
+    size limit, the process that writes too much gets `No space left on device`, and no other Pod is `OOMKilled`.
+    """
+
+    plane = "host"
+    threatens = "uptime"
+    mode = "warn"
+    needs = ("plan.host",)
+    about = ("a volume at /dev/shm",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if nothing else bounds it; advice if the memory limit does."""
+        host, mount = engine.plan.host, engine.shm.mount
+        if host is None or mount is None or not mount.memory or (mount.empty_dir or {}).get("sizeLimit") is not None:
+            return
+        if engine.command.entry == "worker":
+            return  # what a joining worker needs there is said at its leader
+        size = round_up_gi(host.shm.high)
+        bound = engine.memory_limit
+        yield Finding(
+            path=mount.at.join("emptyDir", "sizeLimit"),
+            message="the memory volume at /dev/shm has no sizeLimit: it may grow to "
+            + (f"the memory limit, {human(bound)}" if bound is not None else "all of the node's memory"),
+            advice=bound is not None,
+            suggestions=(f"sizeLimit: {quantity(size)}",),
+            fix=shm_mounts.resize(engine, size) if shm_mounts.covered(engine, size) and not engine.spans_pods else (),
+        )

@@ -1,0 +1,42 @@
+"""What the rules about architectures that this release does not serve share."""
+
+from __future__ import annotations
+
+import re
+
+from podfit.rules import _flags
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding
+from podfit.vllm.command.images import repository
+
+_PLUGGED = re.compile(r"ascend|gaudi|hpu|neuron|spyre|rbln|metax|musa|kunlun|tpu|vllm-omni")
+"""Builds with a plugin that adds architectures of its own to vLLM's registry."""
+
+
+def is_looked_up(engine: Engine) -> bool:
+    """vLLM looks the model's architecture up in its registry: no argument has it look up another one, or in
+    Transformers at once."""
+    given = engine.args.given
+    image = engine.field("image")
+    if (isinstance(image, str) and _PLUGGED.search(repository(image))) or _flags.names_plugins(engine):
+        return False
+    if given.get("hf_overrides") or given.get("hf_config_path"):
+        return False
+    return given.get("model_impl") in (None, "auto", "vllm")
+
+
+def trusts_code(engine: Engine) -> bool:
+    """The checkpoint's own code may run, and bring what vLLM lacks."""
+    return bool(engine.args.given.get("trust_remote_code")) or "trust_remote_code" in engine.args.unresolved
+
+
+def finding(engine: Engine, message: str, *, unserved: bool, instead: str) -> Finding:
+    """Certain in vLLM's own image where nothing else serves the architecture (`unserved`); `instead`: what to run."""
+    return Finding(
+        path=engine.argument("model"),
+        message=message,
+        certainty=_flags.registry_certainty(engine) if unserved else "likely",
+        details=() if unserved else ("Transformers may serve it in vLLM's place",),
+        suggestions=(instead,),
+        rests_on=("model", "release"),
+    )

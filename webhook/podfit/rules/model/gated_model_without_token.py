@@ -1,0 +1,99 @@
+"""Rule gated-model-without-token."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from podfit.kube.path import is_object
+from podfit.kube.workload import Whole, Workload, as_list
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.vllm.volumes import MODELSCOPE, OFFLINE, is_offline, modelscope
+
+
+class GatedModelWithoutToken(Rule):
+    """The model is gated on Hugging Face, and the object has no token.
+
+    The hub rejects the download without a token of an account that has accepted the license. The errors are "You are
+    trying to access a gated repo" and "401 Client Error: Unauthorized". The rule reports nothing if the object has a
+    token anywhere, if a volume may hold the checkpoint, with another hub, or in offline mode.
+    """
+
+    plane = "config"
+    threatens = "start"
+    mode = "warn"
+    never_denies = "an admission webhook after this one may add the token"
+    needs = ("model",)
+    about = ("a gated model",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely at most: an admission webhook after this one may add the token."""
+        model, name = engine.model and engine.model.value, engine.args.model or ""
+        if not model or not model.gated or engine.container.synthetic:
+            return
+        if name.partition("/")[0].lower() != model.id.partition("/")[0].lower():
+            return  # a mirror of a gated model is not gated
+        if _may_be_there(engine) or _told(engine):
+            return
+        empty = next((one for one in TOKEN_VARIABLES if engine.command.env.get(one) == ""), None)
+        yield Finding(
+            engine.argument("model"),
+            f"model {name!r} is gated on Hugging Face, and "
+            + (f"{empty} is empty" if empty else "the container gets no HF_TOKEN"),
+            certainty="likely",
+            suggestions=(
+                "env HF_TOKEN from a Secret (valueFrom.secretKeyRef), of an account that has accepted the license",
+            ),
+        )
+
+
+TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""huggingface_hub utils/_auth.py; HF_TOKEN_PATH and a login's file count too."""
+OTHER_TOKEN_SOURCES = ("HF_ENDPOINT", "HF_TOKEN_PATH")
+"""Variables with which another hub is asked, or a token is found."""
+ANNOUNCED, BEFORE, MENTIONS = re.compile("token|login"), 96, 256
+"""What a mention of a token or a login ends with, the characters before it that are read, and how many are looked at.
+An object with more of these words is taken for one that mentions a token."""
+MENTION = re.compile(r"(?:(?:hf[_-]?|hugging_?face[\w-]{0,64})token|(?:huggingface-cli|hf)\s+(?:auth\s+)?login)\Z")
+TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
+"""Volumes that hold no checkpoint and no token's file when the container starts."""
+
+
+def _told(engine: Engine) -> bool:
+    """A token, or another place than the hub, is given somewhere, or may be where it can't be seen."""
+    known, env = engine.command.env, engine.field("env")
+    if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in OTHER_TOKEN_SOURCES):
+        return True
+    if is_offline(known) or modelscope(known):
+        return True
+    named = [one for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)]
+    if any(
+        one.get("name") in (*OTHER_TOKEN_SOURCES, *OFFLINE, MODELSCOPE) and one.get("name") not in known
+        for one in named
+    ):
+        return True  # its value is not seen
+    if any(one.get("name") in TOKEN_VARIABLES and one.get("value") == "" and not one.get("valueFrom") for one in named):
+        return False
+    return engine.whole.once(_mentions)
+
+
+def _mentions(whole: Whole) -> bool:
+    """The object mentions a token or a login, in any place."""
+    text = json.dumps(whole.object, default=str).lower()
+    ends = [one.end() for one in islice(ANNOUNCED.finditer(text), MENTIONS + 1)]
+    return len(ends) > MENTIONS or any(MENTION.search(text, max(0, end - BEFORE), end) for end in ends)
+
+
+def _may_be_there(engine: Engine) -> bool:
+    """A volume may hold the checkpoint, or the login's file."""
+    kept = engine.workload.once(_kept_volumes)
+    return any(str(one.get("name")) in kept for one in as_list(engine.field("volumeMounts")) if is_object(one))
+
+
+def _kept_volumes(workload: Workload) -> frozenset[str]:
+    """The names of the volumes that can hold files before the container starts."""
+    volumes = (one for one in as_list(workload.spec.get("volumes")) if is_object(one))
+    return frozenset(str(one.get("name")) for one in volumes if TRANSIENT.isdisjoint(one))

@@ -1,0 +1,47 @@
+"""Rule disruption-budget-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.path import FieldPath
+from podfit.rules.engine import Engine
+from podfit.rules.operations import _scaling
+from podfit.rules.rule import Finding, Rule
+
+
+class DisruptionBudgetMissing(Rule):
+    """No PodDisruptionBudget keeps a node drain from stopping several replicas at once.
+
+    An upgrade of the nodes, or an autoscaler that packs them again, evicts Pods as fast as it can. A web server is back
+    in seconds; vLLM needs minutes, and two replicas that are evicted together leave no replica to answer. A
+    PodDisruptionBudget with `maxUnavailable: 1` makes the drain wait until the first one is ready again.
+
+    podfit reports this only if it has all objects of the cluster, or if the input probably contains the whole release.
+    It is a warning if the input has an autoscaler of the workload, and advice if it has a Service. The budget may be in
+    a file that podfit was not given.
+    """
+
+    plane = "cluster"
+    threatens = "practice"
+    where = frozenset({"check", "scan"})
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Possible: it may be somewhere else."""
+        beside = engine.facts.companions
+        copies = _scaling.least(engine)
+        if not _scaling.leads(engine) or copies < 2:
+            return
+        if not beside.holds_release(engine.workload) or beside.disruption_budgets(engine.workload):
+            return
+        labels = engine.workload.metadata.get("labels")
+        key, value = (
+            next(iter(labels.items())) if isinstance(labels, dict) and labels else ("app", engine.workload.name)
+        )
+        yield Finding(
+            path=FieldPath(("spec", "replicas")),
+            message=f"{copies} replicas and no PodDisruptionBudget: a node drain may stop them together",
+            certainty="certain" if beside.whole else "possible",
+            advice=not (beside.whole or _scaling.autoscalers(engine)),
+            suggestions=(f"a PodDisruptionBudget with maxUnavailable: 1 that selects {key}: {value}",),
+        )

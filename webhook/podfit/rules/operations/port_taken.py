@@ -1,0 +1,81 @@
+"""Rule port-taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.rules._flags import certainty, uncertain
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.release import Release, is_official
+
+SHARED = Release(0, 7, 3), Release(0, 28)
+"""From the first release until before the second a server shares its port with other servers (SO_REUSEPORT; vLLM 0.7.3
+to 0.27.1 entrypoints/openai/api_server.py create_server_socket). Other releases only share it among several API servers
+of one vLLM (vLLM 0.33 entrypoints/cli/serve.py). Linux requires the option on both sockets, and the same user."""
+FIRST_UNREAD_RELEASE = Release(0, 34)
+"""The first release whose source has not been read."""
+EVERYWHERE = (None, "", "0.0.0.0", "::")  # noqa: S104
+
+
+class PortTaken(Rule):
+    """Two vLLM servers of one Pod listen on the same port.
+
+    The containers of a Pod share its network: one port, one server. The default of each is 8000, and the second to
+    start ends, is started again, and ends again:
+
+        OSError: [Errno 98] Address already in use
+
+    From v0.7.3 until v0.27 vLLM shares its port with other servers that share it too (SO_REUSEPORT). Both then start,
+    and the kernel spreads the requests over them. If they serve different models, half of all requests get
+    `404 The model does not exist`.
+    """
+
+    plane = "network"
+    mode = "deny"
+    about = ("another engine",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if one of two servers in vLLM's own images does not share its port."""
+        if engine.port is None or _ends(engine, engine.container.name) or engine.command.branched:
+            return
+        for other in engine.siblings:
+            if other.container == engine.container.name:
+                return
+            hosts = {engine.args.get("host"), other.host}
+            if other.port != engine.port or _ends(engine, other.container):
+                continue
+            if len(hosts) > 1 and hosts.isdisjoint(EVERYWHERE):
+                continue
+            fails = [_alone(engine.release, engine.args), _alone(other.release, other.args)]
+            sure = any(fails) and certainty(engine) == "certain" and _is_vllms(engine, other.container)
+            what = "the second to start ends" if any(fails) else "both get the other's requests"
+            yield Finding(
+                path=engine.argument("port"),
+                message=f"port {engine.port} is that of container {other.container!r} too, in the same Pod: {what}",
+                certainty="certain" if sure else "likely",
+                uncertain=uncertain(engine) or (None if any(fails) else "both start: these releases share their port"),
+                suggestions=(f"--port {engine.port + 1}, in the probes and the Service, too",),
+            )
+            return
+
+
+def _alone(release: Release | None, args: EngineArgs) -> bool:
+    """A server of that release lets no other process listen on its port."""
+    if release is None or release >= FIRST_UNREAD_RELEASE:
+        return False
+    several = any((args.get(dest) or 1) != 1 for dest in ("api_server_count", "data_parallel_size"))
+    unknown = not {"api_server_count", "data_parallel_size"}.isdisjoint(args.unresolved)
+    return release < SHARED[0] or (release >= SHARED[1] and not several and not unknown)
+
+
+def _is_vllms(engine: Engine, name: str) -> bool:
+    image = found.spec.get("image") if (found := engine.workload.by_name.get(name)) else None
+    return isinstance(image, str) and is_official(image)
+
+
+def _ends(engine: Engine, name: str) -> bool:
+    """An init container that is done before the others start; a restartable one is a sidecar."""
+    found = engine.workload.by_name.get(name)
+    return found is not None and found.init and found.spec.get("restartPolicy") != "Always"

@@ -1,0 +1,68 @@
+"""Rule shell-swallows-sigterm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.base import duration
+from podfit.kube.patch import Edit
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+
+class ShellSwallowsSigterm(Rule):
+    """A shell stays in front of vLLM and does not pass SIGTERM on.
+
+    The kubelet sends SIGTERM to the container's first process. In `sh -c "prepare && vllm serve …"` that is the shell,
+    which waits for vLLM and ignores the signal, so vLLM never learns that it should stop. Until the grace period is
+    over vLLM accepts requests; then it is killed with its running requests. `--shutdown-timeout` and the drain of
+    v0.18 have no effect, and each rollout and node drain takes terminationGracePeriodSeconds longer.
+
+    `exec vllm serve …` as the script's last command makes vLLM the first process. Without `exec`, `bash -c` (5.1 and
+    later) replaces itself with the last command if that is a plain command without a redirection. dash, which is `sh`
+    in vLLM's image, does not. If the shell may replace itself, `exec` is only advice.
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+    never_denies = "the shell may pass signals on, or replace itself"
+    about = ("a shell",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely if the shell surely stays, advice if it may replace itself."""
+        command = engine.command
+        if not command.shell or (command.exec and not command.unforked) or not command.serves:
+            return
+        if engine.container.init or engine.field("lifecycle", "preStop", "exec") is not None:
+            return  # its own way to stop
+        grace = engine.pod("terminationGracePeriodSeconds")
+        seconds = grace if isinstance(grace, int) and not isinstance(grace, bool) else 30
+        yield Finding(
+            path=command.script_path or command.path,
+            message="a shell stays in front of vLLM and passes no SIGTERM on: "
+            f"it is killed after {duration.exact(seconds)}, mid-request",
+            certainty="possible" if command.unforked else "likely",
+            advice=command.unforked,
+            suggestions=(f"end the script with `exec {_program(engine)} …`, without a pipe or &",),
+            fix=_fix(engine),
+        )
+
+
+def _fix(engine: Engine) -> tuple[Edit, ...]:
+    """`exec ` in front of the script's last command."""
+    at, path = engine.command.exec_at, engine.command.script_path
+    if at is None or path is None or engine.container.synthetic:
+        return ()
+    script = path.get(engine.workload.object)
+    if not isinstance(script, str):
+        return ()
+    return (Edit(path, f"{script[:at]}exec {script[at:]}"),)
+
+
+def _program(engine: Engine) -> str:
+    """The program as it is written after `exec`."""
+    program = engine.command.program
+    if program.endswith(".py"):
+        return f"python3 {program}"
+    return f"python3 -m {program}" if "." in program and "/" not in program else program

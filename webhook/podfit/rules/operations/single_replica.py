@@ -1,0 +1,38 @@
+"""Rule single-replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.base import duration
+from podfit.kube.path import FieldPath
+from podfit.rules.engine import Engine
+from podfit.rules.operations import _scaling
+from podfit.rules.rule import Finding, Rule
+
+
+class SingleReplica(Rule):
+    """One replica serves: no replica answers while it restarts.
+
+    A vLLM Pod that is evicted, drained or killed needs minutes to load, compile and capture before it answers again.
+    With one replica every request of that time fails. With two replicas on two nodes, one keeps answering. If there is
+    an autoscaler, its `minReplicas` counts.
+    """
+
+    plane = "cluster"
+    threatens = "practice"
+    mode = "audit"
+    where = frozenset({"check", "scan"})
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if no autoscaler is known that wants more."""
+        if not _scaling.leads(engine) or _scaling.least(engine) != 1:
+            return
+        by = _scaling.autoscalers(engine)
+        startup = engine.plan.startup
+        gone = f", for about {duration.human(startup.likely)}" if startup else ""
+        yield Finding(
+            path=FieldPath(("spec", "replicas")),
+            message=f"one replica{' at least' if by else ''}: requests get no answer while it restarts{gone}",
+            suggestions=("minReplicas: 2" if by else "replicas: 2", "on two nodes: topologySpreadConstraints"),
+        )

@@ -1,0 +1,88 @@
+"""Rule termination-grace-too-short."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from podfit.kube.patch import Edit
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.vllm.release import Release
+
+DEFAULT_GRACE_PERIOD = 30
+"""Seconds (API reference, PodSpec)."""
+SHUTDOWN = 10
+"""Seconds that vLLM needs to end its processes: workers get 5 (VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS), the engine as
+many again."""
+DRAINS = Release(0, 18)
+"""`--shutdown-timeout` is there from here on."""
+_SLEEP = re.compile(r"\bsleep\s+(\d{1,6})(?:s?\b)")
+
+
+class TerminationGraceTooShort(Rule):
+    """The Pod is killed before vLLM has finished its requests.
+
+    A stopping Pod has terminationGracePeriodSeconds (30) from the beginning of its preStop hook to SIGKILL. Three
+    phases have to fit in that time:
+
+    - a preStop sleep, during which the Pod leaves its Services;
+    - vLLM's `--shutdown-timeout` (0.18 and later), the seconds in which it finishes running requests; the default of 0
+      aborts them at once;
+    - some 10 seconds to end vLLM's processes.
+
+    If the time is too short, long generations end in the middle, and GPU memory may still be in use when the next
+    container starts. See `shell-swallows-sigterm` for a shell that prevents all of this.
+    """
+
+    plane = "cluster"
+    threatens = "uptime"
+    mode = "warn"
+    about = ("lifecycle", "terminationGracePeriodSeconds", "shutdown_timeout")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: all numbers are in the manifest."""
+        if engine.container.init or not engine.served:
+            return
+        given = engine.pod("terminationGracePeriodSeconds")
+        if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
+            return
+        grace = DEFAULT_GRACE_PERIOD if given is None else given
+        slept, drained = _pre_stop(engine), _drain_seconds(engine)
+        asked = given is not None and grace < SHUTDOWN
+        if grace >= slept + drained + SHUTDOWN or not (slept or drained or asked):
+            return
+        parts = [f"{slept} s of preStop"] * bool(slept) + [f"--shutdown-timeout {drained}"] * bool(drained)
+        wanted = math.ceil((slept + drained + SHUTDOWN) / 30) * 30
+        where = engine.workload.path / "terminationGracePeriodSeconds"
+        yield Finding(
+            path=where,
+            message=f"terminationGracePeriodSeconds {grace}{' (the default)' if given is None else ''} is less than "
+            f"{' + '.join([*parts, f'the {SHUTDOWN} s that vLLM takes to end'])}",
+            suggestions=(f"terminationGracePeriodSeconds: {wanted}",),
+            fix=(Edit(where, wanted),) if not engine.container.synthetic else (),
+        )
+
+
+def _drain_seconds(engine: Engine) -> int:
+    """Seconds of --shutdown-timeout; 0 if it is not set or the release does not have it."""
+    given: Any = engine.args.given.get("shutdown_timeout")
+    known = engine.release is None or engine.release >= DRAINS
+    return int(given) if known and isinstance(given, int | float) and not isinstance(given, bool) and given > 0 else 0
+
+
+def _pre_stop(engine: Engine) -> int:
+    """Seconds that the preStop hook sleeps."""
+    hook = engine.field("lifecycle", "preStop")
+    if not isinstance(hook, Mapping):
+        return 0
+    sleep = hook.get("sleep")
+    seconds = sleep.get("seconds") if isinstance(sleep, Mapping) else None
+    if isinstance(seconds, int) and not isinstance(seconds, bool):
+        return max(0, seconds)
+    run = hook.get("exec")
+    command = run.get("command") if isinstance(run, Mapping) else None
+    words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
+    return sum(int(number) for number in _SLEEP.findall(words))

@@ -1,0 +1,85 @@
+"""Rule token-in-plain-env."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from podfit.base import secret
+from podfit.rules._flags import command_text
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+
+class TokenInPlainEnv(Rule):
+    """A token is in the manifest in plain text.
+
+    Users who can read the workload, its history in Git or an audit log can read the token. Kubernetes keeps tokens in
+    Secrets: `env[].valueFrom.secretKeyRef` for HF_TOKEN, VLLM_API_KEY (instead of --api-key) and the like. The token
+    itself is never printed here.
+    """
+
+    plane = "config"
+    threatens = "practice"
+    mode = "warn"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain if the text has a known token's form."""
+        env = engine.variables
+        texts = [value for _, _, value in env if isinstance(value, str)]
+        formed = secret.has_form("\0".join([*texts, engine.once(command_text)]))
+        for index, name, value in env if formed or not engine.declared.isdisjoint(TOKEN_NAMES) else ():
+            if not isinstance(value, str):
+                continue
+            if (formed or name in TOKEN_NAMES) and _is_token(value, named=name in TOKEN_NAMES):
+                yield Finding(
+                    engine.at("env", index, "value"),
+                    f"env {name} holds a token in plain text",
+                    suggestions=(f"valueFrom.secretKeyRef for {name}, and a new token: this one has been seen",),
+                )
+        for word in engine.command.words if formed else ():
+            if not word.unknown and FORM.search(word.text) and word.path != engine.at("env"):
+                yield Finding(
+                    word.path,
+                    "an argument holds a token in plain text",
+                    suggestions=("env HF_TOKEN from a Secret (valueFrom.secretKeyRef), and a new token",),
+                )
+                return
+        key = engine.args.given.get("api_key")
+        for one in key if isinstance(key, list) else () if key is None else (key,):
+            if isinstance(one, str) and not FORM.search(one) and _is_token(one, named=True) and _literal(engine, one):
+                yield Finding(
+                    engine.argument("api_key"),
+                    "--api-key holds a token in plain text",
+                    suggestions=("env VLLM_API_KEY from a Secret (valueFrom.secretKeyRef), without --api-key",),
+                )
+
+
+TOKEN_NAMES = frozenset({
+    "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "HUGGINGFACEHUB_API_TOKEN", "VLLM_API_KEY",
+    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "NGC_API_KEY", "OPENAI_API_KEY", "WANDB_API_KEY",
+    "MODELSCOPE_API_TOKEN", "AZURE_STORAGE_KEY", "DD_API_KEY",
+})  # fmt: skip
+"""Variables whose value is a token whatever its form."""
+FORM = re.compile(r"\b(hf_[A-Za-z0-9]{30,}|nvapi-[\w-]{40,}|sk-[\w-]{32,}|AKIA[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{36,})")
+"""Forms of Hugging Face's, NVIDIA's, OpenAI's, AWS's and GitHub's tokens."""
+PLACEHOLDER = re.compile(
+    r"[<>{}$\[\]]|your|replace|change|example|placeholder|insert|dummy|fake|todo|secret|xxx|\*\*\*|token|key|none|test",
+    re.IGNORECASE,
+)
+
+
+def _is_token(value: str, *, named: bool) -> bool:
+    if FORM.search(value):
+        return True
+    if not named or len(value) < 16:
+        return False
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return mixed and not PLACEHOLDER.search(value)
+
+
+def _literal(engine: Engine, value: str) -> bool:
+    """The words of the command hold it: it did not come from a variable."""
+    return any(
+        value in word.text and not word.unknown and "env" not in word.path.parts for word in engine.command.words
+    )

@@ -1,0 +1,84 @@
+"""Rule unknown-annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from podfit.base.near import nearest
+from podfit.kube.path import FieldPath, mapping
+from podfit.kube.workload import Whole
+from podfit.rules.engine import Engine
+from podfit.rules.rule import IGNORE, Finding, Rule
+from podfit.vllm.model import ANNOTATION
+
+PREFIX = "podfit.dev/"
+KNOWN_ANNOTATIONS = (ANNOTATION,)
+_LONGEST = 317
+"""Characters of an annotation's key (k8s.io/apimachinery IsQualifiedName)."""
+_COMPARED = 32
+"""Annotations of one object that are compared with what is known."""
+
+
+class UnknownAnnotation(Rule):
+    """An annotation of podfit is misspelled, so it has no effect.
+
+    podfit reads `podfit.dev/model` (docs/models.md) and `podfit.dev/ignore.<rule>: "why"` (docs/policies.md). Any other
+    word after `podfit.dev/` was meant to be one of them. Without this finding it would be ignored silently, and the
+    author would rely on an exemption that does not exist.
+    """
+
+    plane = "config"
+    threatens = "practice"
+    mode = "warn"
+    about = ("annotations",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain: nothing reads it."""
+        workload = engine.workload
+        template = workload.path.parts[-1:] == ("spec",) and workload.metadata is not workload.object.get("metadata")
+        own, its = engine.whole.once(_own), _unread(workload.metadata) if template else ()
+        for key in own:
+            yield _finding(engine, FieldPath(), key)
+        for key in its:
+            if key not in own:
+                yield _finding(engine, FieldPath(workload.path.parts[:-1]), key)
+
+
+def _own(whole: Whole) -> Mapping[str, None]:
+    """The unknown annotations of the object itself, which apply to all of its templates."""
+    return _unread(mapping(whole.object.get("metadata")))
+
+
+def _unread(metadata: Mapping[str, Any]) -> Mapping[str, None]:
+    """Annotations of podfit's own that say nothing to it, in their order."""
+    from podfit.rules import all_rules  # not before every rule is there
+
+    known = {*KNOWN_ANNOTATIONS, *(IGNORE + one for one in all_rules())}
+    return {
+        key: None
+        for key in map(str, mapping(metadata.get("annotations")))
+        if key.startswith(PREFIX) and key not in known
+    }
+
+
+def _finding(engine: Engine, where: FieldPath, key: str) -> Finding:
+    from podfit.rules import all_rules
+
+    key = key if len(key) <= _LONGEST else f"{key[:_LONGEST]}…"
+    rule, ignores = key.removeprefix(IGNORE), key.startswith(IGNORE)
+    compared = engine.whole.is_among(_COMPARED, "annotations")
+    near = nearest(rule if ignores else key, all_rules() if ignores else _words(all_rules()), 2) if compared else []
+    meant = [IGNORE + one for one in near] if ignores else near
+    said = f"; did you mean {' or '.join(meant)}?" if meant else ""
+    if ignores and not meant:
+        said = f": no rule is called {rule}; docs/rules/README.md lists them"
+    return Finding(
+        where.join("metadata", "annotations", key),
+        f"annotation {key} says nothing to podfit{said}",
+        suggestions=tuple(meant),
+    )
+
+
+def _words(rules: Iterable[str]) -> list[str]:
+    return [*KNOWN_ANNOTATIONS, *(IGNORE + one for one in rules)]

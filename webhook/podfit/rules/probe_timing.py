@@ -1,0 +1,310 @@
+"""What the probe rules share: whom a probe asks, how long it waits, and the probes that would be right."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.base import duration
+from podfit.kube.patch import Edit
+from podfit.kube.path import FieldPath, is_object
+from podfit.kube.workload import Workload
+from podfit.rules._flags import unsplit
+from podfit.rules.engine import Engine
+from podfit.rules.probes import _exec_probe
+from podfit.vllm.release import is_official
+
+RUN_TO_COMPLETION_KINDS = ("Job", "CronJob", "JobSet", "RayJob")
+"""Kinds whose Pods end: what asks a server there is in the same Pod or waits by itself."""
+PERIOD = 10
+PROBE_FIELDS = ("startupProbe", "livenessProbe", "readinessProbe")
+ACTIONS = ("httpGet", "tcpSocket", "grpc")
+Asked = tuple[tuple[str, str, Mapping[str, Any], int | None], ...]
+
+
+def setting(probe: Mapping[str, Any], name: str) -> int:
+    """A probe's number of that name, or its default (API reference, Probe)."""
+    value = probe.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else _DEFAULTS[name]
+
+
+_DEFAULTS = {"initialDelaySeconds": 0, "periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 3}
+
+
+def window(probe: Mapping[str, Any]) -> int:
+    """Seconds from the container's start until the kubelet kills it for this probe.
+
+    initialDelaySeconds + periodSeconds × failureThreshold (kubernetes pkg/kubelet/prober/worker.go: the first probe
+    runs after the delay, `failureThreshold` failures in a row kill).
+    """
+    return setting(probe, "initialDelaySeconds") + tolerance(probe)
+
+
+def startup_window(engine: Engine) -> int | None:
+    """The window of the startup probe, where it asks vLLM's own port."""
+    return engine.once(_startup_window)
+
+
+def _startup_window(engine: Engine) -> int | None:
+    found = probe_of_vllm(engine, "startupProbe")
+    return None if found is None else window(found)
+
+
+def tolerance(probe: Mapping[str, Any]) -> int:
+    """Seconds of silence that a probe forgives: periodSeconds × failureThreshold."""
+    return setting(probe, "periodSeconds") * setting(probe, "failureThreshold")
+
+
+def consequence(engine: Engine, name: str) -> tuple[str, ...]:
+    """What becomes of a container whose probe of that name never succeeds, and when."""
+    found = probe(engine, name) or {}
+    if name == "readinessProbe":
+        return ("a probe that never succeeds: the Pod is never ready, and no Service sends it requests",)
+    since = "after each start"
+    seconds = window(found)
+    if name == "livenessProbe" and probe(engine, "startupProbe"):
+        since, seconds = "after each startup probe's success", tolerance(found)
+    return (
+        f"a probe that never succeeds: the kubelet restarts the container {duration.exact(seconds)} {since}, for ever",
+    )
+
+
+def probe(engine: Engine, name: str) -> Mapping[str, Any] | None:
+    """The container's probe of that name, None if absent."""
+    value = engine.container.spec.get(name)
+    return value if value and is_object(value) else None
+
+
+LONG_DELAY = 60
+"""Seconds of initialDelaySeconds from which on it stands in for a startup probe."""
+
+
+def follows(engine: Engine) -> bool:
+    """The Pod is a worker next to a leader that is spelled out (LeaderWorkerSet): requests go to the leader."""
+    parts = engine.workload.path.parts
+    if "workerTemplate" not in parts:
+        return False
+    group = FieldPath(parts[: parts.index("workerTemplate")])
+    return isinstance((group / "leaderTemplate").get(engine.workload.object), Mapping)
+
+
+def may_not_serve(engine: Engine) -> bool:
+    """The same container may serve nothing in another of its Pods, or on another path through its script.
+
+    There a probe would restart it forever. If several Pods make up the engine, unknown arguments may be `--headless`.
+    """
+    return engine.command.may_follow or (engine.spans_pods and engine.args.open is not None)
+
+
+def unreachable(engine: Engine) -> bool:
+    """No probe of the kubelet can ask vLLM, which listens on a socket in the file system."""
+    return bool(engine.args.get("uds"))
+
+
+def asked(engine: Engine) -> Asked:
+    """What the probes ask of this container: each one's name, action and its fields, and the port. An exec probe may
+    know better, and what another host answers says nothing of vLLM."""
+    return engine.once(_all_asked)
+
+
+def _all_asked(engine: Engine) -> Asked:
+    return tuple(
+        [
+            (name, action, fields, port_number(engine, fields.get("port")))
+            for name in PROBE_FIELDS
+            if (there := probe(engine, name)) is not None
+            for action in ACTIONS
+            if action in there and is_object(fields := there[action]) and not fields.get("host")
+        ]
+    )
+
+
+def probe_of_vllm(engine: Engine, name: str) -> Mapping[str, Any] | None:
+    """The probe of that name if it asks vLLM's own port: by HTTP or TCP, or with curl or wget in the container. Also a
+    probe of a port on which nothing listens (`presumed`)."""
+    found = probe(engine, name)
+    if found is None or engine.port is None:
+        return None
+    if "exec" in found and _exec_probe.port(found) == engine.port:
+        return found
+    for other, _, _, port in asked(engine):
+        if other == name and (port == engine.port or misses(engine, port)):
+            return found
+    return None
+
+
+def misses(engine: Engine, port: int | None) -> bool:
+    """vLLM listens on another port, and nothing else can listen on this one: the probe is meant for vLLM."""
+    if port is None or engine.port is None or port == engine.port or not 0 < engine.port < 1 << 16:
+        return False
+    return alone(engine) and not others_listen(engine, port) and health(engine) is not None
+
+
+def presumed(engine: Engine, name: str) -> str | None:
+    """The rule to which a finding about this probe is second: the probe asks a port on which nothing listens."""
+    if any(other == name and misses(engine, port) for other, _, _, port in asked(engine)):
+        return "probe-wrong-port"
+    return None
+
+
+def port_number(engine: Engine, port: Any) -> int | None:
+    """A probe's port, a name looked up in the container's ports."""
+    if isinstance(port, str) and not port.isdigit():
+        ports = engine.field("ports")
+        listed = ports if isinstance(ports, list) else ()
+        named = (one for one in listed if isinstance(one, Mapping) and one.get("name") == port)
+        port = next((one.get("containerPort") for one in named), None)
+    if isinstance(port, str) and port.isascii() and port.isdigit() and len(port) < 6:
+        port = int(port)
+    return port if isinstance(port, int) and not isinstance(port, bool) else None
+
+
+def alone(engine: Engine) -> bool:
+    """vLLM is all that could listen: no other container in the Pod, no script that could start something else."""
+    return len(engine.workload.containers) == 1 and not engine.command.shell
+
+
+_INJECTED = re.compile(r"inject|sidecar|(^|\.)istio\.io/rev$|^dapr\.io/enabled$")
+"""Labels and annotations that ask a webhook for another container: Istio's, Linkerd's, Vault's, Dapr's."""
+_OF_A_MESH = (15000, 15020, 15021, 15090, 4191, 3500, 3501)
+"""The ports of injected sidecars (Istio, Linkerd, Dapr). A namespace's label is enough to inject them."""
+_SECOND_LISTENERS = ("debugpy", "ddtrace-run", "prometheus_client")
+"""Programs that open a port of their own in vLLM's process."""
+
+
+def others_listen(engine: Engine, port: int | None) -> bool:
+    """Something else than this container's vLLM may listen on the port: the node's programs, a hook's, an injected
+    sidecar, a debugger."""
+    if engine.pod("hostNetwork") is True or port in _OF_A_MESH or engine.field("lifecycle", "postStart"):
+        return True
+    metadata = engine.workload.metadata
+    for part in ("labels", "annotations"):
+        said = metadata.get(part)
+        for key, value in said.items() if isinstance(said, Mapping) else ():
+            if _INJECTED.search(str(key)) and str(value).lower() not in ("false", "disabled", "no", ""):
+                return True
+    return any(word in engine.raw_command for word in _SECOND_LISTENERS)
+
+
+def is_vllm(engine: Engine) -> bool:
+    """The server is vLLM's own, not a wrapper's or a fork's that may have other routes."""
+    image = engine.field("image")
+    return isinstance(image, str) and is_official(image) and not engine.command.own_flags
+
+
+def tls(engine: Engine) -> bool:
+    """vLLM speaks HTTPS."""
+    return bool(engine.args.get("ssl_certfile") or engine.args.get("ssl_keyfile"))
+
+
+def health(engine: Engine) -> dict[str, Any] | None:
+    """An httpGet of /health that vLLM will answer; None if port, scheme or role is unknown.
+
+    On another path through the script vLLM may listen on another port, or on none. Another container that declares the
+    port may be the one that answers. The kubelet has no client certificate, if vLLM requires one.
+    """
+    if engine.port is None or not engine.served or engine.container.init or engine.args.get("ssl_cert_reqs"):
+        return None
+    if engine.command.branched or may_not_serve(engine):
+        return None
+    if any(_OF_A_PORT.search(word.text) for word in unsplit(engine).values()):
+        return None  # the script sets a port that does not reach vLLM yet
+    if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile", "grpc", "uds")):
+        return None
+    declaring = engine.workload.once(_declaring).get(engine.port, ())
+    if any(path != engine.container.path for path in declaring):
+        return None
+    scheme = {"scheme": "HTTPS"} if tls(engine) else {}
+    return {"path": "/health", "port": engine.port, **scheme}
+
+
+_OF_A_PORT = re.compile(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
+"""Flags that say where, how and whether vLLM answers."""
+
+
+def _declaring(workload: Workload) -> dict[int, list[FieldPath]]:
+    """Port → the first two containers that declare it."""
+    found: dict[int, list[FieldPath]] = {}
+    for container in workload.containers:
+        for port in _declared(container.spec):
+            if len(paths := found.setdefault(port, [])) < 2:
+                paths.append(container.path)
+    return found
+
+
+def _declared(container: Mapping[str, Any]) -> set[int]:
+    ports = container.get("ports")
+    found = (one.get("containerPort") for one in (ports if isinstance(ports, list) else ()) if isinstance(one, Mapping))
+    return {port for port in found if isinstance(port, int)}
+
+
+def threshold(seconds: float, period: int = PERIOD) -> int:
+    """failureThreshold of a probe every `period` seconds that waits at least `seconds`, in steps of five minutes."""
+    return math.ceil(math.ceil(seconds / 300) * 300 / period)
+
+
+def enough(engine: Engine) -> float | None:
+    """Seconds that a startup probe should wait: twice the high estimate."""
+    return 2 * engine.plan.startup.high if engine.plan.startup else None
+
+
+def startup_probe(engine: Engine) -> dict[str, Any] | None:
+    """A startup probe that waits long enough; None if the port can't be known or the time not be estimated."""
+    http, seconds = health(engine), enough(engine)
+    if http is None or seconds is None:
+        return None
+    granted = probe_of_vllm(engine, "livenessProbe")
+    seconds = max(seconds, window(granted) if granted else 0)
+    return {"httpGet": http, "periodSeconds": PERIOD, "failureThreshold": threshold(seconds)}
+
+
+def startup_probe_fix(engine: Engine) -> tuple[Edit, ...]:
+    """The edit that adds it."""
+    new = startup_probe(engine)
+    return () if new is None or not writable(engine, "startupProbe") else (Edit(engine.at("startupProbe"), new),)
+
+
+def writable(engine: Engine, name: str) -> bool:
+    """The field is in the object, or may."""
+    return not engine.container.synthetic or name in engine.container.places
+
+
+def window_fix(engine: Engine) -> tuple[Edit, ...]:
+    """The failureThreshold with which the startup probe waits long enough; the rest of the probe stays."""
+    found, seconds = probe(engine, "startupProbe"), enough(engine)
+    if found is None or seconds is None or not writable(engine, "startupProbe") or engine.spans_pods:
+        return ()
+    count = threshold(seconds - setting(found, "initialDelaySeconds"), setting(found, "periodSeconds"))
+    return (Edit(engine.at("startupProbe", "failureThreshold"), max(1, count)),)
+
+
+def advice(engine: Engine) -> tuple[str, ...]:
+    """The startup probe to add, in words; none if nothing may be there to answer it."""
+    return () if may_not_serve(engine) else in_words(engine)
+
+
+def in_words(engine: Engine) -> tuple[str, ...]:
+    """The startup probe that waits long enough."""
+    seconds = enough(engine)
+    if seconds is None:
+        return ()
+    return (f"a startupProbe on /health with periodSeconds {PERIOD} and failureThreshold {threshold(seconds)}",)
+
+
+def estimate(engine: Engine) -> str:
+    """ "vLLM answers after about 8 min (2–44 min)"."""
+    startup = engine.plan.startup
+    if startup is None:
+        return ""
+    return f"vLLM answers after about {duration.estimate(startup.likely, startup.low, startup.high)}"
+
+
+def phases(engine: Engine) -> tuple[str, ...]:
+    """The phases of the start in one line, and a second line if the size of the weights is uncertain."""
+    startup, doubt = engine.plan.startup, engine.weights_doubtful
+    if startup is None:
+        return ()
+    parts = ", ".join(f"{name} {duration.human(seconds)}" for name, seconds in startup.parts)
+    return (parts, f"how large the weights are is {doubt}") if doubt else (parts,)

@@ -1,0 +1,54 @@
+"""Rule liveness-probe-kills-startup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.base import duration
+from podfit.rules import probe_timing
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Certainty, Finding, Rule
+
+
+class LivenessProbeKillsStartup(Rule):
+    """The liveness probe kills vLLM before it has started.
+
+    Without a startup probe the liveness probe counts from the first second. vLLM does not listen while it loads, so
+    every probe fails. After initialDelaySeconds + periodSeconds × failureThreshold the kubelet kills the healthy
+    container:
+
+        Liveness probe failed: … connect: connection refused
+        Container vllm failed liveness probe, will be restarted
+
+    An exec probe that only runs `curl` or `wget` against vLLM's port fails in the same way.
+
+    A startup probe delays the liveness probe exactly as long as the start takes; a long initialDelaySeconds is a guess.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "plan.startup")
+    mute_for = ("startup-probe",)
+    about = ("livenessProbe",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain below the floor of the start-up estimate, likely below the high one."""
+        probe, startup = probe_timing.probe_of_vllm(engine, "livenessProbe"), engine.plan.startup
+        if probe is None or startup is None or not engine.served or probe_timing.probe(engine, "startupProbe"):
+            return
+        window = probe_timing.window(probe)
+        if window >= startup.high:
+            return
+        certainty: Certainty = (
+            "certain" if window < startup.floor else "likely" if window < startup.likely else "possible"
+        )
+        yield Finding(
+            path=engine.at("livenessProbe"),
+            message=f"the liveness probe kills the container after {duration.exact(window)}; "
+            f"{probe_timing.estimate(engine)}",
+            details=probe_timing.phases(engine),
+            certainty=certainty,
+            suggestions=probe_timing.advice(engine),
+            presumes=probe_timing.presumed(engine, "livenessProbe"),
+            fix=probe_timing.startup_probe_fix(engine),
+        )

@@ -1,0 +1,67 @@
+"""Rule liveness-probe-too-strict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from podfit.kube.patch import Edit
+from podfit.rules import probe_timing
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule, parameter
+
+TIMEOUT = 5
+"""Seconds; one is not enough under load (scaleapi/llm-engine#255)."""
+FORGIVING = 60
+"""Seconds of silence that a probe should forgive: 10 s × 6, as practitioners recommend."""
+
+
+@dataclass(frozen=True)
+class LivenessProbeTooStrict(Rule):
+    """The liveness probe restarts a vLLM that is only busy.
+
+    The event loop of vLLM's API server answers /health. While it tokenizes long prompts or decodes images, it may not
+    answer within timeoutSeconds (1 by default): "a saturated vLLM only had to miss three 1s /health checks"
+    (llm-d-benchmark#1734). A liveness probe that gives up soon kills the busiest replica and aborts its requests. They
+    go to the other replicas, which then fail in the same way:
+
+        Liveness probe failed: Get "http://10.0.0.7:8000/health": context deadline exceeded
+    """
+
+    plane = "config"
+    threatens = "uptime"
+    mode = "warn"
+    never_denies = "the manifest does not show how busy vLLM gets"
+    about = ("livenessProbe",)
+
+    at_least: int = parameter(30, "seconds of silence (periodSeconds × failureThreshold) that should be forgiven", ge=1)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely if less is forgiven than `atLeast` or a single failure kills; advice at the bare default."""
+        probe = probe_timing.probe_of_vllm(engine, "livenessProbe")
+        if probe is None or probe.keys().isdisjoint(("httpGet", "exec")):
+            return
+        period, failures, timeout = (
+            probe_timing.setting(probe, name) for name in ("periodSeconds", "failureThreshold", "timeoutSeconds")
+        )
+        silence = probe_timing.tolerance(probe)
+        strict = silence < self.at_least or failures == 1
+        if not strict and (timeout > 1 or silence > self.at_least):
+            return
+        count = max(failures, 3, math.ceil(FORGIVING / period))
+        wait = max(timeout, TIMEOUT)
+        yield Finding(
+            path=engine.at("livenessProbe", "failureThreshold"),
+            message=f"{failures} × no answer within {timeout} s, {period} s apart, and a busy vLLM is restarted",
+            certainty="likely",
+            advice=not strict,
+            presumes=probe_timing.presumed(engine, "livenessProbe"),
+            suggestions=(f"timeoutSeconds {wait} and failureThreshold {count}",),
+            fix=(
+                Edit(engine.at("livenessProbe", "timeoutSeconds"), wait),
+                Edit(engine.at("livenessProbe", "failureThreshold"), count),
+            )
+            if probe_timing.writable(engine, "livenessProbe")
+            else (),
+        )

@@ -1,0 +1,55 @@
+"""Rule readiness-probe-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.patch import Edit
+from podfit.rules import probe_timing
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+
+class ReadinessProbeMissing(Rule):
+    """There is no readiness probe, so requests are sent to a vLLM that is still loading.
+
+    A container without a readiness probe is ready as soon as it runs. vLLM rejects connections until it has loaded,
+    minutes later. During each rollout, restart and scale-up, a share of the requests therefore gets
+    `connection refused` (502 and 503 behind an ingress). A rolling update removes the old replicas before the new ones
+    serve, and an autoscaler counts Pods that do not serve yet.
+    """
+
+    plane = "network"
+    threatens = "practice"
+    mode = "warn"
+    mute_for = ("readiness-probe",)
+    about = ("a workload",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain for a container that serves and is rolled out."""
+        if (
+            not engine.served
+            or engine.container.init
+            or engine.workload.kind in ("Pod", *probe_timing.RUN_TO_COMPLETION_KINDS)
+        ):
+            return
+        if (
+            probe_timing.probe(engine, "readinessProbe")
+            or probe_timing.unreachable(engine)
+            or probe_timing.follows(engine)
+        ):
+            return
+        if probe_timing.may_not_serve(engine):
+            return
+        http = probe_timing.health(engine)
+        new = {"httpGet": http, "periodSeconds": probe_timing.PERIOD, "timeoutSeconds": 5, "failureThreshold": 3}
+        yield Finding(
+            path=engine.at("readinessProbe"),
+            message="no readiness probe: requests are sent to a vLLM that still loads",
+            suggestions=(
+                f"a readinessProbe on /health, port {engine.port or 'of vLLM'}, every {probe_timing.PERIOD} s",
+            ),
+            fix=(Edit(engine.at("readinessProbe"), new),)
+            if http is not None and probe_timing.writable(engine, "readinessProbe")
+            else (),
+        )

@@ -1,0 +1,50 @@
+"""Rule startup-probe-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.rules import probe_timing
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+
+class StartupProbeMissing(Rule):
+    """There is no startup probe, so nothing distinguishes a slow start from a hang.
+
+    vLLM binds its port at once but listens only when the weights are loaded, compiled and captured: minutes, not
+    seconds. A startup probe holds the liveness probe back for that long and ends a start that hangs. Without one,
+    either a liveness probe kills a healthy start (`liveness-probe-kills-startup`), or nothing ever ends a hung one.
+    With only a readiness probe, the kubelet kills nothing and no request is sent too early, but a hang goes unnoticed.
+    """
+
+    plane = "config"
+    threatens = "practice"
+    mode = "warn"
+    mute_for = ("startup-probe",)
+    about = ("no startup probe",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain, but no more than a warning by default: vLLM starts without. Yields to the liveness probe's own
+        rules, which ask for the same startup probe; silent if a liveness probe waits long enough to end a hang."""
+        if not engine.served or engine.container.init or probe_timing.probe(engine, "startupProbe"):
+            return
+        if probe_timing.unreachable(engine) or probe_timing.follows(engine) or probe_timing.may_not_serve(engine):
+            return
+        if engine.workload.kind in probe_timing.RUN_TO_COMPLETION_KINDS:
+            return
+        liveness = probe_timing.probe(engine, "livenessProbe")
+        startup, killing = engine.plan.startup, probe_timing.probe_of_vllm(engine, "livenessProbe")
+        waits = startup is not None and killing is not None and probe_timing.window(killing) >= startup.high
+        if waits and probe_timing.setting(killing or {}, "initialDelaySeconds") < probe_timing.LONG_DELAY:
+            return
+        only_ready = liveness is None and probe_timing.probe(engine, "readinessProbe") is not None
+        yield Finding(
+            path=engine.at("startupProbe"),
+            message="no startup probe" + (f"; {probe_timing.estimate(engine)}" if engine.plan.startup else ""),
+            details=probe_timing.phases(engine),
+            advice=only_ready,
+            yields_to=("liveness-probe-kills-startup", "initial-delay-instead-of-startup-probe"),
+            suggestions=probe_timing.advice(engine),
+            fix=probe_timing.startup_probe_fix(engine),
+        )

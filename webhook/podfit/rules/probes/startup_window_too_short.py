@@ -1,0 +1,42 @@
+"""Rule startup-window-too-short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.base import duration
+from podfit.rules import probe_timing
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+
+class StartupWindowTooShort(Rule):
+    """The startup probe gives up before vLLM can answer.
+
+    The kubelet restarts the container when `failureThreshold` probes in a row have failed; vLLM answers on /health
+    only when it has loaded its weights, compiled and captured its CUDA graphs. A shorter window is a crash loop whose
+    log ends in `KeyboardInterrupt: terminated` (or just ends), each time at the same point.
+    """
+
+    plane = "config"
+    mode = "deny"
+    needs = ("model", "plan.startup")
+    about = ("startupProbe",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain below the floor of the start-up estimate, likely below the likely time."""
+        window, startup = probe_timing.startup_window(engine), engine.plan.startup
+        if window is None or startup is None or window >= startup.likely or not engine.served:
+            return
+        hopeless = window < startup.floor
+        yield Finding(
+            path=engine.at("startupProbe", "failureThreshold"),
+            message=f"the startup probe gives up after {duration.exact(window)}; {probe_timing.estimate(engine)}",
+            details=(f"even from a warm cache the start takes {duration.human(startup.floor)}",)
+            if hopeless
+            else probe_timing.phases(engine),
+            certainty="certain" if hopeless else "likely",
+            suggestions=probe_timing.in_words(engine),
+            presumes=probe_timing.presumed(engine, "startupProbe"),
+            fix=probe_timing.window_fix(engine),
+        )

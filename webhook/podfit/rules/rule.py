@@ -1,0 +1,146 @@
+"""What a rule is: one small file of `webhook/podfit/rules/`. Its name is its id, its docstring its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from podfit.base.frozen import frozen
+from podfit.kube.patch import Edit
+from podfit.kube.path import FieldPath
+
+if TYPE_CHECKING:
+    from podfit.rules.engine import Engine
+
+Mode = Literal["deny", "warn", "audit", "ignore"]
+Plane = Literal["gpu", "host", "config", "network", "storage", "cluster"]
+Certainty = Literal["certain", "likely", "possible"]
+Place = Literal["admission", "check", "scan"]
+Fix = Literal[True, False, "certain", "manual"]
+"""What applies a rule's fix. The mutating webhook always applies a fix of `True`, and one of `"certain"` if the finding
+is certain. It never applies one of `False` or `"manual"`. `podfit fix`, whose diff the author reads, applies all except
+those of `False`."""
+Threat = Literal["start", "uptime", "practice"]
+
+
+FACTS: dict[str, tuple[str, ...]] = {
+    "model": ("model",),
+    "gpu": ("gpu",),
+    "release": (),
+    "plan.gpu": ("model", "gpu"),
+    "plan.host": ("model",),
+    "plan.startup": ("model", "gpu"),
+}
+"""What a rule may need of an engine → the facts that it is made of."""
+
+
+UNREAD_SCRIPT = "a script that is not read"
+"""What a rule is about (`Rule.about`) that checks containers of which nothing else is known."""
+IGNORE = "podfit.dev/ignore."
+"""An author's annotation: this and a rule's id, with the reason as its value (`podfit.evaluation.lint`)."""
+
+
+@frozen
+class Finding:
+    """Something wrong at one place of the object, as a rule yields it."""
+
+    path: FieldPath
+    message: str
+    """One line: what is, what is needed. Numbers with units, the offending value quoted, no full stop."""
+    details: tuple[str, ...] = ()
+    """Further lines: the arithmetic."""
+    certainty: Certainty = "certain"
+    """Only "certain" may deny; the engine turns the others into warnings."""
+    uncertain: str | None = None
+    """Why the finding is not certain, as text; None if it is certain, or if the message has the reason."""
+    fillable: str | None = None
+    """What may still be put in its place before an API server sees it, for people: at most a warning where files are
+    evaluated; None if nothing may."""
+    advice: bool = False
+    """The finding is only information: `audit` if the rule's mode is `warn`."""
+    suggestions: tuple[str, ...] = ()
+    """Changes, each enough by itself."""
+    computed: bool = False
+    """The planner that found the fault computed that each suggestion fits."""
+    yields_to: tuple[str, ...] = ()
+    """Rules that report the same cause better: the finding is left out if one of them reports it at least as strongly
+    under the policy in force."""
+    presumes: str | None = None
+    """A rule whose problem hides this one until it is fixed. The finding's mode is at most that rule's in the same
+    container under the policy in force."""
+    rests_on: tuple[str, ...] | None = None
+    """The facts that the finding is based on, instead of all of `Rule.needs`.
+
+    It is empty if a rule needs a ledger, but this finding follows from the arguments alone. It names a fact that the
+    rule uses without needing it."""
+    fix: tuple[Edit, ...] = ()
+    """Edits that repair it. It is proved that with these edits the finding is gone and no new finding appears."""
+
+
+def lines(*texts: str | None) -> tuple[str, ...]:
+    """`texts` without the empty ones: for details that are only sometimes there."""
+    return tuple(text for text in texts if text)
+
+
+def parameter(default: Any, description: str, **bounds: float) -> Any:
+    """A field of a rule that a policy may set; `bounds` are pydantic's (`ge`, `gt`, `le`, `lt`)."""
+    return field(default=default, metadata={"description": description, **bounds})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Base of every rule. The fields of a subclass are its parameters: what a policy may set.
+
+    A plain dataclass: pydantic reads the fields where a policy is loaded (`evaluation.policy.document`), and the many
+    starts without a policy need not wait for it.
+    """
+
+    plane: ClassVar[Plane]
+    threatens: ClassVar[Threat] = "start"
+    """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed."""
+    mode: ClassVar[Mode] = "warn"
+    """The default mode, which a policy may change."""
+    never_denies: ClassVar[str | None] = None
+    """Why no finding of this rule is ever certain, so that even `mode: deny` only warns; None if one can be certain."""
+    fix: ClassVar[Fix] = "manual"
+    """When the webhook applies the rule's fix, if it has one; a policy may change it."""
+    where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Attributes of Engine that must not be None (words of FACTS). The engine skips the rule otherwise, and denies
+    nothing that rests on a fact of theirs which may only inform."""
+    mute_for: ClassVar[tuple[str, ...]] = ()
+    """Words of `Workload.completes` that silence the rule: the operator fills in what seems to be absent."""
+    about: ClassVar[tuple[str, ...]] = ()
+    """What an engine must show one of (`rules.glance.shown`), or the rule has nothing to say: `check` would yield
+    nothing, and is not asked. Empty: it is asked in any case."""
+
+    @classmethod
+    @cache
+    def id(cls) -> str:
+        """The rule's id: its module's name with dashes."""
+        return cls.__module__.rpartition(".")[2].replace("_", "-")
+
+    @classmethod
+    def title(cls) -> str:
+        """The first line of the docstring."""
+        return (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+    @classmethod
+    def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: frozenset[str]) -> bool:
+        """Whether the rule is evaluated in the place `where` for such an engine.
+
+        - `unknown`: the names in FACTS whose value is unknown
+        - `completes`: the fields that the operator fills in
+        - `shown`: the terms that apply to the engine (`glance.shown`)
+
+        Raises KeyError if the rule needs a name that is not in FACTS."""
+        if unheard_of := set(cls.needs) - FACTS.keys():
+            raise KeyError(*unheard_of)
+        asked = where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
+        return asked and (not cls.about or not shown.isdisjoint(cls.about))
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Yields what is wrong. Pure: no logging, no clock, no environment, no network."""
+        raise NotImplementedError

@@ -1,0 +1,63 @@
+"""Rule gpu-request-without-limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from podfit.kube.patch import Edit
+from podfit.kube.path import mapping
+from podfit.kube.quantity import equal
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.vllm.gpu import requested_resource
+
+
+class GpuRequestWithoutLimit(Rule):
+    """GPUs are requested without a limit, or with another one.
+
+    Extended resources can't be overcommitted: a limit alone is enough, a request must equal it. The API server rejects
+    anything else, for workloads of its own kinds at once and for others (InferenceService, RayService,
+    LeaderWorkerSet) when their Pods are made:
+
+        spec.containers[0].resources.limits: Required value: Limit must be set for non overcommitable resources
+        spec.containers[0].resources.requests: Invalid value: "2": must be equal to nvidia.com/gpu limit of 1
+    """
+
+    plane = "config"
+    mode = "deny"
+    about = ("requests",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain for Kubernetes' own kinds; an operator may complete its own."""
+        limits, requests = _part(engine, "limits"), _part(engine, "requests")
+        if not any("/" in str(name) for name in requests):
+            return  # no device is in them
+        resource = (requested_resource(engine.workload, engine.container) or ("", None))[0]
+        wanted, limit = requests.get(resource), limits.get(resource)
+        if wanted is None or str(wanted) == str(limit) or equal(wanted, limit):
+            return
+        if limit is None:
+            yield Finding(
+                path=engine.at("resources", "limits", resource),
+                message=f"{resource} is requested ({wanted}) without a limit, which Kubernetes rejects",
+                certainty=_certainty(engine),
+                suggestions=(f"resources.limits {resource}: {wanted}",),
+                fix=() if engine.container.synthetic else (Edit(engine.at("resources", "limits", resource), wanted),),
+            )
+        else:
+            yield Finding(
+                path=engine.at("resources", "requests", resource),
+                message=f"{resource}: request {wanted} and limit {limit} differ, which Kubernetes rejects",
+                certainty=_certainty(engine),
+                suggestions=(f"a limit of {wanted}", f"a request of {limit}"),
+            )
+
+
+def _part(engine: Engine, name: str) -> Mapping[str, Any]:
+    return mapping(engine.field("resources", name))
+
+
+def _certainty(engine: Engine) -> Certainty:
+    api = str(engine.workload.object.get("apiVersion"))
+    return "certain" if api in ("v1", "apps/v1", "batch/v1") and not engine.container.synthetic else "likely"

@@ -1,0 +1,39 @@
+"""Rule no-node-matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.rules.scheduling import _queue
+
+
+class NoNodeMatches(Rule):
+    """No node of the cluster can ever run the Pod.
+
+    It stays Pending:
+
+        0/12 nodes are available: 12 node(s) didn't match Pod's node affinity/selector.
+
+    podfit compares nodeSelector, required affinity, taints and the whole allocatable resource of each node, not what is
+    free at the moment. An autoscaler, Karpenter or Kueue may add a node later, so by default this is only counted
+    (`audit`). podfit skips a Pod with scheduling gates or a Kueue queue.
+    """
+
+    plane = "cluster"
+    mode = "audit"
+    about = ("live nodes",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Only with a fresh view of all nodes."""
+        placement = engine.placement
+        if placement is None or not placement.fresh or placement.candidates or not placement.seen:
+            return
+        if _queue.waits(engine):
+            return
+        yield Finding(
+            path=engine.workload.path / "nodeSelector",
+            message=f"no node of this cluster can run it: {placement.why}",
+            certainty="certain" if engine.facts.assume.nodes == "closed" else "likely",
+        )

@@ -1,0 +1,63 @@
+"""Rule model-cache-wrong-path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.patch import Edit
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.rules.storage import _cache, _wrong_path
+
+
+class ModelCacheWrongPath(Rule):
+    """A model cache is mounted, but vLLM puts the files elsewhere.
+
+    The files go to `--download-dir`, else to `$HF_HUB_CACHE`, `$HF_HOME/hub` or `~/.cache/huggingface/hub` (root's, in
+    vLLM's image). `TRANSFORMERS_CACHE` moves configurations and tokenizers only. A volume mounted anywhere else stays
+    empty, and each restart downloads the model again into the container's own file system. The fix sets HF_HOME to
+    the place of the volume.
+    """
+
+    plane = "storage"
+    threatens = "uptime"
+    never_denies = "the volume may be for something else"
+    about = ("volumeMounts",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: the volume may be for something else."""
+        cache = engine.once(_cache.find)
+        if cache is None or not engine.served:
+            return
+        meant = _wrong_path.candidates(engine, cache)
+        if not meant:
+            return
+        volume, place = meant[0], meant[0].mount.path
+        whence = "by default" if cache.said_by == "the default" else f"by {cache.said_by}"
+        yield Finding(
+            path=_cache.mounted_at(engine, volume),
+            message=f"volume {volume.mount.name!r} is at {place}, but the model goes to {cache.directory} {whence}",
+            certainty="likely",
+            suggestions=_suggestions(cache, volume),
+            fix=_fix(engine, cache, volume) if len(meant) == 1 else (),
+        )
+
+
+def _suggestions(cache: _cache.Cache, volume: _cache.Volume) -> tuple[str, ...]:
+    home = cache.directory.removesuffix("/hub")
+    if cache.said_by == "--download-dir":
+        return (f"--download-dir {volume.mount.path}", f"mountPath: {cache.directory}")
+    return (f"env HF_HOME: {volume.mount.path}", f"mountPath: {home}")
+
+
+def _fix(engine: Engine, cache: _cache.Cache, volume: _cache.Volume) -> tuple[Edit, ...]:
+    """HF_HOME on the volume, where nothing else decides and it can be written to."""
+    if engine.container.synthetic or volume.read_only or cache.said_by not in ("the default", "HF_HOME"):
+        return ()
+    env = engine.field("env")
+    for index, one in enumerate(env if isinstance(env, list) else ()):
+        if isinstance(one, dict) and one.get("name") == "HF_HOME":
+            return (Edit(engine.at("env", index, "value"), volume.mount.path),) if "value" in one else ()
+    if cache.said_by == "HF_HOME":
+        return ()  # a script sets it
+    return (Edit(engine.at("env"), {"name": "HF_HOME", "value": volume.mount.path}, "append"),)

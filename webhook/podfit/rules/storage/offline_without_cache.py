@@ -1,0 +1,70 @@
+"""Rule offline-without-cache."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule, parameter
+from podfit.rules.storage import _cache, brought_files
+from podfit.vllm.volumes import OFFLINE, download_directory, is_hub_id, is_offline, modelscope, mount_of_path
+
+
+@dataclass(frozen=True)
+class OfflineWithoutCache(Rule):
+    """vLLM is offline, and no volume could hold the model.
+
+    With `HF_HUB_OFFLINE=1` (or `TRANSFORMERS_OFFLINE=1`) the model must be in the hub's cache already. Nothing is
+    mounted there, or an emptyDir that no init container fills:
+
+        huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the
+        specified revision on the local disk and outgoing traffic has been disabled.
+
+    It is a warning, since a webhook may add the volume. A policy can exclude that with `closed: true`.
+    """
+
+    plane = "storage"
+    mode = "deny"
+    mute_for = ("model",)
+    about = OFFLINE
+
+    closed: bool = parameter(False, brought_files.CLOSED)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely; certain if the policy says that nothing else brings files."""
+        env, model = engine.command.env, engine.args.model
+        if not is_offline(env) or modelscope(env) or not is_hub_id(model) or not engine.args.is_sure("model"):
+            return
+        if not _cache.is_sure(engine) or "download_dir" in engine.args.unresolved:
+            return
+        directory = posixpath.normpath(download_directory(engine.args, env))
+        mount = mount_of_path(engine.mounts, directory)
+        empty = mount is not None and mount.empty_dir is not None and not engine.workload.init
+        if not directory.startswith("/") or (brought_files.may_be_there(engine, directory) and not empty):
+            return
+        if empty and (engine.command.shell or engine.field("lifecycle", "postStart") or _shared(engine, mount)):
+            return
+        variable = next(name for name in OFFLINE if env.get(name))
+        yield Finding(
+            path=engine.argument("model"),
+            message=f"{variable}={env[variable]}, and "
+            + (f"the emptyDir at {directory} is empty" if empty else f"no volume at {directory} could hold {model}"),
+            details=("LocalEntryNotFoundError: outgoing traffic has been disabled",),
+            certainty="certain" if self.closed else "likely",
+            uncertain=brought_files.BY_OTHERS,
+            suggestions=(f"no {variable}", f"a volume with the model, mounted at {directory}"),
+        )
+
+
+def _shared(engine: Engine, mount: object) -> bool:
+    """Another container of the Pod mounts the volume, and may fill it."""
+    name = getattr(mount, "name", None)
+    for other in engine.workload.containers:
+        listed = other.spec.get("volumeMounts") if other.path != engine.container.path else None
+        if any(
+            isinstance(one, dict) and one.get("name") == name for one in (listed if isinstance(listed, list) else ())
+        ):
+            return True
+    return False

@@ -1,0 +1,62 @@
+"""Rule read-write-once-with-replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.companions import replicas
+from podfit.kube.path import FieldPath
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.rules.storage import _cache
+
+_ONE_NODE = {"ReadWriteOnce", "ReadWriteOncePod"}
+
+
+class ReadWriteOnceWithReplicas(Rule):
+    """Several Pods mount one claim that only one node can attach.
+
+    A ReadWriteOnce volume is attached to one node at a time. The Pods that land on other nodes wait in
+    ContainerCreating forever:
+
+        Multi-Attach error for volume "pvc-…": Volume is already used by pod(s) llama-70b-…
+        FailedAttachVolume / Unable to attach or mount volumes: timed out waiting for the condition
+
+    Use a claim with ReadWriteMany (or ReadOnlyMany, filled beforehand), or a StatefulSet whose volumeClaimTemplates
+    give each Pod its own claim.
+    """
+
+    plane = "storage"
+    never_denies = "Pods that share a node may share its volume"
+    where = frozenset({"check", "scan"})
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: Pods that share a node may share its volume."""
+        pods = _pods(engine)
+        if pods is None or pods < 2 or engine.container.init:
+            return
+        for volume in _cache.volumes(engine):
+            said = FieldPath(("spec", "accessModes")).get(volume.spec) if volume.known else None
+            modes = set(map(str, said)) if isinstance(said, list) else set()
+            if volume.kind != "claim" or not modes or not modes <= _ONE_NODE:
+                continue
+            alone = modes == {"ReadWriteOncePod"}
+            yield Finding(
+                path=volume.mount.at,
+                message=f"{pods} Pods mount {volume.label}, which is {sorted(modes)[0]}: "
+                + ("one Pod can have it" if alone else "one node can attach it"),
+                certainty="likely",
+                suggestions=(
+                    "accessModes: [ReadWriteMany], on a storage class that has it",
+                    "a StatefulSet with volumeClaimTemplates: a claim each",
+                ),
+            )
+
+
+def _pods(engine: Engine) -> int | None:
+    """The most Pods that run at once: an autoscaler's maximum, or the replicas, times the Pods of one replica."""
+    most = [high for one in engine.facts.companions.autoscalers(engine.workload) if (high := replicas(one)[1])]
+    # None if the kind does not say, or says nothing: one.
+    copies = max([engine.workload.replicas or 1, *most])
+    each = engine.workload.pods_per_replica
+    return None if each is None else copies * each

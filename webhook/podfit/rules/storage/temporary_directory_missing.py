@@ -1,0 +1,55 @@
+"""Rule temporary-directory-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.rules.storage import _cache
+from podfit.vllm.release import is_official
+from podfit.vllm.volumes import mount_of_path
+
+_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+_ALWAYS = ("/tmp", "/var/tmp", "/usr/tmp")
+_IMAGE_DIRECTORIES = ("/vllm-workspace", "/workspace", "/app")
+"""Working directories of vLLM's images, release by release."""
+
+
+class TemporaryDirectoryMissing(Rule):
+    """Python can't write to any of its temporary directories.
+
+    vLLM requests one while it is imported (vLLM 0.33 envs.py, and every release before): $TMPDIR, $TEMP, $TMP, /tmp,
+    /var/tmp, /usr/tmp or the working directory. With `readOnlyRootFilesystem: true` and no volume at any of them it
+    does not start:
+
+        FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', …]
+
+    It is a warning, since a container runtime may mount its own tmpfs under a read-only root, and no manifest shows
+    that.
+    """
+
+    plane = "storage"
+    mode = "warn"
+    about = ("securityContext",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Certain in vLLM's own image without a script; what a Secret or a ConfigMap of variables may say is not."""
+        if engine.field("securityContext", "readOnlyRootFilesystem") is not True or engine.container.init:
+            return
+        env = engine.command.env
+        working = engine.field("workingDir")
+        here = (str(working),) if working else _IMAGE_DIRECTORIES
+        places = [*(env[name] for name in _VARIABLES if env.get(name)), *_ALWAYS, *here]
+        writable = [volume.mount for volume in _cache.volumes(engine) if not volume.read_only]
+        if any(place.startswith("/") and mount_of_path(writable, place) is not None for place in places):
+            return
+        image = engine.field("image")
+        ours = isinstance(image, str) and is_official(image)
+        unseen = engine.command.shell or engine.field("envFrom") or not engine.declared.isdisjoint(_VARIABLES)
+        yield Finding(
+            path=engine.at("securityContext", "readOnlyRootFilesystem"),
+            message="the root file system is read-only, and no volume is at /tmp: Python finds no temporary directory",
+            certainty="certain" if ours and not unseen else "likely",
+            suggestions=("an emptyDir mounted at /tmp",),
+        )

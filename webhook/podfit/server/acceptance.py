@@ -1,0 +1,86 @@
+"""Sets the Accepted condition in each Policy object's `status.conditions`: whether the policy is in force.
+
+`status.accepted` keeps the last good `spec`, for servers that start while a newer one is broken.
+
+Every replica does so, and writes only if the object's status differs. Replicas of one release always write the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from podfit.base.secret import FORMS
+from podfit.cluster import Access
+from podfit.cluster.access import Client, StatusError
+
+PAUSE = 30.0
+"""Seconds until the next attempt, if the API server forbids the write or does not answer."""
+LONGEST = 2000
+"""Characters of a message, since an object's size is limited."""
+
+log = logging.getLogger(__name__)
+Told = dict[str, tuple[object, tuple[str, ...]]]
+"""Name → the object's generation and what was said of it."""
+
+
+class Acceptance:
+    """Writes the conditions of Policy objects; used from one thread."""
+
+    def __init__(self, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = Client(access)
+        self._clock = clock
+        self._told: Told = {}
+        self._after = 0.0
+
+    def tell(self, objects: Mapping[str, Mapping[str, Any]], problems: Mapping[str, tuple[str, ...]]) -> None:
+        """Says of every object what is not said yet. Never raises: what fails is logged, and tried again."""
+        wanted: Told = {
+            name: ((obj.get("metadata") or {}).get("generation"), problems.get(name, ()))
+            for name, obj in objects.items()
+        }
+        self._told = {name: said for name, said in self._told.items() if name in wanted}
+        if self._clock() < self._after:
+            return
+        for name, said in wanted.items():
+            if self._told.get(name) == said:
+                continue
+            try:
+                self._write(name, *said, objects[name].get("spec"))
+            except (StatusError, OSError, ValueError) as error:
+                if not (isinstance(error, StatusError) and error.code == 404):  # it is gone again
+                    log.warning("the status of policies.podfit.dev/%s can't be written: %s", name, error)
+                    self._after = self._clock() + PAUSE
+                    return
+            self._told[name] = said
+
+    def _write(self, name: str, generation: object, problems: tuple[str, ...], spec: object) -> None:
+        path = f"/apis/podfit.dev/v1alpha1/policies/{name}/status"
+        status = self._client.whole(path).get("status") or {}
+        listed = status.get("conditions") or []
+        before: Mapping[str, Any] = next((one for one in listed if one.get("type") == "Accepted"), {})
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        after = condition(name, generation, problems, now)
+        if before.get("status") == after["status"]:
+            after["lastTransitionTime"] = before.get("lastTransitionTime", now)
+        accepted = status.get("accepted") if problems else json.dumps(spec, sort_keys=True)
+        if (after, accepted) != (before, status.get("accepted")):
+            others = [one for one in listed if one.get("type") != "Accepted"]
+            self._client.patch(path, {"status": {"conditions": [*others, after], "accepted": accepted}})
+
+
+def condition(name: str, generation: object, problems: tuple[str, ...], now: str) -> dict[str, Any]:
+    """The condition Accepted of a Policy."""
+    said = "; ".join(problem.removeprefix(f"policies.podfit.dev/{name}: ") for problem in problems)
+    found = {
+        "type": "Accepted",
+        "status": "False" if problems else "True",
+        "reason": "Invalid" if problems else "Accepted",
+        "message": FORMS.masked(f"not taken over: {said}")[:LONGEST] if problems else "it holds",
+        "lastTransitionTime": now,
+    }
+    return {**found, "observedGeneration": generation} if generation is not None else found

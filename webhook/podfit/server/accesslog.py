@@ -1,0 +1,82 @@
+"""The access log: one line of JSON per review, which shows later what was decided and why.
+
+It contains only names from the manifest, never a value; every field is bounded. Reviews never wait for the reader of
+the log: see `lines`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from io import BytesIO, FileIO
+
+from podfit.evaluation.bounds import listed
+from podfit.evaluation.review import Decision, Webhook
+from podfit.server.lines import Lines
+
+LONGEST = 253
+"""Characters of a name: the most that Kubernetes allows. Whatever is longer did not come from it."""
+RULES = 1024
+"""Bytes of the list of rules."""
+log = logging.getLogger(__name__)
+
+
+class AccessLog:
+    """Writes to a stream; safe for threads."""
+
+    def __init__(
+        self, stream: BytesIO | FileIO | None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        """`stream`: the unbuffered output of the lines; None: no output."""
+        self._lines = Lines(stream, "access-log", _lost) if stream is not None else None
+        self._clock = clock
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were not written, because their reader was too slow or the write failed."""
+        return self._lines.dropped if self._lines is not None else 0
+
+    def close(self, seconds: float) -> None:
+        """Writes what waits, for at most so many seconds."""
+        if self._lines is not None:
+            self._lines.close(seconds)
+
+    def review(self, webhook: Webhook, decision: Decision, seconds: float, waited: float) -> None:
+        """An answered review: `seconds` from its first byte's reading to its answer, `waited` for a thread before."""
+        if self._lines is None:
+            return
+        asked = decision.request
+        line = {
+            "webhook": webhook,
+            "uid": asked.uid[:LONGEST],
+            "operation": asked.operation,
+            "group": asked.group[:LONGEST],
+            "kind": asked.kind[:LONGEST],
+            "subresource": asked.subresource[:LONGEST],
+            "namespace": (asked.namespace or "")[:LONGEST],
+            "name": (asked.name or "")[:LONGEST],
+            "dry_run": asked.dry_run,
+            "decision": decision.outcome,
+            "rules": listed([f"{rule}={mode}" for rule, mode in sorted(set(decision.found))], RULES),
+            "remembered": decision.remembered,
+            "policy": decision.versions.get("policy-version", ""),
+            "seconds": round(seconds, 6),
+            "waited": round(waited, 6),
+        }
+        self._write(line)
+
+    def refused(self, path: str, status: int, error: str) -> None:
+        """A request that was no review, and how it was answered."""
+        if self._lines is not None:
+            self._write({"path": path[:LONGEST], "status": status, "error": error[:LONGEST]})
+
+    def _write(self, fields: dict[str, object]) -> None:
+        if self._lines is not None:
+            line = {"time": self._clock().isoformat(timespec="milliseconds"), **fields}
+            self._lines.put(json.dumps(line).encode() + b"\n")
+
+
+def _lost(error: Exception) -> None:
+    log.error("lines of the access log are lost: %s", error)

@@ -1,0 +1,263 @@
+"""Keeps a certificate in the Secret, and its CA in our own configurations, so that the API server trusts it.
+
+Every replica follows the steps of `renewal`. There is no leader, so none can fail. Each write carries the version that
+was read; the replica that writes second reads again.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from podfit.cluster.access import Access, Client, StatusError
+from podfit.server import certs, registration
+from podfit.server.certs import renewal
+from podfit.server.certs.renewal import CertificateView, Clocks, RenewalPolicy, StoredCertificates
+from podfit.server.certs.serving import Contexts
+
+LOOK = 10.0
+"""Seconds between two looks, or a sixth of the pause if that is shorter."""
+EAGER = 1.0
+"""Seconds between two looks while there is nothing that the API server trusts."""
+ROUNDS = 12
+"""Writes, conflicts included, that one look makes at most."""
+
+JSONDict = dict[str, Any]
+Clock = Callable[[], float]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The cluster at one look."""
+
+    secret: JSONDict | None
+    configurations: Mapping[str, JSONDict]
+    """Path → object, of those that are there."""
+    unreadable: str
+    """Why a configuration can't be read; empty if all can."""
+    now: datetime
+
+    @property
+    def stored(self) -> StoredCertificates:
+        """What the Secret holds."""
+        return renewal.read_secret((self.secret or {}).get("data") or {})
+
+    @property
+    def bundles(self) -> dict[str, tuple[bytes, ...]] | None:
+        """PATH NUMBER of each webhook → its CAs; None if a configuration can't be read."""
+        if self.unreadable:
+            return None
+        return {
+            f"{path} {number}": renewal.bundle_of(hook)
+            for path, configuration in self.configurations.items()
+            for number, hook in enumerate(configuration.get("webhooks") or ())
+        }
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The release's labels, from its configurations, for new objects."""
+        of = next(iter(self.configurations.values()), {}).get("metadata", {}).get("labels") or {}
+        return {key: of[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance") if key in of}
+
+
+@dataclass
+class KeeperStatus:
+    """The result of the last look, as reported by /readyz and metrics."""
+
+    problem: str = "not looked yet"
+    """Why the last look failed; empty if it did not."""
+    trusted: bool = False
+    """Every live configuration holds the CA of what is served."""
+    rights: str = field(default="")
+    """Why a configuration can't be read."""
+
+
+class Keeper:
+    """The certificate of a Service, self-managed. It serves from memory: whatever happens to the API server or to the
+    Secret, what is served is served on."""
+
+    def __init__(
+        self,
+        access: Access,
+        secret: str,
+        configurations: str,
+        terms: RenewalPolicy,
+        client_ca: Path | None = None,
+        clock: Clock = time.monotonic,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`secret` in the namespace of `access`; `configurations` is the name of both webhook configurations."""
+        self._client = Client(access)
+        self._secrets = f"/api/v1/namespaces/{access.namespace}/secrets"
+        self._secret = secret
+        self._paths = tuple(
+            f"{registration.ROOT}/{kind}/{configurations}" for kind in registration.WEBHOOK_CONFIGURATIONS
+        )
+        self._terms = terms
+        self._contexts = Contexts(client_ca)
+        self._clock, self._today = clock, today
+        self._replica = CertificateView()
+        # Until there is a certificate: probes and metrics are answered, and say why.
+        self._pair = certs.issue_leaf(certs.issue_ca(datetime.now(UTC)), terms.hosts, datetime.now(UTC))
+        self._contexts.of(self._pair)
+        self.state = KeeperStatus()
+
+    # ── serving.Serving ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Looks in the background, for as long as the process lives."""
+        Thread(target=self.run, args=(Event(),), name="certificate", daemon=True).start()
+
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake."""
+        return self._contexts.of(self._pair)
+
+    def problem(self) -> str | None:
+        """Why the API server can't trust this replica."""
+        if self._replica.leaf is None:
+            return f"there is no certificate yet: {self.state.problem}"
+        if not self.state.trusted:
+            why = self.state.problem or self.state.rights or "it is being written"
+            return f"the webhook configurations do not hold the certificate's CA: {why}"
+        return None
+
+    def worry(self) -> str | None:
+        """What goes wrong though the API server trusts this replica."""
+        if self.problem() is None and self.state.problem:
+            return f"the certificate can't be looked after: {self.state.problem}"
+        return None
+
+    def not_after(self) -> float:
+        """When the certificate that is served expires; 0 if none that can be trusted is served."""
+        leaf = self._replica.leaf
+        return certs.not_after(leaf.certificate).timestamp() if leaf else 0.0
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, stop: Event) -> None:
+        """Looks until `stop` is set. Never raises."""
+        usual = min(LOOK, self._terms.pause.total_seconds() / 6)
+        while True:
+            self.look()
+            pause = usual if self.state.trusted else min(EAGER, usual)
+            if stop.wait(pause * random.uniform(0.75, 1.25)):  # noqa: S311 - so that replicas do not look in step
+                return
+
+    def look(self) -> None:
+        """Takes every step that is due now. Never raises: a failure is reported, and tried again."""
+        before, problem = self.state.problem, ""
+        try:
+            self._reconcile()
+        except (StatusError, OSError, ValueError) as error:
+            problem = str(error)
+        except Exception as error:  # our fault; only the type, since a text might hold a key
+            problem = f"internal error: {type(error).__name__}"
+            log.exception("looking after the certificate failed")
+        self.state.problem = problem
+        if problem and problem != before:
+            log.warning("the certificate can't be looked after, what is served is served on: %s", problem)
+        elif before and not problem:
+            log.info("the certificate is looked after")
+
+    def _reconcile(self) -> None:
+        """Reads everything and does what the next step says, until nothing is left to do; raises OSError or
+        StatusError."""
+        for _ in range(ROUNDS):
+            seen = self._observe()
+            clocks = Clocks(seen.now, self._today(), self._clock())
+            done = renewal.next_step(self._replica, seen.stored, seen.bundles, self._terms, clocks)
+            self._adopt(done.replica)
+            self._judge(seen)
+            if done.secret is not None:
+                try:
+                    self._store(seen, done.secret)
+                except (StatusError, OSError):
+                    self._write_bundles(seen.configurations, done.bundles)
+                    raise
+            elif done.bundles:
+                self._write_bundles(seen.configurations, done.bundles)
+            elif done.doubt:
+                raise OSError(done.doubt)
+            else:
+                return
+        raise OSError("another client keeps changing the Secret or the webhook configurations")
+
+    def _observe(self) -> Seen:
+        """The Secret and the webhook configurations as they are now."""
+        secret, now = self._get(f"{self._secrets}/{self._secret}")
+        found, unreadable = {}, ""
+        for path in self._paths:
+            try:
+                configuration, _ = self._get(path)
+            except StatusError as error:
+                unreadable = str(error)
+                continue
+            if configuration is not None:
+                found[path] = configuration
+        return Seen(secret, found, unreadable, now)
+
+    def _get(self, path: str) -> tuple[JSONDict | None, datetime]:
+        try:
+            return self._client.send("GET", path)
+        except StatusError as error:
+            if error.code == 404:
+                return None, error.date
+            raise
+
+    def _adopt(self, replica: CertificateView) -> None:
+        """Serves a new certificate from now on."""
+        if replica.leaf is not None and replica.leaf != self._replica.leaf:
+            self._pair = replica.leaf
+            log.info(
+                "serving the certificate that ends %s",
+                f"{certs.not_after(replica.leaf.certificate):%Y-%m-%dT%H:%M:%SZ}",
+            )
+        self._replica = replica
+
+    def _judge(self, seen: Seen) -> None:
+        self.state.rights = seen.unreadable
+        self.state.trusted = seen.bundles is not None and renewal.trusted(self._replica, seen.bundles)
+
+    def _store(self, seen: Seen, held: StoredCertificates) -> None:
+        """Writes the certificates into the Secret; code 409 if another replica was faster."""
+        data, before = renewal.secret_data(held), seen.secret
+        if before is None:
+            metadata = {"name": self._secret, "labels": seen.labels}
+            new = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+            self._write("POST", self._secrets, new)
+        else:
+            self._write("PUT", f"{self._secrets}/{self._secret}", {**before, "data": data})
+
+    def _write_bundles(self, configurations: Mapping[str, JSONDict], bundles: renewal.Bundles) -> None:
+        """Writes the CA bundles into the webhook configurations that lack them."""
+        for path, configuration in configurations.items():
+            hooks = [
+                _with_bundle(hook, bundles[place]) if (place := f"{path} {number}") in bundles else hook
+                for number, hook in enumerate(configuration.get("webhooks") or ())
+            ]
+            if hooks != configuration.get("webhooks"):
+                self._write("PUT", path, {**configuration, "webhooks": hooks})
+
+    def _write(self, method: str, path: str, body: JSONDict) -> None:
+        try:
+            self._client.send(method, path, body)
+        except StatusError as error:
+            if error.code not in (404, 409):  # gone, or another client was faster: the next look sees it
+                raise
+            return
+        log.info("%s written", path.partition("/v1/")[2])
+
+
+def _with_bundle(hook: JSONDict, bundle: tuple[bytes, ...]) -> JSONDict:
+    text = base64.b64encode(b"".join(bundle)).decode()
+    return {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": text}}

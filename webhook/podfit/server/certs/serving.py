@@ -1,0 +1,172 @@
+"""The certificate that the server presents in a handshake: from files that are renewed elsewhere, or from `keeper`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from podfit.server import certs
+from podfit.server.certs import Pair
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI application."""
+
+CERTIFICATE = "podfit.certificate"
+"""A scope's key for the client's verified certificate (ssl.SSLSocket.getpeercert); None or empty without one."""
+
+log = logging.getLogger(__name__)
+
+
+class Serving(Protocol):
+    """The server's certificate, wherever it comes from. Safe for threads."""
+
+    def start(self) -> None:
+        """Called once, in the process that serves."""
+
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake: a renewed certificate serves at once."""
+
+    def problem(self) -> str | None:
+        """Why the server must get no requests now, in one line."""
+
+    def worry(self) -> str | None:
+        """What goes wrong though it may get requests, in one line."""
+
+    def not_after(self) -> float:
+        """When the certificate ends, in seconds since the epoch; 0: there is none."""
+
+
+class Contexts:
+    """A pair's context, with the current contents of the clients' CA file.
+
+    A new certificate of the API server may come with a new CA."""
+
+    def __init__(self, client_ca: Path | None) -> None:
+        self._client_ca = client_ca
+        self._last: tuple[Pair, bytes, ssl.SSLContext] | None = None
+
+    def of(self, pair: Pair) -> ssl.SSLContext:
+        """Raises OSError if the pair is invalid, or if the file was never valid; a last valid file stays in use."""
+        last, known = self._last, b""
+        try:
+            known = self._client_ca.read_bytes() if self._client_ca else b""
+            if last is None or last[:2] != (pair, known):
+                last = (pair, known, context(pair, known if self._client_ca else None))
+        except OSError as error:  # ssl.SSLError is one
+            if last is None:
+                raise
+            log.warning("%s can't be used, the last good one serves on: %s", self._client_ca or "the pair", error)
+            if last[0] != pair:
+                last = (pair, last[1], context(pair, last[1] if self._client_ca else None))
+        self._last = last
+        return last[2]
+
+
+class CertificateFiles:
+    """Two PEM files. If they can't be read or do not match (during a write), the last good ones stay in use."""
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
+        self._certificate, self._key = certificate, key
+        self._contexts = Contexts(client_ca)
+        self._last: Pair | None = None
+
+    def start(self) -> None:
+        """There is nothing to start: the files are read at each handshake."""
+
+    def context(self) -> ssl.SSLContext:
+        """The context for the files' current contents; raises OSError if they were never valid."""
+        try:
+            pair = self._read()
+            made = self._contexts.of(pair)
+        except OSError as error:  # ssl.SSLError is one
+            if self._last is None:
+                raise
+            log.warning("the certificate can't be read, the last good one serves on: %s", error)
+            return self._contexts.of(self._last)
+        self._last = pair
+        return made
+
+    def problem(self) -> str | None:
+        """Why the two files can't serve now."""
+        try:
+            pair = self._read()
+        except OSError as error:
+            return f"{error.filename}: {(error.strerror or 'unreadable').lower()}"
+        why = certs.problem(pair, datetime.now(UTC))
+        return f"{self._certificate}, {self._key}: {why}" if why else None
+
+    def worry(self) -> str | None:
+        """Nothing: whatever is wrong with the files is a problem."""
+        return None
+
+    def not_after(self) -> float:
+        """When the certificate in the file expires. Reads the file again."""
+        try:
+            return certs.not_after(self._certificate.read_bytes()).timestamp()
+        except (OSError, ValueError):
+            return 0.0
+
+    def _read(self) -> Pair:
+        return Pair(self._certificate.read_bytes(), self._key.read_bytes())
+
+
+def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
+    """TLS 1.2 or newer with this certificate; with `client_ca` (PEM) a client may show one of that CA, and no other.
+
+    (It need not: a kubelet's probes have none. `KnownClients` asks for it where it matters.) Raises OSError if the
+    pair is none, or `client_ca` holds no certificate.
+    """
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.options |= ssl.OP_NO_RENEGOTIATION
+    made.verify_mode = ssl.CERT_NONE
+    if client_ca is not None:
+        if b"-----BEGIN" not in client_ca:
+            raise OSError("there is no certificate in it")
+        made.load_verify_locations(cadata=client_ca.decode("ascii", "ignore"))
+        made.verify_mode = ssl.CERT_OPTIONAL
+    _load(made, pair)
+    return made
+
+
+def _load(made: ssl.SSLContext, pair: Pair) -> None:
+    """ssl reads certificates from files alone: memory that looks like one, where the system has that."""
+    opened: Callable[[str], int] | None = getattr(os, "memfd_create", None)
+    if opened is None:
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "pair.pem")
+            path.touch(0o600)
+            path.write_bytes(pair.certificate + pair.key)
+            made.load_cert_chain(path)
+        return
+    with os.fdopen(opened("podfit"), "wb") as file:
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        made.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
+
+
+class KnownClients:
+    """Answers reviews only for clients with a certificate, but probes and metrics for all clients.
+
+    It is an ASGI application around another. The handshake has verified the certificate (`context`)."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope[CERTIFICATE] or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 403, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"error": "no client certificate of --client-ca"}\n'})

@@ -1,0 +1,143 @@
+"""Decisions that need not be made twice: the 500 Pods of a ReplicaSet are one computation.
+
+A decision is a pure function of the webhook, the request, the policy and the facts. All of that is the key, except the
+parts that no rule reads:
+
+- the user, the request's and the object's uid, times, `managedFields`, and status
+- the five random letters of the API server (after a `generateName`, and in the name of the token's volume)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from operator import attrgetter, itemgetter
+from threading import Lock
+
+from cachetools import LRUCache
+
+from podfit.evaluation import review
+from podfit.evaluation.policy import Policy
+from podfit.evaluation.review import Decision, Request, Webhook
+from podfit.kube.workload import JSON
+from podfit.vllm.facts import Facts
+
+CACHE_BYTES = 16 << 20
+"""Bytes of decisions that are kept: about 12,000, both webhooks' for 5,000 workloads. A GitOps controller applies them
+all again every few minutes, in the same order; a cache that is a little too small for such a round keeps none of it."""
+_ENTRY = 1024
+"""Bytes of a kept decision without its answer's text, about (sys.getsizeof of its parts)."""
+_CAUSE = 256
+"""The same for a cause, without its texts."""
+_PAIR = 80
+"""The same for a rule and its effect; all decisions share the texts."""
+_MADE_UP = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "selfLink")
+"""Fields of `metadata` that the API server fills in, and that differ between the objects of one template."""
+_TOKEN = re.compile(rb"u\x15\0\0\0kube-api-access-[a-z0-9]{5}")
+"""The name of the volume that the ServiceAccount admission plugin adds to a Pod (plugin/pkg/admission/serviceaccount),
+as marshal writes a text of 21 bytes."""
+
+_NOBODY = review.unread("")
+"""Placeholder for the user of the request."""
+
+_ALL = attrgetter(*(one.name for one in fields(Request)))
+_Key = tuple[str, str, str, bytes]
+
+
+class DecisionCache:
+    """Remembers the last decisions, each with its weight; safe for threads."""
+
+    def __init__(self, size: int = CACHE_BYTES) -> None:
+        self._lock = Lock()
+        self._kept: LRUCache[_Key, tuple[Decision, int]] = LRUCache(size, getsizeof=itemgetter(1))
+
+    def decide(
+        self,
+        webhook: Webhook,
+        request: Request,
+        policy: Policy,
+        facts: Facts,
+        compute: Callable[[Request], Decision] | None = None,
+    ) -> Decision:
+        """The decision of `review.decide`, from the cache if the same request came before.
+
+        `compute`: called instead of `review.decide` for a new request; raises only what that raises.
+        """
+        compute = compute or (lambda asked: review.decide(webhook, asked, policy, facts))
+        asked = _essential(request)
+        try:
+            what = _bytes(asked)
+        except ValueError:  # nested deeper than marshal goes
+            return compute(request)
+        key = (webhook, policy.version, facts.version, hashlib.sha256(what).digest())
+        with self._lock:
+            found = self._kept.get(key)
+        if found is not None:
+            return replace(found[0], request=request, remembered=True)
+        decision = compute(asked)
+        if decision.error is None and not _may_soften(decision):
+            kept = replace(decision, request=_NOBODY)
+            weight = _weight(kept)
+            if weight <= self._kept.maxsize // 64:  # one must not push out all others
+                with self._lock:
+                    self._kept[key] = kept, weight
+        return replace(decision, request=request)
+
+
+def _may_soften(decision: Decision) -> bool:
+    """A denied update may be allowed as a roll-back as soon as the revision is seen (`snapshot.WatchedKind.aside`)."""
+    return decision.outcome == "denied" and decision.request.operation == "UPDATE"
+
+
+def _weight(decision: Decision) -> int:
+    status = decision.status or {}
+    causes = status.get("details", {}).get("causes", ())
+    pairs = len(decision.found) + len(decision.exempted) + sum(len(one.found) + 1 for one in decision.shadowed)
+    return (
+        _ENTRY
+        + sum(len(text) for text in (decision.patch or "", status.get("message", ""), *decision.warnings))
+        + sum(len(cause["message"]) + len(cause["field"]) + _CAUSE for cause in causes)
+        + pairs * _PAIR
+    )
+
+
+def _essential(request: Request) -> Request:
+    """The request without what makes no difference to its answer."""
+    obj = request.object
+    made_up = obj is not None and _is_name_made_up(obj)
+    return replace(
+        request,
+        uid="",
+        name=None if made_up else request.name,
+        object=_without_made_up(obj),
+        old_object=_without_made_up(request.old_object),
+        dry_run=False,
+    )
+
+
+def _is_name_made_up(obj: JSON) -> bool:
+    metadata = obj.get("metadata")
+    return isinstance(metadata, Mapping) and bool(metadata.get("generateName"))
+
+
+def _without_made_up(obj: JSON | None) -> JSON | None:
+    if obj is None or not isinstance(metadata := obj.get("metadata", {}), Mapping):
+        return obj
+    left = dict(metadata)
+    for name in _MADE_UP:
+        left.pop(name, None)
+    if left.get("generateName"):
+        left.pop("name", None)
+    essential = {**obj, "metadata": left}
+    essential.pop("status", None)
+    return essential
+
+
+def _bytes(asked: Request) -> bytes:
+    """All that is asked. Format 2 writes equal values alike; newer ones also write which value is referenced twice."""
+    what = marshal.dumps(_ALL(asked), 2)
+    tokens = set(_TOKEN.findall(what))
+    return what.replace(tokens.pop(), b"(token)") if len(tokens) == 1 else what

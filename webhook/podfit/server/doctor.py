@@ -1,0 +1,541 @@
+"""Checks podfit's installation: observations from outside → one line per check, with a suggested fix.
+
+Missing observations are a warning, never a failure: the user may have few permissions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from podfit.base.data import age
+from podfit.kube.path import mapping
+from podfit.kube.selector import of_object
+from podfit.kube.workload import as_list
+from podfit.server import certs, registration
+from podfit.server.certs import renewal
+from podfit.vllm.release import from_image, known_releases
+
+EXPIRY_WARNING = timedelta(days=14)
+"""Time before a certificate's end from which it is reported."""
+FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
+ASKED = "apiserver_admission_webhook_request_total"
+JSON = Mapping[str, Any]
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One answer."""
+
+    state: State
+    about: str
+    said: str
+    next: str = ""
+    """What to do; empty if all is well."""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Why something could not be looked at, in one line."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Served:
+    """What answered a TLS handshake."""
+
+    where: str
+    """HOST:PORT"""
+    certificate: bytes
+    """PEM; empty if no server answered."""
+    problem: str
+    """Why a client that trusts the caBundle would not go on; empty if it would."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The cluster, as far as it could be seen."""
+
+    now: datetime
+    configurations: Mapping[str, JSON | Unseen | None]
+    """Kind → podfit's own object; None: there is none."""
+    mutators: tuple[JSON, ...] | Unseen = ()
+    """All MutatingWebhookConfigurations."""
+    deployment: JSON | Unseen | None = None
+    pods: tuple[JSON, ...] | Unseen = ()
+    network_policies: tuple[JSON, ...] | Unseen = ()
+    """The network policies of podfit's namespace."""
+    ready: Mapping[str, tuple[str, ...] | Unseen] = field(default_factory=dict)
+    """Pod → the lines of its /readyz, through the API server."""
+    served: tuple[Served, ...] = ()
+    """A handshake a distinct address and caBundle, for those that can be reached from here."""
+    metrics: str | Unseen = ""
+    """The API server's, as text."""
+    before: str | Unseen = ""
+    """The same, before a Pod was tried."""
+    asked: str | Unseen = ""
+    """The API server's message about a faulty Pod, as a dry run; empty: it passed."""
+    crd: JSON | Unseen | None = None
+    policies: tuple[JSON, ...] | Unseen = ()
+    version: str = ""
+    """The API server's."""
+    images: frozenset[str] | Unseen = frozenset()
+    """The images of the cluster's running Pods."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing about podfit could be observed."""
+        return isinstance(self.asked, Unseen) and all(isinstance(one, Unseen) for one in self.configurations.values())
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Which webhooks are podfit's own."""
+
+    known: frozenset[str]
+    all_known: bool
+    """Every configuration could be seen; otherwise a name that ends as ours do is one of them."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.known or (not self.all_known and name.endswith(registration.DOMAIN))
+
+
+def examine(seen: Observed, mine: str) -> list[CheckResult]:
+    """All lines, in the order in which one would look; `mine` is this program's version."""
+    found = {kind: one for kind, one in seen.configurations.items() if isinstance(one, Mapping)}
+    unseen = any(isinstance(one, Unseen) for one in seen.configurations.values())
+    names = _Names(frozenset(hook["name"] for hook in hooks(found)), not unseen)
+    lines = [*_configurations(seen.configurations)]
+    if found:
+        lines += [*_switch(found), *_bundles(found, seen.now), *_served(seen.served, seen.now)]
+    if found or unseen:
+        replicas = [*_replicas(seen, found)]
+        causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
+        lines += [*_asked(seen, found, names, tuple(causes)), *_fail_open(seen, names), *replicas, *_callers(seen)]
+        lines += [*_mutators(seen.mutators, found), *_policies(seen)]
+    return [*lines, *_versions(seen, mine), *_facts(seen.images)]
+
+
+def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
+    """Every webhook of every configuration."""
+    for configuration in configurations.values():
+        yield from configuration.get("webhooks") or ()
+
+
+# ── the configurations ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Iterator[CheckResult]:
+    for kind, one in configurations.items():
+        validating = kind.startswith("validating")
+        about = "validating" if validating else "mutating"
+        if isinstance(one, Unseen):
+            yield CheckResult("warn", about, f"can't be seen: {one.why}", f"needed: the right to get and list {kind}")
+        elif one is not None:
+            names = ", ".join(hook["name"] for hook in one.get("webhooks") or ())
+            yield CheckResult("ok", about, f"{_name(one)}: {names}")
+        elif validating:
+            yield CheckResult(
+                "fail", about, "there is none: nothing is checked", "install the chart, or `helm upgrade` it"
+            )
+        else:
+            yield CheckResult("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
+
+
+def _switch(found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+    """Whether `podfit off` has paused the webhooks."""
+    for kind, one in found.items():
+        state, note = registration.state(one), registration.note(one)
+        if state != "on":
+            said = f"{kind} is {state}" + (f", {note}" if note else "")
+            yield CheckResult("warn", "switch", said, "podfit on" if state == "off" else "podfit off, or podfit on")
+    if all(registration.state(one) == "on" for one in found.values()):
+        yield CheckResult("ok", "switch", "on")
+
+
+def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
+    """Whether each webhook has a CA bundle, and how long its CAs are valid."""
+    bundles = {
+        f"{kind}, {hook['name']}": renewal.bundle_of(hook) for kind, one in found.items() for hook in hooks({kind: one})
+    }
+    advice = (
+        "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's; "
+        "with files it is the chart's value certificates.caBundle"
+    )
+    for where, cas in bundles.items():
+        if not cas:
+            yield CheckResult("fail", "caBundle", f"{where}: empty, so the API server trusts no server", advice)
+        elif cas == (renewal.BROKEN,):
+            said = f"{where}: nothing in it is a certificate, so the API server trusts no server"
+            yield CheckResult("fail", "caBundle", said, advice)
+        elif all(certs.not_after(ca) <= now for ca in cas if ca != renewal.BROKEN):
+            yield CheckResult("fail", "caBundle", f"{where}: every CA in it has ended", advice)
+        elif renewal.BROKEN in cas:
+            yield CheckResult("warn", "caBundle", f"{where}: something in it is not a certificate", advice)
+    # The order does not matter: a CA that is appended to an edited bundle has another place in the other bundles.
+    good = [frozenset(cas) for cas in bundles.values() if cas and renewal.BROKEN not in cas]
+    if len(good) == len(bundles) and good:
+        several = sorted({len(cas) for cas in good})
+        last = max(certs.not_after(ca) for cas in good for ca in cas)
+        count = " or ".join(str(one) for one in several)
+        if len(set(good)) > 1:
+            yield CheckResult(
+                "warn", "caBundle", "not the same in every webhook", "look again in a minute; then at podfit's log"
+            )
+        else:
+            yield CheckResult(
+                "ok", "caBundle", f"{count} CA{'s' if several != [1] else ''}, the last one until {last:%Y-%m-%d}"
+            )
+
+
+def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
+    """Whether each address has a certificate that the webhook's CAs verify, and how long it is valid."""
+    for one in served:
+        if not one.certificate:
+            yield CheckResult(
+                "fail", "certificate", f"{one.where}: {one.problem}", "is a replica running, and may you reach it?"
+            )
+            continue
+        ends = certs.not_after(one.certificate)
+        if one.problem:
+            advice = "podfit's log says why; until then the API server's calls fail"
+            yield CheckResult("fail", "certificate", f"{one.where}: {one.problem}", advice)
+        elif ends - now < EXPIRY_WARNING and certs.renew_at(one.certificate) < now:
+            left = max(ends - now, timedelta())
+            yield CheckResult("warn", "certificate", f"{one.where}: it ends in {_span(left)}, and was not renewed",
+                       "look at the log of podfit's Pods, or at cert-manager's Certificate")  # fmt: skip
+        else:
+            yield CheckResult(
+                "ok", "certificate", f"{one.where}: trusted by the caBundle, until {ends:%Y-%m-%d %H:%M} UTC"
+            )
+
+
+# ── the API server ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tuple[str, ...]) -> Iterator[CheckResult]:
+    """`causes`: what else fails, which may be why."""
+    about, advice = "API server", "podfit off lets everything pass"
+    if isinstance(seen.asked, Unseen):
+        said = f"not tried whether it asks podfit: {seen.asked.why}"
+        yield CheckResult("warn", about, said, "kubectl apply --dry-run=server -f your-vllm.yaml")
+    elif any(name in names for name in re.findall(r'admission webhook "([^"]*)" denied', seen.asked)):
+        yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), and podfit denied it")
+    elif any(name in names for name in re.findall(r'failed calling webhook "([^"]*)"', seen.asked)):
+        yield CheckResult(
+            "fail", about, f"it can't reach podfit: {seen.asked.rpartition('failed calling webhook ')[2]}", advice
+        )
+    elif seen.asked:
+        yield CheckResult(
+            "warn", about, f"the faulty Pod was denied, but not by podfit: {seen.asked}", "--probe-namespace NAME"
+        )
+    elif any(registration.state(one) != "on" for one in found.values()):
+        yield CheckResult("ok", about, "a faulty Pod (a dry run) passed: podfit is off")
+    elif _more(seen, FAIL_OPEN, names):
+        port = "is the port open from the control plane to podfit's Pods? docs/security.md"
+        yield CheckResult("fail", about, "a faulty Pod (a dry run) passed unchecked: it can't reach podfit",
+                   f"fix first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
+    elif _more(seen, ASKED, names):
+        yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), which the policy allows")
+    elif isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
+        yield CheckResult("warn", about, "a faulty Pod (a dry run) passed; whether podfit was asked is unknown",
+                   "with the right to get /metrics of the API server this line says more")  # fmt: skip
+    else:
+        yield CheckResult("warn", about, "it did not ask podfit about a faulty Pod (a dry run)",
+                   "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
+
+
+def _more(seen: Observed, family: str, names: _Names) -> bool:
+    """Whether the API server has counted more of it than before the Pod was tried."""
+    if isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
+        return False
+    return _counts(seen.metrics, family, names) != _counts(seen.before, family, names)
+
+
+def _fail_open(seen: Observed, names: _Names) -> Iterator[CheckResult]:
+    """How often objects passed unchecked; never a warning.
+
+    The API server counts since its start, without times, and `_asked` reports what fails now. The Pod that is tried
+    here is not counted."""
+    metrics = seen.before
+    if isinstance(metrics, Unseen):
+        yield CheckResult("warn", "fail-open", f"not known how often objects passed unchecked: {metrics.why}",
+                   "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
+        return
+    opened = _counts(metrics, FAIL_OPEN, names)
+    asked = _counts(metrics, ASKED, names)
+    calls = f"of {sum(asked.values()):.0f} calls of this API server"
+    if total := sum(opened.values()):
+        which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
+        since = f" since {began:%Y-%m-%d %H:%M} UTC" if (began := _began(metrics)) else ""
+        said = f"{total:.0f} failed, {calls}{since}, and what they asked about passed: {which}"
+        yield CheckResult("ok", "fail-open", said + " (an earlier podfit doctor's tries are among them)",
+                   "when? ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
+    else:
+        yield CheckResult("ok", "fail-open", f"no object passed unchecked, {calls}")
+
+
+def _began(metrics: str) -> datetime | None:
+    """When the API server started."""
+    found = re.search(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
+    return datetime.fromtimestamp(float(found[1]), UTC) if found else None
+
+
+def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
+    """The sum of a metric's samples for each of these names."""
+    found: dict[str, float] = {}
+    wanted = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
+    for one in text_string_to_metric_families(wanted):
+        for sample in one.samples:
+            if (name := sample.labels.get("name", "")) in names:
+                found[name] = found.get(name, 0) + sample.value
+    return found
+
+
+# ── the replicas ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+    """Whether replicas are ready, what each says in /readyz, and what happens without them."""
+    fails = sorted({hook["name"] for hook in hooks(found) if hook.get("failurePolicy") == "Fail"})
+    deployment = seen.deployment
+    if isinstance(deployment, Unseen):
+        yield CheckResult("warn", "replicas", f"can't be seen: {deployment.why}")
+    elif deployment is not None:
+        wanted = int((deployment.get("spec") or {}).get("replicas", 1))
+        ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
+        said = f"{ready} of {wanted} ready"
+        if ready == 0:
+            yield CheckResult("fail", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+        elif ready < wanted:
+            yield CheckResult("warn", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+        else:
+            yield CheckResult("ok", "replicas", said)
+        if fails and wanted < 2:
+            yield CheckResult("fail", "failurePolicy", f"Fail with {wanted} replica: {', '.join(fails)}",
+                       "its restart stops every vLLM workload: replicaCount: 2, or Ignore")  # fmt: skip
+    if fails:
+        yield CheckResult("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are rejected")
+    elif found:
+        yield CheckResult("ok", "failurePolicy", "Ignore: without an answer objects pass")
+    for pod, body in seen.ready.items():
+        if isinstance(body, Unseen):
+            yield CheckResult("warn", "replica", f"{pod}: the API server can't ask its /readyz: {body.why}")
+        elif body[:1] != ("ok",):
+            yield CheckResult("fail", "replica", f"{pod}: not ready: {' '.join(body)}", f"kubectl logs {pod}")
+        elif problems := [line for line in body[1:] if _PROBLEM.search(line)]:
+            for problem in problems:
+                yield CheckResult("warn", "replica", f"{pod}: {problem}")
+        else:
+            yield CheckResult("ok", "replica", f"{pod}: ready")
+
+
+_PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|failed")
+
+
+def _callers(seen: Observed) -> Iterator[CheckResult]:
+    """Which callers can send reviews: the API server must, and every other caller costs processor time."""
+    about = "callers"
+    if not isinstance(seen.deployment, Mapping):
+        return  # `_replicas` reports it
+    template = mapping(mapping(seen.deployment.get("spec")).get("template"))
+    spec = mapping(template.get("spec"))
+    ours = [mapping(one) for one in as_list(spec.get("containers"))]
+    if any(str(word).startswith("--client-ca") for one in ours for word in as_list(one.get("args"))):
+        yield CheckResult("ok", about, "clients that show a certificate of the CA in certificates.clientCA")
+        return
+    if spec.get("hostNetwork"):
+        said = "every Pod can call podfit: it is in the host network, to which no NetworkPolicy applies"
+        yield CheckResult("warn", about, said, f"set certificates.clientCA: {_WHO}")
+        return
+    if isinstance(seen.network_policies, Unseen):
+        said = f"not known whether a NetworkPolicy limits who can call podfit: {seen.network_policies.why}"
+        yield CheckResult("warn", about, said, "needed: the right to list networkpolicies in podfit's namespace")
+        return
+    labels = mapping(mapping(template.get("metadata")).get("labels"))
+    ports = [mapping(port) for one in ours for port in as_list(one.get("ports"))]
+    applied = [one for one in seen.network_policies if _applies(mapping(one.get("spec")), labels)]
+    rules = [(_name(one), rule) for one in applied for rule in _rules(one, ports)]
+    open_to_all = [name for name, rule in rules if _is_open(rule)]
+    if open_to_all or not applied:
+        why = f"NetworkPolicy {open_to_all[0]} allows every peer" if applied else "no NetworkPolicy selects its Pods"
+        advice = f"set networkPolicy.from or certificates.clientCA: {_WHO}"
+        yield CheckResult("warn", about, f"every Pod can call podfit: {why}", advice)
+    else:
+        peers = sum(len(as_list(rule.get("from"))) for _, rule in rules)
+        names = ", ".join(_name(one) for one in applied)
+        said = f"{peers} peer{'' if peers == 1 else 's'} of NetworkPolicy {names}, if the network plugin enforces it"
+        yield CheckResult("ok", about, said)
+
+
+_WHO = "docs/security.md, Callers"
+
+
+def _applies(spec: JSON, labels: Mapping[str, str]) -> bool:
+    """Whether a NetworkPolicy limits what reaches Pods with these labels."""
+    selector = of_object(mapping(spec.get("podSelector")))
+    return "Ingress" in as_list(spec.get("policyTypes") or ["Ingress"]) and bool(selector and selector.selects(labels))
+
+
+def _rules(policy: JSON, ports: Iterable[JSON]) -> Iterator[JSON]:
+    """A NetworkPolicy's rules of ingress to one of these ports of a container."""
+    for rule in as_list(mapping(policy.get("spec")).get("ingress")):
+        wanted = [mapping(one) for one in as_list(mapping(rule).get("ports"))]
+        if not wanted or any(_is_in(port, one) for port in ports for one in wanted):
+            yield mapping(rule)
+
+
+def _is_in(port: JSON, wanted: JSON) -> bool:
+    first, number = wanted.get("port"), port.get("containerPort")
+    if wanted.get("protocol", "TCP") != "TCP":
+        return False
+    if not isinstance(first, int) or not isinstance(number, int):
+        return first is None or first == port.get("name")
+    return first <= number <= int(wanted.get("endPort") or first)
+
+
+def _is_open(rule: JSON) -> bool:
+    """Whether a rule of ingress allows every Pod."""
+    peers = [mapping(one) for one in as_list(rule.get("from"))]
+    return not peers or any(_admits_all_peers(one) for one in peers)
+
+
+def _admits_all_peers(peer: JSON) -> bool:
+    """Whether a peer of a NetworkPolicy admits all addresses, or all Pods of the cluster."""
+    if "ipBlock" in peer:
+        return str(mapping(peer["ipBlock"]).get("cidr")).endswith("/0")
+    return peer.get("namespaceSelector") == {} and not peer.get("podSelector")
+
+
+def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+    """Other mutating webhooks that may change Pods after podfit's."""
+    if isinstance(mutators, Unseen):
+        yield CheckResult("warn", "other mutators", f"can't be seen: {mutators.why}")
+        return
+    ours = {_name(one) for kind, one in found.items() if kind.startswith("mutating")}
+    others = sorted(_name(one) for one in mutators if _name(one) not in ours and _mutates_pods(one))
+    if not others:
+        yield CheckResult("ok", "other mutators", "no other webhook changes Pods")
+        return
+    after = [name for name in others if ours and name > min(ours)]
+    said = f"Pods are changed by {', '.join(others)}, too"
+    if after:
+        said += f"; after podfit: {', '.join(after)}, so that podfit is asked again (reinvocationPolicy: IfNeeded)"
+    yield CheckResult("ok", "other mutators", said)
+
+
+def _mutates_pods(configuration: JSON) -> bool:
+    return any(
+        {"pods", "*", "*/*", "pods/*"} & set(rule.get("resources") or ())
+        and {"", "*"} & set(rule.get("apiGroups") or ())
+        and {"CREATE", "*"} & set(rule.get("operations") or ())
+        for hook in configuration.get("webhooks") or ()
+        for rule in hook.get("rules") or ()
+    )
+
+
+# ── policies, versions ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _policies(seen: Observed) -> Iterator[CheckResult]:
+    """Whether the cluster's Policy objects are accepted."""
+    if isinstance(seen.crd, Unseen):
+        yield CheckResult("warn", "policies", f"can't be seen: {seen.crd.why}")
+        return
+    if seen.crd is None:
+        yield CheckResult("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
+        return
+    if isinstance(seen.policies, Unseen):
+        if seen.policies.why.startswith("429:"):  # a CRD's first seconds
+            said = "the API server has not yet made ready what serves Policy objects"
+            yield CheckResult("warn", "policies", said, "look again in a minute")
+        else:
+            yield CheckResult("warn", "policies", f"can't be seen: {seen.policies.why}")
+        return
+    bad = 0
+    for policy in seen.policies:
+        conditions = (policy.get("status") or {}).get("conditions") or ()
+        accepted = next((one for one in conditions if one.get("type") == "Accepted"), None)
+        if accepted is None:
+            bad += 1
+            yield CheckResult(
+                "warn", "policies", f"{_name(policy)}: no replica has said that it holds", "are replicas ready?"
+            )
+        elif accepted.get("status") != "True":
+            bad += 1
+            yield CheckResult(
+                "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "fix it; the last good state applies"
+            )
+    if not bad:
+        yield CheckResult("ok", "policies", _policy_count(len(seen.policies)))
+
+
+def _policy_count(number: int) -> str:
+    """How many Policy objects are valid, in words."""
+    return (
+        "no Policy objects"
+        if not number
+        else "1 Policy object holds"
+        if number == 1
+        else f"{number} Policy objects hold"
+    )
+
+
+def _versions(seen: Observed, mine: str) -> Iterator[CheckResult]:
+    """The versions of this command, the installation and Kubernetes."""
+    deployment = seen.deployment if isinstance(seen.deployment, Mapping) else {}
+    installed = _tag(deployment) or _label(deployment) or "not known"
+    said = f"podfit {mine} here, {installed} in the cluster; Kubernetes {seen.version or 'not known'}"
+    differs = installed not in (mine, "not known")
+    yield CheckResult(
+        "warn" if differs else "ok", "versions", said, "use the same: findings may differ" if differs else ""
+    )
+
+
+def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
+    """Whether the cluster runs a vLLM that is newer than the facts of this podfit."""
+    if isinstance(images, Unseen):
+        yield CheckResult("warn", "facts", f"images can't be seen: {images.why}", "needed: the right to list Pods")
+        return
+    last = known_releases()[-1]
+    newer = {image: release for image in sorted(images) if (release := from_image(image)) and release > last}
+    for image, release in newer.items():
+        said = f"{image} holds vLLM {release}, the newest release known is {last}: its flags are not checked"
+        yield CheckResult("warn", "facts", said, "a newer podfit, or podfit releases add (docs/releases.md)")
+    if not newer:
+        yield CheckResult("ok", "facts", age())
+
+
+def _tag(deployment: JSON) -> str:
+    """The version of the image that runs: `image.tag` may be another than the chart's own; empty if it is none."""
+    containers = _nested(deployment, "spec", "template", "spec").get("containers") or ()
+    image = next((str(one.get("image")) for one in containers if one.get("name") == "podfit"), "")
+    found = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
+    return found[1] if found else ""
+
+
+def _label(deployment: JSON) -> str:
+    """What the chart was made for."""
+    return str(_nested(deployment, "metadata", "labels").get("app.kubernetes.io/version") or "")
+
+
+def _nested(obj: JSON, *names: str) -> JSON:
+    """A nested object; empty if a level is missing."""
+    for name in names:
+        obj = obj.get(name) or {}
+    return obj
+
+
+def _name(obj: JSON) -> str:
+    return str((obj.get("metadata") or {}).get("name"))
+
+
+def _span(left: timedelta) -> str:
+    return f"{left.days} days" if left.days else f"{left.seconds // 3600} hours"

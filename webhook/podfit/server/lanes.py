@@ -1,0 +1,85 @@
+"""The ASGI application: reviews in two lanes, all other paths in Flask.
+
+A small review is answered in the event loop if its decision is cached or quickly made, else in one of a few threads.
+Large ones share one thread. Each lane has its own budget of bytes; bodies up to SMALL need none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+from podfit.evaluation.review import Webhook
+from podfit.server.certs.serving import Application, Receive, Scope, Send
+from podfit.server.reviews import LARGE, MAX_BODY, PATHS, HttpRefusal, Reviews, declared
+
+ARRIVED = "podfit.arrived"  # key of a scope: when the request came (time.monotonic)
+SMALL = 32 << 10  # bytes of a body that every connection may send at any time
+BUDGET = {False: 32 << 20, True: 64 << 20}  # large → bytes of other bodies received or evaluated at once; beyond: 503
+
+
+class Lanes:
+    """Answers /validate and /mutate; `rest` answers everything else."""
+
+    def __init__(self, reviews: Reviews, rest: Application, threads: int) -> None:
+        """`threads`: for small reviews that the event loop does not answer; they start when needed."""
+        self._reviews, self._rest, self._free = reviews, rest, dict(BUDGET)
+        self._threads = {False: ThreadPoolExecutor(threads, "review"), True: ThreadPoolExecutor(1, "large-review")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if (webhook := PATHS.get(scope["path"])) is None:
+            return await self._rest(scope, receive, send)
+        try:
+            code, answer = 200, await self._answer(webhook, scope, receive)
+        except EOFError:  # the peer is gone
+            return None
+        except Exception as error:
+            code, answer = self._reviews.failed(scope["path"], error)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
+        await send({"type": "http.response.start", "status": code, "headers": headers})
+        return await send({"type": "http.response.body", "body": answer})
+
+    async def _answer(self, webhook: Webhook, scope: Scope, receive: Receive) -> bytes:
+        """The answer: at once from memory, or by a thread of its lane; raises HttpRefusal if the lane is full. Room is
+        taken for a large body before it comes, so that some arrive whole, and for others as they come: a peer that
+        sends nothing takes none."""
+        length = declared(scope["method"], dict(scope["headers"]))
+        large = length > LARGE
+        taken = self._take(large, length if large else 0)
+        try:
+            arrived, query = scope.get(ARRIVED) or time.monotonic(), scope["query_string"].decode("latin-1")
+            parts, size = list[bytes](), 0
+            async for part in _parts(receive):
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BODY:
+                    raise HttpRefusal.too_large()
+                if size > SMALL and not large:
+                    taken += self._take(large, size - taken)
+            asked = webhook, b"".join(parts), query, arrived
+            if not large and (answer := self._reviews.at_once(*asked)) is not None:
+                return answer
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads[large], self._reviews.answer, *asked)
+        finally:
+            self._free[large] += taken
+
+    def _take(self, large: bool, size: int) -> int:
+        """Takes room for so many bytes of a lane; raises HttpRefusal if it has none."""
+        if size > self._free[large]:
+            raise HttpRefusal(503, f"more than {BUDGET[large] >> 20} MiB of such reviews at once")
+        self._free[large] -= size
+        return size
+
+
+async def _parts(receive: Receive) -> AsyncIterator[bytes]:
+    """The body as it comes; raises EOFError if the peer goes."""
+    more = True
+    while more:
+        if (message := await receive())["type"] == "http.disconnect":
+            raise EOFError
+        yield message.get("body", b"")
+        more = message.get("more_body", False)

@@ -1,0 +1,195 @@
+"""The policies in force: files, read every second, and the Policy objects of a cluster.
+
+An invalid change is reported (log, /readyz, metrics, the object's status) and has no effect. The last good state that
+this server has seen of each file and each object stays in force. A mounted ConfigMap changes by the swap of a symlink
+(`..data`), so this module compares contents, not times.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from podfit.base.data import Tables, current, using
+from podfit.evaluation.policy import Layer, PolicyError, document, is_schema, of_layers
+
+POLICY_SUFFIXES = (".yaml", ".yml", ".json")
+INTERVAL = 1.0
+"""Seconds between two looks."""
+
+Objects = Mapping[str, Mapping[str, Any]]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LiveSource:
+    """One file, or one object: the content that was read last, and the layers in force."""
+
+    content: str | None
+    """The text of the file, or of the whole object, that was read last. None: a file that can't be read."""
+    layers: tuple[Layer, ...] = ()
+    """The last good state."""
+    problems: tuple[str, ...] = ()
+    """Why `content` does not hold."""
+
+
+class Live:
+    """Safe for threads: `policy` is replaced whole."""
+
+    def __init__(
+        self,
+        files: Iterable[Path],
+        objects: Callable[[], Objects | None] = lambda: None,
+        tell: Callable[[Objects, Mapping[str, tuple[str, ...]]], None] = lambda *_: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        tables: Callable[[], Tables] = current,
+    ) -> None:
+        """Reads the files; raises PolicyError if one can't be used: a server starts only with all its policies.
+
+        - `objects`: name → Policy object of the cluster, or None if they are unknown; then the last ones stay
+        - `tell`: called with the objects and their problems after every look in the background
+        - `tables`: the set of facts that knows the GPUs which a policy names
+        """
+        self._places = tuple(files)
+        self._objects = objects
+        self._tell = tell
+        self._clock = clock
+        self._tables = tables
+        self._files: dict[str, LiveSource] = {}
+        self._seen: dict[str, LiveSource] = {}
+        self._apart: tuple[str, ...] = ()
+        self.objects_seen = False
+        """The cluster's objects have been read at least once."""
+        self.policy = of_layers(()).at(clock())
+        """The policy in force."""
+        self.changed = clock()
+        """When it took effect."""
+        self.look()
+        if broken := [line for source in self._files.values() for line in source.problems] + list(self._apart):
+            raise PolicyError(broken)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is broken in the newest state of the files and objects, `FILE:LINE: path: message`."""
+        sources = (*self._files.values(), *self._seen.values())
+        return (*(line for source in sources for line in source.problems), *self._apart)
+
+    def object_problems(self) -> dict[str, tuple[str, ...]]:
+        """Name of each Policy object → why its newest state is not in force; empty if it is."""
+        apart = {
+            name: tuple(line for line in self._apart if line.startswith(f"policies.podfit.dev/{name}: "))
+            for name in self._seen
+        }
+        return {name: source.problems + apart[name] for name, source in self._seen.items()}
+
+    def report(self) -> list[str]:
+        """Lines for /readyz."""
+        since = f"{self.changed:%Y-%m-%dT%H:%M:%SZ}"
+        count = len(self.policy.everything)
+        lines = [f"policy {self.policy.version}: {count} {'policy' if count == 1 else 'policies'}, since {since}"]
+        lines += [f"policy: the last good state holds: {problem}" for problem in self.problems]
+        return lines + [f"policy: {one.place}: expired on {one.until}" for one in self.policy.expired]
+
+    def look(self) -> None:
+        """Reads everything once, and takes over what is good."""
+        before, told, expired = (self._files, self._seen), self.problems, self.policy.expired
+        with using(self._tables()):
+            self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
+            if (objects := self._objects()) is not None:
+                self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
+                self.objects_seen = True
+        if (self._files, self._seen) != before:
+            self._take_over()
+            for problem in self.problems:
+                if problem not in told:
+                    log.error("policy not taken over, the last good state holds: %s", problem)
+            if told and not self.problems:
+                log.info("all policies hold again")
+        self.policy = self.policy.at(self._clock())
+        for one in self.policy.expired:
+            if one not in expired:
+                log.warning("%s: an exception of policy %s expired on %s", one.place, one.policy, one.until)
+
+    def run(self, stop: Event) -> None:
+        """Looks until `stop` is set. Never raises."""
+        while not stop.wait(INTERVAL):
+            try:
+                self.look()
+                self._tell(self._objects() or {}, self.object_problems())
+            except Exception:  # our fault: logged, and tried again
+                log.exception("looking for changed policies failed")
+
+    def start(self) -> None:
+        """Looks in the background, for as long as the process lives."""
+        Thread(target=self.run, args=(Event(),), name="policies", daemon=True).start()
+
+    def _texts(self) -> Iterator[tuple[str, str | None]]:
+        """Name and text of each policy file."""
+        for place in self._places:
+            if place.is_dir():
+                inside = (
+                    path for path in sorted(place.iterdir()) if path.suffix in POLICY_SUFFIXES and path.name[0] != "."
+                )
+                read = ((str(path), _text(path)) for path in inside)
+                yield from ((name, text) for name, text in read if text is None or not is_schema(text))
+            else:
+                yield str(place), _text(place)
+
+    def _take_over(self) -> None:
+        """Makes one policy of all sources; if they contradict each other, nothing changes."""
+        layers = [layer for source in (*self._files.values(), *self._seen.values()) for layer in source.layers]
+        version = self.policy.version
+        try:
+            self.policy, self._apart = of_layers(layers).at(self._clock()), ()
+        except PolicyError as error:
+            self._apart = tuple(error.problems)
+        if self.policy.version != version:
+            self.changed = self._clock()
+            log.info("policy %s holds, made of %d policies", self.policy.version, len(layers))
+
+
+def _next(last: LiveSource | None, name: str, text: str | None) -> LiveSource:
+    """A file's state after it was read."""
+    if last is not None and last.content == text:
+        return last
+    kept = last.layers if last else ()
+    if text is None:
+        return LiveSource(None, kept, (f"{name}:1: policy: can't be read",))
+    try:
+        return LiveSource(text, tuple(document.read([(name, text)])))
+    except PolicyError as error:
+        return LiveSource(text, kept, tuple(error.problems))
+
+
+def _next_object(last: LiveSource | None, name: str, obj: Mapping[str, Any]) -> LiveSource:
+    """An object's state after it was seen."""
+    content = repr(obj)
+    if last is not None and last.content == content:
+        return last
+    try:
+        return LiveSource(content, (document.of_object(obj, f"policies.podfit.dev/{name}"),))
+    except PolicyError as error:
+        return LiveSource(content, last.layers if last else _accepted(obj, name), tuple(error.problems))
+
+
+def _accepted(obj: Mapping[str, Any], name: str) -> tuple[Layer, ...]:
+    """The last good state, as the object's status has it: for a server that has not seen it itself."""
+    try:
+        spec = json.loads(obj["status"]["accepted"])
+        return (document.of_object({**obj, "spec": spec}, f"policies.podfit.dev/{name}"),)
+    except (KeyError, TypeError, ValueError):  # PolicyError is one
+        return ()
+
+
+def _text(path: Path) -> str | None:
+    """The text of a file; None if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,259 @@
+"""What Prometheus may read: one registry a server, no label whose values a user can invent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from podfit.evaluation.review import Decision, Webhook
+from podfit.kube.workload.table import WORKLOAD_KINDS
+from podfit.server.accesslog import AccessLog
+from podfit.server.lines import Lines
+from podfit.server.live import Live
+from podfit.server.live_facts import LiveFacts
+from podfit.server.readiness import Readiness
+
+if TYPE_CHECKING:
+    from podfit.cluster import Status
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 25.0)
+"""Seconds: those of apiserver_admission_webhook_admission_duration_seconds (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25;
+k8s.io/apiserver v0.37 pkg/admission/metrics), and some between: the two can be laid side by side."""
+
+MAX_SERIES = 1024
+"""Series of one metric that are found without a search; a metric has fewer."""
+
+LABELLED_KINDS = frozenset(kind for _, kind in WORKLOAD_KINDS)
+"""Kinds that get a label value of their own; all others are "other"."""
+
+
+class _Cluster(Collector):
+    """A row for each watched kind."""
+
+    def __init__(self, status: Callable[[], Iterable[Status]]) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at a scrape."""
+        objects = GaugeMetricFamily("podfit_cluster_objects", "Objects of the cluster that are known", labels=["kind"])
+        age = GaugeMetricFamily(
+            "podfit_cluster_silence_seconds",
+            "Since the API server last said something of the kind; absent: never",
+            labels=["kind"],
+        )
+        fresh = GaugeMetricFamily(
+            "podfit_cluster_fresh", "1: current; 0: stale, forbidden or not seen yet", labels=["kind"]
+        )
+        for one in self._status():
+            fresh.add_metric([one.kind], one.fresh)
+            if one.objects is not None:
+                objects.add_metric([one.kind], one.objects)
+                age.add_metric([one.kind], one.silence)
+        yield from (objects, age, fresh)
+
+
+class _Dropped(Collector):
+    """Lines that were not read in time."""
+
+    def __init__(self, name: str, what: str, lines: AccessLog | Lines) -> None:
+        self._name = name
+        self._what = what
+        self._lines = lines
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at a scrape."""
+        help_ = f"Lines {self._what} that were not written: the reader was too slow, or the write failed"
+        yield CounterMetricFamily(self._name, help_, value=self._lines.dropped)
+
+
+class Metrics:
+    """The server's metrics."""
+
+    def __init__(self, version: str, policy: str, facts: str) -> None:
+        self._registry = CollectorRegistry()
+        self._reviews = Counter(
+            "podfit_reviews",
+            "Answered AdmissionReviews; failed: an error in podfit, allowed; late: no time for a judgement, allowed",
+            ("webhook", "operation", "kind", "decision", "dry_run"),
+            registry=self._registry,
+        )
+        self._bad_requests = Counter(
+            "podfit_bad_requests", "Requests rejected with an HTTP error", ("code",), registry=self._registry
+        )
+        self._findings = Counter(
+            "podfit_findings", "Findings of the validating webhook", ("rule", "mode"), registry=self._registry
+        )
+        self._errors = Counter(
+            "podfit_rule_errors", "Errors in podfit itself, by the rule that raised", ("rule",), registry=self._registry
+        )
+        self._patches = Counter("podfit_patches", "Answers that carried a patch", registry=self._registry)
+        self._remembered = Counter(
+            "podfit_remembered_reviews",
+            "Reviews answered from memory: an object without a relevant difference had been checked before",
+            registry=self._registry,
+        )
+        self._exempted = Counter(
+            "podfit_exempted_findings",
+            "Findings that are only audited because of an exception in a policy, or their author's annotation",
+            ("rule", "by"),
+            registry=self._registry,
+        )
+        self._shadow_reviews = Counter(
+            "podfit_shadow_reviews",
+            "What a shadow policy would have decided about a checked object",
+            ("policy", "decision"),
+            registry=self._registry,
+        )
+        self._shadow_findings = Counter(
+            "podfit_shadow_findings",
+            "Findings as a shadow policy would have had them",
+            ("policy", "rule", "mode"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "podfit_review_duration_seconds",
+            "Time to answer a review, without HTTP and TLS",
+            ("webhook",),
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        # The row of some labels' values: looking for it takes prometheus_client longer than counting.
+        self._review_row = lru_cache(MAX_SERIES)(self._reviews.labels)
+        self._finding_row = lru_cache(MAX_SERIES)(self._findings.labels)
+        self._seconds_row = lru_cache(MAX_SERIES)(self._seconds.labels)
+        self._waited = Histogram(
+            "podfit_review_wait_seconds",
+            "Time that a review has waited for a thread: grows when there is more to do than can be done",
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        self._info = Gauge(
+            "podfit_build_info", "Always 1", ("version", "policy_version", "facts_version"), registry=self._registry
+        )
+        self._versions = (version, policy, facts)
+        self._info.labels(*self._versions).set(1)
+        self._live: Live | None = None
+        self._live_facts: LiveFacts | None = None
+
+    def watch_certificate(self, not_after: Callable[[], float]) -> None:
+        """Exports the end of the serving certificate (seconds since the epoch), read again at each scrape."""
+        gauge = Gauge(
+            "podfit_certificate_expiry_timestamp_seconds",
+            "When the serving certificate ends; 0: it can't be read",
+            registry=self._registry,
+        )
+        gauge.set_function(not_after)
+
+    def watch_cluster(self, status: Callable[[], Iterable[Status]]) -> None:
+        """Exports the state of the cluster snapshot, read again at each scrape."""
+        self._registry.register(_Cluster(status))
+
+    def watch_facts(self, live: LiveFacts) -> None:
+        """Exports how old the tables in use are, and whether a newer set can't be used; read again at each scrape."""
+
+        def collected() -> float:
+            return datetime.combine(live.facts.collected, datetime.min.time(), UTC).timestamp()
+
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "podfit_facts_collected_timestamp_seconds": (
+                "When the facts on models, accelerators and vLLM's releases were collected, to the month",
+                collected,
+            ),
+            "podfit_facts_up_to_date": (
+                "1: the newest state of the folder of --facts is in use; 0: it is broken, and the last good set is",
+                lambda: live.problem is None,
+            ),
+        }
+        for name, (help_, value) in gauges.items():
+            Gauge(name, help_, registry=self._registry).set_function(value)
+        self._live_facts = live
+
+    def watch_readiness(self, ready: Readiness) -> None:
+        """Exports how many requirements of a ready server are not met, computed at each scrape."""
+        gauge = Gauge(
+            "podfit_missing_requirements",
+            "Of what must be in place before the first review, how much is not: a ready server goes on without it",
+            registry=self._registry,
+        )
+        gauge.set_function(lambda: len(ready.problems()))
+
+    def watch_access_log(self, access: AccessLog) -> None:
+        """Exports how many lines were lost, read again at each scrape."""
+        self._registry.register(_Dropped("podfit_access_log_dropped_lines", "of the access log", access))
+
+    def watch_log(self, lines: Lines) -> None:
+        """Exports how many lines on standard error were lost, read again at each scrape."""
+        self._registry.register(_Dropped("podfit_log_dropped_lines", "on standard error", lines))
+
+    def rule_error(self, rule: str) -> None:
+        """Counts an error in podfit itself."""
+        self._errors.labels(rule).inc()
+
+    def observe(self, webhook: Webhook, decision: Decision, seconds: float, waited: float = 0.0) -> None:
+        """Counts one answered review, which took so long after it had waited for a thread."""
+        request = decision.request
+        kind = request.kind if request.kind in LABELLED_KINDS else "other"
+        dry_run = "true" if request.dry_run else "false"
+        self._review_row(webhook, request.operation, kind, decision.outcome, dry_run).inc()
+        self._seconds_row(webhook).observe(seconds)
+        self._waited.observe(waited)
+        if decision.remembered:
+            self._remembered.inc()
+        if decision.patch:
+            self._patches.inc()
+        if decision.error is not None:
+            self._errors.labels("review").inc()
+        for error in decision.errors:
+            self._errors.labels(error.rule).inc()
+        if webhook == "validate":
+            for rule, mode in decision.found:
+                self._finding_row(rule, mode).inc()
+            for rule, by in decision.exempted:
+                self._exempted.labels(rule, by).inc()
+            for shadow in decision.shadowed:
+                self._shadow_reviews.labels(shadow.policy, "denied" if shadow.denied else "allowed").inc()
+                for rule, mode in shadow.found:
+                    self._shadow_findings.labels(shadow.policy, rule, mode).inc()
+
+    def bad_request(self, code: int) -> None:
+        """Counts a request that was answered with an HTTP error."""
+        self._bad_requests.labels(str(code)).inc()
+
+    def watch_policy(self, live: Live) -> None:
+        """Exports the state of the policies in force, read again at each scrape."""
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "podfit_policy_up_to_date": (
+                "1: the newest state of every policy is in force; 0: one is invalid, and its last good state applies",
+                lambda: not live.problems,
+            ),
+            "podfit_policy_changed_timestamp_seconds": (
+                "When the policies in force last changed",
+                lambda: live.changed.timestamp(),
+            ),
+            "podfit_policies": ("Policies in force", lambda: len(live.policy.everything)),
+            "podfit_policy_exceptions_expired": (
+                "Exceptions that no longer hold: to be renewed or removed",
+                lambda: len(live.policy.expired),
+            ),
+        }
+        for name, (help_, value) in gauges.items():
+            Gauge(name, help_, registry=self._registry).set_function(value)
+        self._live = live
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        version, policy, facts = self._versions
+        policy = policy if self._live is None else self._live.policy.version
+        facts = facts if self._live_facts is None else self._live_facts.facts.version
+        if self._versions != (version, policy, facts):
+            self._info.remove(*self._versions)
+            self._versions = (version, policy, facts)
+            self._info.labels(*self._versions).set(1)
+        return generate_latest(self._registry)

@@ -1,0 +1,221 @@
+"""The tab Plan: one vLLM command line on one GPU → ledgers, results, findings, and where each control stops fitting."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from podfit import generate
+from podfit.base.secret import Secrets
+from podfit.evaluation.denial import LEVELS
+from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.policy import Policy
+from podfit.kube.quantity import human
+from podfit.report import explained
+from podfit.report import json as as_json
+from podfit.report.command_line import is_spoken_of, judged_as
+from podfit.report.explained import Bar, Chart
+from podfit.report.text import verdict
+from podfit.rules.engine import Engine
+from podfit.ui.question import QuestionError, text
+from podfit.ui.sliders import SLIDERS, slider
+from podfit.vllm import gpu, release
+from podfit.vllm.facts import Facts
+from podfit.vllm.memory import sweep
+from podfit.vllm.memory.ledger import IN_WORDS
+from podfit.vllm.model import given, nearest
+
+VALUES = ("max_model_len", "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size",
+          "dtype", "kv_cache_dtype", "quantization")  # fmt: skip
+"""vLLM's arguments with a control of their own, by their dest."""
+FIELDS = frozenset({"model", "release", "gpu", "gpus", "config", "enforce_eager", "other", *VALUES})
+"""The fields of a question."""
+MOST_GPUS = 1024
+"""GPUs of one configuration."""
+
+
+def answer(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
+    """The answer for one configuration; raises QuestionError for a control that can't be used."""
+    argv = command(asked)
+    version = text(asked, "release")
+    if version and release.parse(version) is None:
+        raise QuestionError("release", f"{version!r} is not a version such as 0.27.1")
+    facts = _given(asked, facts)
+    report = judged_as(argv, version or None, facts, policy)
+    if not report.results:
+        problem = report.errors[0].error if report.errors else "vLLM does not start with these arguments"
+        raise QuestionError("other", problem)
+    (result,) = report.results
+    return _tree(argv, report, result)
+
+
+def command(asked: Mapping[str, Any]) -> list[str]:
+    """The words of `vllm serve …`; raises QuestionError."""
+    model = text(asked, "model")
+    if not model:
+        raise QuestionError("model", "Name a model, such as Qwen/Qwen3-14B.")
+    if model.startswith("-") or any(letter.isspace() for letter in model):
+        raise QuestionError("model", f"{model!r} is not a model's id or path")
+    argv = ["vllm", "serve", model]
+    count = _count(asked)
+    for dest in VALUES:
+        value = text(asked, dest)
+        if dest == "tensor_parallel_size" and not value and count > 1:
+            value = str(count)
+        if value:
+            argv += [f"--{dest.replace('_', '-')}", value]
+    if asked.get("enforce_eager") is True:
+        argv.append("--enforce-eager")
+    try:
+        return argv + shlex.split(text(asked, "other"))
+    except ValueError as error:
+        raise QuestionError("other", f"not a command line: {str(error).lower()}") from error
+
+
+def _count(asked: Mapping[str, Any]) -> int:
+    count = text(asked, "gpus") or "1"
+    if not (count.isascii() and count.isdigit() and 0 < int(count[:6]) <= MOST_GPUS):
+        raise QuestionError("gpus", f"{count!r} is not a number of GPUs from 1 to {MOST_GPUS:,}")
+    return int(count)
+
+
+def _given(asked: Mapping[str, Any], facts: Facts) -> Facts:
+    """The facts with the GPU and the config.json of the question."""
+    name, count, config = text(asked, "gpu"), _count(asked), text(asked, "config")
+    if name:
+        try:
+            facts = replace(facts, gpu=gpu.parse(f"{name}:{count}"))
+        except ValueError as error:
+            raise QuestionError("gpu", str(error)) from error
+    elif facts.gpu is not None:
+        facts = replace(facts, gpu=replace(facts.gpu, count=count))
+    if config:
+        found, errors = given.read({given.CONFIG: config}, "pasted", ("*",))
+        if errors:
+            raise QuestionError("config", errors[0].removeprefix("pasted: "))
+        facts = replace(facts, models={"*": replace(found["*"], source="pasted config.json")})
+    return facts
+
+
+def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]:
+    engine, secrets = result.engine, report.secrets
+    shown = explained.explain(report, result)
+    findings = [one for one in result.findings if is_spoken_of(one) and one.shown]
+    findings.sort(key=lambda one: list(LEVELS).index(one.level))
+    refused = next((one for one in findings if one.mode == "deny"), None)
+    plan = engine.plan
+    state = "does-not-fit" if refused else plan.verdict
+    manifest, missing = _manifest(engine)
+    return {
+        "state": state,
+        "headline": "does not start" if refused and plan.verdict != "does-not-fit" else verdict(engine),
+        "why": refused.finding.message if refused and plan.verdict != "does-not-fit" else secrets.line(plan.why),
+        "charts": [chart(one) for one in shown.charts],
+        "tiles": tiles(engine),
+        "changes": list(shown.changes),
+        "findings": [{**as_json.finding(report, one), "field": _field(one)} for one in findings],
+        "hints": _hints(engine, secrets),
+        "sliders": {dest: slider(engine, dest) for dest in SLIDERS},
+        "gpus": _gpus(engine),
+        "command": shlex.join(argv),
+        "manifest": manifest,
+        "manifest_missing": secrets.line(missing),
+    }
+
+
+def chart(one: Chart) -> dict[str, Any]:
+    """A waterfall as plain JSON values; sizes in bytes, with their texts."""
+    bars = [_bar(bar) for bar in one.bars]
+    return {"title": one.title, "scale": max([one.scale, *(bar["to"] or 0 for bar in bars)]), "bars": bars}
+
+
+def _bar(bar: Bar) -> dict[str, Any]:
+    """One bar. `from` and `to`: the ends of its whisker, None if it is exact."""
+    low = high = None
+    if bar.line is not None and bar.line.low != bar.line.high:
+        end = bar.start + bar.size
+        low, high = bar.start + bar.line.low, bar.start + bar.line.high
+        if bar.kind == "left":  # it ends where the budget ends
+            low, high = end - bar.line.high, end - bar.line.low
+    return {
+        "name": bar.name,
+        "kind": bar.kind,
+        "start": bar.start,
+        "size": bar.size,
+        "text": human(bar.size),
+        "from": None if low is None else max(0, low),
+        "to": high,
+        "interval": bar.interval,
+        "note": bar.note,
+        "source": bar.line.source if bar.line else "",
+    }
+
+
+def tiles(engine: Engine) -> list[dict[str, str]]:
+    """The results as name, value and range."""
+    ledger, startup = engine.plan.gpu, engine.plan.startup
+    found = []
+    if ledger is not None and ledger.kv_cache_tokens:
+        low, likely, high = ledger.kv_cache_tokens
+        found.append(("KV cache", f"{likely:,} tokens", f"{low:,} … {high:,}"))
+    if ledger is not None and ledger.max_concurrency is not None and ledger.max_model_len:
+        each = f"requests of {ledger.max_model_len:,} tokens"
+        found.append(("Maximum concurrency", f"{ledger.max_concurrency:.2f}×", each))
+    if ledger is not None and ledger.longest_request:
+        most = f"model's limit: {ledger.model_length:,}" if ledger.model_length else ""
+        found.append(("Longest request", f"{ledger.longest_request:,} tokens", most))
+    if startup is not None:
+        found.append(("Start-up", f"{startup.likely:.0f} s", f"{startup.low:.0f} … {startup.high:.0f} s"))
+    return [{"name": name, "value": value, "range": span} for name, value, span in found]
+
+
+def _field(judged: Judged) -> str | None:
+    """The control that a finding is about."""
+    message = judged.finding.message
+    places = {message.find(f"--{dest.replace('_', '-')}"): dest for dest in (*VALUES, "enforce_eager")}
+    named = sorted(place for place in places if place >= 0)
+    return places[named[0]] if named else None
+
+
+def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
+    """What is known of the model and the GPU, next to their controls; `wrong` marks a name that is not known."""
+    if engine.model is None:
+        name = engine.args.model or ""
+        near = nearest(name)
+        means = f"Did you mean {' or '.join(near)}?" if near else "Paste its config.json below."
+        model = {"text": f"unknown model {secrets.line(name)!r}. {means}", "wrong": True}
+    else:
+        fact = engine.model
+        size = f"{fact.value.parameters / 1e9:.1f} B parameters, " if fact.value.parameters else ""
+        model = {"text": secrets.line(f"{size}{fact.source}"), "wrong": False}
+    accelerator = engine.gpu.value if engine.gpu else None
+    if accelerator is None:
+        return {"model": model, "gpu": {"text": "No GPU: choose one here or in the table below.", "wrong": False}}
+    memory = min((one.memory for one in accelerator.gpus), default=0)
+    text_ = f"{accelerator.name}{f', {human(memory)}' if memory else ''}"
+    return {"model": model, "gpu": {"text": secrets.line(text_), "wrong": False}}
+
+
+def _gpus(engine: Engine) -> list[dict[str, Any]]:
+    """Which GPUs fit this command line: a row per GPU, a cell per count."""
+    held = engine.plan.settings
+    if engine.model is None or held is None or not held.max_model_len:
+        return []
+    rows: dict[str, list[dict[str, Any]]] = {}
+    length = held.max_model_len
+    for one in sweep.sweep(engine.args, engine.model.value, env=engine.command.env, asked=[length]):
+        cell = one.cells[length]
+        count = None if cell.concurrency is None else round(cell.concurrency, 1)
+        found = {"gpus": one.gpus, "verdict": cell.verdict, "words": IN_WORDS[cell.verdict], "concurrency": count}
+        rows.setdefault(one.product, []).append(found)
+    return [{"product": product, "cells": cells} for product, cells in rows.items()]
+
+
+def _manifest(engine: Engine) -> tuple[str | None, str]:
+    """The manifest to copy, else what it lacks."""
+    try:
+        return generate.render("yaml", engine), ""
+    except ValueError as error:
+        return None, str(error)

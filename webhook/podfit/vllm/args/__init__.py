@@ -1,0 +1,361 @@
+"""argv + release → EngineArgs: typed, with that release's names and defaults, as vLLM's own argparse reads it.
+
+`flags` is the table of options, `values` converts their types, `tokens` does what vLLM does to the words before
+argparse, and `grammar` is argparse. This module turns the reading of one release into the result. If the release is not
+known exactly, it combines the readings of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from podfit.base.frozen import frozen
+from podfit.base.near import nearest
+from podfit.kube.path import FieldPath
+from podfit.vllm.args.flags import Parser, Releases, Table
+from podfit.vllm.args.grammar import ParseResult, Problem, read
+from podfit.vllm.args.tokens import CommandLine, command_line_of, prepare_words
+from podfit.vllm.command import Command
+from podfit.vllm.release import Release
+
+__all__ = ["ArgumentError", "EngineArgs", "Releases", "UnrecognizedFlag", "parse"]
+
+
+@dataclass(frozen=True)
+class UnrecognizedFlag:
+    """A flag that this release's parser does not know: vLLM exits with 2 before it loads anything."""
+
+    flag: str
+    path: FieldPath
+    suggestion: str | None
+    """The nearest flag that this release knows ("did you mean"), None if none is similar."""
+    first: str | None
+    last: str | None
+    """The first and last release of the nearest run of releases in the table that know the flag. Runs before this
+    release come first. Both are None if no release knows it."""
+    removed: str | None = None
+    """The first release of the table without the flag, if the flag was removed before this release."""
+    index: int = -1
+    """The flag's index in the command's words."""
+    words: int = 1
+    """The number of words: the flag and its values."""
+
+
+@dataclass(frozen=True)
+class ArgumentError:
+    """Any other error of vLLM's parser, in its own words if they are known."""
+
+    message: str
+    path: FieldPath
+    dest: str | None = None
+    index: int = -1
+    """The index in the command's words; -1 and below: the error is about no single word."""
+
+
+@frozen
+class EngineArgs:
+    """The command line as vLLM's parser would read it. Field names (`dest`) are vLLM's."""
+
+    release: Release | None
+    """The release of the image, if known. If it is None, all releases read the command line, and only what all reject
+    is an error. If it is not in the table, both of its neighbors read it, and only what both reject is an error."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """dest → typed value, of the options on the command line (and in `--config`)."""
+    places: Mapping[str, FieldPath] = field(default_factory=dict)
+    """dest → the field its value came from."""
+    unresolved: Mapping[str, str] = field(default_factory=dict)
+    """dest → why its value can't be known (a command substitution, an unset variable)."""
+    doubtful: Mapping[str, str] = field(default_factory=dict)
+    """dest → why vLLM probably gets another value than `given` has: there is a placeholder in it."""
+    unknown: tuple[UnrecognizedFlag, ...] = ()
+    unheard: tuple[UnrecognizedFlag, ...] = ()
+    """Flags that no release of the table knows and that are still not an error. Either the release is outside the
+    table, or the program may have flags of its own and this one is probably a misspelled flag of vLLM."""
+    errors: tuple[ArgumentError, ...] = ()
+    written: Mapping[str, Any] = field(default_factory=dict)
+    """Name as written, with underscores → text as written (True: no value), if `given` does not have the same: unknown
+    flags, rejected or unknown values, abbreviations, `--config`, LoRA modules. Only for messages: vLLM ignores these
+    or reads them differently."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """dest → that release's default (of the newest release of the table if the release is unknown)."""
+    conflicts: tuple[ArgumentError, ...] = ()
+    """What vLLM rejects right after parsing, before it loads anything (`validate_parsed_serve_args`), if it is not
+    already in `errors`."""
+    open: str | None = None
+    """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file that podfit can't read), else None. If it
+    is set, an argument that is not in `given` may still be set."""
+    served: str | None = None
+    """The value of `--model`, if the model is `unserved`."""
+    unserved: bool = False
+    """Whether the model is the positional argument of the api_server module, which parses it but serves `--model`. Only
+    `vllm serve` copies `model_tag` to `model` (vLLM 0.10.2 … 0.33 entrypoints/cli/serve.py)."""
+    releases: tuple[Release, ...] = ()
+    """If the release is not known: the releases of the table whose parser accepts every flag on the command line. vLLM
+    of any other release would fail on its arguments. Empty if nothing can be concluded."""
+
+    def get(self, dest: str) -> Any:
+        """The given value, else the release's default; None if neither is known (the argument is `unresolved`)."""
+        return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
+
+    def is_sure(self, dest: str) -> bool:
+        """Whether vLLM certainly sees the argument as `given` has it, set or not set."""
+        return dest not in self.unresolved and dest not in self.doubtful
+
+    def with_arguments(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
+        """The same command line with other arguments. (`dataclasses.replace` takes three times as long, and a search
+        for changes calls this some ten times.)"""
+        release, _, places, _, *others = _ALL(self)
+        return EngineArgs(release, given, places, unresolved, *others)
+
+    @property
+    def quantization(self) -> str | None:
+        """`--quantization` as vLLM looks it up: in lower case (vLLM 0.4.2 config.py, 0.33 config/model.py)."""
+        given = self.given.get("quantization")
+        return given.lower() or None if isinstance(given, str) else None
+
+    @property
+    def model(self) -> str | None:
+        """The model that the command names; None if it names none (vLLM would serve its own default)."""
+        model = self.given.get("model")
+        if self.unserved:
+            model = self.served
+        return str(model) if model and "model" not in self.unresolved else None
+
+
+_ALL = attrgetter(*EngineArgs.__slots__)  # type: ignore[attr-defined]
+"""Returns all fields of an object, in their order."""
+_MODULE = "vllm.entrypoints.openai.api_server"
+_READINGS = 1 << 13
+"""Words of all readings of one command. If the release is unknown, a long command is read with fewer releases."""
+_MOST_SUGGESTIONS = 20
+_A_SLIP = 0.92
+"""Similarity by difflib from which on an unknown flag is probably a misspelled flag of vLLM, not the program's own."""
+_LONGEST_FLAG = 100
+"""No suggestion is made for a longer flag."""
+
+
+def parse(
+    command: Command,
+    release: Release | None,
+    releases: Releases | None = None,
+    *,
+    suggests: Callable[[], bool] = lambda: True,
+) -> EngineArgs:
+    """Reads `command.words` as the release's parser does; never raises: what vLLM would reject is in `errors`.
+
+    `suggests`: whether one more unknown flag is compared with the known ones, which takes a millisecond.
+    """
+    entry = "module" if command.entry == "module" else "serve"
+    table = (releases or Releases()).table
+    parser, newest = table.parser, table.releases[-1]
+    lower, upper = (newest, newest) if release is None else table.neighbours(release)
+    defaults = parser(lower or upper or newest, entry).defaults
+    whole = "\n".join([word.text for word in command.words])
+    if command.entry == "worker":
+        return EngineArgs(release, defaults={**defaults, "model": None})  # it serves the model that the leader sends
+    if release is None:
+        candidates = table.releases[:: -max(1, len(command.words) * len(table.releases) // _READINGS)]
+    else:
+        candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
+    parsers = (parser(one, entry) for one in candidates)  # lazily: usually the first one is enough
+    used, reading, problems = _read_by_candidates(command, command_line_of(command, whole), parsers)
+    conflicts = _conflicts(reading, command, used.release)
+    unheard = _probable_slips(reading, command, used, suggests)
+    if lower is None or upper is None:
+        unheard = [flag for flag in _unknown_flags(problems, used, suggests) if flag.first is None]
+        problems, conflicts = (), []  # nothing is certain for releases outside the table
+    if conflicts:
+        messages = {problem.message for problem in problems}
+        conflicts = [conflict for conflict in conflicts if conflict.message not in messages]
+    return EngineArgs(
+        release=release,
+        given=reading.given,
+        places=reading.places,
+        unresolved=reading.unresolved,
+        doubtful=reading.doubtful,
+        unknown=tuple(_unknown_flags(problems, used, suggests)) if problems else (),
+        unheard=tuple(unheard),
+        errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag)
+        if problems
+        else (),
+        written=reading.written,
+        defaults=defaults,
+        conflicts=tuple(conflicts),
+        open=reading.open,
+        served=reading.optional,
+        unserved=command.program == _MODULE and reading.tagged,
+        releases=table.releases_accepting(_flags(command)) if release is None and not command.own_flags else (),
+    )
+
+
+def _flags(command: Command) -> Iterable[str]:
+    """The flags among the words, as the parser's table spells them: `--max_num_seqs=8` is `--max-num-seqs`, and
+    `--compilation-config.mode` is `--compilation-config`."""
+    for word in command.words:
+        if word.text.startswith("--") and len(word.text) > 2 and len(word.text.partition("=")[0]) < _LONGEST_FLAG:
+            yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
+
+
+def _read_by_candidates(
+    command: Command, line: CommandLine, candidates: Iterable[Parser]
+) -> tuple[Parser, ParseResult, tuple[Problem, ...]]:
+    """The reading of the first release that accepts the command, preferably without abbreviations.
+
+    If no release accepts it: the reading with the fewest problems, of which only those at words that every release
+    rejects are returned.
+    """
+    tried: list[tuple[Parser, ParseResult]] = []
+    accepted: list[tuple[Parser, ParseResult]] = []
+    common: set[int] | None = None
+    for parser in candidates:
+        reading = _read_by_parser(command, line, parser)
+        if not reading.problems:
+            if not reading.abbreviated:
+                return parser, reading, ()
+            accepted.append((parser, reading))
+            continue
+        tried.append((parser, reading))
+        indices = {problem.index for problem in reading.problems}
+        common = indices if common is None else common & indices
+        if all(_is_of_no_release(problem, parser) for problem in reading.problems):
+            break  # every other release rejects these words, too
+    if accepted:
+        # `--device cpu` is an option of old releases rather than an abbreviation of a new one's `--device-ids`.
+        parser, reading = min(accepted, key=lambda pair: pair[1].abbreviated)
+        return parser, reading, ()
+    parser, reading = min(tried, key=lambda pair: len(pair[1].problems))
+    return parser, reading, tuple(problem for problem in reading.problems if problem.index in (common or ()))
+
+
+def _is_of_no_release(problem: Problem, parser: Parser) -> bool:
+    """Whether the problem is a flag that argparse can't match with any flag of any release."""
+    flag = problem.flag or ""
+    return flag[:2] == "--" and flag.replace("_", "-").partition(".")[0] not in parser.table.beginnings
+
+
+_WHOLE = -1
+"""The index of a problem that is about the whole command."""
+
+
+def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> ParseResult:
+    """The command as the parser of one release reads it, its `--config` file included."""
+    words = prepare_words(command, line, of_release)
+    reading = read(of_release, words.tokens)
+    if words.config is not None:
+        reading.written["config"] = words.config
+    incomplete = None if command.complete else "the manifest does not show every argument"
+    reading.open = reading.open or words.open or incomplete
+    if words.errors:
+        reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]
+    if command.own_flags:
+        reading.passed_over = [problem for problem in reading.problems if problem.flag]
+        reading.problems = [problem for problem in reading.problems if not problem.flag]
+    if reading.open:
+        return reading
+    positional = of_release.positional
+    if positional is not None and positional.nargs is None and not reading.tagged:
+        message = f"the following arguments are required: {positional.dest}"
+        reading.problems.append(Problem(_WHOLE, message, command.path, "model"))
+    if of_release.entry == "serve" and of_release.release >= _CHECKED and not reading.problems:
+        reading.problems += [
+            Problem(_WHOLE - 1, conflict.message, conflict.path, conflict.dest)
+            for conflict in _conflicts(reading, command, of_release.release)
+        ]
+    return reading
+
+
+_CHECKED = Release(0, 11, 1)
+"""The first release in which `vllm serve` was observed to exit with the messages of `_conflicts`. For earlier releases
+and the api_server module they are only `conflicts`."""
+
+
+_CONFLICTING = frozenset({
+    "enable_auto_tool_choice", "enable_reasoning", "enable_log_outputs", "data_parallel_multi_port_external_lb",
+    "reasoning_effort_map",
+})  # fmt: skip
+"""Options without which `_conflicts` finds nothing."""
+
+
+def _conflicts(reading: ParseResult, command: Command, release: Release) -> list[ArgumentError]:
+    """What `validate_parsed_serve_args` rejects (vLLM 0.33 entrypoints/openai/cli_args.py)."""
+    given = reading.given
+    if _CONFLICTING.isdisjoint(given):
+        return []
+    found: list[ArgumentError] = []
+
+    def off(dest: str) -> bool:
+        """Whether the argument is certainly not set."""
+        return not given.get(dest) and dest not in reading.unresolved and not reading.open
+
+    def refuse(message: str, dest: str) -> None:
+        found.append(ArgumentError(f"Error: {message}", reading.places.get(dest, command.path), dest))
+
+    if given.get("enable_auto_tool_choice") and off("tool_call_parser"):
+        refuse("--enable-auto-tool-choice requires --tool-call-parser", "enable_auto_tool_choice")
+    if given.get("enable_reasoning") and off("reasoning_parser") and release < Release(0, 9):
+        refuse("--enable-reasoning requires --reasoning-parser", "enable_reasoning")
+    if given.get("enable_log_outputs") and off("enable_log_requests"):
+        refuse("--enable-log-outputs requires --enable-log-requests", "enable_log_outputs")
+    if (
+        given.get("data_parallel_multi_port_external_lb")
+        and (given.get("data_parallel_size") or 1) <= 1
+        and ("data_parallel_size" in given or off("data_parallel_size"))
+    ):
+        refuse(
+            "--data-parallel-multi-port-external-lb requires --data-parallel-size > 1",
+            "data_parallel_multi_port_external_lb",
+        )
+    efforts = given.get("reasoning_effort_map")
+    if efforts is not None and not (isinstance(efforts, dict) and all(isinstance(v, str) for v in efforts.values())):
+        refuse(
+            "--reasoning-effort-map must be a JSON object mapping reasoning efforts to strings.", "reasoning_effort_map"
+        )
+    return found
+
+
+def _unknown_flags(
+    problems: Iterable[Problem], parser: Parser, suggests: Callable[[], bool]
+) -> Iterable[UnrecognizedFlag]:
+    """The flags that the parser does not know, each with the nearest spelling and the releases that know it."""
+    flags = [(problem, problem.flag) for problem in problems if problem.flag]
+    if not flags:
+        return
+    spellings = tuple(parser.spellings)
+    for number, (problem, flag) in enumerate(flags):
+        near = nearest(flag, spellings, cutoff=0.75) if number < _MOST_SUGGESTIONS and suggests() else ()
+        life = parser.table.nearest_releases_with(flag, parser.release)
+        yield UnrecognizedFlag(
+            flag=flag,
+            path=problem.path,
+            suggestion=near[0] if near else None,
+            first=str(life[0]) if life else None,
+            last=str(life[1]) if life else None,
+            removed=_next_in_table(parser.table, life[1]) if life and life[1] < parser.release else None,
+            index=problem.index,
+            words=problem.words,
+        )
+
+
+def _probable_slips(
+    reading: ParseResult, command: Command, parser: Parser, suggests: Callable[[], bool]
+) -> list[UnrecognizedFlag]:
+    """Flags of a program that podfit does not know, if they are probably misspelled flags of vLLM."""
+    if not reading.passed_over or command.guessed is None:
+        return []
+    from difflib import SequenceMatcher
+
+    return [
+        flag
+        for flag in _unknown_flags(reading.passed_over, parser, suggests)
+        if flag.first is None
+        and flag.suggestion is not None
+        and SequenceMatcher(None, flag.flag, flag.suggestion).ratio() >= _A_SLIP
+    ]
+
+
+def _next_in_table(table: Table, release: Release) -> str:
+    """The release of the table that comes next."""
+    return str(table.releases[table.releases.index(release) + 1])

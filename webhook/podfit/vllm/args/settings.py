@@ -1,0 +1,335 @@
+"""What vLLM's config classes and registries accept beyond what its parser checks, by release (`data/settings.json`).
+
+Each check returns a `Refusal` (what vLLM rejects) or None. A release that is not in the table is checked against both
+of its neighbors, and only what both reject is reported. A release outside the table has only one neighbor, so nothing
+is certain and nothing is reported. If the release is not known, all releases that have the setting must reject the
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.base.data import load, remembered
+from podfit.vllm.release import Release, neighbours, parse
+
+Span = Sequence[Any]
+"""First and last release (indices, both included), and optionally the definition in these releases."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What vLLM rejects, and what it accepts."""
+
+    place: str
+    """The key in a JSON argument ("pass_config.enable_fusion"); "" for any other argument."""
+    value: Any = None
+    allowed: tuple[Any, ...] = ()
+    """The accepted values, if they are a list."""
+    bounds: str | None = None
+    """The accepted values, if they are a range: "1 and more"."""
+    first: Release | None = None
+    """The first release of the table that accepts it, in the run of releases nearest to the given one; None: no
+    release does."""
+    last: Release | None = None
+    open: bool = False
+    """A plugin may add accepted values."""
+
+
+@remembered()
+def releases() -> tuple[Release, ...]:
+    """The releases whose sources were read, oldest first."""
+    return tuple(release for release in map(parse, load("settings")["releases"]) if release is not None)
+
+
+NAMED: Mapping[str, Callable[[str], str]] = {
+    "quantization": str.lower,
+    "load_format": str.lower,
+    "config_format": str,
+    "distributed_executor_backend": str,
+    "kv_cache_dtype": str,
+    "mamba_backend": str.upper,
+}
+"""Arguments that name an entry of a registry → how vLLM normalizes the name before the lookup (vLLM 0.33
+config/model.py, load.py, mamba.py)."""
+
+
+def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | None:
+    """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
+    "kv_connector", "attention_backend", or an argument (`NAMED`)."""
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    there = _registry_was_read(kind)
+
+    def refused(number: int) -> Refusal | None:
+        """The `Refusal` of the release with this number in the table; None if the release knows the name."""
+        if not there[number] or _definition_in(names.get(name, ()), number) is not None:
+            return None
+        known = tuple(sorted(other for other, spans in names.items() if _definition_in(spans, number) is not None))
+        return Refusal("", name, known, None, *_nearest_releases(names.get(name, ()), number))
+
+    return _refused_by_all(release, refused, lambda number: there[number])
+
+
+@remembered()
+def _registry_was_read(kind: str) -> tuple[bool, ...]:
+    """Per release: whether its registry of that kind was read."""
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    return tuple(
+        any(_definition_in(spans, number) is not None for spans in names.values()) for number in range(len(releases()))
+    )
+
+
+def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
+    """A number that a config class gets unchanged and that is outside the bounds of its field."""
+    refused: Refusal | None = None
+    for known in _bounds(dest, release):  # like `_refused_by_all`
+        if (found := _out_of_bounds("", value, known)) is None:
+            return None
+        refused = refused or found
+    return refused
+
+
+@remembered(1024)
+def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | None, ...]:
+    """The bounds of a numeric argument in each release that counts, the newest first."""
+    spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
+    return tuple([_definition_in(spans, number) for number in _counting_releases(release, lambda number: True)])
+
+
+@remembered()
+def variables() -> frozenset[str]:
+    """The environment variables that have choices in some release, or a number as their value."""
+    return frozenset(load("settings")["environment"])
+
+
+def bad_variable(name: str, value: str, release: Release | None) -> Refusal | None:
+    """An environment variable whose value is not one of its choices (`env_with_choices`), or is not a number where
+    vLLM's envs.py converts it to one."""
+    spans: Sequence[Span] = load("settings")["environment"].get(name, ())
+    return _refused_by_all(
+        release, lambda number: _bad_number(value, _definition_in(spans, number)), lambda number: bool(spans)
+    )
+
+
+SWITCH = "0 or 1"
+_NUMBERS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "switch": (int, SWITCH),
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+}
+
+
+def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
+    """A `Refusal` if the text is not a number of the expected type, or is out of bounds."""
+    if known is None or "number" not in known:
+        return _out_of_bounds("", value, known)
+    read, wanted = _NUMBERS[known["number"]]
+    try:
+        read(value)
+    except ValueError:
+        return Refusal("", value, bounds=wanted)
+    return None
+
+
+@remembered()
+def argument_that_enables(dest: str) -> str | None:
+    """The argument that must be set so that vLLM creates the class with `dest`'s bounds."""
+    return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
+
+
+@remembered()
+def bounded() -> frozenset[str]:
+    """The arguments that have bounds in some release."""
+    return frozenset(load("settings")["bounds"])
+
+
+@remembered()
+def config_arguments() -> frozenset[str]:
+    """The arguments that fill a config class from JSON."""
+    return frozenset(load("settings")["configs"])
+
+
+@remembered()
+def is_strict(dest: str) -> bool:
+    """Whether the argument's class rejects unknown keys."""
+    return "" in load("settings")["configs"].get(dest, {}).get("strict", ())
+
+
+def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
+    """The keys of a JSON argument that its class does not have, if the class rejects unknown keys."""
+    said = load("settings")["configs"].get(dest)
+    for above, path, _ in _walk_keys(value) if said else ():
+        numbers = _strict(dest, above, release) if above in said["strict"] else ()
+        spans = said["fields"].get(path, ())
+        if numbers and all(_definition_in(spans, number) is None for number in numbers):
+            yield Refusal(path, None, _beside(dest, above, numbers[0]), None, *_nearest_releases(spans, numbers[0]))
+
+
+@remembered(1024)
+def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
+    """The releases that count, the newest first, if each of them rejects unknown keys."""
+    spans: Sequence[Span] = load("settings")["configs"][dest]["strict"][above]
+    numbers = _counting_releases(release, lambda number: _definition_in(spans, number) is not None)
+    return numbers if all(_definition_in(spans, number) is not None for number in numbers) else ()
+
+
+@remembered(1024)
+def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
+    """The keys that the class of one release has."""
+    fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
+    prefix = f"{above}." if above else ""
+    beside = (one for one in fields if one.startswith(prefix) and "." not in one.removeprefix(prefix))
+    return tuple(one.removeprefix(prefix) for one in beside if _definition_in(fields[one], number) is not None)
+
+
+def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
+    """The values of a JSON argument that its class rejects: not one of the choices, or out of bounds."""
+    said = load("settings")["configs"].get(dest)
+    for _, path, given in _walk_keys(value) if said else ():
+        found = _bad_value(said["fields"].get(path, ()), path, given, release)
+        if found is not None:
+            yield found
+
+
+def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release | None) -> Refusal | None:
+    """A `Refusal` if all releases that count reject the key's value."""
+    return _refused_by_all(
+        release,
+        lambda number: _bad_choice(path, given, _definition_in(spans, number), number),
+        lambda number: _definition_in(spans, number) is not None,
+    )
+
+
+def _bad_choice(path: str, given: object, known: Mapping[str, Any] | None, number: int) -> Refusal | None:
+    """A `Refusal` if the release with this number rejects the value: not one of the key's names, or out of its
+    bounds."""
+    kind = known.get("names") if known else None
+    if kind is None or known is None or not isinstance(given, str):
+        return _out_of_bounds(path, given, known)
+    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    if given.lower() in known["choices"] or _definition_in(names.get(given.upper(), ()), number) is not None:
+        return None
+    taken = tuple(sorted(name for name, spans in names.items() if _definition_in(spans, number) is not None))
+    return Refusal(path, given, taken, None, *_nearest_releases(names.get(given.upper(), ()), number), open=True)
+
+
+_DEEPEST = 3
+
+
+def _walk_keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, Any]]:
+    """The parent path, own path and value of each key, nested ones too. vLLM reads `-` in a key of a flag as `_`."""
+    for written, given in value.items():
+        path = f"{above}.{written}".lstrip(".").replace("-", "_")
+        yield above, path, given
+        if isinstance(given, Mapping) and path.count(".") < _DEEPEST:
+            yield from _walk_keys({key: one for key, one in given.items() if one is not None}, path)
+
+
+def _definition_in(spans: Sequence[Span], release_number: int) -> Mapping[str, Any] | None:
+    """The definition of a setting in the release with this index in the table.
+
+    {} if the release has the setting but its definition was not read. None if the release does not have the setting.
+    """
+    for first, last, *definition in spans:
+        if first <= release_number <= last:
+            return definition[0] if definition else {}
+    return None
+
+
+def _nearest_releases(spans: Sequence[Span], number: int) -> tuple[Release | None, Release | None]:
+    """The first and last release of the nearest run of releases that have it; earlier runs come first."""
+    before = [span for span in spans if span[1] < number]
+    after = [span for span in spans if span[0] > number]
+    if not before and not after:
+        return None, None
+    runs = sorted(before or after, key=lambda span: span[0])
+    run = runs[-1] if before else runs[0]
+    first = min(span[0] for span in runs) if before else run[0]
+    return releases()[first], releases()[run[1]]
+
+
+def _out_of_bounds(place: str, value: object, known: Mapping[str, Any] | None) -> Refusal | None:
+    """A `Refusal` if the value is not one of the choices, has another type, or is out of the definition's bounds."""
+    if not known or value is None:
+        return None
+    if "choices" in known:
+        comparable = isinstance(value, str | int) and not isinstance(value, bool)
+        fold = known.get("fold")
+        taken = {_normalized(one, fold) for one in known["choices"]}
+        names = tuple(one for one in known["choices"] if fold is None or isinstance(one, str))
+        return Refusal(place, value, names) if comparable and taken and _normalized(value, fold) not in taken else None
+    if (kind := known.get("type")) is not None and not _pydantic_accepts(value, kind):
+        return Refusal(place, value, bounds=_KINDS[kind])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    least, above, most, below = known.get("ge"), known.get("gt"), known.get("le"), known.get("lt")
+    fits = (
+        (least is None or value >= least)
+        and (above is None or value > above)
+        and (most is None or value <= most)
+        and (below is None or value < below)
+    )
+    if fits:
+        return None
+    low = f"{least} and more" if least is not None else f"more than {above}" if above is not None else ""
+    high = f"at most {most}" if most is not None else f"less than {below}" if below is not None else ""
+    return Refusal(place, value, bounds=", ".join(part for part in (low, high) if part))
+
+
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_TRUTH = frozenset(("0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"))
+"""Texts that pydantic reads as a boolean, in any case."""
+
+
+def _pydantic_accepts(value: object, kind: str) -> bool:
+    """Whether pydantic converts the value to that type: it reads texts as numbers, and 2.0 as a whole number.
+
+    A text with `$` counts as valid: it may be expanded before vLLM sees it.
+    """
+    if isinstance(value, str) and "$" in value:
+        return True
+    if kind == "bool":
+        return value.lower() in _TRUTH if isinstance(value, str) else value in (0, 1)
+    if isinstance(value, str):
+        try:
+            float(value.replace("_", ""))
+        except ValueError:
+            return False
+        return True
+    return isinstance(value, int) or (isinstance(value, float) and (kind == "float" or value.is_integer()))
+
+
+def _normalized(value: object, fold: str | None) -> object:
+    """A text as vLLM compares it: in lower case, and with `_` instead of `-` if `fold` is "dash"."""
+    if fold is None or not isinstance(value, str):
+        return value
+    return value.lower().replace("-", "_") if fold == "dash" else value.lower()
+
+
+@remembered(256)
+def _table_numbers_around(release: Release) -> tuple[int, ...]:
+    """The release, or its two neighbors in the table, the newer one first; empty if it has only one."""
+    table = releases()
+    lower, upper = neighbours(release, table)
+    if lower is None or upper is None:
+        return ()
+    return (table.index(upper), table.index(lower)) if lower != upper else (table.index(lower),)
+
+
+def _refused_by_all(
+    release: Release | None, refused: Callable[[int], Refusal | None], asked: Callable[[int], bool]
+) -> Refusal | None:
+    """The newest release's `Refusal`, if every release that counts rejects the value."""
+    newest: Refusal | None = None
+    for number in _counting_releases(release, asked):  # one release that accepts it is enough; usually the newest does
+        if (found := refused(number)) is None:
+            return None
+        newest = newest or found
+    return newest
+
+
+def _counting_releases(release: Release | None, asked: Callable[[int], bool]) -> tuple[int, ...]:
+    """The releases that count, newest first: those around the given release, else all for which `asked` is true."""
+    return _table_numbers_around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))

@@ -1,0 +1,105 @@
+"""Releases that the package's table lacks: rows of the table from what a policy or newer facts add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from podfit.vllm.args.flags import Row, Table, builtin
+from podfit.vllm.release import Release, parse
+
+_SUPPRESS = "==SUPPRESS=="
+Lesson = tuple[str, str | None, Sequence[str], Mapping[str, Row]]
+"""An added release: the arguments of `teach_release` after `table`."""
+
+
+class TaughtError(ValueError):
+    """A release can't be added to the table; the text gives the reason."""
+
+
+def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
+    """One option, as a dump of a parser describes it → its row in the table.
+
+    The row has what decides how the option is parsed; help texts, groups and titles are left out. `entries` are the
+    entry points of all options of the release; the row names its entry point only if the option has just one.
+    """
+    default = option.get("default")
+    if isinstance(default, str) and (default == _SUPPRESS or default.startswith("<")):
+        default = None  # an object of vLLM's own, or no default: not a value that a command line can set
+    only = {entry.partition("(")[0] for entry in option.get("entrypoints") or ()}
+    action = option.get("action")
+    written = {
+        "flags": option.get("flags") or None,
+        "negative": option.get("negative_flags") or None,
+        "nargs": option.get("nargs"),
+        "const": option.get("const"),
+        "type": option.get("type"),
+        "choices": option.get("choices"),
+        "default": default,
+        "action": None if action == "_StoreAction" else action,
+        "deprecated": option.get("deprecated") or None,
+        "only": min(only) if only and not only >= set(entries) else None,
+    }
+    return {key: value for key, value in written.items() if value is not None}
+
+
+def rows(options: Iterable[Mapping[str, Any]]) -> dict[str, Row]:
+    """The rows of all options in a dump of a parser, by dest."""
+    listed = list(options)
+    entries = {entry.partition("(")[0] for one in listed if one.get("flags") for entry in one.get("entrypoints") or ()}
+    return {str(one["dest"]): row(one, entries) for one in listed}
+
+
+def options_difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> tuple[list[str], dict[str, Row]]:
+    """The difference between two releases' options: the removed dests, and the new or changed options."""
+    return [dest for dest in old if dest not in new], {d: one for d, one in new.items() if old.get(d) != one}
+
+
+def teach_release(
+    table: Table, release: str, like: str | None, removed: Iterable[str], options: Mapping[str, Row]
+) -> Table:
+    """The table with one more release, which equals the release `like` (default: the newest) except for some options.
+
+    `removed` are dests or flags; `options` are by dest, as the table writes them. Raises TaughtError.
+    """
+    number, model = parse(release), table.releases[-1] if like is None else parse(like)
+    if number is None:
+        raise TaughtError(f"{release!r} is not a vLLM release such as 0.34.0")
+    if model not in table.releases:
+        raise TaughtError(f"{like!r} is not in the table; its newest release is {table.releases[-1]}")
+    kept = dict(table.rows(model))
+    for word in removed:
+        dests = [d for d, one in kept.items() if word in (d, *one.get("flags", ()), *one.get("negative", ()))]
+        if not dests:
+            raise TaughtError(f"{word!r} can't be removed: {model} does not know it")
+        for dest in dests:
+            del kept[dest]
+    return table.with_release(number, {**kept, **options})
+
+
+class TaughtTable:
+    """The table in use with the additions of a policy; built once per set of facts."""
+
+    def __init__(self, lessons: Sequence[Lesson]) -> None:
+        self.lessons = tuple(lessons)
+        self._made: WeakKeyDictionary[Table, Table] = WeakKeyDictionary()
+
+    def __call__(self) -> Table:
+        """The table. Additions that do not apply to newer facts are left out (the facts know the release themselves, or
+        lack an option that is removed)."""
+        base = builtin()
+        found = self._made.get(base)
+        if found is None:
+            found = base
+            for lesson in self.lessons:
+                with suppress(TaughtError):
+                    found = teach_release(found, *lesson)
+            self._made[base] = found
+        return found
+
+
+def newest_before(table: Table, release: Release) -> Release:
+    """The release of the table that a new release probably resembles most."""
+    return max((one for one in table.releases if one < release), default=table.releases[0])

@@ -1,0 +1,235 @@
+"""Conversion of one value by vLLM's `type=` functions (vLLM engine/arg_utils.py, utils/argparse_utils.py)."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from podfit.vllm.args.flags import Option
+from podfit.vllm.release import Release
+
+
+class InvalidValueError(Exception):
+    """A value that vLLM rejects. The text is argparse's, without the prefix `argument --flag: ` unless `complete`."""
+
+    def __init__(self, message: str, complete: bool = False) -> None:
+        super().__init__(message)
+        self.complete = complete
+
+
+class UnreadableValueError(InvalidValueError):
+    """A value that is nested too deeply for podfit to read, and that vLLM may accept."""
+
+
+DEEPEST = 50
+"""Most levels of nested lists and objects in JSON that is read."""
+TOO_DEEP = "it is nested too deeply to be read"
+_HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def human_int(text: str) -> int:
+    """ "8k" → 8000, "8K" → 8192, "25.6k" → 25600 (vLLM 0.33 utils/argparse_utils.py).
+
+    Raises ValueError if it is not a number, InvalidValueError if vLLM has an error message of its own.
+    """
+    if text.isdecimal():  # the usual case
+        return int(text)
+    text = text.strip()
+    match = _HUMAN.fullmatch(text)
+    if match is None:
+        return int(text)
+    number, suffix = match.groups()
+    power = _POWER[suffix.lower()]
+    if suffix.islower():
+        return int(float(number) * 10 ** (3 * power))
+    if "." in number:
+        raise InvalidValueError(
+            f"Decimals are not allowed with binary suffixes like {suffix}. "
+            f"Did you mean to use {number}{suffix.lower()} instead?"
+        )
+    return int(number) << 10 * power
+
+
+def human_int_or_auto(text: str) -> int:
+    """Like `human_int`; "auto" is -1, the longest context that fits."""
+    return -1 if text.strip().lower() == "auto" else human_int(text)
+
+
+def key_values(text: str) -> dict[str, int]:
+    """ "image=4,video=1" → {"image": 4, "video": 1}: the form of `--limit-mm-per-prompt` before JSON (until 0.9.2)."""
+    found: dict[str, int] = {}
+    for item in text.split(","):
+        parts = [part.lower().strip() for part in item.split("=")]
+        if len(parts) != 2:
+            raise InvalidValueError("Each item should be in the form KEY=VALUE")
+        key, value = parts
+        try:
+            count = int(value)
+        except ValueError:
+            raise InvalidValueError(f"Failed to parse value of item {key}={value}") from None
+        if found.setdefault(key, count) != count:
+            raise InvalidValueError(f"Conflicting values specified for key: {key}")
+    return found
+
+
+def from_json(text: str) -> Any:
+    """`json.loads`; raises UnreadableValueError if the text is nested too deeply."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise UnreadableValueError(TOO_DEEP) from None
+    if text.count("[") + text.count("{") > DEEPEST:
+        level = [value]
+        for _ in range(DEEPEST):
+            level = [inner for one in level for inner in _within(one)]
+        if any(isinstance(one, dict | list) for one in level):
+            raise UnreadableValueError(TOO_DEEP)
+    return value
+
+
+def _within(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+_IN_BRACES = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
+
+
+def text_or_json(text: str) -> Any:
+    """Parsed JSON if the text is in braces, else the text itself."""
+    return from_json(text) if _IN_BRACES.fullmatch(text) else text
+
+
+def json_object(text: str) -> Any:
+    """The fields of one of vLLM's config classes; their names are not checked."""
+    value = from_json(text)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+_STRING = re.compile(r'("(?:[^"\\]|\\.)*")')
+_HUMAN_IN_JSON = re.compile(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b")
+
+
+def human_json_object(text: str) -> Any:
+    """Like `json_object`, with unquoted numbers such as 80m and 16K (vLLM 0.33 engine/arg_utils.py)."""
+    parts = _STRING.split(text)
+    parts[::2] = [_HUMAN_IN_JSON.sub(lambda number: str(human_int(number[0])), part, 99) for part in parts[::2]]
+    return json_object("".join(parts))
+
+
+def config_class(text: str) -> Any:
+    """`from_cli` of 0.6.6–0.9.0: an object in JSON or as a Python literal."""
+    try:
+        return json_object(text)
+    except ValueError:
+        try:
+            value = ast.literal_eval(text)
+        except (MemoryError, RecursionError):
+            raise UnreadableValueError(TOO_DEEP) from None
+        except (SyntaxError, TypeError):
+            raise ValueError("no literal") from None
+        if not isinstance(value, dict):
+            raise ValueError("not an object") from None
+        return value
+
+
+def level_or_config(text: str) -> Any:
+    """A compilation config, or only its level (`-O 3`, until 0.11)."""
+    return {"level": int(text)} if text in ("0", "1", "2", "3") else config_class(text)
+
+
+def device_ids(text: str) -> list[int | str]:
+    """ "0,1" → [0, 1]; names of MIG slices are kept as text."""
+    return [int(item) if item.strip().isdecimal() else item.strip() for item in text.split(",")]
+
+
+def backend_name(text: str) -> str:
+    """vLLM names backends with underscores and accepts dashes (vLLM 0.33 engine/arg_utils.py)."""
+    return text.lower().replace("-", "_")
+
+
+def name_or_none(text: str) -> str:
+    """ "none" in any case disables the parser (vLLM 0.33 engine/arg_utils.py, parse_reasoning_parser)."""
+    return "" if text.lower() == "none" else text
+
+
+Convert = Callable[[str], Any]
+
+_TYPES: dict[str, tuple[Convert, str]] = {
+    "str": (str, "str"),
+    "parse_reasoning_parser": (name_or_none, "str"),
+    "int": (int, "int"),
+    "float": (float, "float"),
+    "bool": (bool, "bool"),
+    "human_int": (human_int, "human_readable_int"),
+    "human_int_or_auto": (human_int_or_auto, "human_readable_int_or_auto"),
+    "json": (from_json, "loads"),
+    "str_or_json": (text_or_json, "union_dict_and_str"),
+    "kvs": (key_values, "nullable_kvs"),
+    "PoolerConfig.from_json": (json_object, "from_json"),
+    "KVTransferConfig.from_cli": (config_class, "from_cli"),
+    "CompilationConfig.from_cli": (level_or_config, "from_cli"),
+}
+_LAMBDAS: dict[str, Convert] = {
+    "compilation_config": level_or_config,
+    "kv_transfer_config": config_class,
+    "kv_events_config": config_class,
+    "override_neuron_config": from_json,
+    "device_ids": device_ids,
+}
+"""dest → conversion of options whose `type=` is an unnamed function; for all others it is `backend_name`."""
+
+_COMMA_LISTS = Release(0, 8, 5), Release(0, 10)
+"""The releases in which the engine's JSON options also accept `key=value,key=value` (from the first until before the
+second)."""
+_ON_ONE_LINE = re.compile(r"\{.*\}\n?")
+"""What vLLM reads as JSON there; text with another line break is `key=value` (vLLM 0.9.2 engine/arg_utils.py,
+parse_type)."""
+_OF_THE_SERVER = frozenset({"allowed_origins", "allowed_methods", "allowed_headers"})
+"""Options of the API server: JSON only, in every release (vLLM 0.9.2 entrypoints/openai/cli_args.py)."""
+_BARE_LEVEL_UNTIL = Release(0, 12)
+_HUMAN_JSON = Release(0, 17)
+"""0.33 accepts `{"cpu_bytes_to_use": 80m}`. The first release that does is not known; this one is early enough that
+podfit reports no value that vLLM may accept."""
+
+
+@lru_cache(4096)  # bounded by the options and releases of the table
+def _converter(dest: str, name: str, release: Release) -> tuple[Convert, str, bool]:
+    """The function that converts an option's text, its name in messages, and whether an empty text means None."""
+    if name.startswith("optional["):
+        return *_converter_of_type(dest, name.removeprefix("optional[").removesuffix("]"), release), True
+    return *_converter_of_type(dest, name, release), False
+
+
+def _converter_of_type(dest: str, name: str, release: Release) -> tuple[Convert, str]:
+    """The converter for an option's type as argparse names it, and that name in error messages."""
+    if name == "<lambda>":
+        return _LAMBDAS.get(dest, backend_name), "<lambda>"
+    if name.startswith("json["):
+        bare = dest == "compilation_config" and release < _BARE_LEVEL_UNTIL
+        config = json_object if release < _HUMAN_JSON else human_json_object
+        return level_or_config if bare else config, name.removeprefix("json[").removesuffix("]")
+    if name == "json" and dest not in _OF_THE_SERVER and _COMMA_LISTS[0] <= release < _COMMA_LISTS[1]:
+        return lambda text: from_json(text) if _ON_ONE_LINE.fullmatch(text) else key_values(text), "loads"
+    return _TYPES.get(name, (str, name))
+
+
+def convert(option: Option, text: str, release: Release) -> Any:
+    """The typed value, checked against the choices; raises InvalidValueError."""
+    function, shown, optional = _converter(option.dest, option.type or "str", release)
+    try:
+        value = None if optional and text in ("", "None") else function(text)
+    except (ValueError, OverflowError):
+        if optional or (option.type or "").startswith("json"):
+            raise InvalidValueError(f"Value {text} cannot be converted to {shown}.") from None
+        raise InvalidValueError(f"invalid {shown} value: {text!r}") from None
+    if option.choices is not None and value not in option.choices:
+        choices = ", ".join(map(repr, option.choices))
+        raise InvalidValueError(f"invalid choice: {value!r} (choose from {choices})")
+    return value

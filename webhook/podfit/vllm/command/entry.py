@@ -1,0 +1,478 @@
+"""An argv → what it starts: a vLLM server, a worker that joins one, another shell, or another program."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from podfit.base.frozen import frozen
+from podfit.vllm.command import env, multiplexers
+from podfit.vllm.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
+
+Argv = Sequence[Value]
+
+
+@frozen
+class Serve:
+    """vLLM itself."""
+
+    entry: str
+    program: str
+    words: tuple[Value, ...]
+    own_flags: bool = False
+    slip: Slip | None = None
+
+
+@frozen
+class Join:
+    """A process that joins a Ray cluster, in which a leader may run vLLM."""
+
+
+@frozen
+class Script:
+    """A shell with a script: its text, or the file that contains it."""
+
+    text: Value | None
+    file: Value | None
+    zero: Value | None
+    positional: tuple[Value, ...]
+    errexit: bool = False
+    """It ends with the first command that fails (`sh -e`)."""
+
+
+@frozen
+class Unknown:
+    """A program that the manifest does not describe."""
+
+    program: str
+    words: tuple[Value, ...]
+    beyond: str = ""
+    """Why the command that it starts is not read, for people: there are too many words before it."""
+
+
+Start = Serve | Join | Script | Unknown
+
+_MODULES = re.compile(r"vllm(_\w+)?\.entrypoints\.(\w+\.)*(api_server|run_batch|grpc_server|serve)")
+_SERVER = "vllm.entrypoints.openai.api_server"
+_MODULE_FILES = re.compile(r"(?:.*/)?(vllm/entrypoints/(?:\w+/)*(?:api_server|run_batch|grpc_server))\.py")
+_LONGEST_PATH = 4096
+"""Bytes of a file's path, at most (Linux PATH_MAX)."""
+_WRAPPING_MODULES = frozenset({"vllm_tgis_adapter", "dynamo.vllm", "huggingfaceserver"})
+"""Modules that take vLLM's flags and some of their own."""
+
+_WRAPPERS = frozenset(
+    {
+        "exec", "command", "builtin", "time", "env", "nohup", "setsid", "nice", "ionice", "chrt", "taskset",
+        "stdbuf", "timeout", "numactl", "tini", "tini-static", "dumb-init", "catatonit", "s6-setuidgid", "gosu",
+        "su-exec", "sudo", "doas", "chroot", "unshare", "setpriv", "nsys", "ncu", "nvprof", "rocprof", "rocprofv3",
+        "perf", "strace", "ltrace", "gdb", "valgrind", "py-spy", "scalene", "viztracer", "memray", "coverage", "uv",
+        "uvx", "pipx", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "mamba", "micromamba", "torchrun",
+        "mpirun", "mpiexec", "srun", "accelerate", "ddtrace-run", "opentelemetry-instrument", "doppler", "op",
+        "vault", "infisical", "chamber", "envconsul", "aws-vault", "xvfb-run", "catchsegv", "script", "unbuffer",
+        "watchexec", "lmcache_frontend", "proxychains", "proxychains4", "newrelic-admin", "runuser", "dotenv", "direnv",
+        "mise", "sops", "bwrap", "fixuid", "dockerize", "wait-for-it", "wait-for-it.sh", "wait-for", "entrypoint.sh",
+        "flock", "prlimit", "rlwrap", "firejail", "systemd-run", "vault-env", "berglas", "summon", "with-contenv",
+        "docker-entrypoint.sh", "nvidia_entrypoint.sh", "dockerd_entrypoint.sh", "dockerd-entrypoint.sh",
+    }
+)  # fmt: skip
+"""Programs that start the program in their arguments."""
+
+_PYTHONS = re.compile(r"(python|pypy)[\d.]*")
+_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
+A_SHELL = "a shell"
+"""A shell that reads its script from its input."""
+_DEEPEST = 8
+"""Programs that start one another in one command line."""
+_NEAR = 64
+"""Most words of a wrapper's own options, without the variables that it sets."""
+_SETS = re.compile(r"[A-Za-z_]\w*=")
+TOO_FAR = f"the program has more than {_NEAR} words before it"
+TOO_MANY = f"more than {_DEEPEST} programs start one another before it"
+_NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
+_VERSIONED = re.compile(r"(?:--(?:from|with)=)?vllm(?:\[[^\]]{0,100}\])?(?:@|==)v?([\w.]{1,40})")
+"""`uvx vllm@0.10.0`, `uvx --from vllm==0.10.0` (docs.astral.sh/uv/guides/tools)."""
+_CLI = {"serve": "serve", "run-batch": "module"}
+_LEADER_SCRIPTS = re.compile(r"(multi[-_]node[-_]serving|ray[-_]init|run[-_]cluster|start[-_]ray|ray[-_]start)\w*\.sh")
+
+
+_FLAG = re.compile(r"--[a-z-]+")
+"""A flag instead of a program: the arguments for an image's entrypoint usually begin with one."""
+
+
+def start(argv: Argv, depth: int = 0) -> Start:
+    """What `argv` starts, without any wrappers; `depth`: how many programs have started one another so far."""
+    if not argv:
+        return Unknown("", ())
+    first = text_of(argv[0])
+    if first[:2] == "--" and _FLAG.fullmatch(first):
+        return _module_later(argv) or Unknown(first, tuple(argv[1:]))
+    found = _plain(argv, depth)
+    if found is not None:
+        return found
+    if _name(argv[0]) in _WRAPPERS:
+        near = (n for n in range(1, len(argv)) if not _SETS.match(argv[n][0].text))
+        for index in itertools.islice(near, _NEAR):
+            found = _plain(argv[index:], depth)
+            if found is not None:
+                return found
+        if len(argv) > _NEAR:
+            return Unknown(first, tuple(argv[1:]), TOO_FAR)
+    else:
+        found = _module_later(argv)
+        if found is not None:
+            return found
+    return Unknown(text_of(argv[0]), tuple(argv[1:]))
+
+
+def unwrapped(argv: Argv, variables: Mapping[str, Value], spend: Callable[[int], None]) -> Argv:
+    """The words, with the string of `env -S` split in its place. `variables`: those of the process; `spend` charges the
+    work."""
+    if not argv or _name(argv[0]) not in _WRAPPERS:
+        return argv
+    for index in range(_NEAR):
+        name = _name(argv[index]) if index < len(argv) else "vllm"
+        if name in _SHELLS or name == "vllm" or _PYTHONS.fullmatch(name):
+            break
+        if name == "env":
+            argv = [*argv[:index], *env.split(argv[index:], variables, spend)]
+    return argv
+
+
+def assignments(argv: Argv) -> dict[str, Value]:
+    """The variables that `env A=b … command` sets."""
+    found: dict[str, Value] = {}
+    if _name(argv[0]) not in ("env", "sudo"):
+        return found
+    for before, word in itertools.pairwise(argv):
+        match = re.match(r"([A-Za-z_]\w*)=", word[0].text if word[0].unknown is None else "")
+        if match:
+            rest = word[0].text[match.end() :]
+            found[match[1]] = (*literal(rest, word[0].path), *word[1:])
+        elif not text_of(word).startswith("-") and text_of(before) not in ("-u", "--unset", "-C", "--chdir"):
+            break
+    return found
+
+
+def removals(argv: Argv) -> frozenset[str]:
+    """The variables that `env -u A … command` removes; "*" if it removes all (`env -i`)."""
+    if not argv or _name(argv[0]) != "env":
+        return frozenset()
+    found: set[str] = set()
+    texts = texts_of(argv[:_NEAR])
+    for before, text in itertools.pairwise(texts):
+        if text in ("-", "-i", "--ignore-environment"):
+            found.add("*")
+        elif before in ("-u", "--unset"):
+            found.add(text)
+        elif match := re.fullmatch(r"(?:--unset=|-u)(\w+)", text):
+            found.add(match[1])
+        elif not text.startswith("-") and "=" not in text:
+            break
+    return frozenset(found)
+
+
+def may_reset(argv: Argv) -> bool:
+    """Whether it may start its command in another environment than its own, by rules that the manifest does not
+    show."""
+    texts = texts_of(argv[:_NEAR])
+    names = {text.rpartition("/")[2] for text in texts}
+    kept = {"-E", "--preserve-env", "-m", "-p", "--preserve-environment"}
+    return _name(argv[0]) in ("sudo", "su", "runuser", "doas") and names.isdisjoint(kept)
+
+
+def _name(word: Value) -> str:
+    return text_of(word).rpartition("/")[2]
+
+
+def _plain(argv: Argv, depth: int) -> Start | None:
+    """What `argv` starts if its first word identifies it. A command inside of it is read only once, because each
+    reading goes through many words."""
+    if depth > _DEEPEST:
+        return Unknown(text_of(argv[0]), tuple(argv[1:]), TOO_MANY)
+    name, texts = _name(argv[0]), texts_of(argv[:2])
+    if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
+        return Join()
+    if "vllm" in name and (name in ("vllm", "vllm-omni", "lmcache_vllm") or _VERSIONED.fullmatch(name)):
+        return _cli(argv)
+    if name[:2] == "py" and _PYTHONS.fullmatch(name):
+        return _python(argv)
+    if name == "busybox" and len(argv) > 1:
+        argv, name = argv[1:], _name(argv[1])
+        if name not in _SHELLS:
+            return start(argv, depth + 1)
+    if name in _SHELLS:
+        return _shell(argv)
+    if name == "ray" and "start" in texts[1:2]:
+        options = [text_of(word) for word in argv[2:]]
+        joins = any(option.startswith("--address") for option in options)
+        return Join() if joins and "--head" not in options else Unknown("ray start --head", ())
+    if name[-3:] == ".sh" and _LEADER_SCRIPTS.fullmatch(name):
+        return _leader_script(argv)
+    if name == "dynamo" and "serve" in texts[1:2]:
+        return _dynamo_serve(argv)
+    if name in ("su", "runuser", "script", "flock"):
+        return _login(argv, depth)
+    if name in multiplexers.MULTIPLEXERS:
+        if len(argv) > 2 * _NEAR:
+            return Unknown(name, tuple(argv[1:]), TOO_FAR)
+        inner = multiplexers.MULTIPLEXERS[name](argv)  # its command may start another one
+        return start(inner, depth + 1) if inner else None
+    if name == "xargs":
+        return _xargs(argv, depth)
+    if texts[0] == "-m":
+        found = _module(argv[1:])
+        return found if isinstance(found, Serve) else None
+    return None
+
+
+def _login(argv: Argv, depth: int) -> Start | None:
+    """`su USER -c SCRIPT`, `script -c SCRIPT FILE`, `runuser -u USER -- COMMAND`."""
+    texts = [text_of(word) for word in argv[:_NEAR]]
+    flag = next((n for n, text in enumerate(texts) if re.fullmatch(r"-[a-z]*c|--(session-)?command", text)), None)
+    if flag is not None and flag + 1 < len(argv):
+        return Script(argv[flag + 1], None, None, ())
+    return start(argv[texts.index("--") + 1 :], depth + 1) if "--" in texts[1:-1] else None
+
+
+def _xargs(argv: Argv, depth: int) -> Start:
+    """`… | xargs COMMAND`: the command gets further words, which are unknown."""
+    near = range(1, min(len(argv), _NEAR))
+    found = next((one for index in near if (one := _plain(argv[index:], depth + 1)) is not None), None)
+    if isinstance(found, Serve):
+        return replace(found, words=(*found.words, mystery("", "xargs adds what it reads")))
+    return Unknown("xargs", tuple(argv[1:]))
+
+
+def _cli(argv: Argv) -> Start | None:
+    """`vllm SUBCOMMAND …`."""
+    if len(argv) < 2:
+        return None
+    subcommand = text_of(argv[1])
+    if subcommand in _CLI:
+        return Serve(_CLI[subcommand], f"vllm {subcommand}", tuple(argv[2:]), own_flags=subcommand == "run-batch")
+    if subcommand in _NOT_SERVING or subcommand[:1] == "-":
+        return Unknown(f"vllm {subcommand}", ())
+    return _slipped(argv) if _name(argv[0]) == "vllm" and known(argv[1]) is not None else None
+
+
+def _slipped(argv: Argv) -> Serve | None:
+    """`vllm server MODEL`, `vllm MODEL`, `vllm "serve MODEL"`: vLLM rejects it, but the author means `vllm serve`."""
+    text, path = text_of(argv[1]), argv[1][0].path
+    first, *rest = split(text) or [""]
+    words = (*(literal(word, path) for word in rest), *argv[2:])
+    if rest and first in _CLI:
+        why = f"{text!r} is one word: no shell splits it, and vLLM has no such subcommand"
+        slip = Slip(text, (first, *rest), why, path, unsplit=True)
+        return Serve(_CLI[first], f"vllm {first}", words, own_flags=first == "run-batch", slip=slip)
+    why = f"vLLM has no subcommand {text!r}: invalid choice"
+    if not rest and alike(text, "serve"):
+        return Serve("serve", "vllm serve", words, slip=Slip(text, ("serve",), why, path))
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+        return Serve("serve", "vllm serve", tuple(argv[1:]), slip=Slip(text, ("serve", text), why, path))
+    return None
+
+
+def alike(text: str, meant: str) -> bool:
+    """Whether `text` is probably a misspelled `meant`."""
+    from difflib import SequenceMatcher  # here, because few commands are misspelled
+
+    return len(text) < 2 * len(meant) and SequenceMatcher(None, text, meant).ratio() > 0.8
+
+
+_MOST_WORDS = 1000
+"""Most words of a command line that are read."""
+_UNQUOTED = re.compile(r"[^ \t\r\n]+")
+_QUOTED = re.compile(
+    r"""[^ \t\r\n'"\\]+|\\.|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*"|([ \t\r\n]+)""",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"""\\(["\\])""")
+
+
+def split(line: str) -> list[str]:
+    """The words into which a shell would split `line`, at most a thousand. Like `shlex.split`, which takes a
+    microsecond per character."""
+    if not any(sign in line for sign in "'\"\\"):
+        return [word[0] for word in itertools.islice(_UNQUOTED.finditer(line), _MOST_WORDS)]
+    words: list[list[str]] = [[]]
+    at = 0
+    for part in _QUOTED.finditer(line):
+        if part.start() > at or len(words) > _MOST_WORDS:
+            break
+        at, text = part.end(), part[0]
+        if part[1]:
+            words.append([])
+        elif text[0] == "\\":
+            words[-1].append(text[1])
+        elif text[0] == '"':
+            words[-1].append(_ESCAPED.sub(r"\1", text[1:-1]))
+        else:
+            words[-1].append(text[1:-1] if text[0] == "'" else text)
+    if at < len(line) and len(words) <= _MOST_WORDS:  # an unclosed quote
+        return line.split()[:_MOST_WORDS]
+    return ["".join(parts) for parts in words if parts][:_MOST_WORDS]
+
+
+def _python(argv: Argv) -> Start | None:
+    index = 1
+    while index < len(argv):
+        text = text_of(argv[index])
+        if text == "-m":
+            return _module(argv[index + 1 :])
+        if text == "-c":
+            return Unknown("python -c", ())
+        if text in ("-X", "-W"):
+            index += 2
+        elif text.startswith("-") and text != "-":
+            if text.startswith("-m") and len(text) > 2:
+                return _module([literal(text[2:]), *argv[index + 1 :]])
+            if re.fullmatch(r"-[A-Za-z]+m", text):
+                return _module(argv[index + 1 :])
+            index += 1
+        elif _name(argv[index]) == "vllm":
+            return _cli(argv[index:])
+        elif len(text) <= _LONGEST_PATH and (file := _MODULE_FILES.fullmatch(text)) is not None:
+            return _module([literal(file[1].replace("/", ".")), *argv[index + 1 :]])
+        else:
+            return Unknown(text, tuple(argv[index + 1 :]))
+    return Unknown("python", ())
+
+
+def _module(argv: Argv) -> Start | None:
+    """`-m MODULE …`, the module first."""
+    if not argv:
+        return None
+    module, rest = text_of(argv[0]).removesuffix(".__main__").removesuffix(".main"), tuple(argv[1:])
+    if module in ("vllm.entrypoints.cli", "vllm.scripts", "vllm"):
+        return _cli([literal("vllm"), *rest])
+    if _MODULES.fullmatch(module):
+        return Serve("module", module, rest, own_flags=module.endswith("run_batch"))
+    if module in _WRAPPING_MODULES:
+        return Serve("module", module, rest, own_flags=True)
+    if module != _SERVER and module.startswith("vllm.") and known(argv[0]) and alike(module, _SERVER):
+        slip = Slip(module, (_SERVER,), f"vLLM has no module {module!r}", argv[0][0].path)
+        return Serve("module", _SERVER, rest, slip=slip)
+    later = _module_later(rest)  # python -m torch.distributed.run … -m vllm.entrypoints…
+    return later or Unknown(module, rest)
+
+
+def _module_later(argv: Argv) -> Start | None:
+    texts = texts_of(argv[: 4 * _NEAR + 1])
+    for index in [n for n, text in enumerate(texts[:-1]) if text == "-m"] if "-m" in texts else ():
+        module = texts[index + 1]
+        if _MODULES.fullmatch(module) or module in _WRAPPING_MODULES:
+            return _module(argv[index + 1 :])
+    return None
+
+
+def _shell(argv: Argv) -> Start:
+    """`sh -c SCRIPT $0 $1 …`, `bash FILE …`."""
+    script = reads = errexit = False
+    index = 1
+    while index < len(argv):
+        text = text_of(argv[index])
+        if text in ("--", "-"):
+            index += 1
+            break
+        if not re.match(r"[-+]\w|--\w", text):
+            break
+        if not text.startswith("--"):
+            script = script or "c" in text
+            reads = reads or "s" in text
+            errexit = errexit or (text[0] == "-" and "e" in text)
+            if text.endswith(("o", "O")):  # -o pipefail, -euo pipefail
+                index += 1
+        elif text in ("--rcfile", "--init-file"):
+            index += 1
+        index += 1
+    rest = tuple(argv[index:])
+    if not rest or (reads and not script):
+        return Unknown(A_SHELL, rest)
+    if script:
+        return Script(rest[0], None, rest[1] if len(rest) > 1 else None, rest[2:], errexit)
+    if _LEADER_SCRIPTS.fullmatch(_name(rest[0])):
+        return _leader_script(rest)
+    return Script(None, rest[0], rest[0], rest[1:], errexit)
+
+
+def _leader_script(argv: Argv) -> Start:
+    """vLLM's examples/online_serving/multi-node-serving.sh and similar scripts: `leader` or `worker`."""
+    joins = any(text_of(word) in ("worker", "--worker") for word in argv[1:])
+    return Join() if joins else Unknown(text_of(argv[0]), ())
+
+
+def _dynamo_serve(argv: Argv) -> Start:
+    """Dynamo up to 0.3: `dynamo serve GRAPH --service-name NAME`; the graph's workers contain the engine."""
+    texts = [text_of(word) for word in argv]
+    index = texts.index("--service-name") + 1 if "--service-name" in texts else 0
+    service = texts[index].lower() if 0 < index < len(texts) else ""
+    if "worker" in service or "vllm" in service:
+        return Serve("module", "dynamo serve", (), own_flags=True)
+    return Unknown("dynamo serve", ())
+
+
+def shell_name(argv: Argv) -> str:
+    """The shell that runs a script: "sh", "bash"; empty if none is named."""
+    return next((name for word in argv[:_NEAR] if (name := _name(word)) in _SHELLS), "")
+
+
+_INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "python", "python3", "poetry"})
+_VLLM_PACKAGE = re.compile(
+    r"vllm([\[=<>!~@ ].*)?|.*vllm[^/]*\.(whl|git.*|zip|tar\.gz)|git\+.*vllm.*|-r|--requirement|-e|--editable"
+)
+
+
+def installs_vllm(argv: Argv) -> bool:
+    """Whether it is `pip install vllm==…` or similar: from then on the image's tag does not show the release."""
+    if not argv or _name(argv[0]) not in _INSTALLERS:
+        return False
+    texts = [text_of(word)[:500] for word in argv[1:_NEAR]]
+    return "install" in texts and any(_VLLM_PACKAGE.fullmatch(text) for text in texts)
+
+
+_ASIDE = re.compile(r"--(target|prefix|root|python|dry-run|user)\b|-[tp]$")
+"""Options with which a package is installed for another Python than the one that runs vLLM."""
+
+
+def release_installed(argv: Argv) -> str:
+    """X of `pip install vllm==X`. Empty if the command names vLLM in another way too, or installs it for another
+    Python."""
+    if "/" in text_of(argv[0]) or any(_ASIDE.match(text_of(word)[:500]) for word in argv[1:_NEAR]):
+        return ""
+    texts = [text_of(word)[:500] for word in argv[1:_NEAR]]
+    named = [text for text in texts if _VLLM_PACKAGE.fullmatch(text)]
+    found = _VERSIONED.fullmatch(named[0]) if len(named) == 1 else None
+    return found[1] if found else ""
+
+
+_MANAGERS = frozenset(
+    {"uv", "uvx", "pipx", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "mamba", "micromamba"}
+)
+"""Wrappers that start a program in a Python environment that they choose or make."""
+
+
+def brings(argv: Argv) -> Change | None:
+    """What such a wrapper installs: packages next to vLLM (`uv run --with PLUGIN vllm serve`), or another vLLM."""
+    if _name(argv[0]) not in _WRAPPERS:
+        return None
+    names = [_name(word) for word in argv[:_NEAR]]
+    at = next((n for n, name in enumerate(names) if name in _MANAGERS), None)
+    if at is None:
+        return None
+    texts = [text_of(word) for word in argv[at + 1 : _NEAR]]
+    if names[at] != "uv" or "run" not in texts[:1]:
+        return "vllm"
+    own = texts[: next((n for n, name in enumerate(names[at + 1 :]) if name == "vllm" or _PYTHONS.fullmatch(name)), 0)]
+    asked = [text.partition("=")[2] or after for text, after in itertools.pairwise([*own, ""]) if "--with" in text]
+    if any(_VLLM_PACKAGE.fullmatch(one) for one in asked) or any("--with-" in text for text in own):
+        return "vllm"
+    return None if "--no-project" in own and not asked else "packages"  # a project has an environment of its own
+
+
+def release_brought(argv: Argv) -> str:
+    """The release of vLLM that such a wrapper is asked to install; empty if the command does not name one."""
+    texts = [text_of(word) for word in argv[:_NEAR]]
+    named = [found[1] for text in texts if (found := _VERSIONED.fullmatch(text)) is not None]
+    return named[0] if named else ""

@@ -1,0 +1,63 @@
+"""Text that one shell passes to another as a script: a word (`sh -c "$CMD"`, `eval`), a here-document, a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from podfit.vllm.command.word import Piece, Value, text_of
+
+if TYPE_CHECKING:
+    from podfit.vllm.command.state import ShellState
+
+_SUBSTITUTION = re.compile(r"\$\((?!\()|`")
+_REFERENCE = re.compile(r"\$[({]?([A-Za-z_]\w*)")
+_QUOTES = re.compile(r"['\\]|<<")
+"""Signs of quotes or here-documents, in which the text may not be expanded."""
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A script as the shell that gets it sees it."""
+
+    text: str
+    variables: dict[str, Value]
+    """Placeholder → the unknown part of the text that it replaces."""
+    doubt: str | None = None
+    """Why that shell may see another text, for people; None if it sees this one."""
+
+
+def to_child(value: Value, state: ShellState) -> Handed:
+    """The script for a new shell that is started by a shell with this state."""
+
+    def same(text: str) -> bool:
+        name = _REFERENCE.match(text)
+        return name is not None and (name[1] in exports or name[1] not in state.variables)
+
+    exports = state.exports()
+    return _handed(value, lambda text: _SUBSTITUTION.match(text) is not None or same(text))
+
+
+def to_itself(value: Value) -> Handed:
+    """The script for the same shell (`eval`): its references have the same values."""
+    return _handed(value, lambda text: text[:1] in ("$", "`"))
+
+
+def _handed(value: Value, same: Callable[[str], bool]) -> Handed:
+    """The script for another shell. `same`: whether that shell expands an unknown part in the same way."""
+    whole = text_of(value)
+    quoted = _QUOTES.search(whole) is not None
+    texts, variables, doubt = [], dict[str, Value](), None
+    for piece in value:
+        text = piece.text
+        if piece.unknown is not None and not same(text):
+            if quoted:
+                doubt = doubt or piece.unknown
+            else:
+                name = f"_part_{len(variables)}"
+                variables[name] = (Piece(text, piece.path, piece.unknown),)
+                text = f"${{{name}}}"
+        texts.append(text)
+    return Handed("".join(texts), variables, doubt)

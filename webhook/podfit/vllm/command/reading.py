@@ -1,0 +1,260 @@
+"""A container's own words, as Kubernetes passes them, and the `Command` for a server that is found among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from podfit.base.frozen import kept
+from podfit.kube.path import FieldPath, mapping
+from podfit.kube.workload import JSON, Container, Whole, Workload, as_list
+from podfit.vllm.command import images, kserve, python
+from podfit.vllm.command.condense import NAME, condensed, unread
+from podfit.vllm.command.entry import Serve
+from podfit.vllm.command.expand import (
+    MAX_EXPANDED_LENGTH,
+    TOO_LONG,
+    TOO_MUCH,
+    Environment,
+    environment,
+    expanded,
+    items,
+    mounts,
+    string,
+)
+from podfit.vllm.command.tree import ALL_WORK, WorkLimit
+from podfit.vllm.command.word import (
+    UNEXPANDED,
+    Change,
+    Command,
+    Value,
+    Word,
+    all_known,
+    mystery,
+    reason_of,
+    text_of,
+    texts_of,
+    words_of,
+)
+
+_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
+_SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
+_ITEMS = 512
+"""Items of `command` and of `args` that are read one by one; of the rest, only those that `condensed` keeps."""
+_SHORT = 64
+"""Characters up to which a word is always read."""
+_CHARACTERS = MAX_EXPANDED_LENGTH
+"""Characters that are read of all longer words together."""
+
+
+_FIRST = re.compile(r"\$\(([^()$]*)\)")
+_READS = re.compile(r"-[A-Za-z]{0,8}c[A-Za-z]{0,8}")
+"""Option after which a shell takes the next word as its script."""
+
+
+class Reading:
+    """One container: its image, `command`, `args`, environment and files."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        container: Container,
+        config_maps: Mapping[str, JSON],
+        budget: WorkLimit | None,
+        whole: Whole | None = None,
+    ) -> None:
+        self.workload = workload
+        self.budget = budget or WorkLimit(ALL_WORK)
+        """The work that reading the object may cost."""
+        self.whole = whole or Whole(workload.object)
+        self.container = container
+        self.config_maps = config_maps
+        self.image = string(container.spec.get("image"))
+        self.characters = 0
+        """Number of characters read of `command` and `args`, without those of short words."""
+        self.long: list[tuple[FieldPath, int]] = []
+        """Words that are too long for a process, and their bytes."""
+        self.beyond = ""
+        """Why some of the words were not read, for people."""
+        self.before = ""
+        """The word before the present one."""
+        self.commands = self.expanded_items("command")
+        self.args = self.expanded_items("args")
+        given = "command" if self.commands else "args" if self.args else "image"
+        self.path = container.place(given) if container.spec.get(given) else container.path
+        self.script_path = self.path
+        self.script: tuple[str, str] | None = None
+        """The shell's name and its script, if the script is in the manifest literally."""
+
+    @kept
+    def env(self) -> Environment:
+        """The container's variables, read lazily: most sidecars never need them."""
+        return environment(self.workload, self.container, self.config_maps)
+
+    @kept
+    def files(self) -> dict[str, str]:
+        """Path in the container → text, of the known ConfigMaps that are mounted."""
+        return mounts(self.workload, self.container, self.config_maps)
+
+    def expanded_items(self, name: str) -> list[Value]:
+        """The items of `command` or `args`, expanded as Kubernetes does. After the first `_ITEMS`, only the items
+        that may matter to vLLM are kept, and `beyond` says so."""
+        given = self.container.spec.get(name)
+        if given is None:
+            return []
+        place = self.container.place(name)
+        # A synthetic container's words have one field together, unless that field is such a list itself.
+        one = name in self.container.places and place.parts[-1:] != (name,)
+        listed = list(items(given))
+        if set(map(type, listed)) != {str}:
+            listed = [item if isinstance(item, str) else string(item) for item in listed]
+        head = listed[:_ITEMS]
+        paths = [place] * len(head) if one else place.items(len(head))
+        values = [self._value(text, path) for text, path in zip(head, paths, strict=False)]
+        if len(listed) > _ITEMS:
+            self.beyond = f"it has {len(listed):,} words, and the first {_ITEMS} are read"
+            rest = listed[_ITEMS:]
+            references = "$(" in "\0".join(rest)  # much faster than checking each of 600,000 words
+            meant = {text: self._shown(text) for text in dict.fromkeys(rest) if text[:2] == "$("} if references else {}
+            shown = [meant.get(text, text) for text in rest] if meant else rest
+            for index, text, why in condensed(shown):
+                path = place if one else place / (_ITEMS + index)
+                values.append(self._value(rest[index], path) if text is None else mystery(text, why or "", path))
+        return values
+
+    def _value(self, text: str, path: FieldPath) -> Value:
+        """One item."""
+        if len(text) > _SHORT:
+            if (
+                4 * len(text) >= MAX_EXPANDED_LENGTH
+                and (size := len(text.encode(errors="replace"))) >= MAX_EXPANDED_LENGTH
+            ):
+                self.long.append((path, size))
+            if _READS.fullmatch(self.before) is None:  # a script has a limit of its own
+                if self.characters + len(text) > _CHARACTERS:
+                    self.beyond = f"its words are longer than the {_CHARACTERS:,} characters that are read"
+                    return unread(text, path)
+                self.characters += len(text)
+        self.before = text
+        if "$" not in text:
+            return (Word(text, path),)
+        value = expanded(text, self.env, path)
+        why = reason_of(value)
+        if why in (TOO_LONG, TOO_MUCH):
+            self.beyond = str(why)
+        if why == TOO_LONG:
+            self.long.append((path, MAX_EXPANDED_LENGTH))
+        return value
+
+    def _shown(self, text: str) -> str:
+        """The item expanded, as far as the expansion may make it a flag: the beginning of a value, which is enough to
+        read a flag's name. Thousands of items may refer to one long variable."""
+        match = _FIRST.match(text) if text[:2] == "$(" else None
+        value = self.env.known.get(match[1]) if match else None
+        return text if match is None or value is None else value[:NAME] + text[match.end() :]
+
+    def file(self, path: str) -> str | None:
+        """The text of a mounted file; None if unknown."""
+        if not self.files or not path:
+            return None
+        from podfit.vllm.command.script import shell
+
+        return shell(self.env, self.files, lambda argv, sh: None).file(path)
+
+    def serve(
+        self,
+        started: Serve,
+        env: Mapping[str, Value],
+        *,
+        shell_exec: bool | None = None,
+        guessed: str | None = None,
+        complete: bool = True,
+        decided: Iterable[str] = (),
+        file: Callable[[str], str | None] | None = None,
+        argv: Sequence[Value] = (),
+        moved: bool = False,
+    ) -> Command | None:
+        """The command for a server that was found among the words; None if it does not run vLLM after all.
+
+        `argv`: all words, with the programs that start it; `moved`: a script has changed its working directory before.
+        """
+        words: Sequence[Value] | None = started.words
+        if started.program == "dynamo serve":
+            if not images.named_vllm(self.image):
+                return None
+            complete = False  # its other arguments are in a configuration file or in DYN_DEPLOYMENT_CONFIG
+        if started.program == "huggingfaceserver":
+            words = kserve.huggingface(started.words, env, self.workload.model_uri)
+        elif self.workload.model_uri is not None:
+            words = kserve.substitute(started.words, self.workload.model_uri)
+        if words is None:
+            return None
+        texts = texts_of(words)
+        whole = "\n".join(texts)  # one check of all texts lets most commands skip what follows
+        if "$" in whole or "{{" in whole:
+            words = [_honest(word, shell=shell_exec is not None) for word in words]
+        return Command(
+            started.entry,
+            words_of(words, self.script_path),
+            self.path,
+            env.known if isinstance(env, Environment) else all_known(env),
+            frozenset(decided),
+            shell=shell_exec is not None,
+            script_path=self.script_path if shell_exec is not None else None,
+            exec=shell_exec is not False,
+            config=self.config(texts, file or self.file) if "--config" in whole else {},
+            program=started.program,
+            own_flags=started.own_flags,
+            guessed=guessed,
+            complete=complete and "args" not in self.workload.completes,
+            changes=self._changes(started, env, argv[: max(len(argv) - len(started.words), 0)], moved=moved),
+            slip=started.slip,
+            long=tuple(self.long),
+        )
+
+    def _changes(
+        self, started: Serve, env: Mapping[str, Value], before: Sequence[Value], *, moved: bool
+    ) -> frozenset[Change]:
+        """The changes to the Python code by the words before vLLM's, the variables and the folder."""
+        found = {python.by_variables(env)}
+        if before and python.is_another(before, self.image, self._mounted()):
+            found.add("vllm")
+        if started.program.startswith("vllm.") or "-m" in texts_of(before):
+            folder = string(self.container.spec.get("workingDir"))
+            found.add("code" if moved else python.by_folder(folder, self._mounted()) if folder else None)
+        return frozenset([one for one in found if one is not None])
+
+    def _mounted(self) -> list[str]:
+        """The mount paths of the container's volumes."""
+        mounts = as_list(self.container.spec.get("volumeMounts"))
+        return [path for one in mounts if (path := string(mapping(one).get("mountPath")))]
+
+    def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:
+        """The texts of the files that `--config` names: mounted files, and files that the script has written."""
+        found = {}
+        for index, word in enumerate(words):
+            flag, equals, path = word.partition("=")
+            if flag != "--config":
+                continue
+            if not equals and index + 1 < len(words):
+                path = words[index + 1]
+            text = file(path)
+            if text is not None:
+                found[path] = text
+        return found
+
+
+def _honest(word: Value, *, shell: bool) -> Value:
+    """Make a word unknown if it has placeholders that another program fills in before Kubernetes sees it."""
+    if reason_of(word) is not None:
+        return word
+    text = text_of(word)
+    if "$" not in text and "{{" not in text:
+        return word
+    match = _TEMPLATE.search(text)
+    if match is not None:
+        return mystery(text, f"{match[0]} is filled in by a template", word[0].path)
+    match = None if shell else _SHELL_ONLY.search(text)
+    if match is not None:
+        return mystery(text, f"{match[0]} {UNEXPANDED}", word[0].path)
+    return word

@@ -1,0 +1,196 @@
+"""Pod spec + facts → Accelerator: the GPU model, the number of GPUs, and the memory that a process sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from podfit.base import data
+from podfit.kube import quantity
+from podfit.kube.workload import Container, Workload
+from podfit.vllm.facts import Fact, Facts
+from podfit.vllm.gpu import advice, labels, maker
+from podfit.vllm.gpu.labels import NamedProducts
+from podfit.vllm.gpu.name import by_name, nearest, short
+from podfit.vllm.gpu.node_pools import product_of_pools
+from podfit.vllm.gpu.nodes import NodeGpus, Placement, find_placement
+from podfit.vllm.gpu.product import Accelerator, Gpu, all_products
+from podfit.vllm.gpu.resource import (
+    CLAIM,
+    DeviceRequest,
+    device_request,
+    is_one,
+    may_be_one,
+    misspelled_resource,
+    named_product,
+    requested_resource,
+    shared_by_resource,
+    with_hami_limits,
+)
+
+__all__ = [
+    "CLAIM",
+    "Accelerator",
+    "DeviceRequest",
+    "Gpu",
+    "NodeGpus",
+    "Placement",
+    "advice",
+    "all_products",
+    "assumed",
+    "by_name",
+    "device_request",
+    "find",
+    "find_placement",
+    "is_one",
+    "maker",
+    "may_be_one",
+    "misspelled_resource",
+    "nearest",
+    "on_nodes",
+    "parse",
+    "requested_resource",
+    "short",
+]  # fmt: skip
+
+
+def find(
+    workload: Workload,
+    container: Container,
+    facts: Facts,
+    placement: Placement | None = None,
+    request: DeviceRequest | None = None,
+    build: str | None = None,
+) -> Fact[Accelerator] | None:
+    """What the container gets, by the order in `podfit.vllm.facts`; None if no GPU model is known.
+
+    A preferred affinity and a toleration select no node, so they are ignored. If several GPU models are possible, each
+    of them is planned. `placement` and `request` are those of the same container (`find_placement`, `device_request`).
+    `build` is the maker of the devices that its build of vLLM runs on (`maker.of_build`), if it is known.
+    """
+    request = device_request(workload, container, facts.snapshot) if request is None else request
+    resource, count = request.resource_and_count or (None, None)
+    named = (
+        _named_by_object(workload, container, request)
+        or product_of_pools(workload, facts.snapshot)
+        or _named_by_nodes(placement, facts)
+    )
+    if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
+        named = _narrowed_to_nodes(named, placement)
+    given = (
+        None
+        if named
+        else next(
+            (one for one in (facts.gpu, assumed(facts)) if one and _may_get(one, container, resource, build)), None
+        )
+    )
+    if given is not None:
+        certain = given is facts.gpu
+        named = NamedProducts(given.gpus, "--gpu" if certain else "the policy's assume.gpu", certain, given.shared)
+        count = given.count if count is None else count
+    if named is None and facts.gpu_memory is None:
+        return None
+    named = named or NamedProducts((), "memory given", True, False)
+    gpus = with_hami_limits(named.gpus, container.resources, workload.spec.get("nodeSelector"))
+    if facts.gpu_memory is not None:
+        gpus = _with_memory(gpus, facts.gpu_memory)
+    shared = named.shared or shared_by_resource(resource, workload)
+    return Fact(Accelerator(gpus, count, resource, shared), named.source, named.may_deny)
+
+
+def _named_by_object(workload: Workload, container: Container, request: DeviceRequest) -> NamedProducts | None:
+    """The GPU model that the object itself names, or the claims that it refers to."""
+    claimed = request.claimed
+    if claimed is not None and claimed.gpus:
+        return NamedProducts(claimed.gpus, claimed.source, claimed.exact, False)
+    if len(request.resources) > 1:  # CUDA sees either the whole GPUs or one slice; which of them is unknown
+        found = [labels.product_of_labels(workload, name) for name, _ in request.resources]
+        said = [one for one in found if one is not None]
+        both = labels.union(said) if len(said) == len(found) else None
+        return replace(both, may_deny=False) if both else None
+    name = request.resources[0][0] if request.resources else None
+    if (one := labels.product_of_labels(workload, name)) is not None:
+        return one
+    if container.accelerator:
+        gpus = by_name(container.accelerator)
+        return NamedProducts(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
+    if name is not None and (gpus := named_product(name)):
+        return NamedProducts(gpus, f"resource {name}", False, False)  # a plugin's configuration may use any name
+    return None
+
+
+def _named_by_nodes(placement: Placement | None, facts: Facts) -> NamedProducts | None:
+    """The GPU models of the nodes on which the Pod may run; None if the labels of one of these nodes name none."""
+    if placement is None or not placement.kinds or placement.unknown:
+        return None
+    return NamedProducts(
+        gpus=tuple({gpu.name: gpu for kind in placement.kinds for gpu in kind.gpus}.values()),
+        source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of this cluster",
+        may_deny=facts.assume.nodes == "closed" and placement.fresh,
+        shared=any(kind.shared for kind in placement.kinds),
+    )
+
+
+def _narrowed_to_nodes(named: NamedProducts, placement: Placement) -> NamedProducts:
+    """The named GPU models that nodes of the cluster have, for a policy that says that no other nodes will come."""
+    there = {gpu.name for kind in placement.kinds for gpu in kind.gpus}
+    left = tuple(gpu for gpu in named.gpus if gpu.name in there)
+    return replace(named, gpus=left) if left and not placement.unknown else named
+
+
+def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[tuple[Accelerator, str]]:
+    """Each possible kind of GPU separately, and its nodes: by the nodes' labels if known, else by the GPU models."""
+    accelerator = fact.value
+    kinds = placement.kinds if placement is not None and placement.kinds else ()
+    for kind in kinds:
+        where = f"{kind.nodes} node{'s' if kind.nodes > 1 else ''} such as {kind.example}"
+        yield replace(accelerator, gpus=kind.gpus, shared=accelerator.shared or kind.shared), where
+    if not kinds and len(accelerator.gpus) == 1:
+        yield accelerator, ""
+    elif not kinds:
+        for gpu in accelerator.gpus:
+            yield replace(accelerator, gpus=(gpu,)), ""
+
+
+def _may_get(given: Accelerator, container: Container, resource: str | None, build: str | None) -> bool:
+    """Whether `--gpu` or `assume.gpu` may apply to the container. It does not if the container requests another maker's
+    device, or, without such a resource, runs another maker's build of vLLM."""
+    its = maker.of_resources(resource, container.resources) or build
+    return its is None or its in maker.of_gpus(given.gpus)
+
+
+def parse(text: str) -> Accelerator:
+    """`NAME[:COUNT]` as users write it → what a container gets; raises ValueError if no GPU has that name."""
+    name, _, count = text.rpartition(":")
+    if not name:
+        name, count = text, ""
+    if count and not (count.isascii() and count.isdigit() and 0 < int(count) <= 1024):
+        raise ValueError(f"{count!r} is not a number of GPUs; expected NAME or NAME:COUNT, such as l4:4")
+    found = by_name(name)
+    if not found:
+        near = nearest(name)
+        hint = f"; did you mean {', '.join(near)}?" if near else "; expected a name such as l4, h100 or Tesla-T4"
+        raise ValueError(f"no GPU is known by the name {name!r}{hint}")
+    return Accelerator(gpus=found, count=int(count) if count else None)
+
+
+def assumed(facts: Facts) -> Accelerator | None:
+    """The GPU that the policy assumes (`assume.gpu`), by the tables in use; None if they do not know it."""
+    return None if facts.assume.gpu is None else _known(facts.assume.gpu)
+
+
+@data.remembered(64)
+def _known(text: str) -> Accelerator | None:
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+def _with_memory(gpus: tuple[Gpu, ...], memory: int) -> tuple[Gpu, ...]:
+    """The GPUs with the measured memory, which also chooses between GPU models of one name."""
+    near = tuple(gpu for gpu in gpus if gpu.memory * 0.97 <= memory <= gpu.memory_high * 1.01) or gpus
+    if near:
+        return tuple(gpu.with_memory(memory) for gpu in near)
+    anonymous = f"GPU with {quantity.human(memory)}"
+    return (Gpu(anonymous, "unknown", None, None, memory, memory, None, ()),)

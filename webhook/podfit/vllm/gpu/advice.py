@@ -1,0 +1,99 @@
+"""How to request another GPU model with the labels that a Pod already uses: an additional label may match no node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from podfit.kube.workload import JSON
+from podfit.vllm.gpu import instances
+from podfit.vllm.gpu.labels import LABELS
+from podfit.vllm.gpu.name import SHARED_SUFFIX, by_name
+from podfit.vllm.gpu.product import Gpu, products
+from podfit.vllm.gpu.requirement import NodeRequirement, affinity, of_spec
+
+PRODUCT = "nvidia.com/gpu.product"
+_TOLD = frozenset((*LABELS, *instances.TYPE, *instances.FAMILY))
+"""Labels whose values identify the GPU model or the machine type."""
+_MANY = 64
+"""Requirements of a Pod, and GPU models that it may choose from, that are read at most."""
+
+
+def of_product(spec: JSON, label: str, count: int = 1) -> str:
+    """The change that gets the Pod `count` GPUs of the model that nvidia.com/gpu.product calls `label`."""
+    gpus = by_name(label)
+    said, dropped = [], []
+    for key, old in _selector(spec).items():
+        value = _value(key, old, label, gpus, count)
+        if value:
+            said.append(f"{key}: {value}")
+        elif value is None:
+            dropped.append(f"{key}: {old}")
+    if said or dropped:
+        instead = f" instead of {', '.join(dropped)}" if dropped else ""
+        return f"nodeSelector {', '.join(said) or f'{PRODUCT}: {label}'}{instead}"
+    for one in _affinity(spec):
+        if one.operator == "In" and (value := _value(one.key, one.values[0] if one.values else "", label, gpus, 1)):
+            return f"required affinity {one.key} In [{value}] instead of [{', '.join(one.values)}]"
+    return f"nodeSelector {PRODUCT}: {label}"
+
+
+def of_count(spec: JSON, gpus: Sequence[Gpu], count: int) -> str | None:
+    """The further change that gets the Pod `count` GPUs of its model. "" if the Pod names no machine type with fewer;
+    None if no such machine type is known."""
+    for key, old in _selector(spec).items():
+        if key in instances.TYPE and (has := instances.count_of(old)) is not None and has < count:
+            found = instances.smallest_machine_type(old, gpus, count)
+            return f" and nodeSelector {key}: {found}" if found else None
+    return ""
+
+
+def own_labels(spec: JSON) -> tuple[str, ...]:
+    """The whole GPUs that a required affinity allows (values of nvidia.com/gpu.product), least memory first; none if it
+    allows only one."""
+    demands = of_spec(spec)
+    said = {value for term in (demands.always, *demands.terms) for one in term
+            if (one.key, one.operator) == (PRODUCT, "In") for value in one.values}  # fmt: skip
+    if len(said) > _MANY:
+        return ()
+    sizes = {
+        value: min(one.memory for one in gpus)
+        for value in sorted(said)
+        if not SHARED_SUFFIX.search(value) and (gpus := by_name(value)) and not any(one.mig for one in gpus)
+    }
+    return tuple(sorted(sizes, key=sizes.__getitem__)) if len(sizes) > 1 else ()
+
+
+def _affinity(spec: JSON) -> Iterator[NodeRequirement]:
+    """The requirements of the required affinity whose labels identify the GPU model or the machine type."""
+    return (one for one in islice(affinity(spec), _MANY) if one.key in _TOLD)
+
+
+def _product_labels(gpu: Gpu) -> Mapping[str, Sequence[str]]:
+    """Label → its values for this GPU model."""
+    found: Mapping[str, Sequence[str]] = products().get(gpu.name, {}).get("names", {})
+    return found
+
+
+def _selector(spec: JSON) -> Mapping[str, str]:
+    found = spec.get("nodeSelector")
+    if not isinstance(found, Mapping):
+        return {}
+    told = _TOLD & found.keys()
+    return {str(key): str(found[key]) for key in (found if len(found) <= _MANY else told) if key in told}
+
+
+def _value(key: str, old: str, label: str, gpus: Sequence[Gpu], count: int) -> str | None:
+    """The label's value for these GPUs. "" if the label does not depend on the GPU, None if it has no value for
+    them."""
+    if key in instances.TYPE:
+        return instances.smallest_machine_type(old, gpus, count) if instances.count_of(old) is not None else ""
+    if key in instances.FAMILY:
+        return "" if set(gpus) & set(instances.of_types(instances.of_family(old))) else None
+    if key not in LABELS:
+        return ""
+    if key == PRODUCT:
+        return label
+    names = (name for gpu in gpus for place in LABELS[key] for name in _product_labels(gpu).get(place, ()))
+    return next((name for name in names if by_name(name, LABELS[key]) and set(by_name(name, LABELS[key])) <= set(gpus)),
+                None)  # fmt: skip

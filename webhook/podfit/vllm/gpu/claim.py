@@ -1,0 +1,219 @@
+"""DRA: what a Pod claims → how many devices, and of which GPU models.
+
+`spec.resourceClaims` → ResourceClaim or ResourceClaimTemplate → DeviceClass, with the CEL selectors of both
+(resource.k8s.io v1beta1, v1beta2 and v1). A claim that is not in the snapshot has an unknown count and GPU model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.base.data import remembered
+from podfit.kube.path import mapping
+from podfit.kube.snapshot import Snapshot
+from podfit.kube.workload import JSON, Container, Workload
+from podfit.vllm.gpu import cel
+from podfit.vllm.gpu.product import Gpu, all_products, products, slice_of
+
+DRIVERS = {"gpu.nvidia.com": "nvidia", "gpu.amd.com": "amd", "gpu.intel.com": "intel", "neuron.aws.com": "aws"}
+CLASSES = {
+    "gpu.nvidia.com": ("gpu.nvidia.com", "gpu"),
+    "mig.nvidia.com": ("gpu.nvidia.com", "mig"),
+    "gpu.amd.com": ("gpu.amd.com", None),
+    "gpu.intel.com": ("gpu.intel.com", None),
+    "neuron.aws.com": ("neuron.aws.com", None),
+}
+"""Classes that the drivers' own charts create → driver and type, used if the class is not in the snapshot
+(kubernetes-sigs/dra-driver-nvidia-gpu deployments/helm deviceclass-*.yaml)."""
+_NO_ACCELERATOR = ("compute-domain", "vfio", "nic", "dranet", "efa")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The devices that a container gets by its claims."""
+
+    count: int | None
+    """Number of devices; None if unknown."""
+    gpus: tuple[Gpu, ...]
+    """GPU models that match the selectors; empty if they exclude none."""
+    source: str
+    exact: bool
+    """The selectors name the GPU model by its whole name, not by a pattern or a size, so that no GPU outside the table
+    can match."""
+
+
+def find(workload: Workload, container: Container, snapshot: Snapshot | None) -> Claim | None:
+    """The container's claim; None if it claims nothing that may be an accelerator."""
+    asked = mapping(container.spec.get("resources")).get("claims")
+    if not isinstance(asked, list):
+        return None
+    there = workload.resource_claims
+    if not there:
+        return None
+    found: list[Claim] = []
+    for one in _mappings(asked):
+        pod_claim = there.get(str(one.get("name")))
+        if pod_claim is not None:
+            found += _claims(pod_claim, one.get("request"), workload.namespace, snapshot)
+    if not found:
+        return None if asked and _all_seen(asked, there, workload, snapshot) else _UNSEEN
+    if len(found) == 1:
+        return found[0]
+    counts = [one.count for one in found]
+    gpus = {gpu.name: gpu for one in found for gpu in one.gpus} if all(one.gpus for one in found) else {}
+    total = None if None in counts else sum(count for count in counts if count)
+    return Claim(total, tuple(gpus.values()), "; ".join(one.source for one in found), all(one.exact for one in found))
+
+
+_UNSEEN = Claim(None, (), "DRA claim", False)
+
+
+def _all_seen(asked: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
+    """Whether all claims are known, and none is for an accelerator but for a network interface or a compute domain."""
+    named = [there.get(str(one.get("name"))) for one in _mappings(asked)]
+    return all(one is not None and _spec(one, workload.namespace, snapshot) is not None for one in named)
+
+
+def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: Snapshot | None) -> Iterator[Claim]:
+    """A Pod's resource claim, one `Claim` per request; if `request` names one, only that one."""
+    spec = _spec(pod_claim, namespace, snapshot)
+    if spec is None:
+        yield _UNSEEN
+        return
+    name = pod_claim.get("resourceClaimTemplateName") or pod_claim.get("resourceClaimName")
+    for one in _mappings(mapping(spec.get("devices")).get("requests")):
+        if request is not None and str(request).partition("/")[0] != str(one.get("name")):
+            continue
+        options = [mapping(one["exactly"])] if "exactly" in one else _mappings(one.get("firstAvailable")) or [one]
+        if len(options) > 1 and isinstance(request, str) and "/" in request:
+            options = [it for it in options if it.get("name") == request.partition("/")[2]] or options
+        read = [it for option in options if (it := _request(option, snapshot)) is not None]
+        if not read:
+            continue
+        counts = {count for count, _, _ in read}
+        gpus = {gpu.name: gpu for _, found, _ in read for gpu in found} if all(found for _, found, _ in read) else {}
+        yield Claim(
+            counts.pop() if len(counts) == 1 else None,
+            tuple(gpus.values()),
+            f"DRA claim {name}",
+            all(exact for _, _, exact in read),
+        )
+
+
+def _spec(pod_claim: JSON, namespace: str | None, snapshot: Snapshot | None) -> JSON | None:
+    """The ResourceClaimSpec, from a claim or from a template's inner spec."""
+    if snapshot is None:
+        return None
+    if name := pod_claim.get("resourceClaimTemplateName"):
+        template = snapshot.get("resourceclaimtemplates", namespace, name)
+        return mapping(mapping(template.get("spec")).get("spec")) if template else None
+    claim = snapshot.get("resourceclaims", namespace, pod_claim.get("resourceClaimName"))
+    return mapping(claim.get("spec")) if claim else None
+
+
+def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gpu, ...], bool] | None:
+    """(count, GPU models, exact) of a device request; None if it is not for an accelerator."""
+    name = str(one.get("deviceClassName") or "")
+    device_class = snapshot.get("deviceclasses", None, name) if snapshot else None
+    selectors = [*_selectors(mapping(mapping(device_class).get("spec"))), *_selectors(one)]
+    if any(word in name for word in _NO_ACCELERATOR):
+        return None
+    driver, kind = CLASSES.get(name, (None, None))
+    if driver is None and device_class is None:
+        return _device_count(one), (), False
+    if driver is None and not any(known in text for text in selectors for known in DRIVERS):
+        return _device_count(one), (), False  # an unknown driver
+    short = sum(map(len, selectors)) + _EACH * len(selectors) <= _SHORT
+    gpus = (_known_left if short else _matching_products)(driver, kind, tuple(selectors))
+    exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
+    return _device_count(one), gpus if len(gpus) <= _MOST else (), exact
+
+
+_SHORT = 4096
+"""Characters of selectors up to which the result is cached; every selector counts as _EACH characters more."""
+_EACH = 64
+
+
+@remembered(256)
+def _known_left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
+    return _matching_products(driver, kind, selectors)
+
+
+def _matching_products(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
+    """The GPU models that match a driver's class and the selectors."""
+    drivers = {driver} if driver else {name for name in DRIVERS if any(name in text for text in selectors)}
+    selects = [cel.read(text) for text in selectors]
+    left: dict[str, Gpu] = {}
+    for gpu, device in _devices():
+        if device["driver"] not in drivers:
+            continue
+        if kind is not None and device["attributes"][device["driver"]].get("type") != kind:
+            continue
+        if all(select(device) is not False for select in selects):
+            left[gpu.name] = gpu
+    return tuple(left.values())
+
+
+_EXACT = re.compile(r"\.(productName|profile) ?(==|in) ")
+_MOST = 24
+"""Most GPU models that selectors may match: if more match, the GPU model is unknown."""
+
+
+def _device_count(one: JSON) -> int | None:
+    """How many devices a request asks for; None for all of them, or if it is not a positive number."""
+    if one.get("allocationMode") == "All":
+        return None
+    count = one.get("count", 1)
+    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
+
+
+def _selectors(of: JSON) -> list[str]:
+    found = (mapping(one.get("cel")).get("expression") for one in _mappings(of.get("selectors")))
+    return [text for text in found if isinstance(text, str)]
+
+
+@remembered()
+def _devices() -> tuple[tuple[Gpu, cel.Device], ...]:
+    """Each GPU model under each name that its driver may publish, and each of its slices.
+
+    kubernetes-sigs/dra-driver-nvidia-gpu cmd/gpu-kubelet-plugin/deviceinfo.go; ROCm/k8s-gpu-dra-driver
+    docs/driver-attributes.md.
+    """
+    found: list[tuple[Gpu, cel.Device]] = []
+    for gpu in all_products():
+        driver = next((name for name, vendor in DRIVERS.items() if vendor == gpu.vendor), None)
+        if driver is None:
+            continue
+        row = products()[gpu.name]
+        for name in row["names"].get("smi", ()) or [gpu.name]:
+            found.append((gpu, _device(driver, gpu, name)))
+            for one in row.get("mig", ()):
+                cut = slice_of(gpu, one["profile"])
+                if cut is not None:
+                    found.append((cut, _device(driver, cut, name)))
+    return tuple(found)
+
+
+_FAMILIES = {"ada-lovelace": "Ada Lovelace"}
+
+
+def _device(driver: str, gpu: Gpu, name: str) -> cel.Device:
+    """The attributes and the capacity that a DRA driver publishes for a GPU model."""
+    attributes: dict[str, Any] = {"productName": name}
+    capacity = {"memory": (gpu.memory_label_mib << 20) if gpu.memory_label_mib and not gpu.mig else gpu.memory_high}
+    if driver == "gpu.nvidia.com":
+        attributes["type"] = "mig" if gpu.mig else "gpu"
+        if gpu.mig:
+            attributes["profile"] = gpu.mig.replace(".me", "+me").replace(".gfx", "+gfx")
+        if gpu.architecture:
+            attributes["architecture"] = _FAMILIES.get(gpu.architecture, gpu.architecture.title())
+        if gpu.compute_capability:
+            attributes["cudaComputeCapability"] = "{}.{}.0".format(*gpu.compute_capability)
+    return {"driver": driver, "attributes": {driver: attributes}, "capacity": {driver: capacity}}
+
+
+def _mappings(value: object) -> list[JSON]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

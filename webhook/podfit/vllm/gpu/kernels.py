@@ -1,0 +1,125 @@
+"""Least compute capability that vLLM requires before it loads a quantized model, by method and release.
+
+Read from the releases' own sources (vLLM 0.4.3 … 0.33, model_executor/layers/quantization, `get_min_capability` of each
+method and of compressed-tensors' schemes). If the GPU has less, vLLM raises before it loads a weight. These numbers and
+podfit both allow what a method only does slower (FP8 weights through Marlin below 8.9, NVFP4 below 10.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release, parse
+
+
+class Step(NamedTuple):
+    """A method's requirement from some release on."""
+
+    after: Release | None
+    """The last release read with another number; for releases between it and `first`, the lower of both applies."""
+    first: Release
+    """The first release read with this number."""
+    least: int
+    """Major × 10 + minor, as vLLM writes it."""
+
+
+def _capability_steps(*steps: tuple[str, int]) -> tuple[Step, ...]:
+    """The steps from pairs such as ("0.4.3", 89), ("0.5.0 … 0.5.4", 80): the numbers have only ever decreased."""
+    read = []
+    for text, least in steps:
+        last, _, first = text.rpartition(" … ")
+        read.append(Step(parse(last) if last else None, cast(Release, parse(first)), least))
+    return tuple(read)
+
+
+STEPS: Mapping[str, tuple[Step, ...]] = {
+    "awq": _capability_steps(("0.4.3", 75)),
+    "awq_marlin": _capability_steps(("0.5.4", 80), ("0.13.0 … 0.14.0", 75)),
+    "gptq": _capability_steps(("0.4.3", 60)),
+    "gptq_marlin": _capability_steps(("0.4.3", 80), ("0.13.0 … 0.14.0", 75), ("0.21.0 … 0.23.0", 60)),
+    "fp8": _capability_steps(("0.4.3", 89), ("0.5.0 … 0.5.4", 80), ("0.13.0 … 0.14.0", 75)),
+    "fbgemm_fp8": _capability_steps(("0.5.4", 80)),
+    "modelopt": _capability_steps(("0.6.3", 89), ("0.25.0 … 0.27.0", 80)),
+    "modelopt_fp4": _capability_steps(("0.8.0", 100), ("0.8.5 … 0.9.0", 80), ("0.13.0 … 0.14.0", 75)),
+    "mxfp4": _capability_steps(("0.10.2", 80)),
+    "bitsandbytes": _capability_steps(("0.5.0", 70)),
+    "experts_int8": _capability_steps(("0.6.0", 80)),
+    "torchao": _capability_steps(("0.8.5", 75)),
+    "gguf": _capability_steps(("0.6.0", 60)),
+    "compressed-tensors integers": _capability_steps(("0.5.4", 80), ("0.11.2 … 0.12.0", 75)),
+    "compressed-tensors INT8": _capability_steps(("0.5.4", 75)),
+    "compressed-tensors FP8": _capability_steps(("0.5.4", 80), ("0.14.0 … 0.16.0", 75)),
+    "compressed-tensors NVFP4": _capability_steps(("0.9.0", 80), ("0.14.0 … 0.16.0", 75)),
+}
+"""Method → its requirements by release, up to `NEWEST`; for newer releases nothing is known."""
+NEWEST = Release(0, 33)
+"""The last release that was read."""
+
+
+def least_capability(method: str, release: Release) -> tuple[int, int] | None:
+    """(major, minor) that this release requires for the method; None if no requirement is known."""
+    if release > NEWEST:
+        return None
+    asked = [one.least for one in STEPS.get(method, ()) if (release > one.after if one.after else release >= one.first)]
+    return divmod(asked[-1], 10) if asked else None
+
+
+def first_release(method: str, capability: tuple[int, int]) -> Release | None:
+    """The first release that is known to run the method on a GPU of this capability."""
+    return next((one.first for one in STEPS.get(method, ()) if divmod(one.least, 10) <= capability), None)
+
+
+NAMED = frozenset({"quant_method", "bits", "_scheme", "format", "quant_algo"})
+"""All keys of an entry's quantization if it was derived from the model's id: the method, not the exporter's
+settings."""
+
+
+def is_exact(model: Model) -> bool:
+    """Whether the quantization comes from the checkpoint's own config.json rather than from its id."""
+    return not model.scheme_guessed and bool((model.quantization_config or {}).keys() - NAMED)
+
+
+def method(model: Model, given: object) -> tuple[str, bool] | None:
+    """The method that vLLM will use, and whether that is certain. None if the model is not quantized or it is unknown.
+
+    `given` is `--quantization`. A checkpoint's own method wins.
+    """
+    config = model.quantization_config
+    if not config:
+        word = str(given).replace("-", "_") if given else ""
+        return (word, True) if word in STEPS else None
+    name = str(config.get("quant_method") or "").lower()
+    exact = is_exact(model)
+    if name == "compressed-tensors":
+        scheme = _scheme(config)
+        return (f"compressed-tensors {scheme}", exact) if scheme else None
+    if name == "modelopt":
+        algorithm = str(config.get("quant_algo") or "").upper()
+        return {"FP8": ("modelopt", exact), "NVFP4": ("modelopt_fp4", exact)}.get(algorithm)
+    if name in ("awq", "gptq") and given in (f"{name}_marlin", "moe_wna16"):
+        return (str(given), exact) if given != "moe_wna16" else None
+    return (name.replace("-", "_"), exact) if name.replace("-", "_") in STEPS else None
+
+
+def _scheme(config: Mapping[str, Any]) -> str | None:
+    """compressed-tensors' scheme of all layers (vLLM compressed_tensors.py, `_get_scheme_from_parts`)."""
+    groups = config.get("config_groups")
+    found = {_scheme_of_group(one) for one in groups.values()} if isinstance(groups, Mapping) else set()
+    return found.pop() if len(found) == 1 else None
+
+
+def _scheme_of_group(group: object) -> str | None:
+    """The scheme of one config group of compressed-tensors; None for others."""
+    weights = group.get("weights") if isinstance(group, Mapping) else None
+    if not isinstance(group, Mapping) or not isinstance(weights, Mapping):
+        return None
+    bits, kind, activations = weights.get("num_bits"), weights.get("type"), group.get("input_activations")
+    if kind == "float" and bits == 4:
+        return "NVFP4" if weights.get("group_size") == 16 else None
+    if kind == "float" and bits == 8:
+        return "FP8"
+    if kind == "int" and bits == 8 and activations:
+        return "INT8"
+    return "integers" if kind == "int" and bits in (4, 8) and not activations else None

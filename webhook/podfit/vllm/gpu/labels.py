@@ -1,0 +1,435 @@
+"""Labels of a node → the GPUs that it may have: labels that a Pod requires, and labels of a live node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from podfit.base.data import remembered
+from podfit.base.frozen import frozen
+from podfit.kube.workload import JSON, Workload
+from podfit.vllm.gpu import instances
+from podfit.vllm.gpu.name import SHARED_SUFFIX, by_name
+from podfit.vllm.gpu.product import Gpu, all_products, partition_of, products, slices
+from podfit.vllm.gpu.requirement import Demands, NodeRequirement, of_spec
+
+LABELS: Mapping[str, tuple[str, ...]] = {
+    "nvidia.com/gpu.product": ("gfd",),
+    "cloud.google.com/gke-accelerator": ("gke",),
+    "cloud.google.com/gke-tpu-accelerator": ("smi", "other"),
+    "karpenter.k8s.aws/instance-gpu-name": ("karpenter",),
+    "eks.amazonaws.com/instance-gpu-name": ("karpenter",),
+    "karpenter.k8s.aws/instance-accelerator-name": ("smi",),
+    "eks.amazonaws.com/instance-accelerator-name": ("smi",),
+    "k8s.amazonaws.com/accelerator": ("gke",),
+    "gpu.nvidia.com/model": ("coreweave",),
+    "gpu.nvidia.com/class": ("coreweave",),
+    "nebius.com/gpu-name": ("nebius",),
+    "skypilot.co/accelerator": ("skypilot",),
+    "amd.com/gpu.product-name": ("amd",),
+    "beta.amd.com/gpu.product-name": ("amd",),
+    "amd.com/gpu.device-id": ("amd-id",),
+    "beta.amd.com/gpu.device-id": ("amd-id",),
+    "habana.ai/device-type": ("smi",),
+    "machine.cluster.vke.volcengine.com/gpu-name": (),
+    "aliyun.accelerator/nvidia_name": (),
+    "alibabacloud.com/gpu-model-series": (),
+    "alibabacloud.com/gpu-card-model": (),
+    "cloud.tencent.com/tke-accelerator": (),
+    "baidu/nvidia_name": (),
+    "baidu.com/gpu-card-model": (),
+    "gpu.intel.com/product": (),
+    "gpu.intel.com/family": (),
+    "feature.node.kubernetes.io/gpu.product": (),
+}
+"""Labels that clouds, device plugins and labelers set to a GPU's name, and which of its names they use
+(k8s-device-plugin docs/gpu-feature-discovery, kubernetes/autoscaler GPULabel, karpenter-provider-aws …)."""
+NAMED_KEY = re.compile(r"((?:beta\.)?amd\.com/gpu\.(?:product-name|device-id))\.(.+)")
+"""AMD's node labeler, for nodes with several GPU models: `amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM: "8"`
+(ROCm/k8s-device-plugin cmd/k8s-node-labeller)."""
+OWN_LABELS = re.compile(
+    r"(.*[./])?(accelerator|accelerator[-_.]?(type|name|model)|gpu|gpu[-_.]?(type|name|model|product|class|sku|card))"
+)
+"""Labels that cluster admins invent and that commonly have a GPU's name: they only inform."""
+MEMORY_LABELS = (
+    "nvidia.com/gpu.memory",
+    "karpenter.k8s.aws/instance-gpu-memory",
+    "eks.amazonaws.com/instance-gpu-memory",
+)
+"""MiB as NVML or EC2 report them: they choose between GPU models of one name."""
+GIGABYTES = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram", "gpu.nvidia.com/vram")
+"""GB or GiB, rounded: AMD's "192G", CoreWeave's "81"."""
+SHARING_LABELS: Mapping[str, Callable[[str], bool]] = {
+    "nvidia.com/gpu.sharing-strategy": lambda value: value not in ("", "none"),
+    "nvidia.com/mps.capable": lambda value: value == "true",
+    "nvidia.com/gpu.replicas": lambda value: _is_number(value) and int(value) > 1,
+    "cloud.google.com/gke-gpu-sharing-strategy": lambda value: value != "",
+    "cloud.google.com/gke-max-shared-clients-per-gpu": lambda value: _is_number(value) and int(value) > 1,
+}
+STRATEGIES = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
+CLIENTS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
+PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
+AMD_PARTITION = "amd.com/compute-memory-partition"
+USE_TYPE = ("nvidia.com/use-gputype", "hami.io/use-gputype")
+"""HAMi's annotation: GPUs whose type contains one of these words."""
+PRODUCTS_SHOWN = 8
+"""Most GPU models that filters alone may match: if more match, the GPU model is unknown."""
+
+
+@frozen
+class NamedProducts:
+    """The GPU models that labels leave to choose from."""
+
+    gpus: tuple[Gpu, ...]
+    source: str
+    may_deny: bool
+    shared: bool
+
+
+def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts | None:
+    """The GPU models by the labels that nodes must have and by the resource's own name."""
+    said = workload.once(_said)
+    if (own := _from_resource(resource, said.gpus if said else None)) is not None:
+        gpus, source = own
+        return NamedProducts(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
+    return said
+
+
+def _said(workload: Workload) -> NamedProducts | None:
+    return _of_spec(workload.spec) or _from_annotations(workload)
+
+
+def _of_spec(spec: JSON) -> NamedProducts | None:
+    """The GPU models by the labels that the Pod requires of its node."""
+    selector = spec.get("nodeSelector") or {}
+    if spec.get("affinity") is None and isinstance(selector, dict) and len(selector) <= _MANY:  # as in most Pods
+        pairs = tuple(selector.items())
+        texts = [text for pair in pairs for text in pair if isinstance(text, str)]
+        if len(texts) == 2 * len(pairs) and _are_short(texts):
+            return _known_selector(pairs)
+    terms = of_spec(spec).alternatives(_tells)
+    if len(terms) > _MANY:
+        return None
+    terms = [_few(term) for term in terms]
+    short = _are_short([text for term in terms for text in _texts(term)])
+    return _known_terms(tuple(terms)) if short else _of_terms(terms)
+
+
+_MANY = 64
+"""Alternatives, requirements of one of them, and values of one requirement that are looked up: beyond that, no GPU
+model counts as named."""
+
+
+def _tells(one: NodeRequirement) -> bool:
+    """Whether the requirement may identify the GPU model."""
+    key = one.key
+    return (
+        key in _TELLING
+        or instances.is_telling(key)
+        or (
+            ("gpu" in key or "accelerator" in key)
+            and (NAMED_KEY.fullmatch(key) or OWN_LABELS.fullmatch(key)) is not None
+        )
+    )
+
+
+def _few(term: Demands) -> Demands:
+    """The first of the requirements, those with well-known labels before others."""
+    return term if len(term) <= _MANY else tuple(sorted(term, key=lambda one: one.key not in _TELLING)[:_MANY])
+
+
+def _texts(term: Demands) -> list[str]:
+    return [text for one in term for text in (one.key, one.operator, *one.values)]
+
+
+def _are_short(texts: Sequence[str]) -> bool:
+    """Whether the result for these texts may be cached: few characters, and few texts, even if they are empty."""
+    return len("".join(texts)) + _EACH * len(texts) <= _SHORT
+
+
+_SHORT, _EACH = 2048, 32
+
+
+@remembered(512)  # a cluster has a few node pools
+def _known_selector(pairs: tuple[tuple[str, str], ...]) -> NamedProducts | None:
+    return _of_terms([as_demands(dict(pairs))])
+
+
+@remembered(512)
+def _known_terms(terms: tuple[Demands, ...]) -> NamedProducts | None:
+    return _of_terms(terms)
+
+
+def _of_terms(terms: Sequence[Demands]) -> NamedProducts | None:
+    """The GPU models that alternative requirements leave; None if one alternative allows any GPU model."""
+    found = [one for term in terms if (one := of_demands(term))]
+    return union(found) if len(found) == len(terms) else None
+
+
+def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | None:
+    """The GPU models that a live node's labels name, as the container that requests `resource` sees them."""
+    said = of_demands(as_demands(labels))
+    own = _from_resource(resource, said.gpus if said else ()) if resource else None
+    return replace(said, gpus=own[0]) if said and own else said
+
+
+def as_demands(labels: Mapping[str, str]) -> Demands:
+    """The labels of a node about its GPU (`Node.hardware`), as requirements that it meets."""
+    return tuple(NodeRequirement(key, "In", (value,)) for key, value in labels.items())
+
+
+def of_demands(demands: Demands) -> NamedProducts | None:
+    """The GPU models that meet all requirements; None if no requirement names one."""
+    gpus: tuple[Gpu, ...] | None = None
+    sources: list[str] = []
+    may_deny, shared = True, False
+    demands = _without_refused(demands)
+    for one in sorted(demands, key=lambda one: one.key not in LABELS):
+        meant, certain = _products_of(one)
+        if not meant or (gpus is not None and not certain):
+            continue
+        both = tuple(gpu for gpu in gpus if gpu.name in {other.name for other in meant}) if gpus is not None else meant
+        if both:
+            gpus, may_deny = both, certain
+            sources.append(str(one))
+            shared = shared or any(SHARED_SUFFIX.search(value) for value in one.values)
+    if gpus is None:
+        gpus, sources = _from_filters(demands)
+    if not gpus:
+        return None
+    for one in demands:
+        gpus = _resized(_matching_products(gpus, one), one)
+        if one.key in SHARING_LABELS and one.operator == "In":
+            shared = shared or any(SHARING_LABELS[one.key](value) for value in one.values)
+    return NamedProducts(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny, shared)
+
+
+def _without_refused(demands: Demands) -> Demands:
+    """`key In (a, b)` together with `key NotIn (b)` is `key In (a)`."""
+    refused = {(one.key, value) for one in demands if one.operator == "NotIn" for value in one.values}
+    if not refused:
+        return demands
+    return tuple(
+        replace(one, values=left)
+        if one.operator == "In" and (left := tuple(value for value in one.values if (one.key, value) not in refused))
+        else one
+        for one in demands
+    )
+
+
+def union(found: Sequence[NamedProducts]) -> NamedProducts | None:
+    """Alternatives: the GPU models of any of them are possible."""
+    if not found:
+        return None
+    return NamedProducts(
+        gpus=tuple({gpu.name: gpu for one in found for gpu in one.gpus}.values()),
+        source=" or ".join(dict.fromkeys(one.source for one in found)),
+        may_deny=all(one.may_deny for one in found),
+        shared=any(one.shared for one in found),
+    )
+
+
+def _products_of(one: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
+    """The GPU models that a label's values name, and whether the label is one whose values are names of GPUs.
+
+    If one of the values is unknown, every GPU model is possible: then the label names none.
+    """
+    if one.operator in ("Exists", "Gt", "In") and (pair := NAMED_KEY.fullmatch(one.key)):
+        return by_name(pair[2], LABELS[pair[1]]), True
+    if one.operator != "In":
+        return (), False
+    key, values = one.key, tuple(dict.fromkeys(one.values))
+    certain = key in LABELS or key in instances.TYPE or key in instances.FAMILY
+    if len(values) > _MANY or not (certain or OWN_LABELS.fullmatch(key)):
+        return (), certain
+    found: dict[str, Gpu] = {}
+    for value in values:
+        if key in LABELS:
+            gpus = by_name(value, LABELS[key])
+        elif key in instances.TYPE:
+            gpus = instances.of_types([value])
+        elif key in instances.FAMILY:
+            gpus = instances.of_types(instances.of_family(value))
+        else:
+            gpus = by_name(f"{key}={value}") or by_name(value)
+        if not gpus:
+            return (), certain
+        found |= {gpu.name: gpu for gpu in gpus}
+    return tuple(found.values()), certain
+
+
+def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
+    """The GPU models left if no label names one: by Karpenter's categories, by exact memory, by family."""
+    if found := instances.left_by(demands):
+        said = [str(one) for one in demands if "/instance-" in one.key]
+        return (found, said) if len(found) <= PRODUCTS_SHOWN else ((), [])
+    for one in demands:
+        if one.key == MEMORY_LABELS[0] and one.operator == "In" and all(map(_is_number, one.values)):
+            wanted = {int(value) for value in one.values}
+            if exact := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in wanted):
+                return exact, [str(one)]
+    telling = [one for one in demands if one.key in _FILTERS]
+    if any(one.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major") for one in telling):
+        every = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
+        for one in telling:
+            every = _matching_products(every, one)
+        if len(every) <= PRODUCTS_SHOWN:
+            return every, [str(one) for one in telling]
+    return (), []
+
+
+def _matching_products(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu, ...]:
+    """The GPU models that one requirement leaves; all of them if it excludes none."""
+    if len(one.values) > _MANY:
+        return gpus
+    if one.key in _FILTERS:
+        return tuple(gpu for gpu in gpus if _FILTERS[one.key](gpu, one)) or gpus
+    if one.operator == "NotIn" and one.key in LABELS:
+        refused = {gpu.name for value in one.values for gpu in by_name(value, LABELS[one.key])}
+        return tuple(gpu for gpu in gpus if gpu.name not in refused) or gpus
+    if one.key == PARTITION_SIZE and one.operator == "In":
+        return tuple(found for size in one.values for found in slices(size, gpus)) or gpus
+    if one.key == AMD_PARTITION and one.operator == "In":
+        modes = [value.partition("_") for value in one.values]
+        return tuple(part for mode, _, nps in modes for gpu in gpus if (part := partition_of(gpu, mode, nps))) or gpus
+    return gpus
+
+
+def _resized(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu, ...]:
+    """If a node reports more memory than these GPU models were ever sold with, its GPUs have more (a GeForce RTX 4090
+    with 48 GB). The reported size is then the upper bound of what a process sees.
+
+    For a lower bound (`Gt`), the upper bound is at least twice the sold memory: added memory doubles what a GPU had.
+    """
+    sizes = _mib(one)
+    if one.key != MEMORY_LABELS[0] or one.operator not in ("In", "Gt") or not sizes:
+        return gpus
+    least, most = min(sizes) << 20, max(sizes) << 20
+    if any(gpu.mig or gpu.vendor != "nvidia" or most <= 1.06 * gpu.memory_high for gpu in gpus):
+        return gpus
+    found = []
+    for gpu in gpus:
+        high = most if one.operator == "In" else max(most, 2 * gpu.memory_high)
+        low = max(gpu.memory, least * gpu.memory // gpu.memory_high)
+        said = f"{' or '.join(one.values)} MiB" if one.operator == "In" else f"more than {sizes[0]} MiB"
+        found.append(replace(gpu.with_memory(low, high), name=f"{gpu.name} ({said})", memory_label_mib=high >> 20))
+    return tuple(found)
+
+
+def _mib(one: NodeRequirement) -> list[int]:
+    """The values of a memory label: MiB that NVML prints; old GFD releases wrote bytes."""
+    return [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if _is_number(value)]
+
+
+def _is_number(value: str) -> bool:
+    return value.isascii() and value.isdigit() and len(value) < 20
+
+
+def _has_label_memory(gpu: Gpu, one: NodeRequirement) -> bool:
+    """MiB as NVML reports them, within the difference between drivers and clouds."""
+    sizes = _mib(one)
+    mib = gpu.memory_high / (1 << 20)
+    if one.operator in ("In", "NotIn"):
+        return any(abs(mib - size) <= 0.06 * size for size in sizes) is (one.operator == "In")
+    return not sizes or replace(one, values=(str(sizes[0]),)).compares(mib)
+
+
+def _has_gigabytes(gpu: Gpu, one: NodeRequirement) -> bool:
+    """Whether the GPU model has the memory in GB that a cloud's label requires."""
+    sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))]
+    gib = gpu.memory_high / (1 << 30)
+    near = any(abs(gib - size) <= 0.08 * size for size in sizes)
+    if one.operator in ("In", "NotIn"):
+        return near is (one.operator == "In")
+    return not sizes or replace(one, values=(str(sizes[0]),)).compares(gib)
+
+
+def _has_family(gpu: Gpu, one: NodeRequirement) -> bool:
+    """Whether the GPU model has the architecture that nvidia.com/gpu.family requires."""
+    return gpu.vendor != "nvidia" or gpu.architecture is None or one.holds({one.key: gpu.architecture})
+
+
+def _major(gpu: Gpu, one: NodeRequirement) -> bool:
+    return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[0])})
+
+
+def _minor(gpu: Gpu, one: NodeRequirement) -> bool:
+    return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[1])})
+
+
+def _has_mig(gpu: Gpu, one: NodeRequirement) -> bool:
+    """Whether the GPU model supports MIG or not, as nvidia.com/mig.capable requires."""
+    has = "true" if products().get(gpu.name.partition(" MIG ")[0], {}).get("mig") else "false"
+    return one.operator != "In" or one.holds({one.key: has})
+
+
+_FILTERS: Mapping[str, Callable[[Gpu, NodeRequirement], bool]] = {
+    **dict.fromkeys(MEMORY_LABELS, _has_label_memory),
+    **dict.fromkeys(GIGABYTES, _has_gigabytes),
+    "nvidia.com/gpu.family": _has_family,
+    "nvidia.com/gpu.compute.major": _major,
+    "nvidia.com/gpu.compute.minor": _minor,
+    "nvidia.com/mig.capable": _has_mig,
+}
+
+
+_TELLING = frozenset((
+    *LABELS, *instances.TYPE, *instances.FAMILY, *_FILTERS, *SHARING_LABELS, PARTITION_SIZE, AMD_PARTITION
+))  # fmt: skip
+"""Labels that may identify a GPU model."""
+
+
+def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
+    """Under MPS an allocation beyond the client's share fails, whatever total is shown: only the lower bound changes.
+
+    k8s-device-plugin cmd/mps-control-daemon, `set_default_device_pinned_mem_limit`: total / replicas.
+    """
+    said = {one.key: one.values[0] for one in demands if one.operator == "In" and len(one.values) == 1}
+    if not any(said.get(key) == "mps" for key in STRATEGIES):
+        return gpus
+    clients = next((int(said[key]) for key in CLIENTS if _is_number(said.get(key, ""))), 0)
+    if clients < 2:
+        return gpus
+    return tuple(gpu.with_memory(min(gpu.memory, _label_bytes(gpu) // clients), gpu.memory_high) for gpu in gpus)
+
+
+def _label_bytes(gpu: Gpu) -> int:
+    return (gpu.memory_label_mib << 20) if gpu.memory_label_mib else gpu.memory_high
+
+
+def _from_annotations(workload: Workload) -> NamedProducts | None:
+    """The GPU models that HAMi's annotation lists; they can't support a denial."""
+    for key in USE_TYPE:
+        value = workload.annotations.get(key)
+        if isinstance(value, str):
+            found = [by_name(name) for name in value.split(",", _MANY)]
+            if found and all(found):
+                gpus = {gpu.name: gpu for gpus in found for gpu in gpus}
+                return NamedProducts(tuple(gpus.values()), f"annotation {key}: {value}", False, False)
+    return None
+
+
+_SAY_MORE = ("nvidia.com/mig-", "amd.com/", "huawei.com/")
+
+
+def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...], str] | None:
+    """The GPU models by the resource's own name: a MIG profile, a partition, or a resource named after one GPU
+    model."""
+    if resource is None:
+        return None
+    if not resource.startswith(_SAY_MORE):
+        return None
+    plain = resource.removesuffix(".shared")
+    if plain.startswith("nvidia.com/mig-"):
+        profile = plain.removeprefix("nvidia.com/mig-")
+        cut = slices(profile, gpus if gpus is not None else all_products())
+        return (cut, resource) if cut else None
+    if partition := re.fullmatch(r"amd\.com/([sdqc]px)_(nps\d)", plain):
+        cards = gpus if gpus is not None else all_products()
+        parts = tuple(found for gpu in cards if (found := partition_of(gpu, partition[1], partition[2])))
+        return (parts, resource) if parts else None
+    if gpus is None and plain.startswith("huawei.com/"):
+        product = by_name(plain)
+        return (product, resource) if product else None
+    return None

@@ -1,0 +1,154 @@
+"""A name → the GPU models that it may mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from podfit.base import near
+from podfit.base.data import remembered
+from podfit.vllm.gpu.product import Gpu, all_products, product, products, slices
+
+NOISE = re.compile(
+    r"nvidia|tesla|amd|ati|instinct|radeon|geforce|intelr?|huawei|google|gpus?|graphics|generation|edition|accelerator"
+    r"|datacenter|data|center|series"
+)
+"""Words that do not distinguish one GPU model from another."""
+FORMS = re.compile(r"sxm\d?|pcie?|nvlink|hbm\de?|oam|hgx|dgxs?|ac|vf|hf|mega|lc|active|ls|fhhl|server|workstation")
+"""Words for a GPU's form factor: they choose between GPU models that have them, and are ignored for others."""
+MEMORY = re.compile(r"(\d+)(?:gb?|gib)")
+MIG_SUFFIX = re.compile(r"[-_ ]mig[-_ ](\d+c\.)?(\d+g\.\d+gb[a-z.+-]*)$", re.IGNORECASE)
+SHARED_SUFFIX = re.compile(r"[-_ ]shared$", re.IGNORECASE)
+
+
+def by_name(text: str, places: Sequence[str] = ()) -> tuple[Gpu, ...]:
+    """The GPU models that `text` may mean; several if it is ambiguous, none if no GPU has that name.
+
+    `text` is a name in common use: a GFD label with or without `-SHARED` and `-MIG-1g.10gb`, the name in nvidia-smi, a
+    cloud's label, or a short name (`l4`, `a100-80gb`, `mi300x`). Whole words are compared: `l4` does not match an L40S.
+    `places` prefers the names in use there ("gfd", "karpenter", "gke" …): Karpenter's `h100` is one GPU model.
+    """
+    return _known_name(text, tuple(places)) if len(text) <= _LONGEST else ()
+
+
+_LONGEST = 128
+"""Longest name that is looked up, in characters; a label's value has at most 63."""
+
+
+@remembered(512)  # a cluster has a few GPU models
+def _known_name(text: str, places: tuple[str, ...]) -> tuple[Gpu, ...]:
+    return _by_name(text, places)
+
+
+def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
+    """The GPU models with that name in one of the vocabularies `places`; slices for a MIG profile."""
+    bare = SHARED_SUFFIX.sub("", text.strip())
+    if sliced := MIG_SUFFIX.search(bare):
+        return slices(sliced[2], _by_name(bare[: sliced.start()], places))
+    if bare.lower().removeprefix("nvidia.com/").startswith("mig-"):
+        return slices(bare.lower().removeprefix("nvidia.com/").removeprefix("mig-"), all_products())
+    known = _products_by_name().get(_normalize(bare), ())
+    names = [name for name, place in known if place in places]
+    if not names:
+        names = _without_special_cards(name for name, _ in known)
+        if not any(name in names and place in ("smi", "gfd") for name, place in known) or "custom" in names[0]:
+            names += _by_words(_words(bare))  # a nickname, which may also mean other GPU models
+    return tuple(product(name) for name in dict.fromkeys(names))
+
+
+def nearest(text: str) -> tuple[str, ...]:
+    """Up to three short names similar to `text`, for "did you mean"."""
+    short = {"-".join(word for word in _words(name) if not NOISE.fullmatch(word)): None for name in _products_by_name()}
+    return tuple(near.nearest(_normalize(text), [name for name in short if name], 3))
+
+
+def short(name: str) -> str:
+    """A GPU's name in the table without maker and form factor: "A100 80GB" of "NVIDIA A100 80GB SXM4"."""
+    words = [word for word in name.split() if not NOISE.fullmatch(word.lower()) and not FORMS.fullmatch(word.lower())]
+    return " ".join(words) or name
+
+
+def _normalize(text: str) -> str:
+    """The name in lower case, its words separated by one dash."""
+    return re.sub(r"[\s_-]+", "-", text.lower()).strip("-")
+
+
+@remembered()
+def _products_by_name() -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """A normalized name → the GPU models that have it, and the vocabulary that it comes from."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for owner, row in products().items():
+        for place, names in row["names"].items():
+            for name in (*names, *([owner] if place == "smi" else ())):
+                found.setdefault(_normalize(name), []).append((owner, place))
+    return {name: tuple(owners) for name, owners in found.items()}
+
+
+def _without_special_cards(names: Iterable[str]) -> list[str]:
+    """Without the GPUs that were made for one supercomputer only, unless there are no others."""
+    every = list(names)
+    return [name for name in every if "custom" not in name] or every
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    core: frozenset[str]
+    """The words that every name of the GPU model has: `rtx`, `4070`, `ti`."""
+    words: frozenset[str]
+    """The words of all its names."""
+    sizes: frozenset[int]
+    """Its memory sizes in GB, as its names give them."""
+
+
+@remembered()
+def _vocabularies() -> Mapping[str, _Vocabulary]:
+    """GPU model → the words of its names, those that all names share, and its memory sizes."""
+    found = {}
+    for owner, row in products().items():
+        names = [name for place in ("smi", "gfd") for name in row["names"].get(place, ())] or [owner]
+        spoken = [_words(name) for name in names]
+        told = {word for words in spoken for word in words} | set(_words(owner))
+        sizes = {int(size[1]) for word in told if (size := MEMORY.fullmatch(word))} | {row["marketing_gb"] or 0}
+        core = frozenset.intersection(*(frozenset(_core(words)) for words in spoken))
+        found[owner] = _Vocabulary(core, frozenset(told), frozenset(sizes))
+    return found
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Lower-case words; a number with its letters is one (`a100`, `80gb`), `rtx4090` and `h100nvl` are two."""
+    words = re.findall(r"[a-z0-9.]+", text.lower())
+    return tuple(part for word in words for part in re.sub(r"^(rtx|gtx)(?=\d)|(?<=\d)(nvl)$", r"\1 \2", word).split())
+
+
+def _core(words: Iterable[str]) -> list[str]:
+    return [word for word in words if not any(kind.fullmatch(word) for kind in (NOISE, FORMS, MEMORY))]
+
+
+def _by_words(words: tuple[str, ...]) -> list[str]:
+    """GPU models that have every significant word of the name; of those the ones with the fewest other words (`rtx
+    4070` does not match a 4070 Ti)."""
+    telling = set(_core(words))
+    if not any(character.isdigit() for word in telling for character in word):
+        return []
+    fits = {
+        name: vocabulary
+        for name, vocabulary in _vocabularies().items()
+        if telling <= vocabulary.words | {"rtx"} and (telling & vocabulary.core or not vocabulary.core)
+    }
+    if not fits:
+        return []
+    spare = min(len(vocabulary.core - telling) for vocabulary in fits.values())
+    names = [name for name, vocabulary in fits.items() if len(vocabulary.core - telling) == spare]
+    for size in (int(found[1]) for word in words if (found := MEMORY.fullmatch(word))):
+        names = _of_size(names, size)
+    for form in (word for word in words if FORMS.fullmatch(word)):
+        names = [name for name in names if any(one.startswith(form) for one in fits[name].words)] or names
+    return _without_special_cards(names)
+
+
+def _of_size(names: list[str], size: int) -> list[str]:
+    """The GPU models whose memory is closest to `size` GB: users write 192 or 180 for the same B200."""
+    off = {name: min(abs(size - told) for told in _vocabularies()[name].sizes) for name in names}
+    best = min(off.values(), default=0)
+    return [name for name in names if off[name] == best] if best <= size * 0.08 else []

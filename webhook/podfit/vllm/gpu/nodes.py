@@ -1,0 +1,175 @@
+"""Live nodes → those that a Pod may be scheduled on, and the kinds of GPU that they have.
+
+Nodes are filtered as the scheduler does: by nodeSelector, required affinity, taints, and the resource's allocatable.
+Temporary conditions are ignored: a cordon, a node that is not ready, resources that other Pods use at present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from podfit.base.data import remembered
+from podfit.kube.path import mapping
+from podfit.kube.snapshot import Alike, Node, Snapshot
+from podfit.kube.workload import JSON, Container, Workload
+from podfit.vllm.gpu import labels, resource
+from podfit.vllm.gpu.labels import NamedProducts
+from podfit.vllm.gpu.product import Gpu
+from podfit.vllm.gpu.requirement import NAME, wanted
+
+PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler",
+           "DeletionCandidateOfClusterAutoscaler")  # fmt: skip
+"""Taints that depend on the node's present state: a node that has one now may run the Pod later."""
+ADDED = frozenset({"nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi"})
+"""Taints that clouds' ExtendedResourceToleration admission tolerates for every Pod that requests the resource."""
+
+
+_MOST = 1 << 18
+"""Most comparisons of requirements and tolerations with kinds of nodes; beyond that, the Pod's nodes are unknown."""
+
+
+@dataclass(frozen=True)
+class NodeGpus:
+    """One kind of GPU that the Pod may get."""
+
+    gpus: tuple[Gpu, ...]
+    """The GPU model; several if the node's labels are ambiguous."""
+    shared: bool
+    nodes: int
+    """Number of nodes that have it."""
+    example: str
+    """The name of one of them."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return " or ".join(gpu.name for gpu in self.gpus)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a Pod may run in this cluster."""
+
+    seen: int
+    """Number of nodes in the cluster."""
+    candidates: int
+    """Number of nodes that may run the Pod."""
+    kinds: tuple[NodeGpus, ...]
+    """The GPUs of the candidates, by the number of nodes; without candidates whose labels name no GPU."""
+    why: str
+    """For people, if there is no candidate: what most nodes lack."""
+    fresh: bool
+    """All nodes are known in their present state."""
+    repelled: tuple[tuple[JSON, ...], ...] = ()
+    """For each node that only its taints exclude: the taints that the Pod does not tolerate."""
+
+    @property
+    def unknown(self) -> int:
+        """Number of candidates whose GPU is unknown."""
+        return self.candidates - sum(kind.nodes for kind in self.kinds)
+
+
+def find_placement(workload: Workload, container: Container, snapshot: Snapshot | None) -> Placement | None:
+    """Where the Pod may run; None if nodes are unknown, or the container requests no accelerator."""
+    if snapshot is None or (nodes := snapshot.nodes) is None:
+        return None
+    asked = resource.requests(workload, container)
+    claims = bool(mapping(container.spec.get("resources")).get("claims"))
+    if not asked and not claims:
+        return None
+    demands = wanted(workload)
+    said = workload.spec.get("tolerations")
+    tolerations = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
+    needed = {name: count or 1 for name, count in asked if "/" in name and name not in resource.ONE_BY_DEFAULT}
+    part = bool(asked) and not needed
+    tolerated = ADDED & needed.keys()
+    lacking = {"affinity": 0, "resource": 0, "taints": 0}
+    fitting: list[Alike] = []
+    repelled: list[tuple[JSON, ...]] = []
+    by_name = workload.spec.get("nodeName")
+    names = frozenset([one.key for term in (demands.always, *demands.terms) for one in term])
+    each = bool(by_name) or NAME in names
+    sorts = [Alike(node, 1) for node in nodes] if each else snapshot.alike(names)
+    if len(sorts) * (demands.size + len(tolerations)) > _MOST:
+        return None
+    for node, many in sorts:
+        if by_name and node.name != by_name:
+            lacking["affinity"] += many
+        elif not _has_devices(node, needed, part):
+            lacking["resource"] += many
+        elif not by_name and not demands.holds(node.labels, node.name):
+            lacking["affinity"] += many
+        elif not by_name and (taints := _untolerated_taints(node, tolerations, tolerated)):
+            lacking["taints"] += many
+            repelled += [taints] * many
+        else:
+            fitting.append(Alike(node, many))
+    first = next((name for name, _ in asked), None)
+    return Placement(
+        seen=len(nodes),
+        candidates=sum(one.many for one in fitting),
+        kinds=_group_by_gpus(fitting, first),
+        why="" if fitting else _why_no_node(lacking, needed, len(nodes)),
+        fresh=snapshot.complete("nodes"),
+        repelled=tuple(repelled),
+    )
+
+
+def _has_devices(node: Node, needed: Mapping[str, int], part: bool) -> bool:
+    """Whether the node can allocate the requested devices, or its device plugin has not registered any yet.
+
+    For a part of a GPU, which a scheduler of its own allocates, the node must have a GPU.
+    """
+    if part or (needed and not node.allocatable):
+        return _gpus_of_labels(node.hardware, None) is not None
+    return all(node.allocatable.get(name, 0) >= count for name, count in needed.items())
+
+
+def _untolerated_taints(node: Node, tolerations: Sequence[JSON], added: frozenset[str]) -> tuple[JSON, ...]:
+    """The node's taints that keep the Pod off it."""
+    return tuple(taint for taint in node.taints if not _is_tolerated(taint, tolerations, added))
+
+
+def _is_tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str]) -> bool:
+    """k8s.io/api core/v1 Toleration.ToleratesTaint, for the effects that keep a Pod off a node."""
+    key, effect = str(taint.get("key")), taint.get("effect")
+    if effect not in ("NoSchedule", "NoExecute") or key in added or key.startswith(PASSING):
+        return True
+    return any(_tolerates(one, key, str(taint.get("value", "")), effect) for one in tolerations)
+
+
+def _tolerates(one: JSON, key: str, value: str, effect: str) -> bool:
+    """Whether one toleration matches a taint."""
+    if one.get("effect") not in (None, "", effect) or one.get("key") not in (None, "", key):
+        return False
+    return one.get("operator") == "Exists" or (bool(one.get("key")) and str(one.get("value", "")) == value)
+
+
+def _group_by_gpus(fitting: Sequence[Alike], asked: str | None) -> tuple[NodeGpus, ...]:
+    """The fitting nodes grouped by their GPUs, most nodes first."""
+    found: dict[tuple[tuple[str, ...], bool], NodeGpus] = {}
+    for node, many in fitting:
+        one = _gpus_of_labels(node.hardware, asked)
+        if one is not None:
+            key = (tuple(gpu.name for gpu in one.gpus), one.shared)
+            before = found.get(key) or NodeGpus(one.gpus, one.shared, 0, node.name)
+            found[key] = NodeGpus(one.gpus, one.shared, before.nodes + many, before.example)
+    return tuple(sorted(found.values(), key=lambda kind: (-kind.nodes, kind.name)))
+
+
+@remembered(4096)
+def _gpus_of_labels(said: frozenset[tuple[str, str]], asked: str | None) -> NamedProducts | None:
+    """The GPU models that a node's labels name."""
+    return labels.of_node(dict(sorted(said)), asked)
+
+
+def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], seen: int) -> str:
+    """For people: how many of the nodes lack the resource, do not match the affinity, or are tainted."""
+    many = ", ".join(f"{count} × {name}" for name, count in needed.items())
+    words = {
+        "resource": f"{lacking['resource']} do not have {many or 'the resource'}",
+        "affinity": f"{lacking['affinity']} do not match nodeSelector and affinity",
+        "taints": f"{lacking['taints']} have a taint that is not tolerated",
+    }
+    return f"of {seen} nodes, " + ", ".join(words[key] for key, count in lacking.items() if count)

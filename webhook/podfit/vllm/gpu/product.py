@@ -1,0 +1,132 @@
+"""The table of GPU models and their slices, and what a container gets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podfit.base import data
+from podfit.base.data import remembered
+from podfit.base.frozen import frozen
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU model of the table, or a slice of one."""
+
+    name: str
+    """The table's name ("NVIDIA A100 80GB SXM4"); for a MIG slice "… MIG 1g.10gb"."""
+    vendor: str
+    """"nvidia", "amd", "intel", "google" …"""
+    architecture: str | None
+    compute_capability: tuple[int, int] | None
+    memory: int
+    """Bytes a process sees in total (`cudaMemGetInfo`): the smallest trustworthy value ever observed, the safe one."""
+    memory_high: int
+    """The largest total ever observed for this GPU model: a denial must assume this much."""
+    supports_bf16: bool | None
+    labels: tuple[str, ...]
+    """Values of nvidia.com/gpu.product for this GPU model, for suggestions."""
+    mig: str | None = None
+    memory_likely: int | None = None
+    """The middle of the totals that drivers leave on the GPU, if these differ much; else None."""
+    unified_memory: bool = False
+    memory_label_mib: int | None = None
+    """MiB in nvidia-smi and in the label nvidia.com/gpu.memory: more than a process sees."""
+
+    def with_memory(self, memory: int, high: int | None = None) -> Gpu:
+        """A part of this GPU, or this GPU with its measured memory."""
+        return replace(self, memory=memory, memory_high=memory if high is None else high, memory_likely=None)
+
+
+@frozen
+class Accelerator:
+    """The GPUs that a container gets."""
+
+    gpus: tuple[Gpu, ...]
+    """The GPU model; several if the name is ambiguous (an `a100` has 40 or 80 GB): each is planned."""
+    count: int | None
+    """GPUs that the container requests; None if unknown (a DRA claim, an operator decides)."""
+    resource: str | None = None
+    """The requested resource ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")."""
+    shared: bool = False
+    """Time-sliced, MPS or a fraction: other processes may use the same GPU."""
+
+    @property
+    def name(self) -> str:
+        """The names of all possible GPU models, for people."""
+        if len(self.gpus) > 1 and len(slices := {gpu.mig for gpu in self.gpus}) == 1 and (profile := slices.pop()):
+            return f"MIG {profile} of one of {len(self.gpus)} GPUs"
+        return " or ".join(gpu.name for gpu in self.gpus)
+
+
+@remembered()
+def products() -> Mapping[str, Mapping[str, Any]]:
+    """The name in the table → its row."""
+    return {row["name"]: row for row in data.load("gpus")["products"]}
+
+
+@remembered()
+def product(name: str) -> Gpu:
+    """The GPU model of that name in the table."""
+    row = products()[name]
+    major_minor = row.get("compute_capability")
+    return Gpu(
+        name=name,
+        vendor=row["vendor"],
+        architecture=row.get("architecture"),
+        compute_capability=(major_minor[0], major_minor[1]) if major_minor else None,
+        memory=row["memory"],
+        memory_high=row["memory_high"],
+        supports_bf16=row.get("bf16"),
+        labels=tuple(row["names"].get("gfd", ())),
+        memory_likely=row.get("memory_likely"),
+        unified_memory=bool(row.get("unified_memory")),
+        memory_label_mib=row.get("memory_label_mib"),
+    )
+
+
+def all_products() -> tuple[Gpu, ...]:
+    """Every GPU model of the table, in its order."""
+    return tuple(product(name) for name in products())
+
+
+def packaged_alike(given: Accelerator | None, tables: data.Tables) -> Accelerator | None:
+    """An accelerator found in `tables`, if the packaged table has the same rows of its GPU models; else None."""
+    ours, theirs = ({row["name"]: row for row in one.load("gpus")["products"]} for one in (data.PACKAGED, tables))
+    for gpu in given.gpus if given is not None else ():
+        row = max((name for name in theirs if gpu.name.startswith(name)), key=len, default="")
+        if ours.get(row) != theirs.get(row):
+            return None
+    return given
+
+
+def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
+    """The MIG slice `profile` ("1g.10gb", "1g.10gb.me") of a GPU, None if the GPU has no such slice."""
+    wanted = profile.lower().replace("+", ".")
+    for one in products().get(gpu.name, {}).get("mig", ()):
+        if one["profile"] == wanted:
+            return replace(
+                gpu,
+                name=f"{gpu.name} MIG {wanted}",
+                memory_likely=None,
+                memory=one["memory"],
+                memory_high=one["memory_high"],
+                labels=tuple(f"{label}-MIG-{wanted}" for label in gpu.labels),
+                mig=wanted,
+            )
+    return None
+
+
+def slices(profile: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    return tuple(found for gpu in gpus if gpu.mig is None and (found := slice_of(gpu, profile)))
+
+
+def partition_of(gpu: Gpu, mode: str, memory_mode: str = "nps1") -> Gpu | None:
+    """An MI300-class GPU in compute-partition `mode`: with NPS1 each part still sees the whole memory."""
+    size = products().get(gpu.name, {}).get("partitions", {}).get(mode)
+    if size is None or mode == "spx":
+        return gpu if size is not None else None
+    high = gpu.memory_high if memory_mode == "nps1" else size
+    return replace(gpu, name=f"{gpu.name} {mode.upper()}").with_memory(min(size, gpu.memory), high)

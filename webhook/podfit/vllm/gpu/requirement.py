@@ -1,0 +1,139 @@
+"""A Pod's requirements for its node: nodeSelector and required node affinity, as the scheduler reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from podfit.base.frozen import frozen
+from podfit.kube.path import is_object, mapping
+from podfit.kube.workload import JSON, Workload
+
+NAME = "metadata.name"
+"""The one field that `matchFields` may name (k8s.io/kubernetes pkg/apis/core/validation)."""
+
+
+@frozen
+class NodeRequirement:
+    """One requirement for a node: `key In values`, `key Gt value` …"""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        said = ", ".join(self.values)
+        return f"{self.key}: {said}" if self.operator == "In" else f"{self.key} {self.operator} {said}".rstrip()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels meets it (k8s.io/apimachinery labels.Requirement.Matches)."""
+        value = labels.get(self.key)
+        if self.operator == "In":
+            return value in self.values
+        if self.operator == "NotIn":
+            return value not in self.values
+        if self.operator == "Exists":
+            return value is not None
+        if self.operator == "DoesNotExist":
+            return value is None
+        return value is not None and self.compares(value)
+
+    def compares(self, value: str | float) -> bool:
+        """`Gt` and `Lt` compare integers; False if one of the values is not an integer."""
+        there, than = _as_number(value), _as_number(self.values[0] if self.values else "")
+        if there is None or than is None:
+            return False
+        return there > than if self.operator == "Gt" else self.operator == "Lt" and there < than
+
+
+def _as_number(value: str | float) -> float | None:
+    """An integer that Kubernetes compares by; None for a text that is not one."""
+    if isinstance(value, str):
+        return int(value) if value.lstrip("+-").isdecimal() and value.isascii() and len(value) < 20 else None
+    return value
+
+
+Demands = tuple[NodeRequirement, ...]
+
+
+@frozen
+class NodeDemand:
+    """A Pod's requirements for its node. A preferred affinity and a toleration choose no node and are left out.
+
+    The two parts are kept separate, because an object may have tens of thousands of both.
+    """
+
+    always: Demands
+    """The node selector: a node must meet all of it."""
+    terms: tuple[Demands, ...]
+    """The required affinity: a node must also meet all requirements of one of these terms. Empty: there is none."""
+
+    def alternatives(self, tells: Callable[[NodeRequirement], bool]) -> list[Demands]:
+        """The requirements that must be met together, one tuple per different term; only those that `tells` accepts."""
+        always = tuple([one for one in self.always if tells(one)])
+        terms = dict.fromkeys([tuple([one for one in term if tells(one)]) for term in self.terms])
+        return [(*always, *term) for term in terms] if terms else [always]
+
+    def holds(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node with these labels and this name may run the Pod."""
+        return _holds(self.always, labels, name) and (
+            not self.terms or any(_holds(term, labels, name) for term in self.terms)
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of requirements."""
+        return len(self.always) + sum(len(term) for term in self.terms)
+
+
+def _holds(demands: Demands, labels: Mapping[str, str], name: str) -> bool:
+    return all(one.holds({NAME: name} if one.key == NAME else labels) for one in demands)
+
+
+def wanted(workload: Workload) -> NodeDemand:
+    """The Pod's requirements, read once."""
+    return workload.once(_of_workload)
+
+
+def _of_workload(workload: Workload) -> NodeDemand:
+    return of_spec(workload.spec)
+
+
+def of_spec(spec: JSON) -> NodeDemand:
+    """The requirements of a PodSpec."""
+    return NodeDemand(tuple(_selector(spec.get("nodeSelector"))), tuple(_affinity_terms(spec)))
+
+
+def _selector(value: object) -> Iterator[NodeRequirement]:
+    for key, wanted in mapping(value).items():
+        yield NodeRequirement(str(key), "In", (str(wanted),))
+
+
+def affinity(spec: JSON) -> Iterator[NodeRequirement]:
+    """The requirements of the required affinity, one term after the other."""
+    return (one for term in _affinity_terms(spec) for one in term)
+
+
+def _affinity_terms(spec: JSON) -> Iterator[Demands]:
+    """The required node affinity's terms, each as its requirements."""
+    found: Any = spec
+    for key in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
+        if found is None:
+            return
+        found = found.get(key) if is_object(found) else None
+    for term in found if isinstance(found, list) else ():
+        if isinstance(term, Mapping) and (demands := tuple(_term_requirements(term))):  # an empty term matches no node
+            yield demands
+
+
+def _term_requirements(term: JSON) -> Iterator[NodeRequirement]:
+    """The requirements of a node selector term."""
+    for field in ("matchExpressions", "matchFields"):
+        for one in listed if isinstance(listed := term.get(field), list) else ():
+            if isinstance(one, Mapping):
+                values = one.get("values")
+                yield NodeRequirement(
+                    str(one.get("key")),
+                    str(one.get("operator")),
+                    tuple(str(value) for value in values) if isinstance(values, list) else (),
+                )

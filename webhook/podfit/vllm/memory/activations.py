@@ -1,0 +1,263 @@
+"""The activation peak of the profile run: one batch of max_num_batched_tokens, then the sampler for max_num_seqs rows.
+
+vLLM profiles with dummy inputs before it sizes the KV cache (v1/worker/gpu_model_runner.py profile_run). The result is
+the larger of the two peaks, plus the hidden states that stay alive. The sampler works on the whole vocabulary of every
+sequence and is not divided by TP. Its bytes per (sequence × vocabulary entry) are below by release, read from
+v1/sample/sampler.py and v1/sample/ops/topk_topp_sampler.py and compared with printed peaks.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from podfit.kube.quantity import GI, MI, human
+from podfit.vllm.memory import shape
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.parallel import Parallel
+from podfit.vllm.memory.quantisation import Scheme
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+
+SOURCE = "vLLM 0.33 v1/worker/gpu_model_runner.py, profile_run"
+
+
+class Sampler(NamedTuple):
+    """Bytes for each sequence and vocabulary entry alive at the peak."""
+
+    floor: float
+    low: float
+    likely: float
+    high: float
+
+
+LOGITS = 6.0
+"""Logits in 16 bits and one float32 copy: in no release the sampler uses less."""
+SAMPLERS = {
+    # Triton kernels read the unchanged logits, in blocks (0.33 v1/worker/gpu/sample)
+    "Model Runner V2 asked for": Sampler(3.0, 6.0, 14.0, 38.0),
+    "not NVIDIA": Sampler(LOGITS, 13.0, 14.0, 40.0),
+    # PyTorch's sort of the whole vocabulary with its scratch: 1.26 GiB for 256 × 128,256
+    "V0": Sampler(LOGITS, 20.0, 38.0, 40.0),
+    # the sort, or FlashInfer (14) if it was installed: 0.49 GiB in all for 256 × 152,064 on 0.10.1
+    "V1 before 0.11": Sampler(10.0, 12.0, 38.0, 40.0),
+    "FlashInfer asked for, before 0.17": Sampler(10.0, 13.0, 14.0, 38.0),
+    "0.11.0": Sampler(12.0, 14.0, 15.0, 38.0),
+    # the sort again: 5.64 GiB for 1,024 × 151,936 on 0.15 and 0.16
+    "0.11.1 to 0.16": Sampler(30.0, 37.0, 38.0, 39.0),
+    # float32 copy, top-k/top-p in place, softmax, noise. Printed on an H100: 0.66 of 0.75 GiB (granite, 49,155
+    # entries), 1.71 of 1.89 (Llama 3.1), 2.03 of 2.21 (Qwen 3), 3.50 of 3.89 (Gemma 3)
+    "0.17 to 0.20": Sampler(12.5, 13.5, 14.0, 15.0),
+    # FlashInfer by default, Model Runner V2 for more and more models; 1.04 GiB in all for 256 × 152,064 on 0.28. The
+    # floor: logits in 16 bits, and half as much again
+    "from 0.21": Sampler(3.0, 10.0, 14.0, 27.0),
+}
+"""Class → bytes, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and can fit them again."""
+
+
+V2_SINCE = Release(0, 12)
+"""First release whose vLLM envs.py has VLLM_USE_V2_MODEL_RUNNER; it may have been added a little later."""
+
+
+def sampler(settings: Settings) -> str:
+    """The class of SAMPLERS that this engine belongs to."""
+    release = settings.release
+    if settings.variable("VLLM_USE_V2_MODEL_RUNNER") not in (None, "", "0") and release >= V2_SINCE:
+        return "Model Runner V2 asked for"
+    if settings.variable("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < (0, 17):
+        return "FlashInfer asked for, before 0.17"
+    if settings.vendor != "nvidia":
+        return "not NVIDIA"
+    if not settings.v1:
+        return "V0"
+    if release < (0, 11):
+        return "V1 before 0.11"
+    if release < (0, 11, 1):
+        return "0.11.0"
+    if release < (0, 17):
+        return "0.11.1 to 0.16"
+    return "0.17 to 0.20" if release < (0, 21) else "from 0.21"
+
+
+class Run(NamedTuple):
+    """The settings that decide the peak of the profile run."""
+
+    release: Release
+    v1: bool
+    cut: Parallel
+    width: int
+    """Bytes of an activation."""
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    pooling: bool
+    sampler: Sampler
+    scheme: Scheme | None
+    capability: tuple[int, int] | None
+    vendor: str
+    vision_profiled: bool
+    no_video: bool
+    all2all: str | None
+    chunk: int | None
+    """VLLM_FUSED_MOE_CHUNK_SIZE."""
+    other_kernels: bool
+    """A variable chooses another kernel for the experts."""
+
+
+def _run(model: Model, settings: Settings) -> Run:
+    """The settings that the activations depend on."""
+    chunk = (model.num_experts and settings.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
+    return Run(
+        settings.release, settings.v1, settings.parallel, settings.dtype, settings.max_num_seqs,
+        settings.max_num_batched_tokens, settings.pooling, SAMPLERS[sampler(settings)], settings.scheme,
+        settings.capability, settings.vendor, settings.vision_profiled, settings.no_video, settings.all2all,
+        int(chunk) if chunk.isdecimal() and len(chunk) < 19 else None, settings.other_kernels,
+    )  # fmt: skip
+
+
+def multiprocessors(run: Run) -> int:
+    """Number of streaming multiprocessors: the Triton sampler has a row of the vocabulary for each."""
+    return 132 if run.capability and run.capability >= (9, 0) else 108
+
+
+CHUNKED, UNCHUNKED = Release(0, 6, 6), Release(0, 20)
+"""Between them, the experts process VLLM_FUSED_MOE_CHUNK_SIZE tokens at once: 32,768 in 0.6.6 … 0.11, 16,384 in
+0.13 … 0.17; 0.20.2 has no such setting."""
+
+
+def gathered(model: Model, run: Run) -> int:
+    """Tokens that reach the experts of a rank: those of all data-parallel ranks, each with a full batch in the profile
+    run (vLLM 0.10 fused_moe/layer.py, do_naive_dispatch_combine; from 0.11 all-gather).
+
+    Some backends send each expert its own tokens, in chunks. vLLM uses them only if an argument or a variable names
+    one.
+    """
+    spread = model.num_experts and run.all2all in (None, "naive", "allgather_reducescatter")
+    return run.max_num_batched_tokens * (run.cut.dp if spread else 1)
+
+
+def at_once(model: Model, run: Run) -> int:
+    """Tokens, of the gathered ones, that the experts process at once: Marlin's kernel, for 4 bits, takes all."""
+    rows = gathered(model, run)
+    triton = run.scheme is None or run.scheme.name in ("FP8", "online fp8", "INT8", "experts_int8")
+    if not triton or not CHUNKED <= run.release < UNCHUNKED:
+        return rows
+    usual = 32_768 if run.release < (0, 12) else 16_384
+    return min(rows, usual if run.chunk is None else run.chunk)
+
+
+def expert_width(model: Model, run: Run) -> int:
+    """Width of one routed expert on a rank: whole with expert parallelism, else cut over TP × DP."""
+    width = model.moe_intermediate_size or model.intermediate_size or 0
+    return width // (1 if run.cut.expert else run.cut.experts)
+
+
+def forward(model: Model, run: Run) -> float:
+    """Peak of one layer on a full batch: gate, up and their elementwise result over TP, hidden states and residual."""
+    hidden, inner = model.hidden_size or 0, model.intermediate_size or 0
+    tokens, routed = run.max_num_batched_tokens, 0
+    if model.num_experts:
+        each = (model.num_experts_per_tok or 1) * (hidden + 3 * expert_width(model, run))
+        routed = at_once(model, run) * each + (gathered(model, run) - tokens) * hidden
+        inner = 0 if model.moe_intermediate_size else inner
+    heads = (model.num_attention_heads or 0) * (model.head_dim or 0)
+    widest = max(3 * inner, 3 * heads) // run.cut.tp
+    return (tokens * (widest + 2 * hidden) + routed) * run.width
+
+
+def least_experts(model: Model, run: Run) -> int:
+    """Bytes that the Triton kernel of routed experts certainly uses, 0 if another kernel may run.
+
+    These are the gathered hidden states. For the tokens of a chunk there is also the output of gate and up (or, in the
+    same buffer, of down), and the activation's result. Source: vLLM 0.8.5 … 0.10.2 fused_moe/fused_moe.py, cache13 and
+    intermediate_cache2.
+    """
+    stored = (model.quantization_config or {}).get("quant_method")
+    plain = run.scheme is None and stored is None
+    eight = run.scheme is not None and run.scheme.name == "FP8" and stored == "fp8"
+    since = (8, 0) if plain else (8, 9)  # before, Marlin's kernel; from Blackwell CUTLASS'
+    usual = run.capability is not None and since <= run.capability < (10, 0) and run.vendor == "nvidia"
+    if not model.num_experts or not (plain or eight) or not usual or run.other_kernels or not run.v1:
+        return 0
+    if not (0, 8, 5) <= run.release < (0, 11):
+        return 0
+    hidden, width = model.hidden_size or 0, expert_width(model, run)
+    each = (model.num_experts_per_tok or 1) * (max(2 * width, hidden) + width)
+    return (at_once(model, run) * each + gathered(model, run) * hidden) * min(run.width, 2)
+
+
+def latent_workspace(model: Model, run: Run) -> float:
+    """Keys and values that latent attention makes from the latents of a long prefill: of 65,536 tokens, for the heads
+    of a rank, once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`)."""
+    if not model.kv_lora_rank or not run.v1:
+        return 0.0
+    width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
+    return 65_536 * (model.num_attention_heads or 0) / run.cut.tp * width * run.width
+
+
+def least_forward(model: Model, run: Run) -> float:
+    """Bytes that a dense layer certainly uses at once: the output of gate and up, of the activation, and the residual.
+
+    SiluAndMul writes to its own tensor (layers/activation.py), in 8 bits if it is fused with the quantization of the
+    next layer; without a gate, one width. Routed experts work in chunks and are left out.
+    """
+    inner = 0 if model.num_experts else model.intermediate_size or 0
+    widths = 1.0 if shape.is_ungated(model) else 2.5
+    return run.max_num_batched_tokens * (widths * inner / run.cut.tp + (model.hidden_size or 0)) * min(run.width, 2)
+
+
+HUGE_IMAGES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+"""Families whose largest image is profiled at 16,384 tokens (65,536 patches)."""
+
+
+def vision(model: Model, run: Run) -> tuple[float, float, float]:
+    """(low, likely, high) of the vision tower's profile: one item of the largest size."""
+    if not model.vision_config or not run.vision_profiled:
+        return 0.0, 0.0, 0.0
+    if model.model_type in HUGE_IMAGES:
+        # 2.7 GiB with Qwen3-VL-30B on 0.12, 2.4 with 32B on 0.18; 0.4 with Qwen2.5-VL-7B on 0.9; 0.8 without video
+        newer = run.release >= (0, 11) and not str(model.model_type).startswith("qwen2")
+        likely = 2.4 if newer and not run.no_video else 0.7
+        return 0.1 * GI, likely * GI, 5.0 * GI
+    return 0.0, 0.1 * GI, 0.6 * GI
+
+
+def line(model: Model, settings: Settings, stage: int) -> Estimate:
+    """The peak on one rank of a pipeline stage: only the last stage samples, only the first one processes images."""
+    return _line(model, _run(model, settings), stage)
+
+
+@lru_cache(256)
+def _line(model: Model, run: Run, stage: int) -> Estimate:
+    hidden, vocab = model.hidden_size or 0, model.vocab_size or 0
+    kept = run.max_num_batched_tokens * hidden * run.width
+    passed = forward(model, run) + latent_workspace(model, run)
+    last = stage == run.cut.pp - 1
+    rows = min(run.max_num_seqs, run.max_num_batched_tokens) * vocab
+    if run.pooling or not last:
+        rows = 0
+    bytes_ = run.sampler
+    wider = run.width - 2  # logits in float32
+    if run.cut.pp > 1:
+        kept *= 3  # the tensors that pipeline stages pass on
+    if model.kv_lora_rank:
+        kept += int(0.4 * GI)  # workspace of chunked prefill: 1.93 printed for DeepSeek-V2-Lite, 2.92 for Kimi-VL
+    scratch = multiprocessors(run) * vocab * 4 if rows and (0, 17) <= run.release < (0, 21) else 0
+    low_seen, seen, high_seen = vision(model, run) if stage == 0 else (0.0, 0.0, 0.0)
+    likely = max(passed, rows * (bytes_.likely + wider) + scratch + kept) + seen + 50 * MI
+    routed = least_experts(model, run)
+    low = max(routed, 0.5 * passed, rows * (bytes_.low + wider) + scratch + kept) + low_seen
+    high = max(1.6 * passed, rows * (bytes_.high + wider) + scratch + kept) + high_seen + 150 * MI
+    if run.vendor == "amd" and model.num_experts:
+        high += 30 * GI  # 0.28, MI300X, Qwen3-30B-A3B: 28 GiB less KV cache than other lines explain
+    floor = max(
+        least_forward(model, run),
+        routed,
+        rows * bytes_.floor + run.max_num_batched_tokens * hidden * run.width,
+    )
+    note = f"{run.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"
+    if not rows or passed > rows * bytes_.likely:
+        note = f"one batch of {run.max_num_batched_tokens:,} tokens"
+    if seen:
+        note += f", vision tower about {human(seen)}"
+    return Estimate(int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high, likely)), note, SOURCE)

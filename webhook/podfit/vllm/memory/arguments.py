@@ -1,0 +1,285 @@
+"""The arguments and the environment of an engine that affect memory, independent of release and GPU: read once for all
+of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from podfit.kube.quantity import GI
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.memory import parallel, quantisation
+from podfit.vllm.memory.parallel import Parallel
+from podfit.vllm.memory.quantisation import Scheme
+from podfit.vllm.model import Model, by_id
+
+LONGEST_NAME = 64
+"""Characters of a value that is a name: real ones are shorter, and cached keys stay small."""
+
+
+class MemoryArguments(NamedTuple):
+    """The arguments that decide the settings; None if an argument is not set."""
+
+    args: EngineArgs
+    model: Model
+    utilization: float | None
+    length: int | None
+    """`--max-model-len` in tokens."""
+    own_length: bool
+    """No length is set, or `auto`: the model's own applies."""
+    auto: bool
+    kv_cache_memory: int | None
+    parallel: Parallel
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    throughput: bool
+    """`--performance-mode throughput`: twice the defaults of the two above."""
+    chunked: bool | None
+    """`--enable-chunked-prefill`."""
+    eager: bool
+    dtype: object
+    width: int
+    """Bytes of an activation in that dtype."""
+    scheme: Scheme | None
+    kv_cache_dtype: str
+    pooling: bool
+    manager: bool | None
+    """`--no-disable-hybrid-kv-cache-manager` (True) or its opposite (False)."""
+    text_only: bool
+    images: bool
+    """Images are accepted."""
+    profiled: bool
+    """Whether the vision tower is profiled, if images or videos are."""
+    flashinfer: bool | None
+    """Whether `--attention-backend` names one of FlashInfer's."""
+    flashinfer_by_variable: bool | None
+    """Whether VLLM_ATTENTION_BACKEND does."""
+    all2all: str | None
+    v1: str | None
+    """VLLM_USE_V1."""
+    variables: tuple[tuple[str, str], ...]
+    """The VARIABLES that are set in the environment, with their values."""
+    other_kernels: bool
+    seldom: tuple[Any, ...]
+    """The last fields of Settings, from `block_size` on; () if none of their arguments is set."""
+
+    @property
+    def speculative(self) -> Speculative | None:
+        """`--speculative-config`."""
+        return self.seldom[3] if self.seldom else None
+
+
+VARIABLES = frozenset({
+    "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE", "VLLM_ATTENTION_BACKEND", "VLLM_FUSED_MOE_CHUNK_SIZE",
+    "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MLA_DISABLE", "VLLM_USE_FLASHINFER_SAMPLER",
+    "VLLM_USE_V2_MODEL_RUNNER",
+})  # fmt: skip
+"""Environment variables that the lines of the ledger read."""
+OTHER_KERNELS = (
+    "VLLM_USE_DEEP_GEMM",
+    "VLLM_USE_FLASHINFER",
+    "VLLM_TEST_FORCE_FP8",
+    "VLLM_ENABLE_FUSED_MOE",
+    "VLLM_ROCM",
+)
+"""Variables that choose another kernel for the experts."""
+
+RARE_ARGUMENTS = frozenset({
+    "all2all_backend", "async_scheduling", "block_size", "cpu_offload_gb", "enable_lora", "enable_prefix_caching",
+    "kv_cache_dtype_skip_layers", "kv_cache_memory", "kv_cache_memory_bytes", "kv_events_config", "kv_transfer_config",
+    "limit_mm_per_prompt", "mamba_cache_dtype", "mamba_cache_mode", "mamba_ssm_cache_dtype", "mm_encoder_tp_mode",
+    "speculative_config", "speculative_model",
+})  # fmt: skip
+"""Arguments that `_seldom` reads: most command lines have few or none of them."""
+
+
+class Speculative(NamedTuple):
+    """`--speculative-config`."""
+
+    method: str
+    tokens: int
+    layers: int
+    """Attention layers that the drafter adds to the KV cache."""
+    known: bool
+    """False if podfit does not know the drafter's size."""
+    drafter: Model | None = None
+    """The draft model, if the catalog knows it."""
+    tp: int | None = None
+    """`draft_tensor_parallel_size`; None: the same as the target's."""
+    certain: bool = False
+    """The drafter's catalog entry may deny, and no argument quantizes it while it loads."""
+
+
+class Lora(NamedTuple):
+    """`--enable-lora`: slots that are allocated when the model is loaded."""
+
+    slots: int
+    rank: int
+    sharded: bool
+
+
+def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArguments:
+    """Read the arguments. `env`: the process's environment."""
+    given = args.given
+    utilization = given.get("gpu_memory_utilization")
+    if not isinstance(utilization, int | float) or isinstance(utilization, bool) or not abs(utilization) < 1e6:
+        utilization = None
+    length, known = given.get("max_model_len"), "max_model_len" not in args.unresolved
+    auto = known and length in (-1, "auto")
+    text_only = bool(given.get("language_model_only"))
+    dtype, kv_dtype = given.get("dtype"), given.get("kv_cache_dtype")
+    backend, variable = given.get("attention_backend"), env.get("VLLM_ATTENTION_BACKEND")
+    usual = RARE_ARGUMENTS.isdisjoint(given)
+    return MemoryArguments(  # positional arguments take half the time; a search for changes calls this some ten times
+        args,
+        model,
+        None if utilization is None else float(utilization),
+        _positive_int(length) if known else None,
+        auto or (known and length is None),
+        auto,
+        None
+        if usual
+        else _positive_int(given.get("kv_cache_memory_bytes")) or _positive_int(given.get("kv_cache_memory")),
+        parallel.read(args, env),
+        _positive_int(given.get("max_num_seqs")),
+        _positive_int(given.get("max_num_batched_tokens")),
+        given.get("performance_mode") == "throughput",
+        _flag(given.get("enable_chunked_prefill")),
+        bool(given.get("enforce_eager")),
+        dtype,
+        2 if dtype is None else quantisation.DTYPE_BYTES.get(str(dtype), 2),
+        quantisation.scheme(model, args.quantization if "quantization" in given else None),
+        kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
+        _is_pooling(given, model),
+        None if (off := given.get("disable_hybrid_kv_cache_manager")) is None else not off,
+        text_only,
+        not text_only and (usual or not _no_images(given.get("limit_mm_per_prompt"))),
+        not given.get("skip_mm_profiling"),
+        "FLASHINFER" in str(backend).upper() if backend else None,
+        "FLASHINFER" in variable.upper() if variable else None,
+        (None if usual else _named(given.get("all2all_backend")))
+        or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME]
+        or None,
+        env.get("VLLM_USE_V1"),
+        () if env.keys().isdisjoint(VARIABLES) else _variables(env),
+        bool(model.num_experts) and any(name.startswith(OTHER_KERNELS) for name in env),
+        () if usual else _seldom(given, model),
+    )
+
+
+def _variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple([(name, env[name][:LONGEST_NAME]) for name in sorted(VARIABLES & env.keys())])
+
+
+def _seldom(given: Mapping[str, Any], model: Model) -> tuple[Any, ...]:
+    """The fields of `Settings` from `block_size` on, which depend only on `RARE_ARGUMENTS`."""
+    return (
+        _positive_int(given.get("block_size")),
+        int(_float(given.get("cpu_offload_gb")) * GI),
+        _flag(given.get("enable_prefix_caching")),
+        _speculative(given, model),
+        _lora(given),
+        _limit(given, "video") == 0,
+        given.get("mm_encoder_tp_mode") == "data",
+        (_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
+        bool(given.get("kv_cache_dtype_skip_layers")),
+        _named(given.get("mamba_cache_mode")),
+    )
+
+
+def _is_pooling(given: Mapping[str, Any], model: Model) -> bool:
+    if given.get("runner") == "pooling" or given.get("task") in ("embed", "embedding", "classify", "score", "reward"):
+        return True
+    return given.get("runner") != "generate" and embeds(model)
+
+
+@lru_cache(256)
+def embeds(model: Model) -> bool:
+    """Whether the model returns vectors or scores, by its class or its name."""
+    endings = ("ForSequenceClassification", "EmbeddingModel", "ForTokenClassification", "ForRewardModel", "Model")
+    return any(one.endswith(endings) for one in model.architectures) or "embedding" in model.id.lower()
+
+
+BIDIRECTIONAL = ("Bert", "Roberta", "Gte", "ModernBert", "NomicBert")
+"""Parts of the names of classes with attention in both directions (vLLM 0.33 models/bert.py, roberta.py, modernbert.py,
+bert_with_rope.py: `attn_type("encoder_only")` or the pooling type CLS)."""
+
+
+@lru_cache(256)
+def is_bidirectional(model: Model) -> bool:
+    """Whether a token of a pooling model attends to later ones: then prompts can't be chunked, nor prefixes cached."""
+    named = any(part in one for one in model.architectures for part in BIDIRECTIONAL)
+    return named or model.config.get("is_causal") is False
+
+
+def _no_images(limits: object) -> bool:
+    return (
+        isinstance(limits, Mapping)
+        and bool(limits)
+        and limits.get("image") == 0
+        and all(value == 0 for value in limits.values())
+    )
+
+
+def _limit(given: Mapping[str, Any], modality: str) -> object:
+    limits = given.get("limit_mm_per_prompt")
+    return limits.get(modality) if limits is not None and isinstance(limits, Mapping) else None
+
+
+def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
+    """The speculative decoding that the arguments describe."""
+    config = given.get("speculative_config")
+    if config is None and not given.get("speculative_model"):
+        return None
+    if not isinstance(config, Mapping):
+        tokens = _positive_int(given.get("num_speculative_tokens"))
+        if not given.get("speculative_model"):
+            return None
+        config = {"model": given.get("speculative_model"), "num_speculative_tokens": tokens or 1}
+    tokens = _positive_int(config.get("num_speculative_tokens")) or 1
+    method = str(config.get("method") or "")[:LONGEST_NAME]
+    if config.get("model") in ("ngram", "[ngram]") or method in ("ngram", "suffix", "ngram_gpu"):
+        return Speculative(method or "ngram", tokens, 0, True)
+    if method.endswith("mtp") or (not config.get("model") and model.num_nextn_predict_layers):
+        return Speculative("mtp", tokens, max(1, model.num_nextn_predict_layers), True)
+    cut = _positive_int(config.get("draft_tensor_parallel_size"))
+    row = by_id(str(config.get("model"))) if config.get("model") else None
+    drafter = row.value if row else None
+    certain = bool(row and row.may_deny) and not config.get("quantization") and not config.get("revision")
+    if method in ("eagle", "eagle3"):
+        return Speculative(method, tokens, 1, False, drafter, cut, certain)
+    layers = (drafter.num_hidden_layers or 0) if drafter else 0
+    return Speculative(method or "draft_model", tokens, layers, drafter is not None and certain, drafter, cut, certain)
+
+
+def _lora(given: Mapping[str, Any]) -> Lora | None:
+    """The LoRA slots that the arguments describe."""
+    if not given.get("enable_lora"):
+        return None
+    return Lora(
+        slots=_positive_int(given.get("max_loras")) or 1,
+        rank=_positive_int(given.get("max_lora_rank")) or 16,
+        sharded=bool(given.get("fully_sharded_loras")),
+    )
+
+
+def _named(value: object) -> str | None:
+    return value[:LONGEST_NAME] if isinstance(value, str) and value != "auto" else None
+
+
+def _positive_int(value: object) -> int | None:
+    """A positive integer, at most parallel.LARGEST; None for anything else."""
+    if value is None or type(value) is not int or value <= 0:  # the type check excludes True
+        return None
+    return value if value < parallel.LARGEST else parallel.LARGEST
+
+
+def _float(value: object) -> float:
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 < value < 1e6 else 0.0
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

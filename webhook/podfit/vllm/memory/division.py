@@ -1,0 +1,75 @@
+"""Which tensor-parallel sizes divide a model: its heads, and the blocks of FP8 weights.
+
+An FP8 checkpoint with a scale for each block of weights is divided only at the edges of blocks. While vLLM loads the
+model, it rejects a slice of an MLP that is not a multiple of the block. Routed experts are whole under expert
+parallelism. Source: vLLM 0.6.6 … 0.33 quantization/fp8.py, utils/fp8_utils.py validate_fp8_block_shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.memory import parallel, quantisation
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+
+RELEASES_READ = (Release(0, 6, 6), Release(0, 33, 99))
+"""The first and the last release whose check was read."""
+REFINED = Release(0, 29)
+"""From this release on, the scales of routed experts are refined if a slice ends within a block
+(weight_scale_refine)."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes that tensor parallelism cuts, and the columns that stay together."""
+
+    width: int
+    """Columns of the MLP, or of one expert."""
+    block: int
+    experts: bool
+
+    def hold(self, size: int) -> bool:
+        """Whether each of `size` ranks gets whole blocks; a single rank always fits."""
+        return size == 1 or self.width % (size * self.block) == 0
+
+
+def blocks(args: EngineArgs, model: Model) -> Blocks | None:
+    """The blocks between which this release must cut; None if there are none, or that is uncertain."""
+    config, given, release = model.quantization_config or {}, args.given, args.release
+    if (
+        model.scheme_guessed
+        or config.get("quant_method") != "fp8"
+        or release is None
+        or not RELEASES_READ[0] <= release <= RELEASES_READ[1]
+    ):
+        return None
+    sides = config.get("weight_block_size")
+    if not (isinstance(sides, list) and len(sides) == 2 and all(isinstance(n, int) and n > 0 for n in sides)):
+        return None
+    if given.get("hf_overrides") or args.quantization not in (None, "fp8"):
+        return None
+    experts = model.num_experts is not None
+    width = model.moe_intermediate_size if experts else model.intermediate_size
+    scheme = quantisation.scheme(model, None)
+    if not width or scheme is None or scheme.experts or scheme.share_kept("experts" if experts else "mlp"):
+        return None
+    spread = ("data_parallel_size", "prefill_context_parallel_size")
+    if experts and (
+        release >= REFINED
+        or given.get("enable_expert_parallel")
+        or any(one in args.unresolved or parallel.size(args, one) > 1 for one in (*spread, "enable_expert_parallel"))
+    ):
+        return None
+    return Blocks(width, max(sides), experts)
+
+
+def divisible(model: Model, size: int, args: EngineArgs) -> bool:
+    """Whether tensor parallelism of `size` divides the heads and the blocks, and works with the KV heads."""
+    heads, groups = model.num_attention_heads, model.num_key_value_heads
+    if heads is None or heads % size:
+        return False
+    if (cut := blocks(args, model)) is not None and not cut.hold(size):
+        return False
+    return not groups or groups % size == 0 or size % groups == 0

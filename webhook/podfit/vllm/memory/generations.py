@@ -1,0 +1,71 @@
+"""Releases that are planned if the release is unknown: one per way to count memory, if it can serve the model."""
+
+from __future__ import annotations
+
+from podfit.base.data import remembered
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.memory import parallel
+from podfit.vllm.model import Model, architectures
+from podfit.vllm.release import Release
+
+OLDEST = Release(0, 4)
+"""The oldest release for which anything is certain."""
+MEMORY_GENERATIONS = tuple(
+    Release(*numbers)
+    for numbers in (
+        (0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 13), (0, 16), (0, 18), (0, 19), (0, 25), (0, 33),
+    )
+)  # fmt: skip
+"""One release per way to count memory:
+
+- V0 with its three ways; V1 with and without NCCL in the budget
+- the samplers of 0.11.1, 0.17 and 0.21; CUDA graphs in the budget from 0.20; batches of 0.28
+- 0.13 and 0.18 for their checks of one request (`kv_cache`)"""
+NEWEST = MEMORY_GENERATIONS[-1]
+"""The newest release that the arithmetic describes: the default of generated manifests and `podfit plan`."""
+OF_STAGES, OF_GROUPS = Release(0, 13), Release(0, 18)
+"""They differ from the next generation only with pipeline stages, or only with layers of different kinds."""
+SINCE = {
+    "gemma3n": Release(0, 9),
+    "gemma4_text": Release(0, 18),
+    "glm4v_moe": Release(0, 10),
+    "kimi_linear": Release(0, 11),
+    "mistral3": Release(0, 8),
+}
+"""model_type → the first release that serves it, or an earlier one, if the architecture does not identify the release
+(vLLM's release notes)."""
+
+
+def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...]:
+    """The generations that may serve this model, oldest first; the newest is always included.
+
+    With `args`, generations whose parser does not know all flags are left out. For this, each generation represents the
+    releases after the previous one, up to itself. If none is left, the flags are ignored. A generation that counts this
+    engine's memory like the next one is also left out.
+    """
+    staged = args is not None and parallel.size(args, "pipeline_parallel_size") != 1
+    return _possible(model, staged, args.releases if args else ())
+
+
+@remembered(256)
+def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tuple[Release, ...]:
+    """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () if the flags are
+    unknown."""
+    since = SINCE.get(model.model_type or "", OLDEST)
+    architecture = architectures.architecture_of(model)
+    missing = architecture.missing if architecture else Release(0, 0)
+    alike = set() if staged else {OF_STAGES}
+    if len(set(model.layer_types)) < 2:
+        alike.add(OF_GROUPS)
+    apart = tuple(one for one in MEMORY_GENERATIONS if one not in alike)
+    found = tuple(one for one in apart if one >= since and one > missing) or (NEWEST,)
+    after = (OLDEST, *apart)
+    read = tuple(
+        release for release in found if any(after[apart.index(release)] <= one <= _last(release) for one in accepting)
+    )
+    return read or found
+
+
+def _last(generation: Release) -> Release:
+    """The last release that a generation represents: every patch of its minor; for the newest, all that follow."""
+    return Release(generation.major, generation.minor, 99, 99) if generation != NEWEST else Release(9, 0)

@@ -1,0 +1,214 @@
+"""The container's host memory: processes, staged weights, pinned buffers, caches, /dev/shm.
+
+Only memory that the kernel can't reclaim counts against a limit: anonymous memory, pinned buffers, tmpfs. Memory-mapped
+safetensors are page cache and are not in any floor. Figures without a source are engineering estimates from measured
+processes; they are in `low … high` and never in a floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from podfit.kube.quantity import gib, human
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.memory import parallel, weights
+from podfit.vllm.memory.estimate import NOTHING, Estimate
+from podfit.vllm.memory.host import offload, shm, staging
+from podfit.vllm.memory.host.processes import (
+    IMPORTED,
+    IMPORTED_CUDA,
+    Processes,
+    compilers,
+    memory,
+    processes,
+    requests,
+)
+from podfit.vllm.memory.host.staging import SHARD
+from podfit.vllm.memory.ledger import HostLedger
+from podfit.vllm.memory.parallel import Parallel
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.weights import Checkpoint
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+from podfit.vllm.volumes import CheckpointSource
+
+__all__ = [
+    "IMPORTED",
+    "IMPORTED_CUDA",
+    "MODEL_FREE",
+    "OFFLOAD",
+    "SHARD",
+    "TMPFS_WEIGHTS",
+    "Processes",
+    "ledger",
+    "processes",
+]
+
+TMPFS_WEIGHTS = "weights in a memory volume"
+MODEL_FREE = ("processes", "KV offload", "in /dev/shm")
+"""Lines whose floor does not depend on the model or the GPU."""
+OFFLOAD = ("swap space", "CPU offload", "KV offload")
+"""Lines that exist only because of an argument."""
+
+
+RARE_ARGUMENTS = frozenset({
+    "cpu_offload_gb", "data_parallel_multi_port_external_lb", "data_parallel_rank", "disable_frontend_multiprocessing",
+    "distributed_executor_backend", "enable_shm_tensor_arena", "enable_sleep_mode", "headless", "kv_offloading_backend",
+    "kv_offloading_size", "kv_transfer_config", "load_format", "mm_processor_cache_gb", "mm_processor_cache_type",
+    "model_loader_extra_config", "quantization", "safetensors_load_strategy", "swap_space",
+})  # fmt: skip
+"""Arguments besides those of `HostSettings` that a line of the ledger reads: most command lines have none of them."""
+VARIABLES = frozenset({
+    "LMCACHE_LOCAL_CPU", "LMCACHE_MAX_LOCAL_CPU_SIZE", "RUNAI_STREAMER_MEMORY_LIMIT", "VLLM_MQ_MAX_CHUNK_BYTES_MB",
+    "VLLM_USE_SIMPLE_KV_OFFLOAD",
+})  # fmt: skip
+"""The same for environment variables."""
+
+
+class HostSettings(NamedTuple):
+    """What decides the ledger if none of `RARE_ARGUMENTS` and `VARIABLES` is set."""
+
+    release: Release
+    known: bool
+    """Whether the release is known; otherwise it represents all releases."""
+    cut: Parallel
+    v1: bool
+    eager: bool
+    vision: bool
+    vendor: str
+    model: Model | None
+    checkpoint: Checkpoint | None
+    files: CheckpointSource | None
+    cuda: bool
+
+
+def ledger(
+    args: EngineArgs,
+    model: Model | None,
+    resolved: Settings | None,
+    release: Release,
+    env: Mapping[str, str],
+    checkpoint: Checkpoint | None = None,
+    files: CheckpointSource | None = None,
+    *,
+    amd: bool = False,
+    cuda: bool = False,
+) -> HostLedger:
+    """Both totals and their parts. Without a model, only the parts that the arguments alone decide.
+
+    `files`: where the checkpoint comes from; in a memory-backed volume, it stays in memory. `amd`: it is vLLM's ROCm
+    build; `cuda`: it is its CUDA build.
+    """
+    kind = HostSettings(
+        release,
+        args.release is not None,
+        resolved.parallel if resolved else parallel.read(args, env),
+        resolved.v1 if resolved else release >= (0, 8),
+        resolved.eager if resolved else bool(args.given.get("enforce_eager")),
+        bool(model and model.vision_config and not args.given.get("language_model_only")),
+        "amd" if amd else resolved.vendor if resolved else "nvidia",
+        model,
+        checkpoint,
+        files,
+        cuda,
+    )
+    if RARE_ARGUMENTS.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
+        return _usual(kind)
+    return _ledger(kind, args, env, resolved)
+
+
+@lru_cache(256)
+def _usual(kind: HostSettings) -> HostLedger:
+    return _ledger(kind, EngineArgs(kind.release if kind.known else None), {}, None)
+
+
+def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolved: Settings | None) -> HostLedger:
+    """The host memory ledger of a container that starts vLLM."""
+    release, cut, v1, model, checkpoint = kind.release, kind.cut, kind.v1, kind.model, kind.checkpoint
+    running = processes(args, cut, release, v1=v1)
+    ranks = running.ranks
+    per_rank, in_layers = None, 0.0
+    moved = args.given.get("cpu_offload_gb") or args.given.get("enable_sleep_mode")
+    if moved and checkpoint and model and resolved:
+        how = weights.placed(resolved)
+        per_rank = weights.of_stage(checkpoint, model, how, 0)
+        in_layers = weights.least_in_layers(checkpoint, model, how) if resolved.cpu_offload else 0.0
+    kv_offload, kv_in_shm = offload.kv_cache(args, running.engines, ranks, release, env, kind.vendor)
+    working = memory(running, release, cuda=kind.cuda)
+    lines = {
+        "processes": working,
+        "requests": requests(running, vision=kind.vision),
+        "staged weights": staging.line(args, model, checkpoint, ranks, env),
+        "compilers": compilers(release, eager=kind.eager),
+        TMPFS_WEIGHTS: _kept(model, checkpoint, kind.files),
+        "swap space": offload.swap_space(args, ranks, v1=v1),
+        "CPU offload": offload.weights(args, ranks, per_rank, in_layers),
+        "KV offload": kv_offload,
+        "caches": _caches(args, running, release) if kind.vision else NOTHING,
+        "sleep mode": offload.asleep(args, ranks, per_rank),
+        "in /dev/shm": shm.used(running),
+    }
+    steady = _sum([line for name, line in lines.items() if name not in ("staged weights", "compilers")])
+    loading = _sum([lines[name] for name in WHILE_LOADING])
+    peak = Estimate(
+        max(loading.floor, steady.floor),
+        max(loading.low, steady.low),
+        max(loading.likely, steady.likely),
+        max(loading.high, steady.high),
+        "while loading" if loading.likely > steady.likely else "while serving",
+    )
+    if not kind.known:  # the lines depend on the release
+        least = min(working.floor, 2 * IMPORTED) if v1 else working.floor
+        steady = Estimate(least, steady.low, steady.likely, steady.high, steady.note)
+        peak = Estimate(least, peak.low, peak.likely, peak.high, peak.note)
+    return HostLedger(
+        lines=tuple([(name, line) for name, line in lines.items() if line.high]),
+        steady=steady,
+        peak=peak,
+        need=peak,
+        shm=shm.needed_bytes(args, cut, running, release, env, kv_in_shm),
+        processes=running.count,
+        busy=running.busy,
+        in_shm=lines["in /dev/shm"].likely + kv_in_shm,
+        ranks=running.ranks,
+        offloaded=_sum([lines[name] for name in OFFLOAD]),
+    )
+
+
+WHILE_LOADING = (
+    "processes", "staged weights", "compilers", TMPFS_WEIGHTS, "CPU offload", "in /dev/shm",
+)  # fmt: skip
+"""Lines that exist before the KV cache does: its offload, swap space and requests come later."""
+
+
+def _kept(model: Model | None, checkpoint: Checkpoint | None, files: CheckpointSource | None) -> Estimate:
+    """A checkpoint on tmpfs: as large as its files. It is certain only if vLLM itself writes it. An init container's
+    files belong to the Pod, and count against the limits of all its containers together."""
+    size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
+    if size is None or files is None or not files.in_memory:
+        return NOTHING
+    return Estimate(int(0.94 * size) if files.download else 0, size, size, int(1.1 * size), f"{human(size)} on tmpfs")
+
+
+def _caches(args: EngineArgs, running: Processes, release: Release) -> Estimate:
+    """The multimodal processor cache. It fills over time, which looks like a leak.
+
+    With one API server and one engine (`lru`), the data is there once. With several, each server keeps up to
+    mm-processor-cache-gb itself (vLLM 0.33 multimodal/cache/factories.py).
+    """
+    if release < Release(0, 8):
+        return NOTHING
+    each = gib(args.given.get("mm_processor_cache_gb"), 4)
+    if each <= 0:
+        return NOTHING
+    most = each * (running.servers + running.engines if running.engines > 1 else 1)
+    return Estimate(
+        0, 0, most // 2, most, "multimodal processor cache, fills while serving", "vLLM 0.33 multimodal/cache"
+    )
+
+
+def _sum(lines: Sequence[Estimate]) -> Estimate:
+    floors, lows, likelies, highs, _, _ = zip(*lines, strict=True)
+    return Estimate(sum(floors), sum(lows), sum(likelies), sum(highs))

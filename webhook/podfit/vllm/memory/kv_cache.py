@@ -1,0 +1,287 @@
+"""The KV cache of one rank: groups of layers, blocks, the check of one request, and the numbers that vLLM logs.
+
+It mirrors vLLM's v1/core/kv_cache_utils.py (from 0.33 kv_cache_planning.py). Layers of one kind form groups, and every
+group has its own blocks from one pool. A block takes as many bytes as the layers of the largest group need for it.
+Differences between releases are in `kv_releases`, the bytes that a layer stores in `kv_specs`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import gcd
+from typing import NamedTuple
+
+from podfit.vllm.memory import kv_releases as since
+from podfit.vllm.memory import kv_specs
+from podfit.vllm.memory.kv_specs import CHUNKED, CROSS, FULL, SLIDING, Spec, Stored, stored
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+
+SOURCE = "vLLM 0.33 v1/kv_cache_interface.py, v1/core/kv_cache_planning.py"
+
+
+class KvCacheGroup(NamedTuple):
+    """Layers that share block ids."""
+
+    spec: Spec
+    """The spec of each layer; of the first one, if they differ in size."""
+    layers: int
+    """Number of these layers on this rank."""
+    page: int
+    """Bytes of a block in all layers of the group."""
+
+
+class LayoutError(Exception):
+    """vLLM raises: these layers can't be managed together. `certain`: with every attention backend."""
+
+    def __init__(self, why: str, *, certain: bool) -> None:
+        super().__init__(why)
+        self.certain = certain
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The layout of one rank's KV cache."""
+
+    groups: tuple[KvCacheGroup, ...]
+    bytes_per_block: int
+    checked: tuple[tuple[Spec, int], ...]
+    """The bytes that this release's check of one request counts, per spec: those of a block."""
+    known: bool
+    """False if some layer's cache is not described here, so that only a part is counted."""
+    sure_blocks: bool
+    """False: the attention backend, which is unknown, decides how many tokens a block has."""
+    null: int = 0
+    """Bytes that the check leaves out of the memory: the block that represents "no block"."""
+    refusal: LayoutError | None = None
+    """The error that vLLM raises; then there are no groups."""
+    of_all_stages: bool = False
+    """The check counts the layers of every pipeline stage."""
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes for each further token of a long request."""
+        growing = [one.spec.block_size for one in self.groups if one.spec.kind == FULL or _is_per_block(one.spec)]
+        return sum([-(-self.bytes_per_block // size) for size in growing if size])
+
+    def blocks(self, tokens: int, settings: Settings) -> int:
+        """Block ids that one request of `tokens` takes."""
+        flight, context = in_flight(settings), settings.parallel.context
+        return sum([count * _blocks(spec, tokens, flight, context) for spec, count in self._alike.items()])
+
+    @cached_property
+    def _alike(self) -> Mapping[Spec, int]:
+        """Number of groups per spec. Cached, because a search for changes reads it often."""
+        return Counter(group.spec for group in self.groups)
+
+    def bytes(self, tokens: int, settings: Settings) -> int:
+        """Bytes that one request of `tokens` takes on this rank."""
+        return self.blocks(tokens, settings) * self.bytes_per_block
+
+    def needed(self, tokens: int, settings: Settings) -> int:
+        """Bytes that the check of one request of `tokens` compares with the KV cache memory less `null`."""
+        flight, context = in_flight(settings), settings.parallel.context
+        return sum([_blocks(spec, tokens, flight, context) * size for spec, size in self.checked])
+
+    @property
+    def rounding(self) -> int:
+        """Bytes by which blocks of another size may lower the needed memory."""
+        return 0 if self.sure_blocks else sum([size for _, size in self.checked])
+
+
+def _is_per_block(spec: Spec) -> bool:
+    return spec.is_state and spec.per_block
+
+
+def in_flight(settings: Settings) -> int:
+    """Tokens that are scheduled but not finished: until then, a window keeps their blocks."""
+    return settings.max_num_batched_tokens * (settings.batches if settings.release >= since.IN_FLIGHT else 1)
+
+
+def _blocks(spec: Spec, tokens: int, flight: int, context: int) -> int:
+    """Blocks of one request in one group (`max_memory_usage_bytes` of the spec, in pages)."""
+    kind, block, _, window, states, per_block, _ = spec
+    tokens = tokens if tokens > 1 else 1
+    if kind == FULL:
+        tokens = -(-tokens // context)
+        return -(-tokens // block)
+    if kind == SLIDING:
+        return -(-min(window - 1 + flight, tokens) // block) + 1
+    if kind == CHUNKED:
+        return -(-min(window + flight, tokens) // block)
+    if kind == CROSS:
+        return -(-window // block)
+    return states + (-(-tokens // block) if per_block else 0)
+
+
+def layout(model: Model, settings: Settings, first: int = 0, last: int | None = None) -> Layout | None:
+    """The layout of the layers `first … last` of one rank; None if they store nothing or are unknown."""
+    return _layout(model, stored(settings), first, last)
+
+
+@lru_cache(256)
+def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
+    """The KV cache groups of the layers from `first` up to, but without, `last`; None if a layer is unknown."""
+    specs = kv_specs.of(model, how)
+    if specs is None:
+        return None
+    layers, release = model.num_hidden_layers or 0, how.release
+    past = layers if last is None else last
+
+    def is_here(index: int) -> bool:
+        return first <= index and (index < past or past == layers)  # a drafter comes after the last layer
+
+    own = [one for one in specs.layers if is_here(one[0])]
+    if not own:
+        return None
+    counted = tuple((spec, count * spec.page) for spec, count in Counter(spec for _, spec in own).items())
+    try:
+        groups = _groups(specs.layers if release >= since.SIZES else own, how)
+    except LayoutError as error:
+        page = max(spec.page for _, spec in own)
+        return Layout((), page, counted, specs.known, specs.sure_blocks, refusal=error)
+    mine = [_projected(group, is_here, release) for group in groups]
+    per_block = max(group.page for group in mine)
+    of_all = how.v1 and since.ALL_STAGES <= release < since.OWN_STAGE and len(own) < len(specs.layers)
+    if how.v1 and release >= since.FIRST_GROUP:
+        among = [_projected(group, lambda _: True, release) for group in groups] if of_all else mine
+        counted = _of_groups(among, all_of_them=release >= since.ALL_GROUPS)
+    null = per_block if release >= since.NULL_BLOCK else 0
+    return Layout(tuple(mine), per_block, counted, specs.known, specs.sure_blocks, null, of_all_stages=of_all)
+
+
+def _of_groups(groups: Sequence[KvCacheGroup], *, all_of_them: bool) -> tuple[tuple[Spec, int], ...]:
+    """_max_memory_usage_bytes_from_groups."""
+    per_block = max(group.page for group in groups)
+    counted = Counter(group.spec for group in groups) if all_of_them else {groups[0].spec: 1}
+    return tuple((spec, count * per_block) for spec, count in counted.items())
+
+
+Layers = Sequence[tuple[int, Spec]]
+"""(index of the layer, its cache), in the order of the model."""
+
+
+def _groups(layers: Layers, how: Stored) -> Sequence[Layers]:
+    """get_kv_cache_groups: the layers of each group. Raises LayoutError if vLLM raises."""
+    release = how.release
+    if not how.v1:
+        return [layers]
+    if how.manager is False or release < since.MANAGER:
+        layers = _promoted(layers, release)
+    if _is_uniform(layers, release):
+        return [layers]
+    return _of_one_page(_unified(layers, release), release)
+
+
+def _is_uniform(layers: Layers, release: Release) -> bool:
+    """is_kv_cache_spec_uniform, and from 0.11 UniformTypeKVCacheSpecs.is_uniform_type."""
+    alike = {_without_size(spec) if release >= since.SIZES else spec for _, spec in layers}
+    return len(alike) == 1
+
+
+def _without_size(spec: Spec) -> Spec:
+    return spec._replace(page=0, heads=0)
+
+
+def _promoted(layers: Layers, release: Release) -> Layers:
+    """unify_hybrid_kv_cache_specs: without the manager, windows and chunks next to full layers are stored in full."""
+    if any(spec.kind == FULL for _, spec in layers):
+        layers = [
+            (index, spec._replace(kind=FULL, window=0) if spec.kind in (SLIDING, CHUNKED) else spec)
+            for index, spec in layers
+        ]
+    if not _is_uniform(layers, release):
+        stateful = any(spec.is_state for _, spec in layers)
+        raise LayoutError(
+            "without the hybrid KV cache manager its layers cannot be stored as one kind", certain=stateful
+        )
+    return layers
+
+
+def _unified(layers: Layers, release: Release) -> Layers:
+    """unify_kv_cache_spec_page_size: larger blocks, or padding, if pages are smaller than the largest."""
+    largest = max(spec.page for _, spec in layers)
+
+    def grown(spec: Spec) -> Spec:
+        if spec.page == largest:
+            return spec
+        if spec.is_state and release >= since.STATE_PAGES:
+            return spec._replace(page=largest)
+        if release >= since.PAGES and largest % spec.page == 0:
+            return spec._replace(page=largest, block_size=spec.block_size * (largest // spec.page))
+        if release >= since.PADDED or (release >= since.STRIDES and not spec.is_state):
+            return spec._replace(page=largest)
+        raise LayoutError(
+            f"its layers' pages of {spec.page:,} and {largest:,} bytes cannot be made equal", certain=False
+        )
+
+    return [(index, grown(spec)) for index, spec in layers]
+
+
+def _of_one_page(layers: Layers, release: Release) -> list[Layers]:
+    """_get_kv_cache_groups_uniform_page_size: equal layers in groups of the same depth, the last ones padded."""
+    alike: dict[Spec, list[tuple[int, Spec]]] = {}
+    for one in layers:
+        alike.setdefault(one[1], []).append(one)
+    counts = [len(same) for same in alike.values()]
+    depth = max(counts) if max(counts) < since.ratio(release) * min(counts) else min(counts)
+    groups: list[Layers] = []
+    for same in alike.values():
+        count = -(-len(same) // depth)
+        groups += [same[start::count] for start in range(count)]
+    return groups
+
+
+def _projected(group: Layers, is_here: Callable[[int], bool], release: Release) -> KvCacheGroup:
+    """_project_kv_cache_groups_to_worker: the layers of a group that are on this rank."""
+    pages = [spec.page for index, spec in group if is_here(index)]
+    if since.SIZES <= release < since.OWN_STAGE and len({spec for _, spec in group}) > 1:
+        return KvCacheGroup(
+            group[0][1], len(pages), sum(spec.page for _, spec in group)
+        )  # a block counts the layers of every stage
+    return KvCacheGroup(group[0][1], len(pages), sum(pages))
+
+
+def blocks(available: int, found: Layout) -> int:
+    """Blocks of the pool (`num_gpu_blocks`)."""
+    return max(0, available) // found.bytes_per_block
+
+
+def tokens(available: int, found: Layout, length: int, settings: Settings) -> int:
+    """ "GPU KV cache size: N tokens"."""
+    count = blocks(available, found)
+    if not found.groups:
+        return 0
+    if settings.release >= since.BY_CONCURRENCY:
+        return int(count / found.blocks(length, settings) * length)
+    smallest = min(group.spec.block_size or length for group in found.groups)
+    return count // len(found.groups) * smallest * settings.parallel.context
+
+
+def concurrency(available: int, found: Layout, length: int, settings: Settings) -> float:
+    """ "Maximum concurrency for N tokens per request"."""
+    if not found.groups:
+        return 0.0
+    if settings.release < since.MANAGER:
+        return tokens(available, found, length, settings) / length
+    return blocks(available, found) / found.blocks(length, settings)
+
+
+def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
+    """ "the estimated maximum model length is N": the longest single request that fits, up to `ceiling` tokens; 0 if
+    none fits."""
+    room = available - found.null
+    if found.refusal and settings.release >= since.FIRST_GROUP:  # in earlier releases, this check comes first
+        return 0
+    if found.needed(ceiling, settings) <= room:
+        return ceiling
+    step = gcd(*(spec.block_size for spec, _ in found.checked)) or 1  # the result is the same within a block
+    low, high = 0, ceiling // step
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if found.needed(middle * step, settings) <= room else (low, middle - 1)
+    return low * step

@@ -1,0 +1,65 @@
+"""The capacity of one rank's KV cache: requests, tokens, and the longest context, as vLLM logs them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from podfit.vllm.memory import kv_cache
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.kv_cache import Layout
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.model import Model, longest_max_model_len
+
+
+class KvCapacity(NamedTuple):
+    """A KV cache with its layout. Its properties are computed only when they are read."""
+
+    model: Model
+    settings: Settings
+    layout: Layout | None
+    length: int | None
+    """max_model_len in tokens; with `auto`, the longest that fits."""
+
+    def blocks(self, left: Estimate) -> int:
+        """Blocks of the pool (likely)."""
+        return kv_cache.blocks(left.likely, self.layout) if self.layout else 0
+
+    @property
+    def bytes_per_request(self) -> int | None:
+        """Bytes that this release's check counts for one request of max_model_len."""
+        return self.layout.needed(self.length, self.settings) if self.layout and self.length else None
+
+    @property
+    def model_length(self) -> int | None:
+        """The longest context that the model's config allows; None if unknown."""
+        return longest_max_model_len(self.model, self.settings.release)
+
+    def tokens(self, left: Estimate) -> tuple[int, int, int] | None:
+        """low, likely, high: "GPU KV cache size: N tokens"."""
+        if self.layout is None:
+            return None
+        low, likely, high = [
+            kv_cache.tokens(size, self.layout, self.length or 4096, self.settings)
+            for size in (left.low, left.likely, left.high)
+        ]
+        return low, likely, high
+
+    def estimated(self, left: Estimate) -> int | None:
+        """The longest single request that fits (likely), up to max_model_len."""
+        return self._longest(left, self.length) if self.length else None
+
+    def longest(self, left: Estimate) -> int | None:
+        """The longest request that fits, up to the model's own length."""
+        estimated, own = self.estimated(left), self.model_length
+        if estimated is not None and estimated == self.length and own and own > estimated:
+            return self._longest(left, own)
+        return estimated
+
+    def _longest(self, left: Estimate, ceiling: int) -> int | None:
+        return kv_cache.longest(left.likely, self.layout, ceiling, self.settings) if self.layout else None
+
+    def concurrency(self, left: Estimate) -> float | None:
+        """ "Maximum concurrency for N tokens per request" (likely)."""
+        if self.layout is None or not self.length:
+            return None
+        return round(kv_cache.concurrency(left.likely, self.layout, self.length, self.settings), 2)

@@ -1,0 +1,478 @@
+"""The KV cache of each layer of a model: kind, tokens per block, bytes per block.
+
+It mirrors vLLM's v1/kv_cache_interface.py (the specs), the model runner that makes them (get_kv_cache_spec), and the
+block sizes (models/config.py HybridAttentionMambaModelConfig; from 0.20 platforms/interface.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from math import lcm
+from typing import NamedTuple
+
+from podfit.vllm.memory import kv_releases as since
+from podfit.vllm.memory import layer_tensors, parallel, shape
+from podfit.vllm.memory.arguments import Speculative
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+
+FULL, SLIDING, CHUNKED, CROSS = "full_attention", "sliding_attention", "chunked_attention", "cross_attention"
+ATTENTION = (FULL, SLIDING, CHUNKED, CROSS)
+ENCODERS = ("bert", "roberta", "xlm-roberta", "modernbert", "nomic_bert", "eurobert", "distilbert", "new", "gte")
+"""Encoder-only families: their attention stores nothing."""
+BLOCK = 16
+"""Tokens per block (config/cache.py DEFAULT_BLOCK_SIZE)."""
+
+
+class Spec(NamedTuple):
+    """The cache of one layer on one rank."""
+
+    kind: str
+    """One of ATTENTION, or the kind of a state layer."""
+    block_size: int
+    """Tokens per block; 0: the whole length."""
+    page: int
+    """Bytes per block."""
+    window: int = 0
+    """Tokens that are kept: of a sliding window or a chunk, or of the encoder; 0: all of them."""
+    states: int = 0
+    """Blocks that a request takes regardless of its length."""
+    per_block: bool = True
+    """Whether a request also takes a block per `block_size` tokens."""
+    heads: int = 0
+    """Key-value heads of an attention layer: layers with different numbers are of different kinds, even if their sizes
+    are equal."""
+
+    @property
+    def is_state(self) -> bool:
+        """Whether a block contains a recurrent state."""
+        return self.kind not in ATTENTION
+
+
+class Stored(NamedTuple):
+    """The settings that decide what a layer stores."""
+
+    release: Release
+    v1: bool
+    tp: int
+    width: int
+    """Bytes of an activation."""
+    kv_cache_dtype: str
+    block_size: int | None
+    prefix_caching: bool | None
+    manager: bool | None
+    speculative: Speculative | None
+    state_dtypes: tuple[str | None, str | None]
+    state_mode: str | None
+    skipped_layers: bool
+    mla: bool
+    capability: tuple[int, int] | None
+    vendor: str
+    backend_named: bool
+
+
+def stored(settings: Settings) -> Stored:
+    """The part of the settings for this module."""
+    return Stored(
+        settings.release, settings.v1, settings.parallel.tp, settings.dtype, settings.kv_cache_dtype,
+        settings.block_size, settings.prefix_caching, settings.manager, settings.speculative, settings.state_dtypes,
+        settings.state_mode, settings.skipped_layers, settings.uses_mla, settings.capability, settings.vendor,
+        settings.backend_named,
+    )  # fmt: skip
+
+
+class Specs(NamedTuple):
+    """The layers that store something, in the order of the model."""
+
+    layers: tuple[tuple[int, Spec], ...]
+    """(index of the layer, its cache); a drafter's layers come after the model's."""
+    known: bool
+    """False if some layer's cache is not described here, so that only a part is counted."""
+    sure_blocks: bool
+    """False: the attention backend, which is unknown, decides how many tokens a block has."""
+
+
+KV_BYTES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0}
+PER_HEAD = {  # --kv-cache-dtype → (bytes for each element, bytes for each key or value vector)
+    "int8_per_token_head": (1.0, 4.0), "fp8_per_token_head": (1.0, 4.0), "int4_per_token_head": (0.5, 4.0),
+    "nvfp4": (0.5 + 1 / 16, 0.0), "nvfp4_4over6": (0.5 + 1 / 16, 0.0),
+    "turboquant_k8v4": (0.75, 2.0), "turboquant_4bit_nc": (0.5, 3.0), "turboquant_k3v4_nc": (0.4375, 3.0),
+    "turboquant_3bit_nc": (0.375, 3.0), "ultraquant_4bit": (0.5 + 1 / 32, 0.0),
+}  # fmt: skip
+
+
+DTYPES = (*KV_BYTES, "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla", "int8", *PER_HEAD, "nvfp4_ds_mla")
+"""Every `--kv-cache-dtype` whose bytes this module describes."""
+
+
+def is_known(dtype: str) -> bool:
+    """Whether this module describes the bytes of a `--kv-cache-dtype` (0.33 also accepts names of plugins)."""
+    return dtype in KV_BYTES or dtype in PER_HEAD or dtype.startswith("fp8") or dtype in ("int8", "nvfp4_ds_mla")
+
+
+def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
+    """(bytes per element, bytes per key or value vector) of the cache.
+
+    Under `auto`, a checkpoint with a KV scheme decides itself: ModelOpt from 0.11.1, compressed-tensors from 0.17;
+    DeepSeek-V3.2-like models use fp8.
+    """
+    dtype = how.kv_cache_dtype
+    if dtype == "auto":
+        dtype = _checkpoint_kv_dtype(model, how) or "auto"
+    if dtype in PER_HEAD:
+        return PER_HEAD[dtype]
+    if dtype.startswith("fp8") or dtype in ("int8",):
+        return 1.0, 0.0
+    if dtype == "auto":
+        return float(how.width), 0.0
+    return KV_BYTES.get(dtype, 2.0), 0.0
+
+
+def _checkpoint_kv_dtype(model: Model, how: Stored) -> str | None:
+    """The KV cache type in the checkpoint's quantization config; None before the release that reads it. That is 0.11.1
+    for ModelOpt, 0.17 for others (vLLM utils/torch_utils.py, resolve_kv_cache_dtype_string)."""
+    config = model.quantization_config or {}
+    scheme = config.get("kv_cache_scheme")
+    method = str(config.get("quant_method") or "")
+    algorithm = str(config.get("kv_cache_quant_algo") or "").lower()
+    nested = config.get("quantization")
+    if not algorithm and isinstance(nested, dict):
+        algorithm = str(nested.get("kv_cache_quant_algo") or "").lower()
+    first = Release(0, 11, 1) if method.startswith("modelopt") else Release(0, 17)
+    if how.release < first:
+        return None
+    if algorithm in ("fp8", "nvfp4"):
+        return algorithm
+    if isinstance(scheme, dict):
+        return "fp8" if scheme.get("num_bits") == 8 else "nvfp4" if scheme.get("num_bits") == 4 else None
+    return None
+
+
+def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
+    """Bytes of one token in one attention layer of a rank; None if a size is missing."""
+    each, vector = element_bytes(model, how)
+    if model.kv_lora_rank and not how.mla:
+        # Whole heads: keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py). Later, values are padded to the
+        # width of keys.
+        heads = max(1, (model.num_attention_heads or 1) // how.tp)
+        width = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
+        return int(heads * 2 * (width if width and how.release >= (0, 7, 1) else 256) * each)
+    if model.kv_lora_rank:
+        row = model.kv_lora_rank + (model.qk_rope_head_dim or 0)
+        if model.index_head_dim:
+            quantised = how.kv_cache_dtype == "auto" or how.kv_cache_dtype.startswith("fp8")
+            return (656 if quantised else int(row * each)) + model.index_head_dim + model.index_head_dim // 128 * 4
+        if how.kv_cache_dtype == "fp8_ds_mla":
+            return 656
+        if how.kv_cache_dtype == "nvfp4_ds_mla":
+            return 352
+        size = int(row * each + vector)
+        return -(-size // 256) * 256 if how.release < (0, 8) else size
+    sizes = shape.head_dims(model, kind)
+    if sizes is None:
+        return None
+    heads, keys, values = sizes
+    heads = parallel.key_value_heads(heads, how.tp)
+    return int(heads * ((keys + values) * each + 2 * vector))
+
+
+STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes per element of a state by dtype; otherwise the model's dtype is used."""
+NEMOTRON_H = (Release(0, 13), 2), (Release(0, 20), 4)
+"""(first release, bytes per element) of the recurrent states of a Nemotron-H whose config.json has no
+`mamba_ssm_cache_dtype`: float16, then float32 (vLLM 0.13 and 0.20 models/config.py NemotronHForCausalLMConfig). Before,
+vLLM does not read config.json and uses the model's dtype."""
+
+
+def state_dtypes(model: Model, how: Stored) -> tuple[int, int]:
+    """Bytes per element of the convolution's state and of the recurrent state (layers/mamba/mamba_utils.py
+    MambaStateDtypeCalculator; models/config.py for models whose config.json is read)."""
+    given, own = how.state_dtypes
+    narrow = STATE_BYTES.get(given or "", how.width)
+    is_delta_net = shape.delta_net(model) is not None
+    if is_delta_net and how.release < since.DELTA_NET_STATES:
+        return narrow, narrow
+    if own is None and is_delta_net:
+        own = model.config.get("mamba_ssm_dtype")
+    if own is None and (model.model_type or "").startswith("nemotron_h"):
+        last = [size for first, size in NEMOTRON_H if how.release >= first]
+        return narrow, STATE_BYTES.get(str(model.config.get("mamba_ssm_cache_dtype")), last[-1]) if last else narrow
+    return narrow, STATE_BYTES.get(str(own), narrow)
+
+
+def state_bytes(model: Model, how: Stored, kind: str) -> int | None:
+    """Bytes of one sequence's state in one layer of a rank (vLLM 0.10.2 … 0.33 layers/mamba/mamba_utils.py)."""
+    tp, drafted = how.tp, how.speculative.tokens if how.speculative else 0
+    narrow, wide = state_dtypes(model, how)
+    if kind == "linear_attention":
+        if (sizes := shape.delta_net(model)) is not None:
+            keys, values, _, kernel = sizes
+            key = shape.number(model.config, "linear_key_head_dim") or 128
+            convolution = (2 * keys + values) // tp * (kernel - 1 + drafted) * narrow
+            return convolution + values // tp * key * wide
+        if model.kv_lora_rank and (kda := shape.delta_attention(model)) is not None:
+            width, heads, kernel = kda
+            drafted = drafted if how.release >= since.DELTA_ATTENTION_STATES else 0
+            recurrent = STATE_BYTES.get(how.state_dtypes[1] or "", 4) if how.release >= (0, 30) else 4
+            return 3 * width // tp * (kernel - 1 + drafted) * narrow + width // tp * (width // heads) * recurrent
+        if model.num_attention_heads and model.head_dim and not model.kv_lora_rank:
+            return model.num_attention_heads // tp * model.head_dim**2 * 4
+        return None
+    if kind == "mamba":
+        mixer = shape.mamba(model)
+        if mixer is None:
+            return None
+        if not mixer.heads:
+            return mixer.inner // tp * (mixer.kernel - 1) * narrow + mixer.inner // tp * mixer.state * wide
+        groups = mixer.groups if mixer.groups % tp == 0 else tp
+        convolved = (mixer.inner + 2 * groups * mixer.state) // tp
+        drafted = drafted if how.release >= since.DELTA_NET_STATES else 0
+        return convolved * (mixer.kernel - 1 + drafted) * narrow + mixer.inner // tp * mixer.state * wide
+    if kind == "conv":
+        kernel = shape.number(model.config, "conv_L_cache") or 3
+        drafted = drafted if how.release >= since.SHORT_CONVOLUTIONS else 0
+        return (model.hidden_size or 0) // tp * (kernel - 1 + drafted) * narrow
+    return None
+
+
+@lru_cache(256)
+def of(model: Model, how: Stored) -> Specs | None:
+    """The layers of a whole model; None if they are unknown or store nothing."""
+    layers = model.num_hidden_layers
+    if not layers or model.model_type in ENCODERS or _sees_both_ways(model):
+        return None
+    shared = shape.number(model.config, "num_kv_shared_layers") or 0
+    kinds = list(_kinds(model, layers - shared))
+    drafted = list(_drafted(model, how))
+    sizes = {kind: attention_bytes(model, how, kind) for kind in {kind for _, kind in kinds} if kind in ATTENTION}
+    states = {kind: state_bytes(model, how, kind) for kind in {kind for _, kind in kinds} if kind not in ATTENTION}
+    known = (
+        not _is_special(model)
+        and not how.skipped_layers
+        and is_known(how.kv_cache_dtype)
+        and None not in (*sizes.values(), *states.values())
+        and (how.speculative is None or how.speculative.known)
+        and not (states and not (how.v1 and how.release >= since.STATES))  # this module does not describe V0
+        and not (CROSS in sizes and not how.v1)
+        and not (how.manager is None and len(sizes | states) > 1)
+    )
+    per_token = {kind: size for kind, size in sizes.items() if size}
+    per_state = {kind: size for kind, size in states.items() if size and how.v1}
+    block = _block(model, how, per_token, per_state)
+    page = block * min(per_token.values()) if per_token else 0
+    made = {kind: _attention(model, how, kind, block, size) for kind, size in per_token.items()}
+    made |= {
+        kind: _state_spec(model, how, kind, block if per_token else 0, max(size, page))
+        for kind, size in per_state.items()
+    }
+    found = [(index, made[kind]) for index, kind in kinds if kind in made]
+    found += [
+        (layers + index, _attention(of, cut, kind, block, size)) for index, (of, cut, kind, size) in enumerate(drafted)
+    ]
+    if not found:
+        return None
+    if how.release < since.STATE_PER_BLOCK:  # attention first, then states (gpu_model_runner get_kv_cache_spec)
+        found.sort(key=lambda one: one[1].is_state)
+    plain = not model.kv_lora_rank or (how.capability is not None and not how.backend_named)
+    exact = how.block_size is not None or (how.vendor == "nvidia" and plain)
+    return Specs(tuple(found), known, exact)
+
+
+def _kinds(model: Model, last: int) -> Iterator[tuple[int, str]]:
+    """(index, kind) of each cache of the layers before `last`; a layer may have two caches, or none."""
+    crossed = _cross_tokens(model) > 0
+    for index in range(last):
+        kind = shape.kind(model, index)
+        if kind in shape.STATELESS:
+            continue
+        yield index, kind
+        if model.model_type == "falcon_h1":  # each layer has both kinds
+            yield index, "mamba"
+        if crossed and kind == FULL:  # for the encoder's keys and values
+            yield index, CROSS
+
+
+def _drafted(model: Model, how: Stored) -> Iterator[tuple[Model, Stored, str, int]]:
+    """(model, settings, kind, bytes per token) of each layer of the drafter."""
+    speculative = how.speculative
+    if speculative is None or not speculative.layers:
+        return
+    drafter = speculative.drafter or model
+    cut = how._replace(tp=speculative.tp) if speculative.tp and speculative.drafter else how
+    is_model = drafter is not model and speculative.layers == drafter.num_hidden_layers
+    for index in range(speculative.layers):
+        kind = shape.kind(drafter, index) if is_model else FULL
+        if size := attention_bytes(drafter, cut, kind) if kind in ATTENTION else None:
+            yield drafter, cut, kind, size
+
+
+def _attention(model: Model, how: Stored, kind: str, block: int, per_token: int) -> Spec:
+    """The KV cache spec of an attention layer."""
+    window = _window(model, kind)
+    since_when = {SLIDING: since.WINDOWS, CHUNKED: since.CHUNKS}.get(kind)
+    if full := since_when is not None and (not window or not how.v1 or how.release < since_when):
+        window = 0
+    sizes = shape.head_dims(model, kind) if not model.kv_lora_rank else None
+    heads = parallel.key_value_heads(sizes[0], how.tp) if sizes else 1
+    return Spec(FULL if full else kind, block, block * per_token, window, heads=heads)
+
+
+def _window(model: Model, kind: str) -> int:
+    """Most tokens that a layer of this kind keeps; 0: all."""
+    if kind == CROSS:
+        return _cross_tokens(model)
+    if kind == SLIDING:
+        return model.sliding_window or 0
+    return shape.number(model.config, "attention_chunk_size") or 0 if kind == CHUNKED else 0
+
+
+CACHED_AT_EACH_BLOCK = frozenset({
+    "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "mamba", "mamba2", "nemotron_h", "zamba2",
+})  # fmt: skip
+"""Families whose class inherits SupportsMambaPrefixCaching (vLLM 0.11.1 … 0.31 model_executor/models)."""
+DRAFTED_ALIGNED = Release(0, 20), Release(0, 22)
+"""The first release whose default with speculative decoding is "align" for these families, too, and the first in which
+it is not."""
+
+
+def state_mode(model: Model, how: Stored) -> str:
+    """`mamba_cache_mode`: "none", "align" or "all" (models/config.py MambaModelConfig, since 0.18 in this order)."""
+    cached = how.release >= since.STATES_CACHED if how.prefix_caching is None else how.prefix_caching
+    if not cached or how.release < since.STATE_PER_BLOCK:
+        return "none"
+    every = model.model_type in CACHED_AT_EACH_BLOCK and how.release < since.ALIGNED_ONLY
+    if how.release < since.MODES:
+        return "all" if every else "none"
+    if how.state_mode in ("all", "align"):
+        return how.state_mode if every else "align"
+    if how.release >= since.STATES_CACHED:
+        return "align"
+    first, last = DRAFTED_ALIGNED
+    return "all" if every and not (how.speculative and first <= how.release < last) else "align"
+
+
+def _state_spec(model: Model, how: Stored, kind: str, block: int, page: int) -> Spec:
+    """The spec of a state layer (layers/mamba/abstract.py get_kv_cache_spec, MambaSpec.max_memory_usage_bytes).
+
+    A request has one state, and one more for each speculative token. Prefix caching in mode "all" keeps a state for
+    each block, in mode "align" two states: the running one, and that of the last whole block.
+    """
+    mode, drafted = state_mode(model, how), how.speculative.tokens if how.speculative else 0
+    speculative = drafted if how.release >= (since.SPECULATIVE_STATES if mode == "all" else since.MODES) else 0
+    if mode == "all" and block:
+        return Spec(kind, block, page, 0, speculative)
+    if mode == "align":
+        return Spec(kind, block, page, 0, 2 + speculative + _checkpoints(model, how, kind), per_block=False)
+    return Spec(kind, 0, page, 0, 1 + speculative, per_block=False)
+
+
+def _checkpoints(model: Model, how: Stored, kind: str) -> int:
+    """Additional states that a layer exports in the middle of a prefill."""
+    if kind == "mamba" and (mixer := shape.mamba(model)) and mixer.heads:
+        return int(how.release >= since.MAMBA2_CHECKPOINT)
+    return int(kind == "linear_attention" and _prefills_with_flashinfer(model, how))
+
+
+def _prefills_with_flashinfer(model: Model, how: Stored) -> bool:
+    """Whether FlashInfer's kernel does the prefill of Gated DeltaNet: from 0.33 on Hopper, and on Blackwell with keys
+    of 128 and CUDA 13, which vLLM's images have (layers/mamba/gdn/qwen_gdn_linear_attn.py
+    _resolve_gdn_prefill_backend)."""
+    if how.release < since.DELTA_NET_CHECKPOINT or shape.delta_net(model) is None or how.capability is None:
+        return False
+    major = how.capability[0]
+    return how.vendor == "nvidia" and (
+        how.capability == (9, 0) or (major in (10, 12) and shape.number(model.config, "linear_key_head_dim") == 128)
+    )
+
+
+def _block(model: Model, how: Stored, per_token: Mapping[str, int], states: Mapping[str, int]) -> int:
+    """Tokens per block. Next to state layers, a block is so long that an attention layer's page is as large as a
+    state."""
+    latent = bool(model.kv_lora_rank) and how.mla
+    base = how.block_size or (_latent_block(model, how) if latent else BLOCK)
+    if not states or not per_token:
+        return base
+    largest, each, align = max(states.values()), min(per_token.values()), _alignment(model, how, base, latent)
+    if state_mode(model, how) == "all":
+        align = lcm(shape.number(model.config, "mamba_chunk_size", "chunk_size") or CHUNK, align)
+    return max(base, -(-largest // (align * each)) * align)
+
+
+CHUNK = 2048
+"""Tokens of a Mamba 1 model's chunk (config/model.py get_mamba_chunk_size)."""
+PREFERRED = Release(0, 18)
+"""From this release on, a block is as large as the attention backend prefers (platforms/interface.py
+update_block_size_for_backend). Before, platforms/cuda.py sets the size that some backends for latents need."""
+ALIGNED_BY_PLATFORM = Release(0, 20)
+"""From this release on, blocks next to state layers are multiples of the backend's block, not of a constant."""
+
+
+def _latent_block(model: Model, how: Stored) -> int:
+    """Tokens per block of latents, by the backend that vLLM prefers on this GPU (platforms/cuda.py)."""
+    major = how.capability[0] if how.capability else 0
+    if model.index_head_dim:
+        return 64  # the sparse backends
+    if major == 10:
+        return 32 if how.release >= PREFERRED else 128 if how.release >= (0, 10) else BLOCK
+    if major == 9:
+        quantised = how.kv_cache_dtype.startswith("fp8")
+        return 64 if how.release < PREFERRED or quantised else BLOCK  # FlashMLA; FlashAttention's takes 16
+    return BLOCK
+
+
+def _alignment(model: Model, how: Stored, base: int, latent: bool) -> int:
+    """A block next to state layers is a multiple of this many tokens."""
+    if how.release >= ALIGNED_BY_PLATFORM:
+        size = max(base, 128) if latent and how.release >= since.WIDE_LATENT_BLOCKS else base
+    elif latent and how.release >= since.STATE_PER_BLOCK:
+        size = 64
+    elif since.STATE_PER_BLOCK <= how.release < PREFERRED and how.capability and how.capability[0] == 10:
+        size = 32 if model.head_dim == 256 else BLOCK  # FlashInfer on Blackwell
+    else:
+        size = BLOCK
+    if state_mode(model, how) == "align" and _prefills_with_flashinfer(model, how):
+        size = lcm(size, 64)
+    return size
+
+
+def _sees_both_ways(model: Model) -> bool:
+    """Whether it is an embedding model of a decoder's family with attention that is not causal. It stores nothing (vLLM
+    0.33 layers/attention/attention.py, get_kv_cache_spec; models/config.py, which sets `is_causal` for some)."""
+    config = model.config
+    return (
+        config.get("is_causal") is False
+        or config.get("use_bidirectional_attention") is True
+        or "bidirec" in (model.model_type or "")
+        or any("Bidirectional" in one or one.startswith("LlamaNemotronVL") for one in model.architectures)
+        or "gte-qwen2" in model.id.lower()  # its config.json has is_causal; a row of a library's table may lack it
+    )
+
+
+def _is_special(model: Model) -> bool:
+    """Whether its cache is not counted here: compressed states, cross attention, layers that share or differ in
+    size."""
+    config = model.config
+    shared = shape.number(config, "cla_share_factor") or 1
+    return (
+        "compress_ratios" in config
+        or len({one.heads_in_group for one in _nas_blocks(model) if one.heads_in_group > 0}) > 1
+        or (shared > 1 and config.get("use_cla") is not False)
+        or (config.get("is_encoder_decoder") is True and not _cross_tokens(model))
+        or model.model_type in ("deepseek_v4", "deepseek_v41", "mllama", "phi4flash")
+    )
+
+
+def _nas_blocks(model: Model) -> Iterator[layer_tensors.Block]:
+    """The layers of a NAS model; empty for any other."""
+    if isinstance(blocks := model.config.get("block_configs"), list):
+        yield from (one for index in range(len(blocks)) if (one := layer_tensors.block(model, index)) is not None)
+
+
+def _cross_tokens(model: Model) -> int:
+    """Tokens of the encoder that every request's cross attention stores (Whisper: 1,500 for 30 s); 0 if there are none
+    or if unknown."""
+    if model.config.get("is_encoder_decoder") is not True:
+        return 0
+    return shape.number(model.config, "max_source_positions") or 0

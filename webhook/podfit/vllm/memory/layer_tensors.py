@@ -1,0 +1,111 @@
+"""The types in which a layer's tensors are counted, and the parts that only some families have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from podfit.vllm.model import Model
+from podfit.vllm.model.read import mapping
+
+Cut = Literal["column", "key-value", "whole", "experts"]
+"""`column`: divided by TP. `key-value`: by min(TP, KV heads). `whole`: on every rank. `experts`: by TP × DP."""
+Group = Literal["attention", "linear", "mlp", "experts", "shared", "rest"]
+"""For quantization: checkpoints leave whole groups in the model's dtype. `rest` is never quantized."""
+
+
+class LayerTensors(NamedTuple):
+    """Some tensors of one layer."""
+
+    elements: int
+    cut: Cut
+    group: Group
+
+
+Layer = tuple[LayerTensors, ...]
+
+
+def number(config: Mapping[str, Any], *keys: str) -> int | None:
+    """The first of `keys` with a positive whole number."""
+    for key in keys:
+        value = config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def numbers(config: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    """A list of whole numbers, () if there is none."""
+    value = config.get(key)
+    return tuple(value) if isinstance(value, list) and all(isinstance(one, int) for one in value) else ()
+
+
+class Block(NamedTuple):
+    """One layer of a NAS model (`block_configs`): heads per group and MLP width, 0 for none, -1 for a linear layer."""
+
+    heads_in_group: int
+    width: int
+
+
+def block(model: Model, index: int) -> Block | None:
+    """One layer's block. The MLP is two thirds of `ffn_mult` × hidden size, rounded up to 256 (vLLM 0.33
+    models/nemotron_nas.py)."""
+    blocks = model.config.get("block_configs")
+    one = blocks[index] if isinstance(blocks, list) and index < len(blocks) else None
+    if not isinstance(one, Mapping):
+        return None
+    attention, ffn = mapping(one.get("attention")) or {}, mapping(one.get("ffn")) or {}
+    times = ffn.get("ffn_mult")
+    width = 0
+    if isinstance(times, int | float) and 0 < times < 100:
+        width = -(-int(2 * times * (model.hidden_size or 0) / 3) // 256) * 256
+    heads = number(attention, "n_heads_in_group") or 0
+    return Block(-1 if attention.get("replace_with_linear") else heads, -1 if ffn.get("replace_with_linear") else width)
+
+
+def nas_layer(model: Model, hidden: int, block: Block) -> Layer | None:
+    """The tensors of one layer of a NAS model."""
+    heads, width = model.num_attention_heads, model.head_dim
+    if not heads or not width:
+        return None
+    found = []
+    if block.heads_in_group > 0:
+        found.append(LayerTensors(2 * hidden * heads * width, "column", "attention"))
+        found.append(LayerTensors(2 * hidden * heads // block.heads_in_group * width, "key-value", "attention"))
+    if block.width > 0:
+        found.append(LayerTensors(3 * hidden * block.width, "column", "mlp"))
+    linear = (block.heads_in_group, block.width).count(-1)
+    return (*found, LayerTensors(linear * hidden * hidden, "column", "mlp")) if linear else tuple(found)
+
+
+def beside(model: Model, hidden: int) -> Layer:
+    """Tensors that some families have in addition to mixer and MLP.
+
+    These are inputs of each layer (Gemma 3n, 4 E), Laurel (3n), a residual MLP next to the experts (Arctic), and cross
+    attention (Whisper, BART).
+    """
+    config, found = model.config, []
+    if per_layer := number(config, "hidden_size_per_layer_input"):
+        found.append(LayerTensors(2 * hidden * per_layer, "whole", "rest"))
+    if rank := number(config, "laurel_rank"):
+        found.append(LayerTensors(2 * hidden * rank, "whole", "rest"))
+    if config.get("parallel_attn_mlp_res") is True and model.num_experts:
+        found.append(LayerTensors(3 * hidden * hidden, "column", "mlp"))
+    if _has_encoder(model):
+        found.append(LayerTensors(4 * hidden * hidden, "column", "attention"))
+    return tuple(found)
+
+
+def _has_encoder(model: Model) -> bool:
+    return model.config.get("is_encoder_decoder") is True and number(model.config, "encoder_layers") is not None
+
+
+def encoder(model: Model, hidden: int) -> int:
+    """Parameters of the encoder of Whisper (with its convolutions and positions) or BART."""
+    if not _has_encoder(model):
+        return 0
+    config = model.config
+    layers, inner = number(config, "encoder_layers") or 0, number(config, "encoder_ffn_dim") or 4 * hidden
+    bins, positions = number(config, "num_mel_bins"), number(config, "max_source_positions") or 0
+    convolutions = (3 * bins + 3 * hidden) * hidden if bins else 0
+    return layers * (4 * hidden * hidden + 2 * hidden * inner) + convolutions + hidden * positions

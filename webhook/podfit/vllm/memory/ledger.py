@@ -1,0 +1,151 @@
+"""The types of all ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Literal, NamedTuple
+
+from podfit.base.frozen import frozen
+from podfit.kube.quantity import human
+from podfit.vllm.measured import GPU_LINES
+from podfit.vllm.memory.estimate import NOTHING, Estimate
+from podfit.vllm.memory.kv_capacity import KvCapacity
+from podfit.vllm.memory.settings import Settings
+
+Verdict = Literal["fits", "unsure", "does-not-fit"]
+Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
+"""What fails first, in the order in which vLLM would fail (`podfit.vllm.memory.verdict`)."""
+
+GPU_AMOUNTS = ("total", "budget", *GPU_LINES)
+"""Fields of `GpuLedger` that are bytes of the GPU, in the order in which people read them."""
+
+IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
+"""The words for each `Verdict`."""
+
+
+class GpuLedger(NamedTuple):
+    """One GPU's memory at start-up: the rank with the least room."""
+
+    total: Estimate
+    budget: Estimate
+    weights: Estimate
+    activations: Estimate
+    cuda_graphs: Estimate
+    non_torch: Estimate
+    kv_cache: Estimate
+    """Bytes left for the KV cache; negative if less than nothing is left. Here `floor` is the certain *maximum*: what
+    is left if every line is at its floor, of the largest total ever measured. If it is negative, vLLM can't start."""
+    graphs_charged: bool
+    """The CUDA graphs count against the budget; otherwise they use GPU memory outside of it."""
+    loading: Estimate | None
+    """The weights while they load, if they are larger then: compared with the total, not with the budget."""
+    kv_capacity: KvCapacity
+    """The capacity of the KV cache."""
+
+    @property
+    def left(self) -> str:
+        """The arithmetic of `kv_cache`, for people."""
+        budget, rest = self.budget.likely, self.kv_cache.likely
+        return self.kv_cache.note or f"{human(budget)} − {human(budget - rest)}"
+
+    @property
+    def kv_cache_bytes_per_token(self) -> int | None:
+        """Bytes for each further token of a long request."""
+        return self.kv_capacity.layout.bytes_per_token if self.kv_capacity.layout else None
+
+    @property
+    def kv_cache_bytes_per_request(self) -> int | None:
+        """Bytes of the KV cache for one request of max_model_len."""
+        return self.kv_capacity.bytes_per_request
+
+    @property
+    def kv_cache_tokens(self) -> tuple[int, int, int] | None:
+        """low, likely, high: "GPU KV cache size: N tokens"."""
+        return self.kv_capacity.tokens(self.kv_cache)
+
+    @property
+    def max_model_len(self) -> int | None:
+        """Tokens of the longest request that the engine accepts."""
+        return self.kv_capacity.length
+
+    @property
+    def estimated_max_model_len(self) -> int | None:
+        """The longest single request that fits (likely), up to max_model_len: the length that vLLM prints if a request
+        does not fit."""
+        return self.kv_capacity.estimated(self.kv_cache)
+
+    @property
+    def longest_request(self) -> int | None:
+        """The longest request that fits, up to the model's own length."""
+        return self.kv_capacity.longest(self.kv_cache)
+
+    @property
+    def model_length(self) -> int | None:
+        """The longest context that the model's config allows; None if unknown."""
+        return self.kv_capacity.model_length
+
+    @property
+    def max_concurrency(self) -> float | None:
+        """ "Maximum concurrency for N tokens per request" (likely)."""
+        return self.kv_capacity.concurrency(self.kv_cache)
+
+
+class HostLedger(NamedTuple):
+    """The container's host memory."""
+
+    lines: tuple[tuple[str, Estimate], ...]
+    """Name → line, e.g. ("processes", …), ("staged weights", …), ("/dev/shm", …), ("offload", …)."""
+    steady: Estimate
+    """Unreclaimable memory while serving."""
+    peak: Estimate
+    """Unreclaimable memory at its highest, usually while loading."""
+    need: Estimate
+    """The larger of both: on GPUs the peak."""
+    shm: Estimate
+    """Bytes that must be free in /dev/shm; with less than `floor`, this release does not start."""
+    processes: int = 0
+    """Number of processes."""
+    busy: int = 0
+    """Number of processes that may each keep a core busy."""
+    in_shm: int = 0
+    """Bytes that are likely in use in /dev/shm; they are in both totals."""
+    ranks: int = 1
+    """GPUs of the container's engines."""
+    offloaded: Estimate = NOTHING
+    """Bytes that arguments move from the GPU to the host."""
+
+
+class Startup(NamedTuple):
+    """Seconds from the container's start to the first successful response on /health."""
+
+    floor: float
+    low: float
+    likely: float
+    high: float
+    parts: tuple[tuple[str, float], ...] = ()
+    """Part of the start-up → its likely seconds: ("download", 95.0) …"""
+
+
+@frozen
+class MemoryPlan:
+    """Will it start?"""
+
+    verdict: Verdict
+    """Whether GPU memory is enough at start-up; nothing else is considered."""
+    tell: Callable[[], str] = field(compare=False)
+    """Builds the text of `why`; most plans that fit never need it."""
+    gpu: GpuLedger | None
+    host: HostLedger | None
+    startup: Startup | None
+    checkpoint: int | None = None
+    """Bytes of all weights, as the files have them; None if unknown."""
+    cause: Cause | None = None
+    """What fails, or may fail, first; None if it fits or nothing is known."""
+    settings: Settings | None = None
+    """The arguments as the release resolves them; None if the model is unknown."""
+
+    @property
+    def why(self) -> str:
+        """One line for people: the arithmetic behind `verdict`, or the missing information."""
+        return self.tell()

@@ -1,0 +1,70 @@
+"""The ledger's lines as vLLM printed them, if a start in a log was exactly this one (`podfit.vllm.measured`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from podfit.kube.quantity import MI
+from podfit.vllm import measured
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Gpu
+from podfit.vllm.measured import MeasuredStart
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.ranks import Rank, added
+from podfit.vllm.model import Model
+from podfit.vllm.model.given import key
+from podfit.vllm.release import Release
+
+ROUNDED = 0.01, 16 * MI
+"""A log prints two decimals of a GiB, and two starts differ by less than a hundredth of a line."""
+APART = 0.005
+"""Share of GPU memory by which the KV cache of two equal starts may differ (public logs of one setting: 0.1 … 0.3
+%)."""
+
+
+def of(
+    known: Sequence[MeasuredStart],
+    args: EngineArgs,
+    model: Model,
+    gpu: Gpu | None,
+    whole: Estimate,
+    release: Release,
+    env: Mapping[str, str],
+) -> MeasuredStart | None:
+    """The measured start that was exactly this one; None also if an argument is unknown, or ranks differ (PP)."""
+    if gpu is None or args.release != release or args.unresolved or args.open:
+        return None
+    if (args.given.get("pipeline_parallel_size") or 1) != 1:
+        return None
+    names = (model.id, key(args.model or ""))
+    return measured.find_measured(
+        known, names, gpu.name, whole.likely, release, measured.canonical_arguments(args.given, args.defaults, env)
+    )
+
+
+def rank(seen: MeasuredStart, own: Rank) -> Rank:
+    """The rank with the measured weights, activations, CUDA graphs and non-torch memory."""
+
+    def line(name: str) -> Estimate:
+        return _line(getattr(own, name), seen.lines.get(name), seen)
+
+    lines = line("weights"), line("activations"), line("cuda_graphs"), line("non_torch")
+    return added(lines, own.graphs_charged, own.layout)
+
+
+def _line(own: Estimate, size: int | None, seen: MeasuredStart) -> Estimate:
+    """The line with its measured size. The floor may fall but never rises: a denial must be certain for every start."""
+    if size is None:
+        return own
+    slack = int(max(ROUNDED[0] * size, ROUNDED[1]))
+    low = max(0, size - slack)
+    return Estimate(min(own.floor, low), low, size, size + slack, "measured", seen.source)
+
+
+def kv_cache(seen: MeasuredStart, own: Estimate, whole: Estimate) -> Estimate:
+    """The measured memory for the KV cache. `floor` is the certain maximum: it may rise but never falls."""
+    size = seen.lines.get("kv_cache")
+    if size is None:
+        return own
+    slack = int(APART * whole.likely)
+    return Estimate(max(own.floor, size + slack), size - slack, size, size + slack, "measured", seen.source)

@@ -1,0 +1,172 @@
+"""Offers that serve a number of users with a context length: per GPU model the fewest GPUs, and the changes needed.
+
+The planner checks every offer, pessimistically. An offer's plan must fit, and the low end of its KV cache must hold the
+requests at full length. podfit knows no prices; GPU memory is used instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.kube.snapshot import Node
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, Gpu, by_name
+from podfit.vllm.memory import plan, quantisation, served_copies
+from podfit.vllm.memory.division import divisible
+from podfit.vllm.memory.ledger import GpuLedger
+from podfit.vllm.memory.search import with_changes
+from podfit.vllm.memory.solve import NODE, PRODUCTS
+from podfit.vllm.model import Model
+
+PRODUCT = "nvidia.com/gpu.product"
+RESOURCE = "nvidia.com/gpu"
+FP8_CACHE = (8, 9)
+"""Compute capability from which on every attention backend supports an 8-bit KV cache (as in `solve`)."""
+
+
+GPU_COUNTS = (1, 2, 4, NODE)
+"""Numbers of GPUs per replica that are tried."""
+
+
+@dataclass(frozen=True)
+class Stock:
+    """A GPU model that is available."""
+
+    product: str
+    """The label nvidia.com/gpu.product."""
+    per_node: int = NODE
+    """GPUs of the largest node."""
+    nodes: int | None = None
+    """Number of nodes that have it; None without a cluster."""
+    gpus: int | None = None
+    """GPUs of all nodes."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One way to serve the users."""
+
+    stock: Stock
+    gpus: int
+    """GPUs of one replica: its tensor-parallel size."""
+    replicas: int
+    held: int
+    """Requests of the full length for which all replicas have room at once."""
+    ledger: GpuLedger
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Changes besides context, sequences and tensor parallelism: argument → value; "model" → another checkpoint."""
+
+    @property
+    def all_gpus(self) -> int:
+        """GPUs of all replicas."""
+        return self.gpus * self.replicas
+
+    @property
+    def memory(self) -> int:
+        """Bytes of GPU memory of all replicas, used instead of a price."""
+        return self.all_gpus * self.ledger.total.likely
+
+    @property
+    def there(self) -> bool:
+        """Whether the cluster has as many GPUs; true without a cluster."""
+        return self.stock.gpus is None or self.all_gpus <= self.stock.gpus
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """Less is better: first what the cluster has, then what keeps the model's answers, then what is cheap."""
+        return not self.there, bool(self.changes), self.memory, self.gpus
+
+
+CATALOGUE = tuple(Stock(label) for label in PRODUCTS)
+"""GPU models that clusters usually have."""
+
+
+def stocks(nodes: Iterable[Node]) -> list[Stock]:
+    """The whole NVIDIA GPUs of live nodes, by the label nvidia.com/gpu.product."""
+    counts: dict[str, list[int]] = {}
+    for node in nodes:
+        label, count = node.labels.get(PRODUCT, ""), node.allocatable.get(RESOURCE, 0)
+        if count and not label.endswith("-SHARED") and any(not gpu.mig for gpu in by_name(label) if label):
+            counts.setdefault(label, []).append(int(count))
+    return [Stock(label, max(found), len(found), sum(found)) for label, found in sorted(counts.items())]
+
+
+def offers(
+    args: EngineArgs,
+    model: Model,
+    *,
+    context: int,
+    users: int | None,
+    having: Sequence[Stock] = CATALOGUE,
+    gpus: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[Offer]:
+    """Per GPU model the cheapest way to hold `users` requests of `context` tokens at once, best first.
+
+    If a way that changes the model's answers is cheaper, it is added. `gpus`: those of one replica, if the user fixed
+    them. `users` None: at least one request, and the release's own `max_num_seqs`.
+    """
+    found: list[Offer] = []
+    for stock in having:
+        where = by_name(stock.product)
+        least: list[Offer] = []
+        for changes, other in _variants(args, model, where):
+            ways = list(_ways(args, other, stock, where, changes, context=context, users=users, gpus=gpus, env=env))
+            best = min(ways, key=lambda one: one.rank, default=None)
+            if best is not None and all(best.memory < one.memory for one in least):
+                least.append(best)
+        found += least[:1] + sorted(least[1:], key=lambda one: one.memory)[:1]
+    return sorted(found, key=lambda one: one.rank)
+
+
+def _variants(args: EngineArgs, model: Model, where: Sequence[Gpu]) -> Iterator[tuple[Mapping[str, Any], Model]]:
+    """The model unchanged; with an 8-bit KV cache; as a quantized copy."""
+    yield {}, model
+    capability = min((gpu.compute_capability or (0, 0) for gpu in where), default=(0, 0))
+    if capability >= FP8_CACHE and args.given.get("kv_cache_dtype") in (None, "auto"):
+        yield {"kv_cache_dtype": "fp8"}, model
+    if not args.given.get("quantization"):
+        sizes: set[float] = set()
+        for copy in served_copies.copies(model, where):
+            scheme = quantisation.scheme(copy, None)
+            if scheme is not None and round(scheme.bytes, 1) not in sizes:
+                sizes.add(round(scheme.bytes, 1))
+                yield {"model": copy.id}, copy
+
+
+def _ways(
+    args: EngineArgs,
+    model: Model,
+    stock: Stock,
+    where: tuple[Gpu, ...],
+    changes: Mapping[str, Any],
+    *,
+    context: int,
+    users: int | None,
+    gpus: int | None,
+    env: Mapping[str, str] | None,
+) -> Iterator[Offer]:
+    """Offers on one kind of GPU, one for each number of GPUs that fits."""
+    own = {dest: value for dest, value in changes.items() if dest != "model"}
+    asked = {**own, "max_model_len": context, **({"max_num_seqs": users} if users else {})}
+    for size in (gpus,) if gpus else GPU_COUNTS:
+        if not where or size > stock.per_node or not (size == 1 or divisible(model, size, args)):
+            continue
+        changed = with_changes(args, {**asked, "tensor_parallel_size": size})
+        judged = plan.judge(changed, model, Accelerator(where, size), env=env)
+        if judged.verdict != "fits" or judged.ledger is None:
+            continue
+        holds = capacity(judged.ledger)
+        replicas = 1 if holds is None else math.ceil((users or 1) / holds)
+        yield Offer(stock, size, replicas, replicas * (holds or users or 1), judged.ledger, changes)
+
+
+def capacity(ledger: GpuLedger) -> int | None:
+    """Requests of full length that the low end of the KV cache certainly has room for, at least one if the plan fits.
+    None if there is no KV cache (an encoder)."""
+    if ledger.max_concurrency is None or ledger.kv_cache.likely <= 0:
+        return None
+    return max(1, math.floor(ledger.max_concurrency * ledger.kv_cache.low / ledger.kv_cache.likely))

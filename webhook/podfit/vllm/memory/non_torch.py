@@ -1,0 +1,92 @@
+"""Memory outside PyTorch's allocator that vLLM charges to the budget: context, NCCL, attention workspaces.
+
+What is charged depends on when the release takes its first snapshot (vLLM worker/worker.py, v1/worker/gpu_worker.py).
+V0 counts growth after the context. V1 up to 0.9.0 counts everything on the GPU, including the context. From 0.9.1 to
+0.10 it counts growth with NCCL, from 0.11 growth without it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from podfit.kube.quantity import GI
+from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.settings import Settings
+
+SOURCE = "vLLM 0.33 utils/mem_utils.py, memory_profiling; printed in start-up logs"
+
+
+class MeasuredOverhead(NamedTuple):
+    """GiB on one rank, for one class of releases and GPUs."""
+
+    floor: float
+    low: float
+    likely: float
+    high: float
+    note: str
+
+
+MEASURED = {
+    # 3090, V100: 0.35 and 0.39 with TP 2; an 80 GB GPU 1.79, with TP 2 3.58
+    "V0": MeasuredOverhead(0.0, 0.1, 0.4, 2.0, "growth since the context"),
+    "V0, several ranks": MeasuredOverhead(0.0, 0.3, 0.9, 3.6, "with NCCL"),
+    "V1 to 0.9.0": MeasuredOverhead(0.15, 0.3, 0.6, 1.2, "CUDA context included"),
+    "V1 to 0.9.0, several ranks": MeasuredOverhead(0.15, 0.5, 1.6, 3.0, "context and NCCL"),
+    "0.9.1 to 0.10": MeasuredOverhead(0.0, 0.05, 0.14, 0.6, "growth"),
+    # 8 H100: 2.3; 2 A100: 0.1
+    "0.9.1 to 0.10, ranks on Hopper": MeasuredOverhead(0.0, 0.05, 2.2, 3.0, "with NCCL"),
+    "0.9.1 to 0.10, several ranks": MeasuredOverhead(0.0, 0.05, 0.3, 1.6, "with NCCL"),
+    "from 0.11, stages on Hopper": MeasuredOverhead(0.0, 0.05, 0.07, 0.3, "PP alone"),
+    # two 3090s, 0.21, 31B: 2 GiB with no other explanation
+    "from 0.11, stages elsewhere": MeasuredOverhead(0.0, 0.05, 0.07, 2.2, "PP alone"),
+    # H100: 0.13 on 0.11 … 0.17, 0.24 … 0.46 on 0.18 and 0.19
+    "0.11 to 0.17": MeasuredOverhead(0.0, 0.05, 0.13, 0.35, "kernels' workspaces"),
+    "from 0.18": MeasuredOverhead(0.0, 0.05, 0.25, 0.5, "kernels' workspaces"),
+    # H100, 0.19: 2.07 … 2.21 for TP 2 and 4: torch's symmetric memory; 0.54 on 0.11 … 0.16
+    "from 0.17, ranks on Hopper": MeasuredOverhead(0.05, 1.95, 2.1, 2.3, "symmetric-memory all-reduce"),
+    "0.11 to 0.16, ranks on Hopper": MeasuredOverhead(0.05, 0.4, 0.55, 0.8, "all-reduce buffers"),
+    "from 0.11, several ranks": MeasuredOverhead(0.0, 0.1, 0.35, 1.2, "all-reduce buffers"),
+}
+"""Class → GiB, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and can fit them again."""
+
+
+def line(settings: Settings) -> Estimate:
+    """Non-torch growth on one rank."""
+    spread = settings.parallel.dp > 1 and settings.parallel.expert
+    return _line(MEASURED[measured(settings)], spread, settings.flashinfer)
+
+
+@lru_cache(64)
+def _line(seen: MeasuredOverhead, spread: bool, flashinfer: bool) -> Estimate:
+    """The ledger line of a measured overhead, with the additions for all-to-all and FlashInfer."""
+    floor, low, likely, high, note = seen
+    if spread:
+        likely, high = likely + 1.2, high + 4.0  # 0.10.1, 8 H20, 480B: memory that gathered tokens do not explain
+        note += ", all-to-all buffers"
+    if flashinfer:
+        likely, high = likely + 0.385, high + 0.4  # VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE: 394 MiB
+        note += ", FlashInfer's workspace"
+    return Estimate(int(floor * GI), int(low * GI), int(likely * GI), int(high * GI), note, SOURCE)
+
+
+def measured(settings: Settings) -> str:
+    """The class of MEASURED that this engine belongs to."""
+    release, tp = settings.release, settings.parallel.tp
+    many = settings.parallel.world_size > 1
+    hopper = settings.capability is not None and (9, 0) <= settings.capability < (12, 0) and settings.vendor == "nvidia"
+    if not settings.v1:
+        return "V0, several ranks" if many else "V0"
+    if release < (0, 9, 1):
+        return "V1 to 0.9.0, several ranks" if many else "V1 to 0.9.0"
+    if release < (0, 11):
+        if not many:
+            return "0.9.1 to 0.10"
+        return "0.9.1 to 0.10, ranks on Hopper" if hopper else "0.9.1 to 0.10, several ranks"
+    if tp == 1:
+        if many:
+            return "from 0.11, stages on Hopper" if hopper else "from 0.11, stages elsewhere"
+        return "0.11 to 0.17" if release < (0, 18) else "from 0.18"
+    if not hopper:
+        return "from 0.11, several ranks"
+    return "from 0.17, ranks on Hopper" if release >= (0, 17) else "0.11 to 0.16, ranks on Hopper"

@@ -1,0 +1,320 @@
+"""EngineArgs + Model + Accelerator → MemoryPlan: both ledgers, the start-up time, and whether it fits.
+
+`verdict` is only about GPU memory while vLLM starts. It is `does-not-fit` if even the certain minimum of every line
+exceeds the largest total ever measured for the GPU model. It is `fits` if the pessimistic end of the interval still
+holds one request, else `unsure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, Gpu
+from podfit.vllm.measured import MeasuredStart
+from podfit.vllm.memory import (
+    arguments,
+    budget,
+    doubt,
+    host,
+    kv_cache,
+    log_lines,
+    ranks,
+    settings,
+    startup,
+    verdict,
+    weights,
+)
+from podfit.vllm.memory.arguments import MemoryArguments
+from podfit.vllm.memory.estimate import NOTHING, Estimate
+from podfit.vllm.memory.generations import NEWEST, OLDEST, possible
+from podfit.vllm.memory.kv_capacity import KvCapacity
+from podfit.vllm.memory.ledger import GpuLedger, MemoryPlan, Verdict
+from podfit.vllm.memory.ranks import Rank, Ranks
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.verdict import PlannedRelease
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+from podfit.vllm.volumes import CheckpointSource
+
+OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
+"""Vendors whose vLLM plugin counts memory in its own way."""
+
+
+class LoadedEngine(NamedTuple):
+    """One engine on one GPU model with one release, whose weights are known."""
+
+    model: Model
+    whole: Estimate
+    """The GPU's memory."""
+    budget: Estimate
+    settings: Settings
+    ranks: Ranks
+
+    def is_full(self, share: float | None = None) -> bool:
+        """Whether the weights alone use up the budget, or this share of the GPU, or all of it while they load. Then
+        `fits` is False for every context length, batch size and dtype of the KV cache."""
+        if self.ranks.loading > self.whole.high:
+            return True
+        allowed = self.budget.likely if share is None else int(self.whole.likely * share)
+        return not self.settings.kv_cache_memory and self.ranks.heaviest >= allowed
+
+    def are_alike_elsewhere(self, width: int) -> bool:
+        """Whether the weights are equally large on every other GPU model, with `width` bytes per element. Cut over more
+        ranks, each rank has at least its proportional part."""
+        held = self.settings
+        hang_on_gpu = held.dtype != width or (held.scheme is not None and held.scheme.name == "MXFP4")
+        return not hang_on_gpu and not held.cpu_offload and held.lora is None and not held.kv_cache_memory
+
+
+def plan(
+    args: EngineArgs,
+    model: Model | None,
+    accelerator: Accelerator | None,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+    files: CheckpointSource | None = None,
+    vendor: str = "nvidia",
+    known: Sequence[MeasuredStart] = (),
+    kv_cache_memory: int | None = None,
+) -> MemoryPlan:
+    """The plan of one engine.
+
+    `gpu_memory`: measured bytes that the process sees on each GPU; overrides the tables. `env`: the process's
+    environment. `files`: where the checkpoint comes from, None if unknown. `vendor`: the maker of the GPU if the model
+    is unknown, empty for processors. `known`: measurements in logs, used if one was of exactly this start.
+    `kv_cache_memory`: bytes that vLLM reported for the KV cache, instead of the estimate. Never raises: unknown parts
+    are None in the plan, and `why` says what is missing.
+    """
+    env = env or {}
+    judged = judge(
+        args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known, kv_cache_memory=kv_cache_memory
+    )
+    resolved, found = judged.settings, judged.checkpoint
+    release = resolved.release if resolved else args.release or NEWEST
+    if model and not resolved:
+        smallest = min(gpus_of(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
+        memory = gpu_memory or (smallest.memory if smallest else 0)
+        resolved = settings.resolve(args, model, smallest, memory, release, env)
+        found = weights.checkpoint(model, resolved)
+    makers = [gpu.vendor.lower() for gpu in accelerator.gpus] if accelerator else [vendor]
+    amd = "amd" in makers and makers.count("amd") == len(makers)
+    cuda = {vendor, *makers} == {"nvidia"}
+    hosted = host.ledger(args, model, resolved, release, env, found, files, amd=amd, cuda=cuda)
+    form = str(args.given.get("load_format") or "auto")
+    starting = None
+    if model and resolved:
+        filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
+        starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
+    size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
+    return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause, resolved)
+
+
+def judge(
+    args: EngineArgs,
+    model: Model | None,
+    accelerator: Accelerator | None,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+    known: Sequence[MeasuredStart] = (),
+    kv_cache_memory: int | None = None,
+) -> PlannedRelease:
+    """The GPU's part of the plan: does it fit on every possible GPU model, with every possible release?"""
+    gpus = gpus_of(accelerator, gpu_memory)
+    if model is None or not gpus:
+        missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
+        missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
+        return PlannedRelease("unsure", lambda: missed, None)
+    asked = arguments.read(args, model, env or {})
+    facts = _Facts(gpu_memory, env or {}, known, kv_cache_memory)
+    planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, facts)) is not None]
+    if not planned:
+        return PlannedRelease("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
+    shown = planned[0]
+    if len(gpus) > 1:
+        shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
+        if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
+            shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
+    if accelerator and accelerator.shared and shown.verdict == "fits":
+        shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
+    if shown.verdict == "does-not-fit":
+        why = doubt.reason_unplannable(args, model, env or {})
+        if why is None and shown.cause == "request":
+            why = doubt.of_default_length(args, model)
+        if why is None and shown.cause == "loading":
+            why = doubt.of_loader(args)
+        if why is not None:
+            shown = _unsure(shown, lambda own: f"{why}; {own}")
+    return shown
+
+
+def _unsure(one: PlannedRelease, told: Callable[[str], str]) -> PlannedRelease:
+    """The plan, downgraded to `unsure`; `told` builds `why` from the original one."""
+    return one._replace(verdict="unsure", tell=lambda: told(one.why))
+
+
+def fits(
+    args: EngineArgs,
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> bool:
+    """Whether `verdict` is `fits`: like `judge`, but it stops at the first GPU model or release that does not fit."""
+    asked, gpus = arguments.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
+    return not accelerator.shared and all(fit(asked, gpus, gpu_memory, release) for release in releases_of(args, model))
+
+
+def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
+    """Whether it fits on each of the GPUs with one release; False without GPUs. Weights that take the whole budget are
+    excluded first."""
+    if release < OLDEST:
+        return False
+    for gpu in gpus:
+        begun = load(asked, gpu, measured, release)
+        if begun is None or begun.is_full():
+            return False
+        for rank in begun.ranks.ranks:
+            if not verdict.fits(asked.args, begun.settings, _ledger(begun, rank)):
+                return False
+    return bool(gpus)
+
+
+def longest(
+    asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, releases: Iterable[Release]
+) -> int:
+    """Tokens of the longest request, up to max_model_len, for which `fits` may be True if batches are as large then.
+
+    The low end of the KV cache must hold it on every GPU model with every release.
+    """
+    found = []
+    for gpu, release in product(gpus, releases):
+        if (begun := load(asked, gpu, measured, release)) is None:
+            return 0
+        found.append(_longest(begun))
+    return min(found, default=0)
+
+
+def _longest(begun: LoadedEngine) -> int:
+    """The longest request on one GPU model with one release."""
+    resolved = begun.settings
+    least = resolved.max_model_len or 0
+    for rank in begun.ranks.ranks:
+        if rank.layout is not None:
+            left = _left(begun.budget, resolved, rank)
+            least = min(least, kv_cache.longest(left.low, rank.layout, least, resolved))
+    return least
+
+
+def releases_of(args: EngineArgs, model: Model) -> Sequence[Release]:
+    """The release; if it is unknown, every possible generation, the newest last."""
+    return (args.release,) if args.release else possible(model, args)
+
+
+def gpus_of(accelerator: Accelerator | None, measured: int | None) -> Sequence[Gpu | None]:
+    """Every possible GPU model; None is a GPU with measured memory whose model is unknown."""
+    if accelerator and accelerator.gpus:
+        return accelerator.gpus
+    return (None,) if measured else ()
+
+
+class _Facts(NamedTuple):
+    """The measurements."""
+
+    gpu_memory: int | None
+    env: Mapping[str, str]
+    known: Sequence[MeasuredStart]
+    kv_cache_memory: int | None
+
+
+def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRelease | None:
+    """One GPU: the release's plan, or every generation's if it is unknown."""
+    if (release := asked.args.release) is not None:
+        one = _judge(asked, gpu, release, facts)
+        if one is not None and release < OLDEST:
+            return _unsure(one, lambda _: f"memory is planned for vLLM {OLDEST} and later, not {release}")
+        return one
+    several = possible(asked.model, asked.args)
+    unknown = facts._replace(known=())
+    judged = [one for release in several if (one := _judge(asked, gpu, release, unknown))]
+    if not judged:
+        return None
+    newest = judged[-1]
+    if len({one.verdict for one in judged}) == 1:
+        return newest
+    return _unsure(newest, lambda own: f"it depends on vLLM's release, which is unknown: {own}")
+
+
+def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> PlannedRelease | None:
+    """The pipeline stage with the worst result."""
+    begun = load(asked, gpu, facts.gpu_memory, release)
+    if begun is None:
+        return None
+    known, found = facts.known, facts.kv_cache_memory
+    seen = log_lines.of(known, asked.args, asked.model, gpu, begun.whole, release, facts.env) if known else None
+    judged = [
+        verdict.of_rank(
+            asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen, found), found is not None
+        )
+        for rank in begun.ranks.ranks
+    ]
+    if len(judged) == 1:
+        return judged[0]
+    return min(judged, key=_room)
+
+
+def _room(one: PlannedRelease) -> tuple[int, int, int]:
+    """Sort key: the worst `verdict` first. If all fit, the fewest blocks, which all ranks then use; else the least
+    memory."""
+    if one.ledger is None:
+        return VERDICT_ORDER[one.verdict], 0, 0
+    left = one.ledger.kv_cache
+    return VERDICT_ORDER[one.verdict], one.ledger.kv_capacity.blocks(left) if one.verdict == "fits" else 0, left.likely
+
+
+VERDICT_ORDER: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
+
+
+def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release) -> LoadedEngine | None:
+    """The engine with its weights; None if the memory, the runtime or the checkpoint's size is unknown."""
+    whole = budget.total(gpu, measured)
+    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
+        return None
+    resolved = settings.of(asked, gpu, whole.likely, release)
+    found = ranks.of(asked.model, resolved)
+    return None if found is None else LoadedEngine(asked.model, whole, budget.line(whole, resolved), resolved, found)
+
+
+def _ledger(begun: LoadedEngine, rank: Rank, seen: MeasuredStart | None = None, found: int | None = None) -> GpuLedger:
+    """The lines of one rank, the memory that they leave, and its capacity.
+
+    `found`: bytes of KV cache memory that vLLM reported."""
+    model, whole, allowed, resolved, _ = begun
+    if seen is not None:
+        rank = log_lines.rank(seen, rank)  # without the peak while loading: that start has loaded the weights
+    left = _left(allowed, resolved, rank)
+    if seen is not None:
+        left = log_lines.kv_cache(seen, left, whole)
+    if found is not None:
+        left = Estimate(found, found, found, found, "given", "kv_cache_memory_bytes of the input")
+    length = resolved.max_model_len
+    if resolved.auto_len and rank.layout and length:
+        length = kv_cache.longest(left.likely, rank.layout, length, resolved)
+    held = KvCapacity(model, resolved, rank.layout, length)
+    loaded, peak, graphs, other, charged = rank[:5]
+    return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, rank.loading, held)
+
+
+def _left(allowed: Estimate, resolved: Settings, rank: Rank) -> Estimate:
+    """What the budget leaves to the KV cache, or the given size."""
+    if fixed := resolved.kv_cache_memory:
+        return Estimate(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
+    likely = allowed.likely - rank.taken
+    most = max(likely, allowed.high - rank.least)
+    low = likely - (allowed.likely - allowed.low) - rank.more
+    return Estimate(most, low, likely, min(most, likely + rank.less), "", kv_cache.SOURCE)

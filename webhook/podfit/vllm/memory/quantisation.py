@@ -1,0 +1,273 @@
+"""Bytes per element of a quantized checkpoint on the GPU, and which tensors stay in the model's dtype."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+
+DTYPE_BYTES = {
+    "auto": 2, "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4, "float64": 8,
+}  # fmt: skip
+STORED_BYTES = {
+    "F64": 8, "I64": 8, "F32": 4, "I32": 4, "U32": 4, "BF16": 2, "F16": 2, "I16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
+    "F8_E8M0": 1, "I8": 1, "U8": 1, "BOOL": 1, "F4": 1,
+}  # fmt: skip
+"""Bytes per element of safetensors dtypes; packed 4-bit weights are I32 or U8 words."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scheme:
+    """A way to store linear layers. Equal only to itself, like the model that it was read from."""
+
+    name: str
+    bytes: float
+    """Per element of a quantized linear layer, scales included."""
+    experts_only: bool = False
+    head: bool = False
+    """Whether lm_head is quantized too (ModelOpt and GGUF; others leave it in the model's dtype)."""
+    embedding: bool = False
+    kept: Mapping[str, float] | None = None
+    """Group of tensors → share that stays in the model's dtype. None: the checkpoint does not say."""
+    online: bool = False
+    """Quantized while it loads: the checkpoint is not."""
+    streamed: Release | None = None
+    """Before this release, all weights are on the GPU in 16 bits until vLLM quantizes them (`memory.loading`). None if
+    no release does that."""
+    experts: float | None = None
+    """Per element of the routed experts, if they are stored in another way."""
+    said: bool = True
+    """Whether the checkpoint's config lists the unquantized layers; else those usual for checkpoints of its kind."""
+
+    def share_kept(self, group: str) -> float:
+        """How much of a group (`parts.Group`, "vision") stays in the model's dtype."""
+        if group == "rest" or (self.experts_only and group != "experts"):
+            return 1.0
+        if self.kept is not None:
+            return self.kept.get(group, 0.0)
+        return 1.0 if group == "vision" else 0.0
+
+
+def scheme(model: Model, given: str | None) -> Scheme | None:
+    """The scheme that vLLM serves with: the checkpoint's own, else the one that `--quantization` applies."""
+    return _scheme(model, given if given in METHODS else None)
+
+
+@lru_cache(256)
+def _scheme(model: Model, given: str | None) -> Scheme | None:
+    """The checkpoint's own scheme, or the one that `--quantization` applies while loading."""
+    config = model.quantization_config or _named(model)
+    if config:
+        found = _stored(model, config, given)
+        if found is None:
+            return None
+        # plain FP8 and bitsandbytes checkpoints quantize every linear layer except the head
+        usual = model.quantization_config is not None and found.name in ("FP8", "bitsandbytes")
+        return replace(found, said=usual or _kept(model, config) is not None)
+    if given in ONLINE_FP8:
+        return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True, streamed=STREAMED.get(given))
+    if given in ONLINE_INT8:
+        return Scheme(given, 1.0, experts_only=True, kept=None, online=True)
+    if given == "nvfp4_per_token":
+        return Scheme(given, 0.5 + 1 / 16, experts_only=True, kept=None, online=True)
+    if given in ONLINE_BNB:
+        return Scheme("online bitsandbytes", 0.5 + 4 / 64, kept={"vision": 1.0}, online=True)
+    if given == "mxfp8":
+        return Scheme("online mxfp8", 1 + 1 / 32, kept={"vision": 1.0}, online=True)
+    if given in FOUR_BITS:
+        return Scheme(given, _integer(4, 128, zero_points=given.startswith("awq")))
+    if given in CONFIGURED:
+        return Scheme(given, 1.0)
+    return None
+
+
+CONFIGURED = ("compressed-tensors", "modelopt", "auto_round", "gguf")
+"""Methods whose bits are in the checkpoint's config: if they are missing there, 8 are likely and 4 are possible."""
+ONLINE_FP8 = ("fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "ptpc_fp8")
+STREAMED = {"fp8": Release(0, 16), "ptpc_fp8": Release(0, 15)}
+"""Method → the first release that does not load all weights in 16 bits first. The other methods are newer (vLLM 0.15
+and 0.16 model_executor/layers/quantization/fp8.py, ptpc_fp8.py)."""
+ONLINE_INT8 = ("experts_int8", "int8_per_channel_weight_only")
+ONLINE_BNB = ("bitsandbytes", "inflight_bnb")
+FOUR_BITS = ("awq", "awq_marlin", "gptq", "gptq_marlin", "modelopt_fp4")
+METHODS = frozenset({
+    *ONLINE_FP8, *ONLINE_INT8, *ONLINE_BNB, *FOUR_BITS, *CONFIGURED, "nvfp4_per_token", "mxfp8",
+})  # fmt: skip
+"""Values of `--quantization` that change the loaded weights; any other value has no effect."""
+
+
+METHODS_WITHOUT_DETAILS = ("modelopt", "compressed-tensors", "quark", "gguf", "torchao", "experts-int8", "hqq", "aqlm")
+"""Methods of checkpoints whose bits are assumed to be 8 if their config does not say; AQLM has 2."""
+
+
+def is_known(model: Model, given: str | None) -> bool:
+    """Whether this module describes the bytes of this checkpoint with `--quantization`. Other methods may quantize it
+    while it loads (`rtn`, `online`, `torchao` …), so 16 bits per weight can't support a denial."""
+    found = scheme(model, given)
+    if found is None:
+        return not given and not model.quantization_config
+    return found.name not in (*METHODS_WITHOUT_DETAILS, *CONFIGURED)
+
+
+_NAMED = (
+    (re.compile(r"nvfp4|fp4", re.I), {"quant_method": "compressed-tensors", "_scheme": "NVFP4"}),
+    (re.compile(r"w4a16|int4|4[-_]?bit|autoround|auto-round", re.I), {"quant_method": "compressed-tensors", "bits": 4}),
+    (re.compile(r"(?<![a-z])awq", re.I), {"quant_method": "awq", "bits": 4}),
+    (re.compile(r"gptq", re.I), {"quant_method": "gptq", "bits": 4}),
+    (re.compile(r"(?<![a-z])(bnb|nf4)", re.I), {"quant_method": "bitsandbytes"}),
+    (re.compile(r"(?<![a-z])fp8", re.I), {"quant_method": "fp8"}),
+    (re.compile(r"w8a8|w8a16|int8|8[-_]?bit", re.I), {"bits": 8}),
+)
+
+
+def _named(model: Model) -> Mapping[str, Any] | None:
+    """The quantization config from the id, if config.json has none: a row of a library's table may lack the key, which
+    halves a checkpoint's size. Counted bytes overrule a name ("…-unquantized", a file in 16 bits)."""
+    name = model.id.rpartition("/")[2]
+    if "unquantized" in name.lower():
+        return None
+    found = next((config for pattern, config in _NAMED if pattern.search(name)), None)
+    if found and model.weights_bytes and model.parameters and model.weights_bytes > 1.7 * model.parameters:
+        return None
+    return found
+
+
+def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Scheme | None:
+    """The scheme that a checkpoint's quantization config describes; None if unknown."""
+    inner = config.get("quantization")
+    if isinstance(inner, Mapping):  # ModelOpt's hf_quant_config.json
+        config = {**config, **inner}
+    method = str(config.get("quant_method") or config.get("quant_algo") or "").lower().replace("_", "-")
+    hint = f"{config.get('_scheme', '')} {config.get('format', '')} {config.get('quant_algo', '')}".upper()
+    kept = _kept(model, config)
+    bits, group = (
+        _int(config.get("bits") or config.get("w_bit")),
+        _int(config.get("group_size") or config.get("q_group_size")),
+    )
+    weights = _weights_of(config)
+    if weights:
+        bits = _int(weights.get("num_bits")) or bits
+        group = _int(weights.get("group_size")) or group
+    if kept is None and model.num_experts and "linear_attention" in model.layer_types:
+        # all Qwen 3.5 MoE checkpoints read, of all makers, quantize only the routed experts
+        kept = {"attention": 1.0, "linear": 1.0, "shared": 1.0, "mlp": 1.0, "vision": 1.0}
+    per_weight = config.get("_bits")
+    if method == "gguf" and isinstance(per_weight, int | float) and per_weight > 0:  # from the file's name
+        return Scheme(f"GGUF {config.get('_scheme', '')}".strip(), per_weight / 8, head=True, embedding=True)
+    if method == "mxfp4" or "MXFP4" in hint:
+        return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=model.num_experts is not None, kept=kept)
+    if method == "mxfp8" or "MXFP8" in hint:
+        return Scheme("MXFP8", 1 + 1 / 32, kept=kept)
+    if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):
+        return Scheme("NVFP4", 0.5 + 1 / 16, kept=kept, experts_only="EXPERTS" in hint)
+    if method == "bitsandbytes":
+        scales = 1 / 64 if config.get("bnb_4bit_use_double_quant") else 4 / 64
+        return Scheme("bitsandbytes", 1.0 if config.get("load_in_8bit") is True else 0.5 + scales, kept=kept)
+    if method in ("fp8", "fbgemm-fp8", "ptpc-fp8") or "FP8" in hint or (weights and weights.get("type") == "float"):
+        block = config.get("weight_block_size")
+        square = block[0] * block[1] if isinstance(block, list) and len(block) == 2 and all(map(_int, block)) else 0
+        # DeepSeek-V4's config.json: `expert_dtype`
+        experts = 0.5 + 1 / 32 if model.config.get("expert_dtype") == "fp4" else None
+        each = 1.0 + (4 / square if square else 0.0)
+        return Scheme("FP8", each, kept=kept, experts_only="EXPERTS" in hint, experts=experts)
+    if "W8A8" in hint or "W8A16" in hint or "INT-QUANTIZED" in hint or bits == 8:
+        return Scheme("INT8", 1.0 + (2 / group if group and group > 0 else 0.0), kept=kept)
+    if (
+        method in ("awq", "gptq", "auto-round", "auto-gptq", "gptq-marlin", "awq-marlin")
+        or bits in (2, 3, 4)
+        or "W4A16" in hint
+    ):
+        if given == "compressed-tensors" and method in ("awq", "auto-round") and group is None:
+            method, group = given, 32  # AWQ exported by llm-compressor: symmetric groups of 32
+        points = method in ("awq", "gptq", "awq-marlin", "gptq-marlin") or config.get("zero_point") is True
+        return Scheme(
+            f"INT{bits or 4}",
+            _integer(bits or 4, group or 128, zero_points=points),
+            kept=kept,
+            experts_only="EXPERTS" in hint,
+        )
+    if method in METHODS_WITHOUT_DETAILS:
+        return Scheme(method, 1.0, kept=kept)
+    return None
+
+
+def _integer(bits: int, group: int, *, zero_points: bool) -> float:
+    """Packed integers with a half-precision scale per group, and optionally a zero point."""
+    per_group = 2 + (bits / 8 if zero_points else 0.0)
+    return bits / 8 + (per_group / group if group > 0 else 0.0)
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _weights_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """compressed-tensors and newer ModelOpt: the weights of the config group with the fewest bits, which usually has
+    the most elements (nvidia/Qwen3.6-35B-A3B-NVFP4: linear layers in 8 bits, the experts in 4)."""
+    groups = config.get("config_groups")
+    found = (
+        [one.get("weights") for one in groups.values() if isinstance(one, Mapping)]
+        if isinstance(groups, Mapping)
+        else []
+    )
+    return min(
+        (one for one in found if isinstance(one, Mapping)),
+        key=lambda one: _int(one.get("num_bits")) or 16,
+        default=None,
+    )
+
+
+_GROUPS = (
+    ("vision", ("visual", "vision", "multi_modal", "mm_proj", "audio", "embed_vision", "projector")),
+    ("head", ("lm_head",)),
+    ("linear", ("linear_attn", "mamba", "mixer", "conv")),
+    ("shared", ("shared_expert",)),
+    ("experts", ("experts",)),
+    ("attention", ("attn", "attention", "q_proj", "o_proj", "kv_b_proj")),
+    ("mlp", ("mlp.(gate|up", r"mlp\.(gate|up", "up_proj", "down_proj", "gate_up", "mlp.*", "mlp$")),
+)
+_LAYER = re.compile(r"layers?[.\\]+(\d+)")
+
+
+def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None:
+    """Share of each group that the checkpoint does not quantize, by `ignore` or `modules_to_not_convert`."""
+    names: list[str] = []
+    said = False
+    for key in ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"):
+        value = config.get(key)
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, list):
+            said = True
+            names += [one for one in value if isinstance(one, str)]
+    if not said:
+        return None
+    names = [one for one in names if not one.endswith("norm")]  # "post_attention_layernorm" is not an attention layer
+    layers = model.num_hidden_layers or 1
+    seen: dict[str, set[str]] = {}
+    for name in names:
+        group = next((group for group, words in _GROUPS if any(word in name for word in words)), None)
+        if group is None:
+            continue
+        if group == "experts" and "gate" in name and "gate_" not in name:
+            continue  # a router
+        match = _LAYER.search(name)
+        seen.setdefault(group, set()).add(match[1] if match else "*")
+    kept: dict[str, float] = {}
+    for group, places in seen.items():
+        there = (
+            layers
+            if group != "linear" or not model.layer_types
+            else (
+                sum(one not in ("full_attention", "sliding_attention", "mlp", "moe") for one in model.layer_types) or 1
+            )
+        )
+        kept[group] = 1.0 if "*" in places or group in ("vision", "head") else min(1.0, len(places) / there)
+    if config.get("_text_only"):
+        kept["vision"] = 1.0
+    return kept

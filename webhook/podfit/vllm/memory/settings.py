@@ -1,0 +1,369 @@
+"""The arguments as one release resolves them: its defaults for everything that affects memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from podfit.kube.quantity import GI
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Gpu
+from podfit.vllm.memory import arguments, kv_releases, media, v0_fallback
+from podfit.vllm.memory.arguments import Lora, MemoryArguments, Speculative
+from podfit.vllm.memory.dtype import is_widened
+from podfit.vllm.memory.parallel import Parallel
+from podfit.vllm.memory.quantisation import Scheme
+from podfit.vllm.model import Model, derived_max_model_len
+from podfit.vllm.release import Release
+
+BACKEND_UNREAD = Release(0, 15)
+"""From then on, vLLM ignores VLLM_ATTENTION_BACKEND (the last release that reads it: 0.14.1 config/attention.py)."""
+
+
+class Settings(NamedTuple):
+    """The arguments of one engine, resolved for one release and one GPU."""
+
+    utilization: float
+    max_model_len: int | None
+    """Tokens; None if unknown."""
+    auto_len: bool
+    """`--max-model-len auto`: vLLM uses the longest that fits."""
+    kv_cache_memory: int | None
+    """`--kv-cache-memory-bytes`; if it is set, the utilization is not used."""
+    release: Release
+    v1: bool
+    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, V1 only from 0.11.0)."""
+    parallel: Parallel
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    chunked: bool
+    """Chunked prefill: a prompt need not fit into one batch."""
+    whole_prompts: bool
+    """The pooler needs a whole prompt at once."""
+    eager: bool
+    dtype: int
+    """Bytes of an activation and of an unquantized weight."""
+    scheme: Scheme | None
+    kv_cache_dtype: str
+    pooling: bool
+    """Pooling model: no logits, no sampler, no LM head."""
+    manager: bool | None
+    """The hybrid KV cache manager is on, so that layers with a window keep only the window; None: unknown."""
+    batches: int
+    """Batches that are in flight at once."""
+    vision: bool
+    """The vision tower is loaded, and profiled."""
+    vision_profiled: bool
+    flashinfer: bool
+    """FlashInfer's attention, with its workspace."""
+    backend_named: bool
+    """Whether an argument or a variable names the attention backend, instead of vLLM choosing it."""
+    capability: tuple[int, int] | None
+    all2all: str | None
+    """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
+    vendor: str
+    unified_memory: bool
+    """The GPU's memory is the host's (GB10, Jetson)."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """The VARIABLES that are set in the environment, with their values."""
+    other_kernels: bool = False
+    """A variable chooses another kernel for the experts."""
+    block_size: int | None = None
+    cpu_offload: int = 0
+    prefix_caching: bool | None = None
+    speculative: Speculative | None = None
+    lora: Lora | None = None
+    no_video: bool = False
+    """Videos are not accepted, so no video is profiled."""
+    vision_replicated: bool = False
+    """`--mm-encoder-tp-mode data`: every tensor-parallel rank has the whole tower."""
+    state_dtypes: tuple[str | None, str | None] = (None, None)
+    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None if the model decides."""
+    skipped_layers: bool = False
+    """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
+    state_mode: str | None = None
+    """`--mamba-cache-mode`, None if vLLM decides."""
+
+    @property
+    def uses_mla(self) -> bool:
+        """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
+        return self.release >= (0, 7, 1) and self.variable("VLLM_MLA_DISABLE") != "1"
+
+    def variable(self, name: str) -> str | None:
+        """The variable's value in the environment; None if it is not set."""
+        return dict(self.variables).get(name) if self.variables else None
+
+
+OF_THE_BUDGET = 4
+"""The first fields decide how large the KV cache is and how long a request may be. Everything else on a rank depends
+only on the others."""
+
+
+def resolve(
+    args: EngineArgs, model: Model, gpu: Gpu | None, memory: int, release: Release, env: Mapping[str, str]
+) -> Settings:
+    """The settings of `release` on a GPU of `memory` bytes."""
+    return of(arguments.read(args, model, env), gpu, memory, release)
+
+
+def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -> Settings:
+    """The same from `MemoryArguments`."""
+    model = asked.model
+    capability = gpu.compute_capability if gpu else None
+    v1 = is_v1(release, capability, asked)
+    auto = asked.auto and release >= (0, 14)
+    length = asked.length
+    if length is None and asked.own_length and auto is asked.auto:
+        length = _own_length(asked, release)
+    pooling = is_pooling(asked, release)
+    whole_prompts = _pools_whole_prompts(asked, release, pooling)
+    chunked = _chunked(asked, release, v1, length, pooling, whole_prompts)
+    seqs, tokens = asked.max_num_seqs, asked.max_num_batched_tokens
+    if seqs is None or tokens is None:
+        usual = tokens or default_max_num_batched_tokens(release, v1, gpu, memory, asked)
+        if seqs is None:
+            seqs = default_max_num_seqs(release, v1, gpu, memory)
+            if asked.throughput:
+                seqs = 2 * seqs
+        if tokens is None:
+            if asked.throughput:
+                usual = 2 * usual
+            tokens = usual if chunked else _whole_prompt(release, v1, asked, length, usual)
+            tokens = max(tokens, media.least_default(model, release))
+            if v1 and length and not auto and release >= (0, 11, 1):
+                tokens = min(tokens, seqs * length)
+        if asked.max_num_seqs is None and v1 and release >= SEQS_CUT:
+            seqs = min(seqs, tokens)
+    dropped = not asked.images and (
+        asked.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
+    )
+    flashinfer = asked.flashinfer
+    if flashinfer is None and release < BACKEND_UNREAD:
+        flashinfer = asked.flashinfer_by_variable
+    named = flashinfer is not None
+    if flashinfer is None:
+        flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
+    return Settings(  # positional arguments, as for MemoryArguments
+        default_utilization(release) if asked.utilization is None else asked.utilization,
+        length,
+        auto,
+        asked.kv_cache_memory,
+        release,
+        v1,
+        asked.parallel,
+        seqs,
+        tokens,
+        chunked,
+        whole_prompts,
+        asked.eager,
+        4 if is_widened(asked.dtype, model, gpu, release) else asked.width,
+        asked.scheme,
+        asked.kv_cache_dtype,
+        pooling,
+        v1 and _manager(asked, release),
+        _batches(asked, release),
+        not dropped,
+        asked.images and asked.profiled,
+        flashinfer,
+        named,
+        capability,
+        asked.all2all,
+        gpu.vendor.lower() if gpu else "nvidia",
+        gpu is not None and gpu.unified_memory,
+        asked.variables,
+        asked.other_kernels,
+        *asked.seldom,
+    )
+
+
+def _manager(asked: MemoryArguments, release: Release) -> bool | None:
+    """Whether the hybrid KV cache manager is on (config/vllm.py __post_init__); None if unknown."""
+    given, wish = asked.args.given, asked.manager
+    if release < kv_releases.MANAGER or wish is False:
+        return False
+    if asked.model.config.get("attention_chunk_size") is not None:
+        first, last = kv_releases.CHUNKS_OFF
+        allowed = dict(asked.variables).get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE")
+        if release >= first and (allowed != "1" if release < last else allowed == "0"):
+            return False
+        if release >= kv_releases.CHUNKS and asked.speculative and asked.speculative.method in EAGLES:
+            return False
+    if given.get("kv_events_config") is not None and release < kv_releases.EVENTS:
+        return False
+    if wish is True and release >= kv_releases.FLAG_OF_THREE:
+        return True
+    connector = given.get("kv_transfer_config")
+    if connector is None:
+        return None if "kv_transfer_config" in asked.args.unresolved else True
+    return kv_releases.supports_manager(connector if isinstance(connector, Mapping) else {}, release)
+
+
+EAGLES = ("eagle", "eagle3", "mtp", "dflash", "extract_hidden_states")
+"""Methods for which vLLM's `use_eagle` is true, as `arguments` names them."""
+
+
+def _batches(asked: MemoryArguments, release: Release) -> int:
+    """max_concurrent_batches (vLLM 0.26 … 0.33 config/vllm.py). More than one with asynchronous scheduling, which is
+    the default from 0.14, or with pipeline stages. With ngram, draft models, poolers and Ray, batches are scheduled one
+    after the other."""
+    given, stages = asked.args.given, asked.parallel.pp
+    asynchronous = given.get("async_scheduling")
+    if not isinstance(asynchronous, bool):
+        drafted = asked.speculative
+        asynchronous = (
+            not asked.pooling
+            and (drafted is None or drafted.method in (*EAGLES, "dspark", "ngram_gpu"))
+            and given.get("distributed_executor_backend") != "ray"
+        )
+    return stages + 1 if asynchronous and (stages == 1 or release >= SECOND_RUNNER) else stages
+
+
+SECOND_RUNNER = Release(0, 29)
+"""Model runner V2 is the default for every model; only V2 schedules asynchronously over pipeline stages."""
+
+
+def is_v1(release: Release, capability: tuple[int, int] | None, asked: MemoryArguments) -> bool:
+    """Whether the V1 engine runs: with VLLM_USE_V1=1 from 0.6.6, by default from 0.8.0, always from 0.11."""
+    if release >= v0_fallback.LAST:
+        return True
+    if release < v0_fallback.FIRST:
+        return asked.v1 == "1" and release >= (0, 6, 6)
+    if asked.v1 in ("0", "1"):
+        return asked.v1 == "1"
+    return not v0_fallback.falls_back(asked, release, capability)
+
+
+def default_utilization(release: Release) -> float:
+    """`--gpu-memory-utilization`: 0.9, from 0.20.0 0.92."""
+    return 0.92 if release >= (0, 20) else 0.9
+
+
+def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: int) -> int:
+    """The API server's default (engine/arg_utils.py _set_default_args_v1).
+
+    V0 has 256. V1 has 1024 up to 0.8.3; in 0.8.4 only on an H100 or H200, else 256. From 0.8.5 it has 1024 on a GPU of
+    70 GiB and more, else 256; from 0.9 an A100 has 256 too.
+    """
+    if not v1:
+        return 256
+    if release < (0, 8, 4):
+        return 1024
+    if release < (0, 8, 5):
+        return 1024 if _is_h100(gpu) else 256
+    return 1024 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 256
+
+
+def default_max_num_batched_tokens(
+    release: Release, v1: bool, gpu: Gpu | None, memory: int, asked: MemoryArguments
+) -> int:
+    """The API server's default, with chunked prefill (vLLM engine/arg_utils.py of each release)."""
+    if not v1:
+        return 512 if release < (0, 6, 6) else 2048
+    if release < (0, 8, 5):
+        return 8192 if _is_h100(gpu) else 2048
+    given = asked.args.given
+    if (
+        release >= BATCHED_EXPERTS
+        and asked.all2all in ("deepep_low_latency", "nixl_ep")
+        and given.get("enable_expert_parallel")
+        and asked.parallel.dp > 1
+    ):
+        return 256
+    if release >= (0, 28) and memory >= 160 * GI:
+        return 16384
+    if gpu is not None and gpu.unified_memory and release >= (0, 33):
+        return 2048
+    return 8192 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 2048
+
+
+BATCHED_EXPERTS = Release(0, 20)
+"""Since then a default batch is 256 tokens with an all-to-all backend that exchanges batches of experts (vLLM 0.20
+config/parallel.py use_batched_dp_moe)."""
+SEQS_CUT = Release(0, 10, 1)
+"""Since then the default of max_num_seqs is at most max_num_batched_tokens (vLLM 0.10.1 engine/arg_utils.py
+_set_default_args_v1)."""
+ALWAYS_CHUNKED_UNTIL = Release(0, 11, 1)
+"""Before, V1 chunks the prompts of every model that generates, regardless of the flag ("V1 always uses chunked
+prefills": vLLM 0.8.5, 0.9.2, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args)."""
+BY_POOLER = Release(0, 12)
+"""Since then a pooling type other than the last token's may be chunked, if it is not one of MEAN, CLS and STEP. The
+given value counts (vLLM 0.12 config/model.py is_chunked_prefill_supported). Before, such a pooler switches both chunked
+prefill and prefix caching off (0.11.0 config/__init__.py, 0.11.1 config/vllm.py)."""
+CONVERT_POOLS = Release(0, 22)
+"""Since then `--convert embed` alone makes a pooling model (vLLM 0.22 config/model.py _get_runner_type)."""
+
+
+def is_pooling(asked: MemoryArguments, release: Release) -> bool:
+    """Whether the runner is vLLM's `pooling`."""
+    given = asked.args.given
+    converted = release >= CONVERT_POOLS and given.get("convert") not in (None, "auto", "none")
+    return asked.pooling or (converted and given.get("runner") in (None, "auto"))
+
+
+POOLED = 32768
+"""Least default batch of a pooling model in V0 (vLLM 0.6.3 … 0.9.1 config.py POOLING_MODEL_MAX_NUM_BATCHED_TOKENS).
+Later releases that switch chunked prefill off for a pooler also replace the batch (0.9.2 config.py VllmConfig)."""
+
+
+def _whole_prompt(release: Release, v1: bool, asked: MemoryArguments, length: int | None, usual: int) -> int:
+    """Tokens of a batch that must contain a whole prompt: up to 0.11.0, V1 uses only the length."""
+    if not v1:
+        with_images = 5120 if release >= (0, 6, 3) else 4096  # config.py _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS
+        pooled = asked.pooling and release < v0_fallback.POOLERS
+        usual = POOLED if pooled else with_images if asked.model.vision_config else 2048
+    if v1 and length and release < ALWAYS_CHUNKED_UNTIL:
+        return length
+    return max(length or 2048, usual)
+
+
+def _is_h100(gpu: Gpu | None) -> bool:
+    """An H100 or H200, by name."""
+    return gpu is not None and any(name in gpu.name.lower() for name in ("h100", "h200"))
+
+
+def _is_a100(gpu: Gpu | None) -> bool:
+    return gpu is not None and "a100" in gpu.name.lower()
+
+
+def _own_length(asked: MemoryArguments, release: Release) -> int | None:
+    """The model's own length; None if unknown."""
+    return derived_max_model_len(asked.model, release, bool(asked.args.given.get("disable_sliding_window")))
+
+
+def _chunked(
+    asked: MemoryArguments, release: Release, v1: bool, length: int | None, pooling: bool, whole_prompts: bool
+) -> bool:
+    """V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a pooler,
+    a vision tower or LoRA."""
+    if v1 and release < ALWAYS_CHUNKED_UNTIL and not pooling:
+        return True
+    if asked.chunked is not None:
+        return asked.chunked
+    if v1:
+        return not whole_prompts
+    given, model = asked.args.given, asked.model
+    return (
+        release >= (0, 5, 4)
+        and (length or 0) > 32768
+        and not pooling
+        and not given.get("enable_lora")
+        and not model.vision_config
+        and not model.sliding_window
+        and not model.kv_lora_rank
+        and not given.get("speculative_model")
+    )
+
+
+def _pools_whole_prompts(asked: MemoryArguments, release: Release, pooling: bool) -> bool:
+    """Whether the pooler needs a whole prompt at once: attention in both directions, or a pooling type that needs more
+    than the last token (vLLM 0.8.5 … 0.33)."""
+    said = asked.args.given.get("pooler_config") or asked.args.given.get("override_pooler_config")
+    said = said if isinstance(said, Mapping) else {}
+    if not (pooling or said):
+        return False
+    if arguments.is_bidirectional(asked.model):
+        return True
+    kinds = {str(said.get(key)).upper() for key in ("pooling_type", "seq_pooling_type", "tok_pooling_type")}
+    if release >= BY_POOLER:
+        return not kinds.isdisjoint(("MEAN", "CLS", "STEP"))
+    return "LAST" not in kinds and kinds != {"NONE"}

@@ -1,0 +1,391 @@
+"""A model's tensors, counted from its config.json: the tensors of each layer, and how each is cut over ranks.
+
+Counts are elements. Formulas follow the modules in vLLM's model_executor/models. A model whose layers are not described
+here has `known = False`, and its layers share the rest of the checkpoint evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from podfit.vllm.memory import layer_tensors
+from podfit.vllm.memory.layer_tensors import Layer, LayerTensors, number, numbers
+from podfit.vllm.model import Model
+
+__all__ = ["Mamba", "Shape", "delta_attention", "delta_net", "head_dims", "is_moe", "kind", "mamba", "number", "of"]
+
+NOT_GATED = frozenset({
+    "RefinedWeb", "RefinedWebModel", "apertus", "bart", "bert", "bloom", "camembert", "codegen", "distilbert",
+    "electra", "ernie", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mbart", "mpnet", "mpt",
+    "nemotron", "nemotron_h", "opt", "persimmon", "phi", "phi-msft", "roberta", "starcoder2", "whisper", "xlm-roberta",
+})  # fmt: skip
+"""Families whose MLP has two matrices instead of gate, up and down."""
+FOURFOLD = frozenset({
+    "RefinedWeb", "RefinedWebModel", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt",
+    "phi-msft",
+})  # fmt: skip
+"""Families whose MLP is four times the hidden size if config.json does not set it."""
+POSITIONS = frozenset({
+    "bart", "bert", "camembert", "distilbert", "electra", "ernie", "gpt2", "gpt_bigcode", "gpt_neo", "mbart", "mpnet",
+    "opt", "roberta", "whisper", "xlm-roberta",
+})  # fmt: skip
+"""Families that learn an embedding of each position."""
+OWN_TABLES = frozenset({"deepseek_v3", "deepseek_v32", "glm4_moe"})
+"""Families whose checkpoints contain embedding and head once more for the multi-token-prediction layer."""
+PURE_MAMBA = frozenset({"falcon_mamba", "mamba", "mamba2"})
+"""Families whose layers are only a Mamba mixer."""
+STATELESS = ("mlp", "moe")
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """The tensors of a checkpoint's language model."""
+
+    variants: tuple[Layer, ...]
+    """The different kinds of layers."""
+    order: tuple[int, ...]
+    """Per layer: the index of its variant."""
+    embedding: int
+    """Tables of tokens and positions; for an encoder-decoder, with the encoder."""
+    head: int
+    """0 if it is tied to the embedding."""
+    extra: int
+    """Multi-token-prediction layers: in the checkpoint, loaded only for speculative decoding."""
+    known: bool
+    """False if a size is missing or the kind of layer is not described."""
+
+    def count(self, first: int = 0, last: int | None = None) -> tuple[int, ...]:
+        """Number of layers of each variant, from `first` up to, but without, `last`."""
+        order = self.order[first:last]
+        return tuple(order.count(variant) for variant in range(len(self.variants)))
+
+    @cached_property
+    def body(self) -> int:
+        """Elements of all layers."""
+        return sum(
+            count * sum(part.elements for part in layer)
+            for layer, count in zip(self.variants, self.count(), strict=True)
+        )
+
+    @property
+    def elements(self) -> int:
+        """All but `extra`."""
+        return self.embedding + self.head + self.body
+
+
+@lru_cache(256)
+def of(model: Model) -> Shape | None:
+    """The shape; None if layers, hidden size or vocabulary are unknown."""
+    layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
+    if not layers or not hidden or not vocab:
+        return None
+    numbered: dict[tuple[str, bool, layer_tensors.Block | None, bool], int] = {}
+    double = layers - (number(model.config, "num_kv_shared_layers") or 0)
+    wide = model.config.get("use_double_wide_mlp") is True  # Gemma 4 E2B: in layers that share keys and values
+    order = tuple(
+        numbered.setdefault(
+            (kind(model, index), is_moe(model, index), layer_tensors.block(model, index), wide and index >= double),
+            len(numbered),
+        )
+        for index in range(layers)
+    )
+    described = [_layer(model, hidden, *key) for key in numbered]
+    variants = tuple(layer or () for layer in described)
+    extra = 0
+    if model.num_nextn_predict_layers:
+        extra = model.num_nextn_predict_layers * (
+            sum(part.elements for part in variants[order[-1]])
+            + 2 * hidden * hidden
+            + (2 * vocab * hidden if _family(model) & OWN_TABLES else 0)
+        )
+    embedding = vocab * hidden
+    if per_layer := number(model.config, "hidden_size_per_layer_input"):  # Gemma 3n, Gemma 4 E
+        embedding += (number(model.config, "vocab_size_per_layer_input") or vocab) * layers * per_layer
+        embedding += hidden * layers * per_layer
+    if copies := number(model.config, "altup_num_inputs"):  # Gemma 3n
+        embedding += 2 * (copies - 1) * hidden * hidden
+    if _family(model) & POSITIONS:
+        embedding += hidden * (
+            number(model.config, "max_position_embeddings", "n_positions", "max_target_positions") or 0
+        )
+    embedding += layer_tensors.encoder(model, hidden)
+    return Shape(
+        variants=variants,
+        order=order,
+        embedding=embedding,
+        head=0 if model.tie_word_embeddings else vocab * hidden,
+        extra=extra,
+        known=all(layer is not None for layer in described),
+    )
+
+
+def kind(model: Model, index: int) -> str:
+    """The kind of the layer: one of the words of `Model.layer_types`."""
+    if index < len(model.layer_types):
+        return model.layer_types[index]
+    return "sliding_attention" if model.sliding_window and not model.layer_types else "full_attention"
+
+
+def is_moe(model: Model, index: int) -> bool:
+    """Whether the layer has routed experts.
+
+    DeepSeek `first_k_dense_replace` and `moe_layer_freq`, Qwen `decoder_sparse_step` and `mlp_only_layers`, Llama 4
+    `interleave_moe_layer_step`, Jamba `expert_layer_period`.
+    """
+    if not model.num_experts:
+        return False
+    config = model.config
+    if index in numbers(config, "mlp_only_layers"):
+        return False
+    first, last = config.get("moe_layer_start_index"), config.get("moe_layer_end_index")
+    if isinstance(first, int) and isinstance(last, int):  # ERNIE 4.5; -1 is the last layer
+        every = number(config, "moe_layer_interval") or 1
+        return first <= index and (index <= last or last < 0) and (index + 1) % every == 0
+    if (frequencies := numbers(config, "moe_layer_freq")) and index < len(frequencies):
+        return bool(frequencies[index])
+    if chosen := numbers(config, "moe_layers"):
+        return index in chosen
+    if index < model.first_k_dense_replace:
+        return False
+    if step := number(config, "expert_layer_period"):
+        return index % step == (number(config, "expert_layer_offset") or 0)
+    step = number(config, "decoder_sparse_step", "interleave_moe_layer_step")
+    if step and step > 1:
+        return (index + 1) % step == 0
+    step = number(config, "moe_layer_freq")
+    return not step or index % step == 0
+
+
+def _layer(
+    model: Model, hidden: int, kind: str, moe: bool, block: layer_tensors.Block | None, double: bool
+) -> Layer | None:
+    """The tensors of one layer; None if the config lacks a size."""
+    if block is not None:
+        return layer_tensors.nas_layer(model, hidden, block)
+    mixer = _mixer(model, hidden, kind)
+    if mixer is None:
+        return None
+    if kind in STATELESS:
+        return _mlp(model, hidden, moe=kind == "moe")
+    if (model.layer_types and any(one in STATELESS for one in model.layer_types)) or _family(model) & PURE_MAMBA:
+        return mixer  # Nemotron-H: a layer is either a mixer or an MLP
+    mlp = _mlp(model, hidden, moe=moe)
+    return None if mlp is None else (*mixer, *mlp, *(mlp if double else ()), *layer_tensors.beside(model, hidden))
+
+
+def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
+    """The tensors of a layer's attention, linear attention or Mamba part; None if the config lacks a size."""
+    if kind in STATELESS:
+        return ()
+    if kind in ("full_attention", "sliding_attention", "chunked_attention"):
+        own = _latent(model, hidden) if model.kv_lora_rank else _attention(model, hidden, kind)
+        if model.model_type != "falcon_h1" or own is None:
+            return own
+        second = _mamba(model, hidden)  # each layer has both parts
+        return None if second is None else (*own, *second)
+    config = model.config
+    if kind == "linear_attention":
+        if (sizes := delta_net(model)) is not None:
+            keys, values, heads, kernel = sizes
+            return (
+                LayerTensors(hidden * (2 * keys + 2 * values) + values * hidden, "column", "linear"),
+                LayerTensors(hidden * 2 * heads + (2 * keys + values) * kernel, "column", "rest"),
+            )
+        if (said := delta_attention(model)) is not None:
+            wide, heads, kernel = said
+            return (
+                LayerTensors(4 * hidden * wide + 3 * wide * kernel, "column", "linear"),
+                LayerTensors(2 * (hidden + wide) * (wide // heads) + hidden * heads, "whole", "linear"),
+            )
+        if model.kv_lora_rank is None and model.num_attention_heads and model.head_dim:  # lightning attention
+            return (LayerTensors(5 * hidden * model.num_attention_heads * model.head_dim, "column", "linear"),)
+        return None
+    if kind == "mamba":
+        return _mamba(model, hidden)
+    if kind == "conv":
+        kernel = number(config, "conv_L_cache") or 3
+        return (LayerTensors(4 * hidden * hidden, "column", "linear"), LayerTensors(hidden * kernel, "column", "rest"))
+    return None
+
+
+def head_dims(model: Model, kind: str) -> tuple[int, int, int] | None:
+    """(KV heads, key width, value width) of one attention layer; Gemma 4's full-attention layers have other sizes."""
+    config, heads, width = model.config, model.num_key_value_heads, model.head_dim
+    if kind == "full_attention" and "sliding_attention" in model.layer_types:
+        heads = number(config, "num_global_key_value_heads") or heads
+        width = number(config, "global_head_dim") or width
+    if kind == "sliding_attention":
+        heads = number(config, "swa_num_key_value_heads") or heads
+        width = number(config, "swa_head_dim") or width
+    if not heads or not width:
+        return None
+    values = model.v_head_dim if model.v_head_dim and not model.kv_lora_rank else width
+    if kind == "sliding_attention":
+        values = number(config, "swa_v_head_dim") or values
+    return heads, width, values
+
+
+def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
+    """The projections of queries, keys, values and output."""
+    sizes, heads = head_dims(model, kind), model.num_attention_heads
+    if sizes is None or not heads:
+        return None
+    groups, width, value_width = sizes
+    if kind == "sliding_attention":
+        heads = number(model.config, "swa_num_attention_heads") or heads
+    queries = hidden * heads * width * (2 if model.config.get("attn_output_gate") else 1)
+    shared = kind == "full_attention" and bool(model.config.get("attention_k_eq_v"))
+    values = 0 if shared and number(model.config, "num_global_key_value_heads") else hidden * groups * value_width
+    return (
+        LayerTensors(queries + heads * value_width * hidden, "column", "attention"),
+        LayerTensors(hidden * groups * width + values, "key-value", "attention"),
+    )
+
+
+def _latent(model: Model, hidden: int) -> Layer | None:
+    """Multi-head latent attention: down-projections whole on every rank, up-projections by heads."""
+    latent, rope, nope = model.kv_lora_rank, model.qk_rope_head_dim, model.qk_nope_head_dim
+    values, heads = model.v_head_dim, model.num_attention_heads
+    if not latent or rope is None or nope is None or not values or not heads:
+        return None
+    whole = hidden * (latent + rope)
+    column = latent * heads * (nope + values) + heads * values * hidden
+    if model.q_lora_rank:
+        whole += hidden * model.q_lora_rank
+        column += model.q_lora_rank * heads * (nope + rope)
+    else:
+        column += hidden * heads * (nope + rope)
+    if model.index_head_dim:  # DeepSeek sparse attention's indexer
+        indexers = number(model.config, "index_n_heads") or 64
+        whole += (model.q_lora_rank or hidden) * indexers * model.index_head_dim + hidden * model.index_head_dim
+    return (LayerTensors(column, "column", "attention"), LayerTensors(whole, "whole", "attention"))
+
+
+def delta_net(model: Model) -> tuple[int, int, int, int] | None:
+    """Gated DeltaNet: (key width, value width, value heads, convolution kernel), widths over all heads."""
+    config = model.config
+    key_heads, key = number(config, "linear_num_key_heads"), number(config, "linear_key_head_dim")
+    value_heads, value = number(config, "linear_num_value_heads"), number(config, "linear_value_head_dim")
+    if not key_heads or not key or not value_heads or not value:
+        return None
+    return key_heads * key, value_heads * value, value_heads, number(config, "linear_conv_kernel_dim") or 4
+
+
+def delta_attention(model: Model) -> tuple[int, int, int] | None:
+    """Kimi Delta Attention: (width over all heads, heads, convolution kernel) (vLLM 0.33 layers/kda.py)."""
+    config = model.config
+    said = config.get("linear_attn_config")
+    said = said if isinstance(said, Mapping) else {}
+    heads = number(said, "num_heads") or number(config, "linear_num_heads")
+    width = number(said, "head_dim") or number(config, "linear_head_dim")
+    if not heads or not width:
+        return None
+    return heads * width, heads, number(said, "short_conv_kernel_size") or number(config, "linear_conv_kernel_dim") or 4
+
+
+class Mamba(NamedTuple):
+    """Sizes of a Mamba mixer; `heads` is 0 for Mamba 1."""
+
+    inner: int
+    state: int
+    kernel: int
+    groups: int
+    heads: int
+    head_dim: int
+
+
+def mamba(model: Model) -> Mamba | None:
+    """The sizes, which Nemotron-H, Bamba, Granite 4, Falcon-H1 and Jamba name differently."""
+    config = model.config
+    state = number(config, "ssm_state_size", "mamba_d_state", "state_size")
+    kernel = number(config, "conv_kernel", "mamba_d_conv", "conv_kernel_size") or 4
+    heads = number(config, "mamba_num_heads", "mamba_n_heads", "num_heads") or 0
+    width = number(config, "mamba_head_dim", "mamba_d_head") or 0
+    inner = number(config, "mamba_d_ssm", "intermediate_size" if model.model_type == "falcon_mamba" else "mamba_inner")
+    if not inner:
+        expand = number(config, "mamba_expand", "expand") or 2
+        inner = heads * width or expand * (model.hidden_size or 0)
+    if not state or not inner:
+        return None
+    if heads and not width:
+        width = inner // heads
+    return Mamba(inner, state, kernel, number(config, "n_groups", "mamba_n_groups") or 1, heads, width)
+
+
+def _mamba(model: Model, hidden: int) -> Layer | None:
+    """The tensors of a Mamba or Mamba 2 part."""
+    sizes = mamba(model)
+    if sizes is None:
+        return None
+    if sizes.heads:
+        convolved = sizes.inner + 2 * sizes.groups * sizes.state
+        return (
+            LayerTensors(hidden * (sizes.inner + convolved + sizes.heads) + sizes.inner * hidden, "column", "linear"),
+            LayerTensors(convolved * sizes.kernel, "column", "rest"),
+        )
+    rank = number(model.config, "mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
+    return (
+        LayerTensors(3 * hidden * sizes.inner + sizes.inner * (2 * rank + 2 * sizes.state), "column", "linear"),
+        LayerTensors(sizes.inner * (sizes.state + sizes.kernel), "column", "rest"),
+    )
+
+
+def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
+    """The tensors of a dense MLP, or of router, experts and shared experts."""
+    config, inner = model.config, _intermediate(model)
+    matrices = 2 if is_ungated(model) else 3
+    dense = inner
+    if not moe:
+        dense = number(config, "intermediate_size_mlp") or inner
+    if not moe or config.get("enable_moe_block"):
+        if not dense:
+            return None if not moe else ()
+        plain: Layer = (LayerTensors(matrices * hidden * dense, "column", "mlp"),)
+        if not moe:
+            return plain
+    else:
+        plain = ()
+    experts, width = model.num_experts, model.moe_intermediate_size or inner
+    if not experts or not width:
+        return None
+    found = [
+        *plain,
+        LayerTensors(experts * matrices * hidden * width, "experts", "experts"),
+        LayerTensors(hidden * experts, "whole", "rest"),
+    ]
+    shared = number(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+                    "shared_intermediate_size")  # fmt: skip
+    if model.n_shared_experts:
+        shared = model.n_shared_experts * (shared or width)
+    elif model.model_type and model.model_type.startswith("llama4"):
+        shared = width
+    if shared:
+        found.append(LayerTensors(matrices * hidden * shared, "column", "shared"))
+    return tuple(found)
+
+
+def _intermediate(model: Model) -> int | None:
+    """Width of the dense MLP. Qwen 1 states twice the width; LFM2 uses two thirds, rounded up to
+    `block_multiple_of`."""
+    inner = model.intermediate_size
+    if inner and model.model_type == "qwen":
+        return inner // 2
+    if not inner and _family(model) & FOURFOLD:
+        return 4 * (model.hidden_size or 0) or None
+    if inner and "lfm2" in _family(model) and model.config.get("block_auto_adjust_ff_dim"):
+        multiple = number(model.config, "block_multiple_of") or 256
+        return -(-(2 * inner // 3) // multiple) * multiple
+    return inner
+
+
+def is_ungated(model: Model) -> bool:
+    """Whether the MLP has two matrices instead of gate, up and down."""
+    return bool(_family(model) & NOT_GATED)
+
+
+def _family(model: Model) -> set[str]:
+    own = model.config.get("model_type")
+    return {model.model_type or "", own if isinstance(own, str) else ""}

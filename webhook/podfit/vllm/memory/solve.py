@@ -1,0 +1,385 @@
+"""Changes that would fit, computed by the planner: least first, each enough by itself.
+
+This module makes no estimate of its own: a change is applied to the arguments, the model or the accelerator, and
+`plan.fits` decides. Changes are ranked by what they affect (the model's answers last), by the number of edits, and by
+what is given up: context and sequences before GPUs.
+
+A search is limited by a number of plans, not by a time, so that a manifest gets the same advice on every machine. The
+benchmark compares the time of that many plans with 15 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from podfit.base.data import remembered
+from podfit.base.frozen import frozen
+from podfit.kube.quantity import GI
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, Gpu, by_name
+from podfit.vllm.memory import division, parallel, plan, quantisation, served_copies
+from podfit.vllm.memory.division import divisible
+from podfit.vllm.memory.generations import NEWEST
+from podfit.vllm.memory.search import Search, SpentError, with_changes
+from podfit.vllm.memory.settings import default_utilization
+from podfit.vllm.model import Model, derived_max_model_len
+
+MAX_SUGGESTIONS = 3
+"""Suggestions of a denial."""
+MAX_PLANS = 75
+"""Plans that a denial may cost: 99 of 100 searches end before (median 14, 25 if the release is unknown)."""
+LEAST_CONTEXT = 2048
+"""A shorter context than this is not suggested."""
+SAFE_UTILIZATION = 0.95
+SHARES = (0.9, 0.92, 0.93, 0.94, SAFE_UTILIZATION)
+"""Shares of GPU memory that are tried. Before 0.20, CUDA graphs are outside of the share, so a larger one may fit
+less."""
+SMALLER_SHARES = (SAFE_UTILIZATION, 0.92, 0.9)
+NODE = 8
+"""GPUs of one node."""
+PRODUCTS = (
+    "NVIDIA-L4", "NVIDIA-A10G", "NVIDIA-A100-SXM4-40GB", "NVIDIA-L40S", "NVIDIA-A100-SXM4-80GB",
+    "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-B200",
+)  # fmt: skip
+"""GPU models that clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
+CHANGES_OUTPUT = "(changes the model's output)"
+Rank = tuple[bool, int, float]
+"""Whether it changes the model's output, edits, loss."""
+
+
+@frozen
+class Alternative:
+    """One change."""
+
+    text: str
+    """For people."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Argument (vLLM's dest) → value; `gpus` → GPUs that the container needs; `product` → the label's value."""
+    edits: int = 1
+    """Number of things that the user edits."""
+    loss: float = 0.0
+    """What is given up: below 1 context, sequences or speed; from 1 on, the change needs other hardware."""
+    changes_output: bool = False
+    """The model's answers change: an 8-bit KV cache, another checkpoint."""
+    stands_for: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments that were planned instead, if the change is not an argument (a checkpoint outside the catalog)."""
+
+    @property
+    def rank(self) -> Rank:
+        """Less is better."""
+        return self.changes_output, self.edits, self.loss
+
+
+def alternatives(
+    args: EngineArgs,
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    gpu_memory: int | None = None,
+    env: Mapping[str, str] | None = None,
+    products: Sequence[str] = PRODUCTS,
+    most: int = MAX_SUGGESTIONS,
+    steps: int = MAX_PLANS,
+) -> list[Alternative]:
+    """At most `most` changes after which the plan fits, best first; none if no simple change helps.
+
+    `products`: labels of the available accelerators. `steps`: plans that the search may make; after that, it returns
+    what it has found.
+    """
+    if accelerator.shared:
+        return []  # with any change, other processes may still use the same GPU
+    search = Search(args, model, accelerator, gpu_memory, env, steps)
+    found: list[Alternative] = []
+    full = search.is_full()  # then only more memory or smaller weights help
+    finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
+        ((False, 1, 0), lambda: _utilization(search)),
+        ((False, 1, 0), lambda: _cache_memory(search)),
+        ((False, 1, 0), lambda: iter(()) if full else _length(search)),
+        ((False, 1, 0), lambda: iter(()) if full else _batch(search)),
+        ((False, 1, 1), lambda: _product(search, products)),
+        ((False, 2, 1), lambda: _more_gpus(search)),
+        ((False, 2, 0), lambda: _both(search, found)),
+        ((False, 3, 2), lambda: _product_and_gpus(search, products, found)),
+        ((True, 1, 0), lambda: iter(()) if full else _cache_dtype(search)),
+        ((True, 1, 0), lambda: _checkpoint(search)),
+    )
+    try:
+        for best, finder in finders:
+            better = [one for one in _choices(found) if one.rank < best] if len(found) >= most else ()
+            if len(better) < most:  # else the results of this finder would not be among the best
+                found.extend(finder())
+    except SpentError:
+        pass
+    return sorted(_choices(found), key=lambda one: one.rank)[:most]
+
+
+def _choices(found: Sequence[Alternative]) -> Sequence[Alternative]:
+    """If a slightly larger share of the GPU is enough, changes that give up more are left out."""
+    if {"gpu_memory_utilization"} not in [one.changes.keys() for one in found]:
+        return found
+    return [one for one in found if one.edits == 1 or ("gpus" in one.changes and one.edits == 2)]
+
+
+def fewer_ranks(
+    args: EngineArgs, model: Model, accelerator: Accelerator, *, env: Mapping[str, str] | None = None, requests: float
+) -> int | None:
+    """The least tensor-parallel size, below the present one, with which this engine still fits.
+
+    Context stays the same, and at least `requests` of it fit at once; None if all ranks are needed.
+    """
+    now = parallel.read(args, env)
+    if now.pp * now.pcp * now.dcp > 1:
+        return None
+    for size in (1, 2, 4):
+        if size < now.tp and divisible(model, size, args):
+            fewer = with_changes(args, {"tensor_parallel_size": size})
+            judged = plan.judge(fewer, model, accelerator, env=env)
+            if judged.verdict == "fits" and judged.ledger and (judged.ledger.max_concurrency or 0) >= requests:
+                return size
+    return None
+
+
+def _utilization(search: Search) -> Iterator[Alternative]:
+    """The least larger share of the GPU that fits, up to the one that leaves room for the CUDA context.
+
+    Else the largest smaller one: vLLM would find too little free memory, or capture CUDA graphs outside of its share.
+    """
+    if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+        return
+    now = _gpu_share(search)
+    larger = [one for one in SHARES if one > now]
+    if larger and search.is_full(max(larger)):
+        larger = []
+    for share in (*larger, *_smaller_shares(now)):
+        if search.fits({"gpu_memory_utilization": share}):
+            yield Alternative(
+                f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=abs(share - now)
+            )
+            return
+
+
+def _gpu_share(search: Search) -> float:
+    """--gpu-memory-utilization, or the release's default."""
+    given = search.args.given.get("gpu_memory_utilization")
+    usual = default_utilization(search.args.release or NEWEST)
+    return given if isinstance(given, int | float) and not isinstance(given, bool) else usual
+
+
+def _smaller_shares(now: float) -> list[float]:
+    """The smaller shares to try, if the present one is at least 0.93."""
+    return [one for one in SMALLER_SHARES if one < now and now >= 0.93]
+
+
+def _cache_memory(search: Search) -> Iterator[Alternative]:
+    """If the KV cache's bytes are given: the least whole GiB for one request, if the GPU has that much."""
+    now = search.given("kv_cache_memory_bytes")
+    if now is None:
+        return
+    judged = plan.judge(search.args, search.model, search.accelerator, gpu_memory=search.gpu_memory, env=search.env)
+    needed = judged.ledger.kv_cache_bytes_per_request if judged.ledger else None
+    room = {"kv_cache_memory_bytes": None, "gpu_memory_utilization": SAFE_UTILIZATION}
+    if not needed or needed <= now or not search.fits(room):
+        return
+    least = -(-needed // GI)
+    for size in (least, least + 1):  # from 0.28 on, vLLM needs one more block than the request
+        if search.fits({"kv_cache_memory_bytes": size * GI}):  # vLLM's G is 2**30
+            yield Alternative(f"--kv-cache-memory-bytes {size}G", {"kv_cache_memory_bytes": size * GI})
+            return
+
+
+def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int | None:
+    """The longest context that fits with `also`, in steps of 1,024 tokens; None if none of useful length fits.
+
+    A bisection that starts with the length that the KV cache has room for by arithmetic: usually that is the result.
+    """
+    longest = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release)
+    if longest is None:
+        return None
+    low, high = 0, (longest - 1) // 1024
+    if high * 1024 < LEAST_CONTEXT or not search.fits({**also, "max_model_len": LEAST_CONTEXT}, gpus):
+        return None
+    low = LEAST_CONTEXT // 1024
+    likely = search.longest({**also, "max_model_len": high * 1024}, gpus) // 1024
+    while low < high:
+        middle = next((one for one in (likely, likely + 1) if low < one <= high), (low + high + 1) // 2)
+        if search.fits({**also, "max_model_len": middle * 1024}, gpus):
+            low = middle
+        else:
+            high = middle - 1
+    return low * 1024
+
+
+def _lost(search: Search, tokens: int) -> float:
+    whole = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release) or tokens
+    return 1 - tokens / whole
+
+
+def _length(search: Search) -> Iterator[Alternative]:
+    if tokens := _longest(search, {}):
+        yield Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}, loss=_lost(search, tokens))
+
+
+def _batch(search: Search) -> Iterator[Alternative]:
+    """Changes that save a little memory: fewer sequences at once, smaller batches, or no CUDA graphs."""
+    seqs = search.given("max_num_seqs") or 1024
+    for fewer in (256, 128, 64, 16):
+        if fewer < seqs and search.fits({"max_num_seqs": fewer}):
+            yield Alternative(f"--max-num-seqs {fewer}", {"max_num_seqs": fewer}, loss=0.5 * (1 - fewer / seqs))
+            break
+    tokens = search.given("max_num_batched_tokens")
+    for smaller in (8192, 2048):
+        if tokens and smaller < tokens and search.fits({"max_num_batched_tokens": smaller}):
+            yield Alternative(f"--max-num-batched-tokens {smaller}", {"max_num_batched_tokens": smaller}, loss=0.3)
+            break
+    if not search.args.given.get("enforce_eager") and search.fits({"enforce_eager": True}):
+        yield Alternative("--enforce-eager (slower)", {"enforce_eager": True}, loss=0.6)
+
+
+def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
+    """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments, their text).
+
+    Tensor parallelism comes first; if no size divides the heads, pipeline stages.
+    """
+    now = search.cut
+    if any(gpu.mig for gpu in search.accelerator.gpus):
+        return  # one process can't use two slices
+    sizes = [size for size in (2, 4, NODE) if size > now.tp and divisible(search.model, size, search.args)]
+    for size in sizes:
+        count = size * now.pp * now.dp_local
+        if count <= NODE * max(1, now.nnodes) or now.pp * now.dp_local > 1:
+            yield count, {"tensor_parallel_size": size}, f"--tensor-parallel-size {size}"
+    if not sizes and now.pp == 1:
+        for stages in (2, 4, NODE):
+            if stages <= (search.model.num_hidden_layers or 0) and now.tp * stages <= NODE:
+                count = now.tp * stages * now.dp_local
+                yield count, {"pipeline_parallel_size": stages}, f"--pipeline-parallel-size {stages}"
+
+
+def _more_gpus(search: Search) -> Iterator[Alternative]:
+    """The fewest GPUs of this model over which it fits, or the most with a shorter context."""
+    now = search.cut.world_size * search.cut.dp_local
+    last: tuple[int, Mapping[str, Any], str] | None = None
+    for count, changes, how in _cuts(search):
+        if search.fits(changes):
+            yield Alternative(
+                f"{count} GPUs with {how}", {**changes, "gpus": count}, edits=2, loss=1 + (1 - now / count)
+            )
+            return
+        last = count, changes, how
+    if last:
+        count, changes, how = last
+        if tokens := _longest(search, changes):
+            yield Alternative(
+                f"{count} GPUs with {how} and --max-model-len {tokens}",
+                {**changes, "gpus": count, "max_model_len": tokens},
+                edits=3,
+                loss=1 + (1 - now / count) + _lost(search, tokens),
+            )
+
+
+@remembered(64)
+def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
+    """The GPU models that a product label may mean, and the least memory of these."""
+    gpus = by_name(label)
+    return gpus, min((gpu.memory for gpu in gpus), default=0)
+
+
+def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tuple[Gpu, ...], float]]:
+    """GPU models with more memory than the smallest of the present ones: (label, GPU models, share that is new)."""
+    now = search.accelerator.gpus
+    if [gpu for gpu in now if gpu.vendor != "nvidia"]:
+        return
+    enough = min([gpu.memory for gpu in now], default=0)
+    for label in products:
+        gpus, least = _named(label)
+        if least > 1.05 * enough:
+            yield label, gpus, 1 - enough / least
+
+
+def _product(search: Search, products: Sequence[str]) -> Iterator[Alternative]:
+    """The smallest single GPU model that fits with no other change."""
+    for label, gpus, more in _larger(search, products):
+        if search.fits({}, gpus):
+            yield Alternative(f"nodeSelector nvidia.com/gpu.product: {label}", {"product": label}, loss=1 + more)
+            return
+
+
+def _product_and_gpus(search: Search, products: Sequence[str], found: Sequence[Alternative]) -> Iterator[Alternative]:
+    """If neither more GPUs nor a larger GPU model is enough: both."""
+    if any("gpus" in one.changes or "product" in one.changes for one in found):
+        return
+    now = search.cut.world_size * search.cut.dp_local
+    cuts = list(_cuts(search))
+    for label, gpus, more in _larger(search, products):
+        for count, changes, how in cuts:
+            if search.fits(changes, gpus):
+                yield Alternative(
+                    f"{count} GPUs with {how} and nodeSelector nvidia.com/gpu.product: {label}",
+                    {**changes, "gpus": count, "product": label},
+                    edits=3,
+                    loss=2 + more + (1 - now / count),
+                )
+                return
+
+
+def _both(search: Search, found: Sequence[Alternative]) -> Iterator[Alternative]:
+    """Another share of the GPU and a shorter context, if neither alone keeps half of it and both keep much more."""
+    alone = max((one.changes.get("max_model_len", 0) for one in found), default=0)
+    kept = [one for one in found if not one.changes_output and one.loss < 0.5]
+    if kept or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+        return
+    shares = _smaller_shares(_gpu_share(search)) or (SAFE_UTILIZATION, SHARES[1])
+    if search.is_full(max(shares)):
+        return
+    for share in shares:
+        also = {"gpu_memory_utilization": share}
+        if (tokens := _longest(search, also)) and tokens >= 1.5 * alone:
+            yield Alternative(
+                f"--gpu-memory-utilization {share:g} and --max-model-len {tokens}",
+                {**also, "max_model_len": tokens},
+                edits=2,
+                loss=_lost(search, tokens) + 0.05,
+            )
+            return
+
+
+def _least_capability(search: Search) -> tuple[int, int]:
+    return min((gpu.compute_capability or (0, 0) for gpu in search.accelerator.gpus), default=(0, 0))
+
+
+def _cache_dtype(search: Search) -> Iterator[Alternative]:
+    """An 8-bit KV cache: on Ada and newer with every backend, on Ampere only with some. For latents before 0.18, only
+    on Hopper and B200 (rule no-attention-backend)."""
+    changes = {"kv_cache_dtype": "fp8"}
+    has, running = _least_capability(search), search.args.release
+    wanted = has >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
+    wanted = wanted and not (search.model.kv_lora_rank and running and running < (0, 18) and has[0] not in (9, 10))
+    if wanted and search.fits(changes):
+        yield Alternative(f"{CHANGES_OUTPUT} --kv-cache-dtype fp8", changes, changes_output=True)
+
+
+def _checkpoint(search: Search) -> Iterator[Alternative]:
+    """A quantized copy of the model from the catalog, with the most bits that fit; else one that the user must find."""
+    if search.model.quantization_config or search.args.given.get("quantization"):
+        return
+    known, tried = False, set[float]()
+    for copy in served_copies.copies(search.model, search.accelerator.gpus):
+        if (cut := division.blocks(search.args, copy)) is not None and not cut.hold(search.cut.tp):
+            continue
+        known, scheme = True, quantisation.scheme(copy, None)
+        if scheme is None or round(scheme.bytes, 1) in tried:
+            continue
+        tried.add(round(scheme.bytes, 1))
+        if search.fits({}, model=copy):
+            loss = 1 - scheme.bytes / 2 + (scheme.name == "bitsandbytes")
+            yield Alternative(f"{CHANGES_OUTPUT} {copy.id}", {"model": copy.id}, loss=loss, changes_output=True)
+            return
+    if not known and _least_capability(search) >= (8, 0):
+        if search.fits({"quantization": "fp8"}):
+            changes = {"quantization": "fp8"}
+            yield Alternative(f"{CHANGES_OUTPUT} --quantization fp8", changes, loss=0.5, changes_output=True)
+        elif search.fits({"quantization": "awq"}):
+            text = f"{CHANGES_OUTPUT} a checkpoint in 4 bits (AWQ or GPTQ)"
+            yield Alternative(text, loss=0.75, changes_output=True, stands_for={"quantization": "awq"})

@@ -1,0 +1,155 @@
+"""Parameters of the parts next to a language model: a vision tower, an audio encoder, and their projectors.
+
+Counted from config.json as the modules in vLLM's model_executor/models build them; norms and biases are left out.
+Compared with 75 published checkpoints in 18 families: off by 0.2 % of the tower in the median.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.vllm.model import Model
+
+GATED = frozenset({"pixtral", "qwen2_5_vl", "qwen2_5_vl_vision", "glm4v", "glm4v_vision", "glm4v_moe", "gemma4_vision"})
+"""Towers whose MLP has gate, up and down."""
+PATCHED_TWICE = ("qwen2", "qwen3", "glm4v")
+"""Towers that embed two frames at once."""
+SILENT: Mapping[str, Mapping[str, int]] = {
+    "qwen2_vl": {"depth": 32, "embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4, "patch_size": 14},
+    "siglip_vision_model": {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "patch_size": 16},
+    "clip_vision_model": {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "patch_size": 32},
+    "idefics3_vision": {"hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12, "patch_size": 32},
+    "smolvlm_vision": {"hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12, "patch_size": 32},
+    "pixtral": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 16},
+}
+"""transformers' class defaults of a tower's config (models/*/configuration_*.py), for fields that it does not set."""
+
+
+def parameters(model: Model) -> int:
+    """Parameters besides the language model's; 0 if there are none, or their number is unknown."""
+    return _vision(model) + _audio(model)
+
+
+def is_there(model: Model) -> bool:
+    """Whether the model has a tower."""
+    return bool(model.vision_config) or isinstance(model.config.get("audio_config"), Mapping)
+
+
+def _vision(model: Model) -> int:
+    """Parameters of the vision tower with its projector; 0 if unknown."""
+    given = model.vision_config
+    if not given:
+        return 0
+    family = model.model_type or ""
+    own = str(given.get("model_type") or "")
+    if own == "gemma3n_vision":
+        return 300_000_000 + 2048 * (model.hidden_size or 2048)  # MobileNetV5-300M
+    config = {**SILENT.get("qwen2_vl" if family == "qwen2_vl" else own, {}), **given}
+    depth = _first_positive(config, "depth", "num_hidden_layers", "layers")
+    hidden = _first_positive(config, "embed_dim" if family == "qwen2_vl" else "hidden_size", "width", "embed_dim")
+    if not depth or not hidden:
+        return 0
+    inner = _first_positive(config, "intermediate_size") or int(_number(config, "mlp_ratio", 4.0) * hidden)
+    if family.startswith("glm4v"):
+        inner = _first_positive(config, "out_hidden_size") or inner
+    layers = depth + (_first_positive(config, "num_global_layers") or 0)
+    body = layers * (4 * hidden * hidden + (3 if own in GATED or family in GATED else 2) * hidden * inner)
+    return body + _patches(config, family, hidden) + _projector(model, config, family, hidden)
+
+
+def _patches(config: Mapping[str, Any], family: str, hidden: int) -> int:
+    """The embedding of patches and of their positions."""
+    side = _side(config.get("patch_size")) or 14
+    frames = 2 if family.startswith(PATCHED_TWICE) else 1
+    size = 3 * frames * side * side * hidden
+    positions = _first_positive(config, "num_position_embeddings") or 0
+    if family.startswith("gemma4"):
+        positions = 2 * (_first_positive(config, "position_embedding_size") or 10240)
+    elif not positions and (image := _side(config.get("image_size"))) and not family.startswith(("qwen", "glm4v")):
+        positions = (image // side) ** 2
+    if family == "mllama":  # aspect ratios × tiles × patches
+        positions += 9 * 4 * ((_side(config.get("image_size")) or 560) // side) ** 2
+    return size + positions * hidden
+
+
+def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int) -> int:
+    """Parameters of the projector from the tower's width to the language model's."""
+    text = model.hidden_size or hidden
+    out = _first_positive(config, "out_hidden_size") or text
+    merged = 4 * hidden  # 2 × 2 patches
+    if family.startswith("qwen2_vl"):
+        return merged * merged + merged * (_first_positive(config, "hidden_size") or text)
+    if family.startswith("glm4v"):
+        return merged * out + out * out + 3 * out * (_first_positive(config, "intermediate_size") or out)
+    if family.startswith(("qwen2_5_vl", "qwen2_5_omni", "qwen3")):
+        levels = config.get("deepstack_visual_indexes")
+        deep = len(levels) if isinstance(levels, list) else 3 if family.startswith("qwen3_vl") else 0
+        return (1 + deep) * (merged * merged + merged * out)
+    if family.startswith("internvl"):
+        return merged * text + text * text
+    if family.startswith(("gemma3", "gemma4", "paligemma")):
+        return hidden * text
+    if family == "mllama":
+        return 6 * hidden * text
+    if family == "minicpmv":  # a resampler: one layer of cross attention
+        return hidden * text + 5 * text * text
+    if family == "mistral3":
+        return merged * hidden + hidden * text + text * text
+    if family in ("idefics3", "smolvlm"):
+        factor = _first_positive(model.config, "scale_factor") or 4
+        return hidden * factor * factor * text
+    if family == "kimi_vl":
+        return merged * merged + merged * text
+    if family == "llama4":
+        wide = _first_positive(config, "projector_output_dim") or 4096
+        return merged * wide + wide * wide + wide * text
+    return hidden * text + text * text
+
+
+def _audio(model: Model) -> int:
+    """Parameters of the audio encoder, usually Whisper's: two convolutions, positions, layers."""
+    config = model.config.get("audio_config")
+    if not isinstance(config, Mapping):
+        return 0
+    if str(config.get("model_type") or model.model_type).startswith(("gemma3n", "gemma4")):
+        # a conformer: two MLPs of four times the width, attention with positions, a gated convolution
+        wide = _first_positive(config, "hidden_size") or 0
+        blocks = _first_positive(config, "conf_num_hidden_layers", "num_hidden_layers") or 0
+        return blocks * 24 * wide * wide + wide * (model.hidden_size or wide)
+    depth, hidden = (
+        _first_positive(config, "encoder_layers", "num_hidden_layers"),
+        _first_positive(config, "d_model", "hidden_size"),
+    )
+    inner = _first_positive(config, "encoder_ffn_dim", "intermediate_size")
+    if not depth or not hidden or not inner:
+        return 0
+    bins, positions = (
+        _first_positive(config, "num_mel_bins") or 128,
+        _first_positive(config, "max_source_positions") or 1500,
+    )
+    ends = (3 * bins + 3 * hidden + positions) * hidden + hidden * (model.hidden_size or hidden)
+    return ends + depth * (4 * hidden * hidden + 2 * hidden * inner)
+
+
+def _first_positive(config: Mapping[str, Any], *keys: str) -> int | None:
+    """The first of these fields that is a positive integer."""
+    for key in keys:
+        value = config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _number(config: Mapping[str, Any], key: str, default: float) -> float:
+    """A field as a number, or the default."""
+    value = config.get(key)
+    return (
+        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 64 else default
+    )
+
+
+def _side(value: object) -> int | None:
+    """A side in pixels; [14, 14] is 14."""
+    one = value[0] if isinstance(value, list) and value else value
+    return one if isinstance(one, int) and not isinstance(one, bool) and one > 0 else None

@@ -1,0 +1,145 @@
+"""Why vLLM 0.8.0 … 0.10.2 starts its V0 engine, although V1 is the default (engine/arg_utils.py _is_v1_supported_oracle
+of each release). With VLLM_USE_V1=1 the same is an error, or V1 starts anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.vllm.memory import kv_releases
+from podfit.vllm.memory.arguments import MemoryArguments
+from podfit.vllm.release import Release
+
+FIRST, LAST = Release(0, 8), Release(0, 11)
+"""V1 is the default since the first of these, and the only engine since the last."""
+BEFORE_AMPERE = Release(0, 10, 2)
+"""Since then V1 runs below compute capability 8.0."""
+IN_V1 = Release(0, 8, 3)
+"""Since then V1 has --cpu-offload-gb, LoRA, bitsandbytes, and pipeline stages with Ray."""
+CONNECTORS = Release(0, 8, 5)
+"""Since then V1 has --kv-transfer-config and --additional-config."""
+DRAFTS = Release(0, 9)
+"""Since then V1 has speculative decoding by default, GGUF, Tensorizer, and pipeline stages without Ray."""
+POOLERS = Release(0, 9, 2)
+"""Since then V1 has poolers, float32 and --scheduling-policy priority."""
+TRACES = Release(0, 10, 2)
+"""Since then V1 has traces."""
+FP8_CACHE = Release(0, 8, 2)
+"""Since then V1 has an FP8 KV cache with FlashAttention 3, which runs only on Hopper."""
+V1_MODELS: Mapping[Release, tuple[str, ...]] = {
+    Release(0, 8, 1): ("Gemma3ForConditionalGeneration",),
+    Release(0, 8, 3): ("MiniCPMO", "MiniCPMV"),
+    Release(0, 8, 5): ("GlmForCausalLM", "Phi4MMForCausalLM"),
+    Release(0, 9, 2): ("Qwen2ForProcessRewardModel", "Qwen2ForRewardModel"),
+    Release(0, 10): ("PrithviGeoSpatialMAE",),
+    Release(0, 10, 1): (
+        "BertForSequenceClassification", "BertModel", "GteModel", "GteNewModel", "ModernBertForSequenceClassification",
+        "NomicBertModel", "RobertaForMaskedLM", "RobertaForSequenceClassification", "RobertaModel",
+        "XLMRobertaForSequenceClassification", "XLMRobertaModel",
+    ),
+    Release(0, 10, 2): ("BloomForCausalLM", "GritLM", "Plamo2ForCausalLM", "WhisperForConditionalGeneration"),
+    LAST: (
+        "BartForConditionalGeneration", "BartModel", "DonutForConditionalGeneration",
+        "Florence2ForConditionalGeneration", "MBartForConditionalGeneration", "MllamaForConditionalGeneration",
+        "MotifForCausalLM", "Phi4FlashForCausalLM",
+    ),
+}  # fmt: skip
+"""The first release in which V1 runs the architectures: before, their class has SupportsV0Only (model_executor/models
+of each release from 0.8.0 to 0.10.2). Models with states are left out: `kv_releases.STATES` covers them."""
+V1_BACKENDS: Mapping[Release, tuple[str, ...]] = {
+    FIRST: ("FLASHMLA", "FLASH_ATTN", "FLASH_ATTN_VLLM_V1", "PALLAS", "PALLAS_VLLM_V1", "TRITON_MLA"),
+    Release(0, 8, 2): ("TRITON_ATTN_VLLM_V1",),
+    Release(0, 8, 5): ("FLASHINFER", "FLASHINFER_VLLM_V1"),
+    Release(0, 9): ("ROCM_AITER_MLA",),
+    Release(0, 9, 1): ("CUTLASS_MLA_VLLM_V1", "FLEX_ATTENTION", "TORCH_SDPA_VLLM_V1"),
+    Release(0, 10, 1): ("CUTLASS_MLA", "TREE_ATTN", "XFORMERS_VLLM_V1"),
+    Release(0, 10, 2): ("FLASHINFER_MLA", "FLASHMLA_VLLM_V1", "FLASH_ATTN_MLA"),
+}
+"""The first release in which V1 takes these values of VLLM_ATTENTION_BACKEND. With any other value V0 starts."""
+GRAMMARS: Mapping[str, Release] = {"outlines": Release(0, 10), "lm-format-enforcer": Release(0, 10, 1)}
+"""--guided-decoding-backend → the first release in which it does not start V0 (config.py GuidedDecodingBackendV1)."""
+_V1_SINCE = {name: release for release, names in V1_MODELS.items() for name in names}
+IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", "deepseek_mtp"})
+
+
+def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
+    """Whether an argument, the model or the GPU is not supported by V1 in this release, for releases before 0.11."""
+    given = asked.args.given
+    stored = asked.model.config.get("quantization_config")
+    method = given.get("quantization") or (stored.get("quant_method") if isinstance(stored, Mapping) else None)
+    return (
+        (capability is not None and capability < (8, 0) and release < BEFORE_AMPERE)
+        or any(given.get(name) for name in ALWAYS)
+        or release < _V1_SINCE.get(next(iter(asked.model.architectures), ""), FIRST)
+        or (release < kv_releases.STATES and kv_releases.keeps_states(asked.model))
+        or _above_one(given, "num_scheduler_steps", "max_num_partial_prefills", "max_long_partial_prefills")
+        or given.get("load_format") == "sharded_state"
+        or (given.get("load_format") == "tensorizer" and release < DRAFTS)
+        or (given.get("scheduling_policy") == "priority" and release < POOLERS)
+        or (given.get("dtype") in ("float", "float32") and release < POOLERS)
+        or (asked.pooling and release < POOLERS)
+        or (bool(given.get("otlp_traces_endpoint") or given.get("collect_detailed_traces")) and release < TRACES)
+        or (method == "gguf" and release < DRAFTS)
+        or (bool(given.get("kv_transfer_config") or given.get("additional_config")) and release < CONNECTORS)
+        or (
+            release < IN_V1
+            and bool(given.get("cpu_offload_gb") or given.get("enable_lora") or method == "bitsandbytes")
+        )
+        or _no_backend(asked, release)
+        or _no_stages(asked, release)
+        or _no_speculation(given, release)
+        or _no_cache_dtype(asked, release, capability)
+    )
+
+
+ALWAYS = ("logits_processor_pattern", "preemption_mode", "disable_async_output_proc", "scheduler_delay_factor",
+          "enable_prompt_adapter", "enable_prompt_embeds")  # fmt: skip
+"""Arguments that V1 supports in none of these releases."""
+
+
+def _above_one(given: Mapping[str, Any], *names: str) -> bool:
+    return any(isinstance(value := given.get(name), int) and value > 1 for name in names)
+
+
+def _no_backend(asked: MemoryArguments, release: Release) -> bool:
+    """Whether V1 lacks the attention backend, or the one for structured output."""
+    attention = dict(asked.variables).get("VLLM_ATTENTION_BACKEND")
+    grammar = asked.args.given.get("guided_decoding_backend")
+    if isinstance(grammar, str) and release < GRAMMARS.get(grammar.partition(":")[0], FIRST):
+        return True
+    return attention is not None and not any(
+        attention in names for first, names in V1_BACKENDS.items() if first <= release
+    )
+
+
+def _no_stages(asked: MemoryArguments, release: Release) -> bool:
+    if asked.parallel.pp <= 1 or release >= DRAFTS:
+        return False
+    return release < IN_V1 or asked.args.given.get("distributed_executor_backend") != "ray"
+
+
+def _no_speculation(given: Mapping[str, Any], release: Release) -> bool:
+    said = given.get("speculative_config")
+    if said is None and given.get("speculative_model") is None:
+        return False
+    if release < DRAFTS:
+        return True
+    said = said if isinstance(said, Mapping) else {}
+    return (said.get("method") or said.get("model")) not in IN_V1_SPECULATION and release < Release(0, 10)
+
+
+def _no_cache_dtype(asked: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
+    """Whether V1 lacks the KV cache dtype: vllm/platforms/cuda.py is_kv_cache_dtype_supported of 0.10; before, the
+    argument parser's own check."""
+    dtype = asked.args.given.get("kv_cache_dtype")
+    if not isinstance(dtype, str) or dtype == "auto":
+        return False
+    if release < FP8_CACHE:
+        return True
+    if capability is None or asked.flashinfer_by_variable is not None:
+        return False
+    if capability == (10, 0) and release >= (0, 10):
+        return False
+    if release >= (0, 10, 2) and (asked.model.kv_lora_rank or not dtype.startswith("fp8")):
+        return False
+    return not dtype.startswith("fp8") or capability[0] != 9

@@ -1,0 +1,277 @@
+"""The ledger of one rank → will it start? Checked in the order in which vLLM would fail, so that the first is named.
+
+1. free memory: from 0.9.1 vLLM compares free memory with the budget before it loads anything (gpu_worker.py
+   request_memory: "Free memory on device … is less than desired GPU memory utilization"). A busy GPU is a temporary
+   state that can't support a denial. A budget that leaves no memory for the process's own CUDA context can.
+2. weights: what must be on the GPU is more than the GPU has; or (loading) was so until vLLM quantized it.
+3. blocks: the budget is used up before the KV cache ("No available memory for the cache blocks").
+4. layout: the layers can't be stored together ("Hybrid KV cache manager is disabled but failed to convert …").
+5. one request: the KV cache is smaller than one request of max_model_len ("To serve at least one request …").
+6. graphs: before 0.20, CUDA graphs, the context and NCCL use GPU memory outside the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from podfit.kube.quantity import human
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.memory import budget
+from podfit.vllm.memory.estimate import Estimate, plus
+from podfit.vllm.memory.kv_cache import Layout
+from podfit.vllm.memory.ledger import Cause, GpuLedger, Verdict
+from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.weights import Checkpoint
+
+PARALLEL_SIZES = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "quantization",
+    "dtype",
+    "kv_cache_dtype",
+    "gpu_memory_utilization",
+    "cpu_offload_gb",
+    "kv_cache_memory_bytes",
+    "enable_expert_parallel",
+    "load_format",
+    "speculative_config",
+    "hf_overrides",
+    "model",
+)
+"""Arguments that decide the sizes: if one is unknown, nothing about the sizes is certain."""
+
+PEAKS = ("max_num_batched_tokens", "max_num_seqs", "all2all_backend")
+"""Arguments that decide the activation peak: if one is unknown, only the weights are certain."""
+
+
+class PlannedRelease(NamedTuple):
+    """One GPU and one release."""
+
+    verdict: Verdict
+    tell: Callable[[], str]
+    """Builds the text of `why`; a search checks many plans and needs the text of few."""
+    ledger: GpuLedger | None
+    cause: Cause | None = None
+    """What fails, or may fail; None if it fits."""
+    settings: Settings | None = None
+    """The arguments as the release resolves them, on that GPU."""
+    checkpoint: Checkpoint | None = None
+    """The checkpoint as it is loaded."""
+
+    @property
+    def why(self) -> str:
+        """One line for people: the arithmetic behind `verdict`, or the missing information."""
+        return self.tell()
+
+
+_Found = tuple[Verdict, Callable[[], str], Cause | None]
+"""`verdict`, the function that builds `why`, and what fails or may fail first."""
+
+
+def of_rank(
+    args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger, given: bool = False
+) -> PlannedRelease:
+    """Whether one rank fits, and the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
+    steps have succeeded."""
+    verdict, tell, cause = _of_cache_alone(resolved, ledger) if given else _of_rank(args, resolved, ledger)
+    return PlannedRelease(verdict, tell, ledger, cause, resolved, found)
+
+
+def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:
+    """Whether the rank's `verdict` is `fits`."""
+    return _of_rank(args, resolved, ledger)[0] == "fits"
+
+
+def _of_cache_alone(resolved: Settings, ledger: GpuLedger) -> _Found:
+    left, layout = ledger.kv_cache.likely, ledger.kv_capacity.layout
+    if layout is None:
+        return "unsure", lambda: "the layout of this model's KV cache is unknown", "blocks"
+    if left <= 0:
+        return "does-not-fit", lambda: "nothing is left for the KV cache", "blocks"
+    return _with_cache(resolved, ledger, layout, None, lambda: f"{human(left)} of KV cache are given")
+
+
+def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
+    layout = ledger.kv_capacity.layout
+
+    def why() -> str:
+        told = arithmetic(ledger, resolved)
+        if layout is not None and layout.of_all_stages:
+            stages = resolved.parallel.pp
+            told += f"; vLLM {resolved.release} compares it with what the layers of all {stages} pipeline stages need"
+        return told
+
+    left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
+    if not 0 < share <= 1:
+        return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
+    if args.unresolved and (doubts := _unresolved(args, PARALLEL_SIZES)):
+        return "unsure", lambda: f"the value of {doubts} is unknown; {arithmetic(ledger, resolved)}", None
+    beside = ledger.total.high - ledger.budget.high
+    outside = budget.context(resolved)
+    if beside < outside.floor and not resolved.kv_cache_memory and budget.checked(resolved):
+        return (
+            "does-not-fit",
+            lambda: (
+                f"--gpu-memory-utilization {share:g} requests {human(ledger.budget.likely)} of "
+                f"{human(ledger.total.likely)}. The process's own CUDA context needs more than the rest, and vLLM "
+                f"{resolved.release} checks free memory before it loads the model"
+            ),
+            "free-memory",
+        )
+    if loaded.floor > ledger.total.high:
+        return (
+            "does-not-fit",
+            lambda: (
+                f"weights {human(loaded.likely)} (at least {human(loaded.floor)}) exceed the GPU's "
+                f"{human(ledger.total.likely)} (at most {human(ledger.total.high)})"
+            ),
+            "weights",
+        )
+    if (whole := ledger.loading) is not None and whole.floor > ledger.total.high:
+        return "does-not-fit", lambda: _too_much_to_load(resolved, ledger, whole), "loading"
+    if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
+        return "unsure", lambda: f"the value of {peaks} is unknown; {arithmetic(ledger, resolved)}", None
+    overridden = args.given.get("num_gpu_blocks_override")
+    if overridden and not resolved.v1:  # V0 applies it before the checks (vLLM 0.6 engine/llm_engine.py)
+        return (
+            "unsure",
+            lambda: (
+                f"--num-gpu-blocks-override {overridden} replaces the calculated number of blocks; "
+                f"{arithmetic(ledger, resolved)}"
+            ),
+            None,
+        )
+    if left.floor <= 0:
+        wide = " in float32" if resolved.dtype == 4 and resolved.scheme is None else ""
+        return (
+            "does-not-fit",
+            lambda: (
+                f"weights take {human(loaded.likely)}{wide} (at least {human(loaded.floor)}) of the "
+                f"{human(ledger.budget.likely)} that vLLM may use: nothing is left for the KV cache"
+            ),
+            "blocks",
+        )
+    if layout is None and resolved.pooling and left.low > 0:
+        return (
+            "fits",
+            lambda: f"{arithmetic(ledger, resolved).replace('of KV cache', 'free')}; an encoder stores no KV cache",
+            None,
+        )
+    if overridden:
+        return (
+            "unsure",
+            lambda: (
+                f"--num-gpu-blocks-override {overridden} sets the size of the KV cache, regardless of the memory left; "
+                f"{arithmetic(ledger, resolved)}"
+            ),
+            "blocks",
+        )
+    if layout is None:
+        return (
+            "unsure",
+            lambda: f"the layout of this model's KV cache is unknown; {arithmetic(ledger, resolved)}",
+            "blocks",
+        )
+    return _with_cache(resolved, ledger, layout, outside, why)
+
+
+def _too_much_to_load(resolved: Settings, ledger: GpuLedger, whole: Estimate) -> str:
+    """The weights exceed the GPU's memory until vLLM quantizes them."""
+    streamed = resolved.scheme.streamed if resolved.scheme else None
+    later = f" From v{streamed.major}.{streamed.minor} on, each layer is quantized as it is filled." if streamed else ""
+    return (
+        f"vLLM {resolved.release} loads all weights in 16 bits before it quantizes them: {human(whole.likely)} (at "
+        f"least {human(whole.floor)}) exceed the GPU's {human(ledger.total.likely)} (at most "
+        f"{human(ledger.total.high)}). Quantized they take {human(ledger.weights.likely)}.{later} A checkpoint that is "
+        "stored in FP8 takes 8 bits per weight from the start"
+    )
+
+
+def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
+    """The arguments whose values are unknown, as flags."""
+    return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
+
+
+def _with_cache(
+    resolved: Settings, ledger: GpuLedger, layout: Layout, outside: Estimate | None, why: Callable[[], str]
+) -> _Found:
+    """The rest of the checks for a rank with a known KV cache: does one request fit, and is there enough memory outside
+    the budget?
+
+    `outside`: bytes of the CUDA context and NCCL; None if vLLM has already allocated them.
+    """
+    left, length = ledger.kv_cache, ledger.kv_capacity.length
+    refusal = layout.refusal
+    if refusal is not None and refusal.certain and layout.known:
+        return "does-not-fit", lambda: f"vLLM {resolved.release} cannot lay out the KV cache: {refusal}", "layout"
+    least = 1 if resolved.auto_len or length is None else length
+    needed = layout.needed(least, resolved)
+    certain = needed - layout.rounding + layout.null if layout.known else layout.bytes_per_block
+    if left.floor < certain:
+
+        def short() -> str:
+            estimate = ledger.estimated_max_model_len
+            told = f"{why()}; one request of {least:,} tokens needs {human(certain)}"
+            return f"{told}; the estimated maximum model length is {estimate:,}" if estimate else told
+
+        return "does-not-fit", short, "request"
+    if outside is not None and not resolved.kv_cache_memory:
+        taken = outside if ledger.graphs_charged else plus(outside, ledger.cuda_graphs)
+        beside = ledger.total.likely - ledger.budget.likely
+        if beside < taken.likely:
+            graphs = "" if ledger.graphs_charged else ", CUDA graphs"
+            return (
+                "unsure",
+                lambda: (
+                    f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU outside the "
+                    f"budget; CUDA context{graphs} and NCCL take about {human(taken.likely)} ({human(taken.low)} … "
+                    f"{human(taken.high)}) there; {why()}"
+                ),
+                "graphs",
+            )
+    if length is None:
+        return "unsure", lambda: f"{why()}; the context length is not known", "request"
+    if refusal is not None:
+        return "unsure", lambda: f"vLLM {resolved.release} may not lay out the KV cache: {refusal}; {why()}", "layout"
+    if not layout.known:
+        return (
+            "unsure",
+            lambda: f"the layout of this model's KV cache is only partly known; {why()}",
+            "request",
+        )
+
+    def request() -> str:
+        if resolved.auto_len:
+            return f"{why()}; --max-model-len auto takes the longest that fits, about {length:,} tokens"
+        return f"{why()}; one request of {length:,} tokens needs {human(needed)}"
+
+    if left.low >= needed + layout.null:
+        return "fits", request, None
+    cause: Cause = "request" if left.likely > 0 else "blocks"
+    if left.likely < needed:
+        return "unsure", request, cause
+    deficit = needed + layout.null - left.low
+    return "unsure", lambda: f"{request()}; the low end of the estimate is short by {human(deficit)}", cause
+
+
+def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:
+    """The ledger in one line."""
+    if resolved.kv_cache_memory:
+        return f"--kv-cache-memory-bytes gives {human(resolved.kv_cache_memory)} of KV cache"
+    return subtraction(ledger)
+
+
+def subtraction(ledger: GpuLedger) -> str:
+    """The lines that are subtracted from the budget and the rest, all likely: exactly those that `podfit explain`
+    draws."""
+    parts = [(ledger.weights, "weights"), (ledger.activations, "activations")]
+    parts += [(ledger.cuda_graphs, "CUDA graphs")] if ledger.graphs_charged else []
+    parts += [(ledger.non_torch, "non-torch")]
+    told = "".join(f" − {human(line.likely)} {name}" for line, name in parts if line.likely)
+    left = ledger.kv_cache.likely
+    if more := ledger.budget.likely - sum([line.likely for line, _ in parts]) - left:  # lines of a log are rounded
+        told += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
+    rest = f"{human(left)} of KV cache" if left > 0 else f"nothing (short by {human(-left)})"
+    return f"{human(ledger.budget.likely)} budget{told} leave {rest}"

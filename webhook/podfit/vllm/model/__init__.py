@@ -1,0 +1,269 @@
+"""EngineArgs + facts → Model: which model is served, and its shape in config.json's words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from podfit.kube.workload.kserve import hub_name
+from podfit.vllm.args.values import InvalidValueError, from_json
+from podfit.vllm.facts import Counted, Fact, Facts, GivenModel
+from podfit.vllm.model.catalogue import aliases_of, by_id, nearest, search, source
+from podfit.vllm.model.config import NESTED, from_config, language_model_config
+from podfit.vllm.model.copies import quantised_copies
+from podfit.vllm.model.given import MODEL_ANNOTATION, key
+from podfit.vllm.model.length import derived_max_model_len, longest_max_model_len
+from podfit.vllm.model.name import last_part, model_of_name, shape, size_of, tells_quantisation
+from podfit.vllm.model.shape import Model
+from podfit.vllm.release import is_official
+
+if TYPE_CHECKING:
+    from podfit.kube.workload import Container, Workload
+    from podfit.vllm.args import EngineArgs
+
+__all__ = [
+    "ANNOTATION", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
+    "given_model", "is_default", "longest_max_model_len", "model_of_name", "nearest", "quantised_copies", "recognise",
+    "search", "source",
+]  # fmt: skip
+
+ANNOTATION = MODEL_ANNOTATION
+"""On a workload or its Pod: the id of a published model of the same shape."""
+
+MOUNTS = re.compile(
+    r"(/(mnt|data|opt|opt/ml|var|root|workspace|home/\w+))*"
+    r"/(models?|model[-_]?(cache|store|dir|repo)|weights|checkpoints?|huggingface|data|mnt|pvc|repository|llm)/?(\d+/?)?"
+)
+"""Paths to which an operator or an image mounts whatever model it was configured with (KServe: /mnt/models)."""
+ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VLLM_MODEL", "MODEL_REPO", "HF_REPO_ID",
+               "STORAGE_URI", "MODEL_URI")  # fmt: skip
+"""Variables that name the model for images and operators."""
+HOLE = re.compile(r"[$`<>]|\{\{")
+"""Text that is filled in later: a shell's variable, a template's field, a placeholder."""
+DEFAULT_MODEL = "vLLM's default model"
+URI_FIELDS = (
+    ("spec", "predictor", "model", "storageUri"),
+    ("spec", "predictor", "storageUri"),
+    ("spec", "predictor", "model", "storage", "path"),
+    ("spec", "model", "uri"),
+    ("spec", "model", "name"),
+    ("spec", "modelUri"),
+)
+"""Fields in which KServe's InferenceService and LLMInferenceService name the model."""
+
+
+def find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
+    """The served model, by the order in `podfit.vllm.facts`; None if no known model is named."""
+    found = _find(args, workload, container, facts)
+    if found is None:
+        return None
+    changed = _with_overrides(found.value, args)
+    if changed is None:
+        return replace(found, source=f"{found.source}; --hf-overrides is too long to be read", may_deny=False)
+    if facts.weights_bytes is not None:
+        changed = replace(changed, weights_bytes=facts.weights_bytes)
+    return found if changed is found.value else replace(found, value=changed)
+
+
+def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
+    """The served model by the order in `vllm.facts`: annotation, given files, catalog, path, other names in the
+    object."""
+    annotation = annotated(workload)
+    if annotation and (row := _exact_model(annotation, facts)):
+        # The annotation gives the shape. A served name that names a quantization means other weight sizes.
+        copy = tells_quantisation(args.model or "") and not row.value.quantization_config
+        return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
+    name = args.model or ""
+    if facts.models:
+        if found := _given_model(name or "*", facts) or _given_model("*", facts):
+            return found
+    elif name and (found := by_id(name)):  # the usual case
+        return found
+    if name and not _is_placeholder(name) and ((found := _model_of_name(name, facts)) or not _is_path(name)):
+        return found or size_of(name)
+    if not name and "model" not in args.unresolved and "args" not in workload.completes:
+        return _default(args, workload, container)
+    if (uri := workload.model_uri) and (hub := _hub_id(uri)) and (found := _exact_model(hub, facts)):
+        return replace(found, source=f"{found.source}, from {uri!r}")
+    written = args.written.get("model", args.written.get("model_tag"))
+    if (
+        "model" in args.unresolved
+        and isinstance(written, str)
+        and not HOLE.search(written.rstrip("/").rpartition("/")[2])
+    ):
+        name = written  # "s3://$BUCKET/models/Qwen3-8B": the unknown part is not the one that names the model
+        if found := _model_of_name(name, facts):
+            return Fact(found.value, f"path: {found.source.removeprefix('path: ')}", may_deny=False)
+    for hint in _names_in_object(args, workload, container):
+        if found := _given_model(hint, facts) or _model_of_name(hint, facts):
+            return Fact(found.value, f"path: {found.source.removeprefix('path: ')}, from {hint!r}", may_deny=False)
+    return size_of(name) if name else None
+
+
+def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact[Model] | None:
+    """The model that vLLM serves if the command names none. None if an operator, or an image other than vLLM's own
+    without a command in the manifest, may add a model."""
+    default, image = args.defaults.get("model"), container.spec.get("image")
+    whole = bool(container.spec.get("command")) or (isinstance(image, str) and is_official(image))
+    if args.release is None or args.open or not whole or "model" in workload.completes or not isinstance(default, str):
+        return None
+    found = by_id(default)
+    return found and replace(found, source=f"{DEFAULT_MODEL}: {found.source}", may_deny=False)
+
+
+def is_default(found: Fact[Model] | None) -> bool:
+    """Whether the command names no model and this is vLLM's default model: usually a mistake of the author."""
+    return found is not None and found.source.startswith(DEFAULT_MODEL)
+
+
+def annotated(workload: Workload) -> str | None:
+    """The value of the annotation `podfit.dev/model`, None if there is none."""
+    said = workload.annotations.get(ANNOTATION)
+    return said.strip() or None if isinstance(said, str) else None
+
+
+def _exact_model(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model of exactly that name: an admin's files first, then the catalog."""
+    return _given_model(name, facts) or by_id(name)
+
+
+def _given_model(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model of exactly that name among an admin's files."""
+    found = facts.models.get(key(name)) if facts.models else None
+    return Fact(given_model(name, found), found.source, True) if found else None
+
+
+def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model that a name identifies, exactly or by its last part."""
+    if found := _exact_model(_hub_id(name) or name, facts):
+        return found
+    wanted = last_part(name)
+    alike = {id(given): (one, given) for one, given in facts.models.items() if wanted and last_part(one) == wanted}
+    if len(alike) == 1:
+        ((one, given),) = alike.values()
+        return Fact(given_model(one, given), f"path: its last part names {one} ({given.source})", may_deny=False)
+    return model_of_name(name)
+
+
+def _hub_id(uri: str) -> str | None:
+    """The id in KServe's `hf://ORG/NAME[:REVISION]`."""
+    if "://" not in uri:
+        return None
+    found = hub_name(re.sub("^huggingface://", "hf://", uri.strip()))
+    return found if found and re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
+
+
+def _is_placeholder(name: str) -> bool:
+    """Whether the name is a mount point or a template's placeholder, so that something else names the model."""
+    return MOUNTS.fullmatch(name) is not None or "{{" in name
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(("/", ".", "~")) or "://" in name
+
+
+def _names_in_object(args: EngineArgs, workload: Workload, container: Container) -> Iterator[str]:
+    """Other names of the model in the object, the most specific first."""
+    if workload.model_uri:
+        yield workload.model_uri
+    for parts in URI_FIELDS:
+        value: object = workload.object
+        for part in parts:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, str):
+            yield value
+    served = args.given.get("served_model_name")
+    yield from (one for one in (served if isinstance(served, list) else [served]) if isinstance(one, str))
+    env = container.spec.get("env")
+    told = {
+        str(one.get("name")): one.get("value")
+        for one in (env if isinstance(env, list) else ())
+        if isinstance(one, Mapping)
+    }
+    yield from (value for name in ENVIRONMENT if isinstance(value := told.get(name), str))
+    yield workload.name
+
+
+def recognise(name: str, facts: Facts) -> Fact[Model] | None:
+    """The model that a name alone identifies, by the order in `podfit.vllm.facts`; None if it identifies none."""
+    return _given_model(name, facts) or _model_of_name(name, facts) or size_of(name)
+
+
+def given_model(name: str, given: GivenModel) -> Model:
+    """The model of a config.json, with the counted sizes of its checkpoint. If nothing was counted: with the parameters
+    of its catalog entry, if the shapes are equal."""
+    model = from_config(name if name != "*" else "model", given.config)
+    found = given.counted
+    if found == Counted() and (row := by_id(name)) is not None and shape(row.value) == shape(model):
+        known = row.value
+        return replace(
+            model, parameters=known.parameters, weights_bytes=known.weights_bytes, gated=known.gated,
+            dtype_parameters=known.dtype_parameters, expert_bytes=known.expert_bytes,
+            replicated_bytes=known.replicated_bytes,
+        )  # fmt: skip
+    return replace(
+        model, parameters=found.parameters, weights_bytes=found.weights_bytes,
+        dtype_parameters=found.dtype_parameters, expert_bytes=found.expert_bytes, files=found.files,
+    )  # fmt: skip
+
+
+MOST_OVERRIDES = 16 << 10
+"""Characters of overrides that are read, and EACH for every item in them. Results are cached per model, and so is its
+config. A list of the types of 126 layers has 10,000 characters."""
+EACH = 50
+OUTER = ("architectures", "dtype", "quantization_config", "tie_word_embeddings", "torch_dtype", "vision_config")
+"""Fields that vLLM reads from a multimodal model's outer config (vLLM 0.33 config/model.py)."""
+_OVERRIDES = frozenset({"hf_overrides", "rope_scaling"})
+
+
+def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
+    """The model with the changes of --hf-overrides (and, before 0.14, --rope-scaling) to its config; None if there are
+    too many."""
+    if _OVERRIDES.isdisjoint(args.given):
+        return model
+    overrides = {**_json(args.given.get("hf_overrides"))}
+    if "rope_scaling" not in overrides and (scaling := _json(args.given.get("rope_scaling"))):
+        overrides["rope_scaling"] = scaling
+    if not overrides:
+        return model
+    if _parsing_cost(overrides) > MOST_OVERRIDES:
+        return None
+    if model.config.get("model_type") != model.model_type:  # only nested fields change the language model's config
+        overrides = {key: value for key, value in overrides.items() if key in (*NESTED, *OUTER)}
+    whole = {"model_type": model.model_type, "architectures": list(model.architectures)}
+    changed = from_config(model.id, {**model.config, **whole, **language_model_config(overrides)}, complete=False)
+    same_shape = shape(changed)[:-1] == shape(model)[:-1]
+    return replace(
+        changed,
+        torch_dtype=changed.torch_dtype or model.torch_dtype,
+        tie_word_embeddings=model.tie_word_embeddings if same_shape else changed.tie_word_embeddings,
+        quantization_config=changed.quantization_config or model.quantization_config,
+        scheme_guessed=model.scheme_guessed and not changed.quantization_config,
+        vision_config=changed.vision_config or model.vision_config,
+        parameters=model.parameters if same_shape else None,
+        weights_bytes=model.weights_bytes if same_shape else None,
+        gated=model.gated,
+        config={**changed.config, "model_type": model.config.get("model_type")},
+        dtype_parameters=model.dtype_parameters if same_shape else {},
+        expert_bytes=model.expert_bytes if same_shape else None,
+        replicated_bytes=model.replicated_bytes if same_shape else None,
+    )
+
+
+def _parsing_cost(overrides: Mapping[str, Any]) -> int:
+    """Roughly the bytes of memory that the parsed overrides take."""
+    text = json.dumps(overrides)
+    return len(text) + EACH * sum(text.count(begin) for begin in "[{,")
+
+
+def _json(value: object) -> Mapping[str, Any]:
+    """An option's JSON object, parsed or not; empty for any other value (for example a Python function's name)."""
+    if isinstance(value, str):
+        try:
+            value = from_json(value)
+        except (ValueError, InvalidValueError):
+            return {}
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,220 @@
+"""The built-in catalog: published models by id, each entry with its source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podfit.base import data, near
+from podfit.base.data import remembered
+from podfit.vllm.facts import Fact
+from podfit.vllm.model.config import from_config
+from podfit.vllm.model.schemes import SCHEMES
+from podfit.vllm.model.shape import Model
+
+OTHERS = ("aliases", "last_parts", "relatives", "sources", "models")
+"""Lines of the table that are not entries."""
+
+
+@remembered()
+def ids() -> Mapping[str, str]:
+    """Lower-case id → the id as its owner writes it."""
+    return {name.lower(): name for name in data.rows("models") if name not in OTHERS}
+
+
+@remembered()
+def aliases() -> Mapping[str, str]:
+    found: dict[str, str] = json.loads(data.rows("models")["aliases"])
+    return found
+
+
+@remembered()
+def last_parts() -> Mapping[str, list[str]]:
+    """The last part of an id or alias, spelled as `podfit.vllm.model.name` does → the rows that it may mean."""
+    found: dict[str, list[str]] = json.loads(data.rows("models")["last_parts"])
+    return found
+
+
+@remembered()
+def _sources() -> list[str]:
+    found: list[str] = json.loads(data.rows("models")["sources"])
+    return found
+
+
+@remembered()
+def row_of(name: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads(data.rows("models")[name])
+    return found
+
+
+@remembered()
+def model_of_row(name: str) -> Model:
+    """The model of a catalog entry."""
+    row = row_of(name)
+    model = from_config(name, row["config"], complete=row["confidence"] == "file")
+    return replace(
+        model,
+        length_read=model.length_read and not row.get("length_corrected", False),
+        length_scaled=row.get("length_scaled", False),
+        dtype_inherited=row.get("dtype_inherited", False),
+        parameters=row.get("parameters"),
+        weights_bytes=row.get("weights_bytes"),
+        gated=row.get("gated", False),
+        scheme_guessed=row.get("scheme_guessed", False),
+        dtype_parameters=row.get("dtype_parameters", {}),
+        expert_bytes=row.get("expert_bytes"),
+        replicated_bytes=row.get("replicated_bytes"),
+    )
+
+
+SOURCE_IN_WORDS = {
+    "file": "config.json",
+    "table": "a library's table",
+    "documented": "its documentation",
+    "memory": "unverified",
+}
+
+
+RENAMED = {"thudm": "zai-org", "cohereforai": "CohereLabs", "neuralmagic": "RedHatAI", "nm-testing": "RedHatAI"}
+"""Owners that the hub redirects: old name → new."""
+MIRRORS = frozenset({"unsloth", "redhatai", "nousresearch", "lmstudio-community", "mlabonne", "alpindale"})
+"""Owners that publish unchanged copies under the original's own name."""
+
+
+def by_id(name: str) -> Fact[Model] | None:
+    """The catalog's model for `name`, an id or an alias in any case; None if there is none.
+
+    Entries and their aliases come first. Next are ids under an owner's older name, then fine-tunes and copies whose
+    model card names the base model. Last are mirrors: an id under an owner of `MIRRORS` with the name of exactly one
+    original.
+    """
+    return _by_id(name.strip()) if len(name) <= _LONGEST else None
+
+
+_LONGEST = 256
+"""A hub's names have at most 96 characters per part."""
+
+
+@remembered(512)  # a cluster serves a few models
+def _by_id(name: str) -> Fact[Model] | None:
+    """The fact for an id or alias; also of an owner that was renamed, of a relative, and of a mirror."""
+    key = name.lower()
+    owner, _, last = key.partition("/")
+    renamed = f"{RENAMED[owner]}/{last}".lower() if owner in RENAMED else key
+    found = next((row for one in (key, renamed) if (row := ids().get(one) or aliases().get(one))), None)
+    if found is not None:
+        return _fact_of_row(found)
+    if (line := relatives().get(key) or relatives().get(renamed)) is not None:
+        return _fact_of_relative(*line)
+    return _fact_of_mirror(name, last) if owner in MIRRORS else None
+
+
+def _fact_of_row(name: str) -> Fact[Model]:
+    """The fact for a catalog entry; it may deny if the entry is trusted."""
+    row = row_of(name)
+    source = f"built-in catalog ({SOURCE_IN_WORDS.get(row['confidence'], row['confidence'])})"
+    if not row["trusted"]:
+        source += f"; doubtful: {row.get('doubts', 'unchecked')}"
+    return Fact(model_of_row(name), source, bool(row["trusted"]))
+
+
+@remembered()
+def relatives() -> Mapping[str, tuple[str, str, str | None]]:
+    """Lower-case id → (the id, the entry that it was made from, its scheme); facts/relatives.jsonl."""
+    found: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
+    return {name: (line[0], line[1], line[2]) for name, line in found.items()}
+
+
+def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
+    """The fact for a fine-tune or a quantized copy that has the architecture of a catalog entry."""
+    model = replace(model_of_row(base), id=name, gated=False, length_read=False)
+    if scheme is not None:
+        model = replace(
+            model, quantization_config=SCHEMES[scheme], scheme_guessed=True, weights_bytes=None, dtype_parameters={},
+            expert_bytes=None, replicated_bytes=None,
+        )  # fmt: skip
+    return Fact(model, f"built-in catalog (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
+
+
+@remembered()
+def _by_last_part() -> Mapping[str, Sequence[str]]:
+    """Lower-case last part of an id, without the owner → the ids with it."""
+    found: dict[str, list[str]] = {}
+    for one in ids().values():
+        if last := one.lower().partition("/")[2]:
+            found.setdefault(last, []).append(one)
+    return found
+
+
+def _fact_of_mirror(name: str, last: str) -> Fact[Model] | None:
+    """The fact for a model under a mirror's owner; None unless its last part names one original."""
+    alike = _by_last_part().get(last, ())
+    originals = [one for one in alike if "base" not in row_of(one)] or alike
+    if len(originals) != 1:
+        return None
+    found = _fact_of_row(originals[0])
+    model = replace(found.value, id=name, gated=False, length_read=False)
+    return Fact(model, f"{found.source}, as a copy of {originals[0]}", found.may_deny)
+
+
+def source(name: str) -> str | None:
+    """The source of a catalog entry: a file of a repository at a revision, or a table of a library's release."""
+    found = ids().get(name.lower()) or aliases().get(name.lower())
+    return _sources()[row_of(found)["source"]] if found else None
+
+
+def nearest(name: str) -> list[str]:
+    """Ids similar to `name`, the likeliest first; for "did you mean"."""
+    wanted = name.strip().lower()
+    close = near.nearest(wanted, ids(), 3, 0.75)
+    if not close and "/" not in wanted:
+        tails = {one.rpartition("/")[2]: one for one in ids()}
+        close = [tails[one] for one in near.nearest(wanted, tails, 3, 0.75)]
+    return [ids()[one] for one in close]
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """One model that a search found."""
+
+    id: str
+    parameters: int | None = None
+    others: tuple[str, ...] = ()
+    """Other ids of the model that match the words."""
+
+
+def search(words: Sequence[str], given: Iterable[str] = ()) -> list[FoundModel]:
+    """The catalog's models and the `given` ids that have all words, in any case, in one of their ids. The best match is
+    first: names that begin with the first word, those of an organization of that name before others."""
+    wanted = [word.lower() for word in words]
+
+    def has_all(name: str) -> bool:
+        return all(word in name for word in wanted)
+
+    others: dict[str, list[str]] = {}
+    for alias, row in aliases().items():
+        if has_all(alias):
+            others.setdefault(row, []).append(alias)
+    found = [
+        FoundModel(name, row_of(name).get("parameters"), tuple(others.get(name, ())))
+        for key, name in ids().items()
+        if has_all(key) or name in others
+    ]
+    found += [FoundModel(line[0]) for key, line in relatives().items() if has_all(key)]
+    found += [FoundModel(name) for name in given if has_all(name.lower())]
+    return sorted(found, key=lambda one: (_distance(one.id.lower(), wanted[0] if wanted else ""), one.id.lower()))
+
+
+def _distance(name: str, word: str) -> tuple[bool, bool, bool]:
+    """How much an id differs from a word: whether its name (or the id) is another one or begins in another way, and
+    whether its organization has another name."""
+    organization, _, own = name.rpartition("/")
+    related = bool(organization) and (word.startswith(organization) or word in organization)
+    return word not in (name, own), not (own.startswith(word) or name.startswith(word)), not related
+
+
+def aliases_of(name: str) -> list[str]:
+    """The other ids of a row's model, in lower case."""
+    return [alias for alias, row in aliases().items() if row == name]

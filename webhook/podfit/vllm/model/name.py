@@ -1,0 +1,225 @@
+"""A name → its model: an id, a path that ends in one, an id with more words added, or only a size."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import replace
+
+from podfit.base.data import remembered
+from podfit.vllm.facts import Fact
+from podfit.vllm.model.catalogue import by_id, last_parts, model_of_row, relatives, row_of
+from podfit.vllm.model.config import from_config
+from podfit.vllm.model.schemes import QUANTISED, scheme_of
+from podfit.vllm.model.shape import Model
+
+NAME_BEGINS_WITH = "name: it begins with "
+"""How the source of a model begins if only the beginning of the name identifies it."""
+_LONGEST_NAME = 256
+"""A hub's names have at most 96 characters per part; a longer text is not a name."""
+
+
+def model_of_name(name: str) -> Fact[Model] | None:
+    """The model that a name identifies: an id, a path or URI that ends in one, or an id with a quantization added."""
+    if len(name) > _LONGEST_NAME or re.search(r"^\s|\s--?\w|\s$", name):
+        return None
+    if row := by_id(name):
+        return row
+    parts = _path_parts(name)
+    for start in range(max(0, len(parts) - 2), len(parts)):
+        tail = "/".join(parts[start:])
+        if found := by_id(tail) or _by_last_part(tail) or _model_of_last_part(tail):
+            return Fact(found.value, f"path: its last part names {found.value.id}", may_deny=False)
+    begun = next((found for part in reversed(parts[-3:]) if (found := _by_beginning(part))), None)
+    if begun is not None and re.fullmatch(r"[\w.-]+/[\w.:-]+", name) and not name.startswith("."):
+        return replace(begun, value=replace(begun.value, id=name))  # keep the hub's whole id, with its owner
+    return begun
+
+
+def last_part(name: str) -> str:
+    """The part of a path, a URI or an id that names the model, normalized so that different spellings are equal; "" if
+    there is none."""
+    parts = _path_parts(name) if len(name) <= _LONGEST_NAME else []
+    return normalize_name(parts[-1]) if parts else ""
+
+
+def _path_parts(name: str) -> list[str]:
+    """The parts of a path or URI from the outside in; a Hugging Face cache's `models--org--name` is two."""
+    path = re.sub(r"^[a-z][a-z0-9+.-]*://", "", name.strip(), flags=re.IGNORECASE).partition("?")[0]
+    path = re.sub(r"@sha256:\w+$", "", path)
+    parts = [part for part in path.split("/") if part.strip()]
+    if cached := next((part for part in parts if part.startswith("models--")), None):
+        return cached.removeprefix("models--").split("--")
+    while len(parts) > 1 and re.fullmatch(
+        r"\d{1,4}|v\d+|latest|main|snapshots?|hf|original|[0-9a-f]{40}", parts[-1], re.I
+    ):
+        parts.pop()
+    if parts and name.startswith("oci://"):
+        parts[-1] = parts[-1].partition(":")[0]
+    return parts
+
+
+def normalize_name(name: str) -> str:
+    """Normalize a name, so that different spellings are equal: Llama_3.1-8B, llama-3-1-8b-hf, llama3.1-8b."""
+    joined = re.sub(r"(?<=[a-z])[\s_-](?=\d+(?:\.\d+)?[\s_-])", "", name.lower())
+    return re.sub(r"[\s_.()-]+", "-", joined).strip("-").removesuffix("-hf")
+
+
+def _by_last_part(name: str) -> Fact[Model] | None:
+    """The only model with that last part: copies by several owners count as one if shape and scheme are equal."""
+    rows = last_parts().get(normalize_name(name.rpartition("/")[2]), ())
+    if not rows:
+        return None
+    best = min(rows, key=lambda row: (_row_rank(row), row.lower()))
+    wanted = shape(model_of_row(best))
+    others = (
+        row for row in rows if _row_rank(row)[:2] <= _row_rank(best)[:2]
+    )  # less trusted rows of the same name are ignored
+    return by_id(best) if all(shape(model_of_row(row)) == wanted for row in others) else None
+
+
+def _model_of_last_part(name: str) -> Fact[Model] | None:
+    """The only fine-tune or copy with that last part. Else the common shape of the models whose last part begins with
+    it (`gemma-3-27b`, `llama-3-70b-instruct`), without quantized copies."""
+    wanted = normalize_name(name.rpartition("/")[2])
+    if not wanted:
+        return None
+    found = _relatives_by_last_part().get(wanted, [])
+    if found and len({one[1:] for one in found}) == 1:
+        return by_id(found[0][0])
+    longer = [
+        row
+        for start in (wanted, f"meta-{wanted}")
+        for key in _going_on_from(start)
+        if not QUANTISED.search(key.removeprefix(start))
+        for row in last_parts()[key]
+    ]
+    if not longer or len(longer) > _MOST_ALIKE:
+        return None
+    wanted_shape = shape(model_of_row(longer[0]))
+    if any(shape(model_of_row(row)) != wanted_shape for row in longer[1:]):
+        return None
+    return by_id(min(longer, key=lambda row: (_row_rank(row), len(row), row)))
+
+
+_MOST_ALIKE = 40
+"""If more models than that have the same beginning, it is the name of a family."""
+
+
+@remembered()
+def _relatives_by_last_part() -> Mapping[str, list[tuple[str, str, str | None]]]:
+    """Normalized last part of a name → the relatives with it."""
+    found: dict[str, list[tuple[str, str, str | None]]] = {}
+    for one in relatives().values():
+        found.setdefault(normalize_name(one[0].rpartition("/")[2]), []).append(one)
+    return found
+
+
+@remembered()
+def _sorted_parts() -> list[str]:
+    return sorted(last_parts())
+
+
+def _going_on_from(start: str) -> list[str]:
+    """The last parts that equal `start`, or continue it with another word."""
+    parts = _sorted_parts()
+    found = parts[bisect_left(parts, f"{start}-") : bisect_left(parts, f"{start}.")]  # "." comes after "-"
+    return [start, *found] if start in last_parts() else found
+
+
+def _row_rank(row: str) -> tuple[bool, bool, bool]:
+    """Trusted rows before others, a config.json before a table, originals before copies."""
+    found = row_of(row)
+    return not found["trusted"], found["confidence"] != "file", "base" in found
+
+
+def shape(model: Model) -> tuple[object, ...]:
+    """What copies of one model have in common; it includes whether they are quantized, but not by which scheme."""
+    return (model.num_hidden_layers, model.hidden_size, model.num_attention_heads, model.num_key_value_heads,
+            model.vocab_size, model.num_experts, model.quantization_config is not None)  # fmt: skip
+
+
+SIZE = re.compile(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
+
+
+def tells_quantisation(name: str) -> bool:
+    """Whether the name says that the weights are quantized (`llama-8b-awq`)."""
+    return len(name) <= _LONGEST_NAME and QUANTISED.search(normalize_name(name)) is not None
+
+
+_MOST_WORDS = 24
+"""Most words of a name that are read; no published name has more."""
+
+
+def _by_beginning(name: str) -> Fact[Model] | None:
+    """The model whose published name, with its size, begins this name: it is a quantized copy or a fine-tune of it."""
+    words = normalize_name(name).split("-")[:_MOST_WORDS]
+    for end in range(len(words) - 1, 1, -1):
+        beginning, rest = "-".join(words[:end]), "-".join(words[end:])
+        sizes = SIZE.findall(beginning)
+        only_scheme = QUANTISED.match(rest) is not None and not SIZE.search(rest)
+        if not (sizes or only_scheme) or not set(SIZE.findall(rest)) <= set(sizes):
+            continue
+        spellings = (beginning, f"{beginning}-instruct", f"{beginning}-it", f"meta-{beginning}")
+        if found := next((row for one in spellings if (row := _by_last_part(one))), None):
+            return _model_with_suffix(found.value, name, rest)
+    return None
+
+
+def _model_with_suffix(model: Model, name: str, rest: str) -> Fact[Model] | None:
+    """`model` with the changes that the further words of a name mean; None if they name a format of unknown size."""
+    source = f"{NAME_BEGINS_WITH}{model.id}'s"
+    settings = scheme_of(rest)
+    if settings is None:
+        return None
+    if settings:
+        model = replace(model, quantization_config=settings, scheme_guessed=True)
+    elif re.search(r"(^|-)(bf16|fp16|f16|dequantized)(-|$)", rest):
+        model = replace(model, quantization_config=None, weights_bytes=None, dtype_parameters={}, expert_bytes=None)
+    if model.quantization_config:
+        # the maker chooses the layers that stay in 16 bits: the list of the published copy does not apply to this one
+        scheme = {key: value for key, value in model.quantization_config.items() if key not in LEFT_ALONE}
+        model = replace(
+            model, quantization_config=scheme, weights_bytes=None, dtype_parameters={}, expert_bytes=None,
+            replicated_bytes=None,
+        )  # fmt: skip
+    return Fact(replace(model, id=name, gated=False), source, may_deny=False)
+
+
+LEFT_ALONE = ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules")
+"""Keys of a quantization_config that list layers."""
+
+
+SIZED = re.compile(
+    r"(?:^|[-_\s])(?:(?P<experts>\d{1,3})x)?(?P<size>\d{1,4}(?:[._]\d{1,3})?)(?P<unit>[bmt])(?=[-_\s.:@]|$)",
+    re.IGNORECASE,
+)
+
+
+def size_of(name: str) -> Fact[Model] | None:
+    """A model with only a known number of parameters, from its name: "70B", "8x7B", "235B-A22B"."""
+    if len(name) > _LONGEST_NAME:
+        return None
+    for part in reversed(_path_parts(name)[-2:]):
+        sizes = list(SIZED.finditer(part))
+        if not sizes or (settings := scheme_of(normalize_name(part))) is None:
+            continue
+        said = sizes[0]  # the next sizes are active parameters, or tokens: 235B-A22B, 2B-4T
+        if re.match(r"-\d+e(?![a-z])", part[said.end() :], re.IGNORECASE):
+            continue  # Llama 4: 17B-16E gives only the active parameters
+        unknown = from_config(name, {"quantization_config": settings} if settings else {})
+        source = f"name: it says {said[0].strip('-_ ').replace('_', '.').upper()} parameters"
+        if active := re.search(r"[-_]a(\d+(?:\.\d+)?[bm])(?=[-_.]|$)", part, re.IGNORECASE):
+            source += f", {active[1].upper()} active"
+        source += f", {settings['quant_method']}" if settings else ""
+        return Fact(replace(unknown, parameters=_parameters(said)), source, may_deny=False)
+    return None
+
+
+def _parameters(said: re.Match[str]) -> int:
+    """Number of parameters. The experts of "8x7B" share their attention: Mixtral 8x7B has 46.7, 8x22B has 141
+    billion."""
+    unit = {"m": 10**6, "b": 10**9, "t": 10**12}[said["unit"].lower()]
+    one = float(said["size"].replace("_", ".")) * unit
+    return int(one * int(said["experts"]) * 0.82) if said["experts"] else int(one)

@@ -1,0 +1,192 @@
+"""vLLM releases: an image's tag → a release, and their order."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import NamedTuple
+
+from podfit.base.data import load, remembered
+
+
+class Release(NamedTuple):
+    """A vLLM release; compares by number (`Release(0, 9) < Release(0, 20)`), also with only the first numbers:
+    `release >= (0, 20)`."""
+
+    major: int
+    minor: int
+    patch: int = 0
+    post: int = 0
+    fix: int = 0
+    """The fourth number, which a few releases have: the 1 of 0.10.1.1."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.major}.{self.minor}.{self.patch}"
+            + (f".{self.fix}" if self.fix else "")
+            + (f".post{self.post}" if self.post else "")
+        )
+
+
+_VERSION = re.compile(
+    r"v?(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?(?:[-._]?(?:rc|a|b)\d+)?(?:[-._]?post(\d{1,3}))?"
+    r"(?:\.dev\d+)?(?:\+[\w.]+)?",
+    re.IGNORECASE,
+)
+
+
+def parse(text: str) -> Release | None:
+    """ "v0.27.1", "0.8.5.post1", "0.11.0rc2", "0.20" → Release; None if `text` is not a vLLM version.
+
+    A release candidate or a development build counts as the release that it leads to.
+    """
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
+        return None
+    major, minor, patch, fix, post = (int(number or 0) for number in match.groups())
+    return Release(major, minor, patch, post, fix)
+
+
+# A tag may name the release next to what the image was built for: v0.10.2-cu128, rocm7.0_vllm_0.11.1, v0.11.0-x86_64,
+# 0.9.2-ubuntu22.04.
+_NAMED = re.compile(
+    r"(?:^|[-_.])vllm[-_.]?v?(\d+\.\d+(?:\.\d+){1,2}(?:rc\d+)?(?:\.?post\d+)?)(?![0-9a-z.])", re.IGNORECASE
+)
+_LEADING = re.compile(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:\.?rc\d+)?(?:\.post\d+)?)(?:[-_+].*)?", re.IGNORECASE)
+_COMMIT = re.compile(
+    r"-g?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?![0-9a-z])|rc0(?!\d)"
+    r"|(?<![a-z0-9])(?:dev|nightly|main|master|head|trunk|edge|unstable|snapshot|preview|pr-?\d+)(?![a-z])",
+    re.IGNORECASE,
+)
+"""v0.6.1-edb07092, v0.14.0_amd_dev: a build of a commit after (or before) the release. vLLM tags rc0 when the work on a
+release begins."""
+_OWN_NUMBERS = re.compile(
+    r"(?:^|/)(?:nvcr\.io|registry[\w.]*\.redhat\.io|ai-dynamo)/|(?<![a-z])(?:llm-d|lmcache|rhaiis|dynamo)(?![a-z])",
+    re.IGNORECASE,
+)
+_NOT_VLLM = re.compile(
+    r"production-stack|router|gateway|operator|controller|exporter|proxy|sidecar|benchmark|simulator|-sim$|mock|runtime"
+    r"|omni|spyre|gaudi|neuron",
+    re.IGNORECASE,
+)
+_BUILD = (
+    r"vllm|cpu|gpu|cuda|cu\d+|rocm|xpu|tpu|hpu|gh200|ascend|arm64|aarch64|amd64|x86|64|release|repo|env|base|dev|fork"
+    r"|ubi\d*|rhel\d*|llm|scaler"
+)
+_ITS_NAME = re.compile(rf"vllm[-_]?openai|^(?:{_BUILD})(?:[-_.](?:{_BUILD}))*$")
+"""Names of images whose tags are vLLM's version numbers: vllm-openai with any additions, or `vllm` and what it was
+built for. The image `vllm-chat:0.5.0` is another program. vLLM Ascend's version numbers match vLLM's by its versioning
+policy."""
+
+
+Images = tuple[tuple[str, Release], ...]
+"""Pattern of an image (`*` and `?` as in a shell) → the release in it; the first match counts."""
+
+
+def release_of_image(image: str, images: Images) -> Release | None:
+    """The release that a list of images gives for this image, by the image's name without a digest."""
+    name = image.strip().partition("@")[0]
+    return next((release for pattern, release in images if _matches(name, pattern)), None)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """`fnmatchcase`, which compiles an expression per pattern, only if the text between wildcards is in the name."""
+    literal = () if "[" in pattern else pattern.replace("?", "*").split("*")
+    return all(part in name for part in literal) and fnmatchcase(name, pattern)
+
+
+def in_registry(image: str, repositories: Sequence[str]) -> Release | None:
+    """The release of vLLM's own image under another name: the tag is vLLM's if the repository is one of these."""
+    name, _, tag = image.strip().partition("@")[0].rpartition(":")
+    return _from_tag(f"vllm/vllm-openai:{tag}") if name in repositories and _PUBLISHED.fullmatch(tag) else None
+
+
+def from_image(image: str) -> Release | None:
+    """The release that an image's tag names; None for `latest`, for digests alone, and for other version schemes.
+
+    A tag is vLLM's own version if the repository is `vllm-openai` (or a mirror or build of it), or if the tag has
+    `vllm` before the number (rocm/vllm). Others have version numbers of their own: NVIDIA (25.09-py3), Red Hat (rhaiis
+    3.2.1), llm-d, LMCache, KServe, and images of other programs (router, operator). `data/releases.json` has the
+    vLLM releases that they state.
+    """
+    return _from_image(image) if len(image) <= LONGEST else None
+
+
+LONGEST = 512
+"""Characters of an image; none is longer with its registry, tag and digest."""
+
+
+@remembered(256)  # a cluster has a few images
+def _from_image(image: str) -> Release | None:
+    return release_of_image(image, _vendors()) or _from_tag(image)
+
+
+@remembered()
+def _vendors() -> Images:
+    rows = ((row["image"], parse(row["release"])) for row in load("releases")["images"])
+    return tuple((pattern, release) for pattern, release in rows if release is not None)
+
+
+def _from_tag(image: str) -> Release | None:
+    """The release in the tag of an image of vLLM; None if the image is not vLLM's or the number is another
+    program's."""
+    name = image.strip().partition("@")[0]
+    head, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        return None
+    last = head.rpartition("/")[2].lower()
+    if _NOT_VLLM.search(last) or _COMMIT.search(tag):
+        return None
+    its = "vllm" in last and _ITS_NAME.search(last) and not _OWN_NUMBERS.search(head)
+    match = _NAMED.search(tag) or (_LEADING.fullmatch(tag) if its else None)
+    release = match and parse(match[1])
+    # vLLM's releases are 0.x so far: 25.09 and 3.2.1 are numbers of other programs, unless the image is vLLM's own. So
+    # is a private vllm:v0.1.0, because images of releases before 0.4 are no longer built.
+    oldest = Release(0, 1) if "vllm-openai" in last else Release(0, 4)
+    if not release or not (oldest <= release < Release(1, 0) or is_official(name)):
+        return None
+    return release
+
+
+@remembered()
+def known_releases() -> tuple[Release, ...]:
+    """The releases whose parser is in the table (`data/flags.json`), oldest first."""
+    releases = (parse(name) for name in load("flags")["releases"])
+    return tuple(release for release in releases if release is not None)
+
+
+def neighbours(release: Release, table: Sequence[Release] | None = None) -> tuple[Release | None, Release | None]:
+    """The releases of the table around `release`: the same one twice if the table has it.
+
+    A post release adds no flags, so it counts as the one in the table. A patch release may (0.11.1 and 0.17.1 did), so
+    it is a release of its own. The lower one is None before the table's first release, the upper one after its last.
+    """
+    table, same = table or known_releases(), release[:3]
+    at = bisect_left(table, same)  # the first of the table that begins with these numbers, or comes after them
+    if at < len(table) and table[at][:3] == same:
+        return table[at], table[at]
+    return table[at - 1] if at else None, table[at] if at < len(table) else None
+
+
+_PUBLISHED = re.compile(
+    r"latest|nightly|v?\d+\.\d+\.\d+(\.\d+)?(\.post\d+)?(-(cu\d+|x86_64|aarch64|arm64|ubuntu[\d.]+))*"
+)
+"""Tags as vLLM publishes them. A release candidate, or a tag with another suffix, may have other flags."""
+_OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re.IGNORECASE)
+
+
+def is_official(image: str) -> bool:
+    """Whether the image is vLLM's own build or a mirror of it (`…/vllm/vllm-openai:TAG`), with the release's flags.
+
+    Other projects build on vLLM with the same numbers and add flags of their own (AIBrix' vllm-openai, vLLM-Omni).
+    """
+    return len(image) <= LONGEST and _is_official(image)
+
+
+@lru_cache(256)
+def _is_official(image: str) -> bool:
+    name, _, tag = image.strip().partition("@")[0].rpartition(":")
+    return _OFFICIAL.search(name) is not None and _PUBLISHED.fullmatch(tag) is not None

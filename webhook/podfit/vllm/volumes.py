@@ -1,0 +1,166 @@
+"""A container's volume mounts, and the directory in which vLLM keeps downloaded files."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from podfit.base.frozen import frozen
+from podfit.kube.path import FieldPath, is_object
+from podfit.kube.workload import JSON, Container, Workload, as_list
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.model import by_id
+from podfit.vllm.release import is_official
+
+HUB = "/root/.cache/huggingface"
+"""Where huggingface_hub keeps its files if the user is root, as in vLLM's image (huggingface_hub constants.py)."""
+
+
+class CheckpointSource(NamedTuple):
+    """Where the checkpoint comes from."""
+
+    download: bool | None = None
+    """True: vLLM downloads it before it loads it. False: it is already there. None: unknown."""
+    in_memory: bool = False
+    """It is in a memory-backed volume: vLLM downloads it there, or another container has put it there."""
+    rate: int | None = None
+    """Bytes per second of a download, if the policy sets it."""
+    disk_rate: int | None = None
+    """Bytes per second at which weights are read from disk, if the policy sets it."""
+
+
+@frozen
+class Mount:
+    """One of a container's volumeMounts, with the volume behind it."""
+
+    path: str
+    """mountPath, without a trailing slash."""
+    index: int
+    """The mount's index in the container's list."""
+    name: str
+    """The volume's name."""
+    volume: JSON
+    """The volume; empty if the Pod declares none of that name (a StatefulSet's volumeClaimTemplates do)."""
+    at: FieldPath
+    """The field of the volume, or of its claim's template; of the list of volumes if there is neither."""
+    read_only: bool
+
+    @property
+    def empty_dir(self) -> JSON | None:
+        """The emptyDir of the volume, None if it is another type of volume."""
+        found = self.volume.get("emptyDir")
+        return found if is_object(found) else {} if "emptyDir" in self.volume else None
+
+    @property
+    def memory(self) -> bool:
+        """Whether it is a tmpfs: files in it use host memory."""
+        return (self.empty_dir or {}).get("medium") == "Memory"
+
+
+def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
+    """A container's mounts; invalid items are left out."""
+    listed = as_list(container.spec.get("volumeMounts"))
+    if not listed:
+        return ()
+    volumes, declared, claims = as_list(workload.spec.get("volumes")), workload.volumes, workload.claims
+    at = workload.path / "volumes"
+    found = []
+    for index, mount in enumerate(listed):
+        if not is_object(mount) or not isinstance(path := mount.get("mountPath"), str):
+            continue
+        name = str(mount.get("name"))
+        where = None if name in claims else declared.get(name)
+        volume = {} if where is None else volumes[where]
+        place = claims.get(name, at) if where is None else at / where
+        found.append(Mount(posixpath.normpath(path), index, name, volume, place, mount.get("readOnly") is True))
+    return tuple(found)
+
+
+def mount_of_path(mounted: Iterable[Mount], path: str) -> Mount | None:
+    """The deepest mount that contains `path`."""
+    within = f"{posixpath.normpath(path)}/"
+    inside = [one for one in mounted if one.path == "/" or within.startswith(f"{one.path}/")]
+    if len(inside) < 2:
+        return inside[0] if inside else None
+    return max(inside, key=lambda one: len(one.path))
+
+
+def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
+    """The directory for vLLM's downloads: `--download-dir`, else the hub's cache.
+
+    huggingface_hub constants.py: HF_HUB_CACHE (HUGGINGFACE_HUB_CACHE before), else `hub` in HF_HOME, else `huggingface`
+    in XDG_CACHE_HOME or ~/.cache.
+    """
+    given = args.given.get("download_dir")
+    if isinstance(given, str) and given:
+        return given
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if env.get(name):
+            return env[name]
+    if env.get("HF_HOME"):
+        return posixpath.join(env["HF_HOME"], "hub")
+    cache = env.get("XDG_CACHE_HOME") or (posixpath.join(env["HOME"], ".cache") if env.get("HOME") else "")
+    return posixpath.join(cache, "huggingface", "hub") if cache else f"{HUB}/hub"
+
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_FOLDERS = ("models", "model", "data", "weights")
+"""Typical directories in private images, not organizations of a hub."""
+
+
+def is_hub_id(name: str | None) -> bool:
+    """Whether it is a model of the catalog, or `org/name`. vLLM downloads such models from a hub, unlike paths or
+    URIs."""
+    known = name is not None and by_id(name) is not None
+    return known or bool(name and _HUB_ID.fullmatch(name) and name.partition("/")[0] not in _FOLDERS)
+
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+MODELSCOPE = "VLLM_USE_MODELSCOPE"
+
+
+def is_offline(env: Mapping[str, str]) -> bool:
+    """Whether vLLM uses no hub: the first of the two variables that is set decides (huggingface_hub constants.py
+    `HF_HUB_OFFLINE`, `_is_true`)."""
+    hub, transformers = OFFLINE
+    said = env.get(hub) or env.get(transformers) or ""
+    return said.lower() in ("1", "on", "yes", "true")
+
+
+def modelscope(env: Mapping[str, str]) -> bool:
+    """Whether vLLM downloads from ModelScope instead of Hugging Face (vLLM 0.33 envs.py)."""
+    return env.get(MODELSCOPE, "").lower() == "true"
+
+
+def files(
+    workload: Workload,
+    container: Container,
+    args: EngineArgs,
+    env: Mapping[str, str],
+    rate: int | None = None,
+    mounted: Sequence[Mount] | None = None,
+) -> CheckpointSource:
+    """Where the checkpoint comes from: downloaded at each start, already there, or unknown.
+
+    `mounted`: the container's `mounts`, if the caller has read them already.
+
+    The files of a path are there when vLLM starts, whatever put them there. A model of a hub is downloaded if nothing
+    keeps the cache: no volume in vLLM's own image, which contains no models, or an emptyDir that no init container
+    fills. It may already be in a volume that outlives the Pod.
+    """
+    mounted, name = mounts(workload, container) if mounted is None else mounted, args.model
+    if not is_hub_id(name) or is_offline(env):
+        there = mount_of_path(mounted, name) if name and name.startswith("/") else None
+        return CheckpointSource(False if name else None, in_memory=there is not None and there.memory, rate=rate)
+    mount = mount_of_path(mounted, download_directory(args, env))
+    if mount is None:
+        image = container.spec.get("image")
+        bare = isinstance(image, str) and is_official(image) and args.open is None
+        return CheckpointSource(True if bare else None, rate=rate)
+    if "image" in mount.volume:
+        return CheckpointSource(False, rate=rate)
+    filled = workload.init
+    fresh = mount.empty_dir is not None or "ephemeral" in mount.volume
+    return CheckpointSource(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)
