@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,30 @@ DENIED = (ROOT / "examples" / "llama-8b-on-a-t4.yaml").read_text()
 ADVICE = (ROOT / "examples" / "good.yaml").read_text().replace("vllm-openai:v0.27.1", "vllm-openai:latest")
 EXCLUDE_ALL = "exclude: ['*']\n"
 POLICY = (ROOT / "policies" / "observe.yaml").read_text()
+STEPS = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+LOCKS = re.findall(r'"\$ACTION/(\S+)"', (ROOT / "action.yml").read_text())
+HOSTILE = "import sys; sys.exit('the pull request runs code')\n"
+BACKEND = """\
+import zipfile
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(f"{wheel_directory}/podfit-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("podfit/__init__.py", "")
+        wheel.writestr("podfit/cli.py", "import sys; print(sys.argv[1:])")
+        wheel.writestr("podfit-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: podfit\\nVersion: 1\\n")
+        wheel.writestr("podfit-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("podfit-1.dist-info/RECORD", "")
+    return "podfit-1-py3-none-any.whl"
+"""
+"""Builds a podfit that prints its arguments, without a package of an index."""
+
+
+def write_program(path: Path) -> None:
+    """Writes a program `python` that runs this interpreter."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    path.chmod(0o755)
 
 
 def git(folder: Path, *words: str) -> None:
@@ -42,24 +68,25 @@ class Runner:
         commit(origin, change)
         git(folder, "clone", "--quiet", "--depth=1", "--branch=change", origin.as_uri(), "checkout")
         self.checkout, self.temporary = folder / "checkout", folder / "temporary"
-        (self.temporary / "podfit" / "bin").mkdir(parents=True)
-        program = self.temporary / "podfit" / "bin" / "podfit"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m podfit.cli "$@"\n')
-        program.chmod(0o755)
+        write_program(self.temporary / "podfit" / "bin" / "python")
 
     def run(self, base_ref: str = "main", **inputs: str) -> subprocess.CompletedProcess[str]:
-        steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
-        (step,) = (one for one in steps if one.get("name") == "podfit check")
+        """The step `podfit check`."""
+        files = {"FILES": inputs.pop("files", ".")}
+        return self.step("podfit check", GITHUB_BASE_REF=base_ref, **files, **{k.upper(): v for k, v in inputs.items()})
+
+    def step(self, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """A step of the Action, run in the checkout as a runner does."""
+        (step,) = (one for one in STEPS if one.get("name") == name)
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.temporary),
             "RUNNER_TEMP": str(self.temporary),
-            "GITHUB_BASE_REF": base_ref,
             "GITHUB_STEP_SUMMARY": str(self.temporary / "summary.md"),
-            **{name: inputs.get(name.lower(), "") for name in step["env"]},
-            "FILES": inputs.get("files", "."),
+            **dict.fromkeys(step["env"], ""),
+            **variables,
         }
-        words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]  # as a runner calls it
+        words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
         return subprocess.run(words, cwd=self.checkout, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -108,3 +135,31 @@ def test_the_step_may_run_twice_in_a_job_with_other_inputs(tmp_path: Path) -> No
     assert runner.run(args="--policy strict", sarif="podfit.sarif").returncode == 1
     assert (runner.checkout / "podfit.sarif").exists()
     assert "unpinned-image" in (runner.temporary / "summary.md").read_text()
+
+
+def test_no_code_of_the_checkout_runs(tmp_path: Path) -> None:
+    """Modules that Python, pip or podfit would import from the working directory, also with PYTHONPATH."""
+    names = ("venv", "pip", "ensurepip", "sitecustomize", "usercustomize", "podfit", "yaml", "argparse", "re")
+    change = {f"{name}{end}": HOSTILE for name in names for end in (".py", "/__init__.py")}
+    runner = Runner(tmp_path, {"README.md": "a\n"}, {"--helm": "a\n", "setup.py": HOSTILE, **change})
+    action = tmp_path / "action"
+    build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    for name, text in {"pyproject.toml": build, "backend.py": BACKEND, **dict.fromkeys(LOCKS, "")}.items():
+        (action / name).parent.mkdir(parents=True, exist_ok=True)
+        (action / name).write_text(text)
+    write_program(tmp_path / "bin" / "python")
+    shutil.rmtree(runner.temporary / "podfit")
+    here = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": ".", "PIP_NO_INDEX": "1"}
+
+    installed = runner.step("Install podfit", ACTION=str(action), **here)
+    checked = runner.step("podfit check", GITHUB_BASE_REF="main", ARGS="--audit", FILES="a.yaml --helm", **here)
+
+    assert (installed.returncode, installed.stdout) == (0, ""), installed.stderr
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stdout.rstrip().endswith("'--audit', '--', 'a.yaml', '--helm']")
+
+
+def test_what_the_action_uses_of_others_is_pinned() -> None:
+    assert [one["uses"] for one in STEPS if "uses" in one and not re.search("@[0-9a-f]{40}$", one["uses"])] == []
+    assert LOCKS
+    assert all((ROOT / name).is_file() for name in LOCKS)
