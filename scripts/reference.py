@@ -105,7 +105,7 @@ def _values(node: Any, lines: list[str], path: tuple[str, ...]) -> Iterator[tupl
             yield from _values(value, lines, below)
         else:
             plain = yaml.safe_load(yaml.serialize(value))
-            yield below, "a policy without rules" if below == ("policy",) else f"`{json.dumps(plain)}`", comment
+            yield below, "a policy that only observes" if below == ("policy",) else f"`{json.dumps(plain)}`", comment
 
 
 def _comment(lines: list[str], number: int) -> str:

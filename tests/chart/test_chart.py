@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from podfit.cli.doctor import _selector
 from podfit.cli.support import edge
 from podfit.cli.support.edge import UnusableError
 from podfit.cluster.scanning import ALSO_LISTED
-from podfit.evaluation.policy import builtin, load
+from podfit.evaluation.policy import Subject, Terms, builtin, load
 from podfit.evaluation.policy.crd import definition
 from podfit.evaluation.scan import BETWEEN
 from podfit.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
@@ -279,9 +280,31 @@ def test_the_policy_in_the_config_map_loads(chart: list[JSONDict]) -> None:
     default = load([("policy.yaml", only(chart, "ConfigMap")["data"]["policy.yaml"])])
     changed = load([("policy.yaml", only(render(policy=policy), "ConfigMap")["data"]["policy.yaml"])])
 
-    assert default.base == builtin().base
+    assert default.base == replace(builtin().base, at_most="audit")
     assert changed.base.settings["unpinned-image"].mode == "deny"
     assert changed.base.owned_pods == "deny"
+
+
+def test_the_charts_policy_only_observes_until_it_is_told_to_enforce(chart: list[JSONDict]) -> None:
+    """As Kyverno's and Gatekeeper's charts, which install no policy: an installation denies and patches nothing."""
+    terms = effective_terms(chart)
+    enforced = effective_terms(render(policy={"spec": {"enforce": {"mode": "deny"}}}))
+    chat = {"spec": {"match": {"namespaces": ["chat"]}, "enforce": {"mode": "deny"}, "order": 10}}
+    raised = effective_terms(chart, {**CHAT_POLICY, **chat})
+
+    assert {one.mode for one in terms.settings.values()} == {"audit"}
+    assert not [rule for rule, one in terms.settings.items() if one.fix is True], "the webhook patches nothing"
+    assert enforced == raised == builtin().of(POD)
+
+
+CHAT_POLICY: JSONDict = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "deny-chat"}}
+POD = Subject("Pod", "", "chat", {})
+
+
+def effective_terms(objects: list[JSONDict], *policies: JSONDict) -> Terms:
+    """The terms of a Pod in the namespace chat, with the chart's policy and Policy objects over it."""
+    texts = [only(objects, "ConfigMap")["data"]["policy.yaml"], *(yaml.safe_dump(one) for one in policies)]
+    return load([(f"{number}.yaml", text) for number, text in enumerate(texts)]).of(POD)
 
 
 def test_a_changed_policy_restarts_the_servers() -> None:
@@ -311,12 +334,18 @@ def test_a_policy_object_passes_when_podfit_is_away_whatever_else_is_refused() -
     assert {hook["name"]: hook["failurePolicy"] for hook in hooks}["policies.podfit.dev"] == "Ignore"
 
 
-def test_the_custom_resource_comes_and_goes_with_its_switch(chart: list[JSONDict]) -> None:
+def test_the_custom_resource_comes_with_its_switch_and_stays(chart: list[JSONDict]) -> None:
+    """Its removal deletes every Policy object of the cluster: Helm, Argo CD and Flux keep one that is not rendered."""
     crd = only(chart, "CustomResourceDefinition")
     off = render(watch={"policies": False})
 
     assert crd["metadata"]["name"] == "policies.podfit.dev"
     assert crd["metadata"]["labels"]["app.kubernetes.io/name"] == "podfit"
+    assert crd["metadata"]["annotations"] == {
+        "helm.sh/resource-policy": "keep",
+        "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+        "kustomize.toolkit.fluxcd.io/prune": "disabled",
+    }
     assert crd["spec"] == definition()["spec"]
     assert not [obj for obj in off if obj["kind"] == "CustomResourceDefinition"]
     assert "policies.podfit.dev" not in {hook["name"] for hook in webhooks(off)}

@@ -152,10 +152,20 @@ def test_the_first_version_of_an_api_that_the_server_has_is_taken() -> None:
 
 def test_a_kind_that_is_not_served_is_unknown_not_empty() -> None:
     missing = StatusError(404, "the server could not find the requested resource")
-    states, _, _ = follow(missing, missing, missing, kind=CLAIM_TEMPLATES)
+    states, _, _ = follow(missing, missing, missing, page(), kind=CLAIM_TEMPLATES)
 
-    assert states[-1].objects is None
-    assert "does not have it" in states[-1].problem
+    unknown, known = states[0], states[-1]
+    assert (unknown.objects, unknown.served) == (None, False)
+    assert "does not have it" in unknown.problem
+    assert (known.objects, known.served) == ({}, True)
+
+
+def test_a_kind_that_is_not_served_yet_is_asked_for_again_within_seconds() -> None:
+    missing = StatusError(404, "the server could not find the requested resource")
+    _, _, pauses = follow(*[missing] * 30)
+
+    assert pauses.taken[0] <= 1.25 * FIRST
+    assert max(pauses.taken) <= 1.25 * LONGEST
 
 
 def test_an_object_that_makes_us_raise_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
-"""podfit as the chart installs it, with one difference: the server runs on this machine, so the API server gets its
-URL instead of a Service. Rules, conditions, timeouts, the policy and the server's arguments are the chart's own."""
+"""podfit as the chart installs it, with two differences: the server runs on this machine, so the API server gets its
+URL instead of a Service; and it enforces. Rules, conditions, timeouts and arguments are the chart's own."""
 
 from __future__ import annotations
 
@@ -117,6 +117,8 @@ def render(helm: str, name: str, label: str, values: JSONDict) -> list[JSONDict]
     values = deepcopy(values)
     values.setdefault("webhooks", {})["namespaceSelector"] = {"matchLabels": {LABEL: label}}
     bundle = "-----BEGIN CERTIFICATE-----\nofTheRelease\n-----END CERTIFICATE-----\n"  # the server's comes with its URL
+    spec = values.setdefault("policy", {}).setdefault("spec", {})
+    spec["enforce"] = {"mode": "deny", **spec.get("enforce", {})}
     values.setdefault("certificates", {"mode": "files", "secret": f"{name}-tls", "caBundle": bundle})
     command = [helm, "template", name, str(ROOT / "charts" / "podfit"), "--namespace", OWN]
     command += ["--kube-version", "1.34", "--values", "-"]

@@ -136,7 +136,7 @@ def written(cluster: Cluster) -> JSONDict:
 
 
 def test_install_upgrade_roll_back_and_uninstall(fresh: Cluster, helm: Helm) -> None:
-    """What the server writes itself survives all of it, and nothing is left at the end."""
+    """What the server writes itself survives all of it, and nothing is left at the end but the CRD."""
     helm(f"install podfit {CHART} --values -")
     until("the Pods, which a restricted namespace takes", lambda: pods(fresh) == 2 or not fresh.controllers)
     first = written(fresh)
@@ -159,8 +159,7 @@ def test_install_upgrade_roll_back_and_uninstall(fresh: Cluster, helm: Helm) -> 
         helm("uninstall podfit")
 
     assert set(answers) == {201}, "vLLM's Pods go on while Helm takes the Service away, and the configurations after it"
-    # The API server finalizes a CustomResourceDefinition in its own time: it tries again with growing pauses.
-    until("nothing to be left", lambda: not left(fresh), lambda: left(fresh), seconds=420)
+    until("no more to be left", lambda: left(fresh) == [CRD], lambda: "\n".join(left(fresh)), seconds=420)
 
 
 def test_off_survives_helms_upgrade_and_roll_back(fresh: Cluster, helm: Helm) -> None:
@@ -190,26 +189,36 @@ def hooks_of(cluster: Cluster) -> list[JSONDict]:
     return [hook for hooks in found for hook in hooks]
 
 
-def test_policy_objects_go_with_the_chart_and_come_back_from_what_was_saved(fresh: Cluster, helm: Helm) -> None:
-    """The three lines of docs/operations.md: Kubernetes deletes a CRD's objects with it."""
+def test_policy_objects_survive_all_that_the_chart_does(fresh: Cluster, helm: Helm) -> None:
+    """docs/operations.md, Remove podfit: Kubernetes deletes a CRD's objects with it."""
     ours = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "chat"}}
     ours["spec"] = {"rules": {"unpinned-image": {"mode": "deny"}}}
+
+    def kept_policies() -> list[JSONDict]:
+        return [one["spec"] for one in fresh.call("GET", POLICIES)[1]["items"]]
+
     notes = helm(f"install podfit {CHART} --values -")
     until("the CRD to be served", lambda: served(fresh))
     run(fresh, "kubectl", "apply -f -", json.dumps(ours))
 
-    saving = "get policies.podfit.dev -o yaml"
-    assert f"kubectl {saving} > policies.yaml" in notes
-    saved = run(fresh, "kubectl", saving)
+    helm(f"upgrade podfit {CHART} --values -", watch={"policies": False})
+    assert kept_policies() == [ours["spec"]], "it is not watched any more"
     helm("uninstall podfit")
-    until("the CRD to be gone", lambda: not served(fresh))
+    assert kept_policies() == [ours["spec"]]
+    helm(f"install second {CHART} --values - --take-ownership")
+    helm("uninstall second")
+    assert kept_policies() == [ours["spec"]]
+    helm(f"install podfit {CHART} --values - --take-ownership")
+    saved = run(fresh, "kubectl", "get policies.podfit.dev -o yaml")
+    helm("uninstall podfit")
+
+    assert "kubectl delete crd policies.podfit.dev" in notes
+    run(fresh, "kubectl", "delete crd policies.podfit.dev")
     helm(f"install podfit {CHART} --values -")
     until("the CRD to be served", lambda: served(fresh))
-
-    assert fresh.call("GET", POLICIES)[1]["items"] == []
+    assert kept_policies() == []
     run(fresh, "kubectl", "apply -f -", saved)
-    (policy,) = fresh.call("GET", POLICIES)[1]["items"]
-    assert policy["spec"] == ours["spec"]
+    assert kept_policies() == [ours["spec"]]
 
 
 def served(cluster: Cluster) -> bool:
@@ -245,14 +254,18 @@ def kept(cluster: Cluster) -> bool:
     return {(secret.get("data") or {}).get("ca.crt"), *hooks} == {BUNDLE}
 
 
-def left(cluster: Cluster) -> str:
+CRD = "customresourcedefinition.apiextensions.k8s.io/policies.podfit.dev"
+
+
+def left(cluster: Cluster) -> list[str]:
     """Everything of the release, of all kinds and namespaces."""
-    return "".join(
+    found = {
         line
         for key in ("instance", "name")
         for line in run(cluster, "kubectl", f"get {LEFT} -A -o name -l app.kubernetes.io/{key}=podfit").splitlines()
         if "No resources found" not in line
-    )
+    }
+    return sorted(found)
 
 
 def test_what_helm_test_runs_finds_a_server_that_is_ready(podfit: Podfit) -> None:

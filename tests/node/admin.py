@@ -20,6 +20,8 @@ from tests.reviews import doomed
 JSONDict = dict[str, Any]
 GUIDE = (ROOT / "README.md").read_text()
 CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+ENFORCED = "policy.spec.enforce.mode=deny"
+"""The value with which the chart enforces; without it nothing is denied."""
 SECONDS = 180
 """The longest that a command may take."""
 
@@ -51,13 +53,14 @@ class Admin:
         return done.stdout
 
     def install(self) -> None:
-        """podfit as the installation guide says, until it is ready and the API server asks it."""
+        """podfit as the installation guide says, until it is ready, enforces, and the API server asks it."""
         self.types(guide("helm install"))
+        self.types(guide("helm upgrade"))
         self.wait()
 
     def upgrade(self, *values: str) -> None:
-        """Other values, on top of the guide's."""
-        sets = [f"--set {value}" for value in values]
+        """Other values, on top of the guide's; it enforces."""
+        sets = [f"--set {value}" for value in (ENFORCED, *values)]
         self.types(" ".join([guide("helm install").replace("helm install", "helm upgrade"), *sets]))
         self.wait()
 

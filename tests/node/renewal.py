@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from podfit.server import certs
 from podfit.server.certs.renewal import StoredCertificates, read_secret, secret_data
 from tests.e2e.process import until
-from tests.node.admin import Admin, guide
+from tests.node.admin import ENFORCED, Admin, guide
 from tests.node.stream import Stream, streaming
 
 RELEASE = OWN = "second"
@@ -28,7 +28,8 @@ PAUSE = 0.2
 """Seconds between two Pods of a connection: the other stream needs the processors."""
 SECRET = f"/api/v1/namespaces/{OWN}/secrets/{RELEASE}-podfit-certificates"
 INSTALL = (
-    f" --namespace {OWN} --set webhooks.timeoutSeconds=10 --set replicaCount=1 --set watch.policies=false"
+    f" --namespace {OWN} --set {ENFORCED} --set webhooks.timeoutSeconds=10 --set replicaCount=1"
+    " --set watch.policies=false"
     " --set webhooks.excludedNamespaces={}"
     f" --set webhooks.namespaceSelector.matchLabels.kubernetes\\\\.io/metadata\\\\.name={NAMESPACE}"
 )

@@ -28,16 +28,19 @@ def _removed(podfit: Admin, standins: Path, saved: Path) -> Admin:
     steps = [step for step in commands("docs/operations.md") if step.startswith(("kubectl", "helm"))]
     assert steps == [
         "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration podfit",
-        "kubectl get policies.podfit.dev -o yaml > policies.yaml",
         f"helm uninstall podfit --namespace {OWN}",
+        "kubectl get policies.podfit.dev -o yaml > policies.yaml",
+        "kubectl delete crd policies.podfit.dev",
     ]
-    off, save, uninstall = steps
+    off, uninstall, save, delete = steps
     podfit.types("kubectl apply -f policies/strict.yaml")
 
     podfit.types(off)
     until("podfit to be off", lambda: not podfit.denies())
-    podfit.types(save.replace("policies.yaml", str(saved)))
     podfit.types(uninstall)
+    assert podfit.types(f"kubectl get {POLICY} -o name").strip(), "an uninstall keeps Policy objects"
+    podfit.types(save.replace("policies.yaml", str(saved)))
+    podfit.types(delete)
     return podfit
 
 
@@ -61,8 +64,7 @@ def test_from_the_first_release_and_back(removed: Admin, saved: Path, tmp_path: 
     removed.wait()
     assert _images(removed) == {image.FIRST}
 
-    removed.types(guide("helm install").replace("helm install", "helm upgrade"))
-    removed.wait()
+    removed.upgrade()
     assert ["--certificate-secret" in str(pod["spec"]) for pod in removed.remaining()] == [True, True]
     assert _images(removed) == {image.PODFIT}
     removed.types(f"kubectl apply -f {saved}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,74 @@ def test_an_object_of_the_cluster_comes_changes_breaks_and_goes() -> None:
     live.look()
     assert mode(live) == "warn"
     assert live.problems == ()
+
+
+OBSERVE = {
+    "apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "observe"},
+    "spec": {"enforce": {"mode": "audit"}},
+}  # fmt: skip
+
+
+def test_without_the_kind_of_policy_objects_nothing_is_enforced(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a cluster that observes, the loss of the CRD takes the objects first, one by one, and then the kind."""
+    objects: dict[str, JSONDict] | None = {"observe": OBSERVE}
+    served = True
+    live = Live([], lambda: objects, served=lambda: served)
+    metrics = Metrics("1", live.policy.version, "f")
+    metrics.watch_policy(live)
+    client = Client(create_app(live, Facts(), metrics))
+    observed = live.policy.of(POD).settings
+
+    objects, served = None, False
+    stop = Looks(2)
+    live.run(stop)
+
+    assert {one.mode for one in live.policy.of(POD).settings.values()} <= {"audit", "ignore"}
+    assert {rule: one.fix for rule, one in live.policy.of(POD).settings.items()} == {
+        rule: one.fix for rule, one in observed.items()
+    }
+    why = "nothing is enforced: the API server does not serve policies.podfit.dev"
+    assert f"policy: {why}" in client.get("/readyz").text
+    assert client.get("/readyz").status_code == 200
+    assert "podfit_policy_objects_unknown 1.0" in client.get("/metrics").text
+    assert "podfit_policy_up_to_date 0.0" in client.get("/metrics").text
+    assert sum(why in record.getMessage() for record in caplog.records) == 1
+
+    objects, served = {}, True
+    live.look()
+
+    assert live.policy.of(POD).settings["unknown-flag"].mode == "deny", "a CRD without objects: the files count"
+    assert "podfit_policy_objects_unknown 0.0" in client.get("/metrics").text
+
+
+class Looks(threading.Event):
+    """Lets `Live.run` look so many times."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._left = number
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+def test_policy_objects_that_were_never_read_may_be_softer_than_the_files(tmp_path: Path) -> None:
+    """A right that is missing when a server starts; one that is taken later keeps the last good state."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(text("deny"))
+    objects: dict[str, JSONDict] | None = None
+    live = Live([file], lambda: objects)
+    assert (mode(live), live.unknown) == ("audit", "the Policy objects of the cluster have not been read")
+
+    objects = {}
+    live.look()
+    assert (mode(live), live.unknown) == ("deny", "")
+
+    objects = None
+    live.look()
+    assert (mode(live), live.unknown) == ("deny", "")
+    assert mode(Live([file])) == "deny", "without a cluster there is nothing to read"
 
 
 def test_an_exception_that_ends_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

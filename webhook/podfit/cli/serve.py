@@ -174,7 +174,7 @@ def _live(files: Sequence[str], cluster: Cluster | None, tables: Callable[[], Ta
         seen = cluster.snapshot().objects.get(POLICIES)
         return None if seen is None else {name: obj for (_, name), obj in seen.items()}
 
-    return Live(paths, objects, Acceptance(cluster.access).tell, tables=tables)
+    return Live(paths, objects, Acceptance(cluster.access).tell, lambda: cluster.serves(POLICIES), tables=tables)
 
 
 def _access(kubeconfig: Path | None) -> Access | None:
@@ -239,7 +239,8 @@ def application(
 def _unseen(live: Live, cluster: Cluster | None) -> str | None:
     """Why the server is not ready for decisions yet: Policy objects may be less strict than the default policy.
 
-    The server does not wait for them if the API server does not have the resource, or forbids reading it."""
+    The server does not wait for them if the API server does not have the resource, or forbids reading it: then it
+    enforces nothing (`Live.unknown`)."""
     if cluster is None or POLICIES not in cluster.watched or live.objects_seen:
         return None
     refused = any(one.kind == POLICIES and one.problem for one in cluster.status())

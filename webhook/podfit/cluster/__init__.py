@@ -121,9 +121,15 @@ class Cluster:
                 silence=max(0.0, now - one.contact),
                 fresh=one.objects is not None and now - one.contact <= STALE,
                 problem=one.problem,
+                served=one.served,
             )
             for one in states
         )
+
+    def serves(self, kind: str) -> bool:
+        """Whether the API server has a watched kind; True until it has denied that."""
+        with self._lock:
+            return self._states[kind].served
 
     def report(self) -> list[str]:
         """A line a kind, for people."""
@@ -142,6 +148,8 @@ class Status:
     fresh: bool
     problem: str
     """In one line; empty where all is well."""
+    served: bool = True
+    """False: the API server has no such kind."""
 
     def __str__(self) -> str:
         why = f" ({self.problem})" if self.problem else ""

@@ -54,6 +54,8 @@ class WatchState:
     """Why there is nothing newer, in one line; empty where all is well."""
     digest: int = 0
     """Equal for equal objects, in whatever order they came."""
+    served: bool = True
+    """False: the API server has no such kind, so that there can be no objects."""
 
 
 class KindWatch:
@@ -112,8 +114,9 @@ class KindWatch:
         """How long to wait after an error, at least."""
         if error.code == 404:
             self._version = 0
-            self._set(WatchState(self.kind.name, None, self._clock(), "this API server does not have it"))
-            return LONGEST
+            missing = "this API server does not have it"
+            self._set(WatchState(self.kind.name, None, self._clock(), missing, served=False))
+            return 0.0
         self._set_problem(str(error))
         # An API server that has just started forbids everything until it has read its roles. Rights that stay away were
         # taken, and what was read with them is no longer used.

@@ -450,7 +450,11 @@ def _policies(seen: Observed) -> Iterator[CheckResult]:
         yield CheckResult("warn", "policies", f"can't be seen: {seen.crd.why}")
         return
     if seen.crd is None:
-        yield CheckResult("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
+        if _watches_policies(seen.deployment):
+            said = "there is no CRD policies.podfit.dev: podfit enforces nothing"
+            yield CheckResult("fail", "policies", said, "helm upgrade makes it again; or set watch.policies to false")
+        else:
+            yield CheckResult("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
         return
     if isinstance(seen.policies, Unseen):
         if seen.policies.why.startswith("429:"):  # a CRD's first seconds
@@ -475,6 +479,16 @@ def _policies(seen: Observed) -> Iterator[CheckResult]:
             )
     if not bad:
         yield CheckResult("ok", "policies", _policy_count(len(seen.policies)))
+
+
+def _watches_policies(deployment: object) -> bool:
+    """Whether the server's arguments ask for Policy objects."""
+    template = mapping(mapping(mapping(deployment).get("spec")).get("template"))
+    return any(
+        str(word).startswith("--watch=") and "policies" in str(word).removeprefix("--watch=").split(",")
+        for container in as_list(mapping(template.get("spec")).get("containers"))
+        for word in as_list(mapping(container).get("args"))
+    )
 
 
 def _policy_count(number: int) -> str:

@@ -3,6 +3,9 @@
 An invalid change is reported (log, /readyz, metrics, the object's status) and has no effect. The last good state that
 this server has seen of each file and each object stays in force. A mounted ConfigMap changes by the swap of a symlink
 (`..data`), so this module compares contents, not times.
+
+Policy objects may loosen what the files say. While they are wanted and can't be known, nothing is enforced: the loss of
+their CustomResourceDefinition, or of the right to read them, makes no decision stricter.
 """
 
 from __future__ import annotations
@@ -45,20 +48,24 @@ class Live:
     def __init__(
         self,
         files: Iterable[Path],
-        objects: Callable[[], Objects | None] = lambda: None,
+        objects: Callable[[], Objects | None] | None = None,
         tell: Callable[[Objects, Mapping[str, tuple[str, ...]]], None] = lambda *_: None,
+        served: Callable[[], bool] = lambda: True,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         tables: Callable[[], Tables] = current,
     ) -> None:
         """Reads the files; raises PolicyError if one can't be used: a server starts only with all its policies.
 
-        - `objects`: name → Policy object of the cluster, or None if they are unknown; then the last ones stay
+        - `objects`: name → Policy object of the cluster, or None if they are unknown; then the last ones stay. Without
+          it there is no cluster, and only the files count
         - `tell`: called with the objects and their problems after every look in the background
+        - `served`: whether the API server has the kind of Policy objects
         - `tables`: the set of facts that knows the GPUs which a policy names
         """
         self._places = tuple(files)
         self._objects = objects
         self._tell = tell
+        self._served = served
         self._clock = clock
         self._tables = tables
         self._files: dict[str, LiveSource] = {}
@@ -66,7 +73,11 @@ class Live:
         self._apart: tuple[str, ...] = ()
         self.objects_seen = False
         """The cluster's objects have been read at least once."""
-        self.policy = of_layers(()).at(clock())
+        self.unknown = ""
+        """Why the Policy objects can't be known, so that nothing is enforced; empty if they are, or none are wanted."""
+        self._whole = of_layers(())
+        """The policy of the last good state of everything."""
+        self.policy = self._whole.at(clock())
         """The policy in force."""
         self.changed = clock()
         """When it took effect."""
@@ -93,18 +104,21 @@ class Live:
         since = f"{self.changed:%Y-%m-%dT%H:%M:%SZ}"
         count = len(self.policy.everything)
         lines = [f"policy {self.policy.version}: {count} {'policy' if count == 1 else 'policies'}, since {since}"]
+        if self.unknown:
+            lines.append(f"policy: nothing is enforced: {self.unknown}")
         lines += [f"policy: the last good state holds: {problem}" for problem in self.problems]
         return lines + [f"policy: {one.place}: expired on {one.until}" for one in self.policy.expired]
 
     def look(self) -> None:
         """Reads everything once, and takes over what is good."""
-        before, told, expired = (self._files, self._seen), self.problems, self.policy.expired
+        before, told, expired = (self._files, self._seen, self.unknown), self.problems, self.policy.expired
         with using(self._tables()):
             self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
-            if (objects := self._objects()) is not None:
+            if (objects := self._read_objects()) is not None:
                 self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
                 self.objects_seen = True
-        if (self._files, self._seen) != before:
+            self.unknown = self._why_unknown()
+        if (self._files, self._seen, self.unknown) != before:
             self._take_over()
             for problem in self.problems:
                 if problem not in told:
@@ -118,10 +132,16 @@ class Live:
 
     def run(self, stop: Event) -> None:
         """Looks until `stop` is set. Never raises."""
+        unknown = ""
         while not stop.wait(INTERVAL):
             try:
                 self.look()
-                self._tell(self._objects() or {}, self.object_problems())
+                if self.unknown and self.unknown != unknown:
+                    log.error("nothing is enforced: %s", self.unknown)
+                elif unknown and not self.unknown:
+                    log.info("the Policy objects are known, the policies are enforced")
+                unknown = self.unknown
+                self._tell(self._read_objects() or {}, self.object_problems())
             except Exception:  # our fault: logged, and tried again
                 log.exception("looking for changed policies failed")
 
@@ -141,14 +161,27 @@ class Live:
             else:
                 yield str(place), _text(place)
 
+    def _read_objects(self) -> Objects | None:
+        """The cluster's Policy objects; None if they are unknown."""
+        return None if self._objects is None else self._objects()
+
+    def _why_unknown(self) -> str:
+        """Why the Policy objects can't be known; empty if they can, or if none are wanted."""
+        if self._objects is None:
+            return ""
+        if not self._served():
+            return "the API server does not serve policies.podfit.dev (its CustomResourceDefinition is gone)"
+        return "" if self.objects_seen else "the Policy objects of the cluster have not been read"
+
     def _take_over(self) -> None:
-        """Makes one policy of all sources; if they contradict each other, nothing changes."""
+        """Makes one policy of all sources; if they contradict each other, nothing changes but what is enforced."""
         layers = [layer for source in (*self._files.values(), *self._seen.values()) for layer in source.layers]
         version = self.policy.version
         try:
-            self.policy, self._apart = of_layers(layers).at(self._clock()), ()
+            self._whole, self._apart = of_layers(layers), ()
         except PolicyError as error:
             self._apart = tuple(error.problems)
+        self.policy = (self._whole.audited() if self.unknown else self._whole).at(self._clock())
         if self.policy.version != version:
             self.changed = self._clock()
             log.info("policy %s holds, made of %d policies", self.policy.version, len(layers))

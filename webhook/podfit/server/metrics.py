@@ -230,8 +230,12 @@ class Metrics:
         """Exports the state of the policies in force, read again at each scrape."""
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "podfit_policy_up_to_date": (
-                "1: the newest state of every policy is in force; 0: one is invalid, and its last good state applies",
-                lambda: not live.problems,
+                "1: the newest state of every policy is in force; 0: one is invalid, or Policy objects are not known",
+                lambda: not (live.problems or live.unknown),
+            ),
+            "podfit_policy_objects_unknown": (
+                "1: nothing is enforced, since the Policy objects can't be known (no CRD, or no right to read them)",
+                lambda: bool(live.unknown),
             ),
             "podfit_policy_changed_timestamp_seconds": (
                 "When the policies in force last changed",

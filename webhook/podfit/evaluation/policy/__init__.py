@@ -69,6 +69,10 @@ class Policy:
         object.__setattr__(other, "_memo", self._memo)
         return other
 
+    def audited(self) -> Policy:
+        """The same policies, of which nothing is enforced: no finding is more than audited, and nothing is patched."""
+        return replace(self, layers=(*self.layers, Layer("nothing is enforced", at_most="audit")))
+
     def of(self, subject: Subject) -> Terms:
         """The terms that apply to an object."""
         return self._apply_layers(self.layers, subject)
