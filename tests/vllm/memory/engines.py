@@ -62,6 +62,15 @@ DEEPSEEK_V3: Mapping[str, Any] = {
     "max_position_embeddings": 163840, "tie_word_embeddings": False, "num_nextn_predict_layers": 1,
     "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
 }  # fmt: skip
+DEEPSEEK_V4_PRO: Mapping[str, Any] = {
+    "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "torch_dtype": "bfloat16",
+    "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128, "num_key_value_heads": 1,
+    "head_dim": 512, "qk_rope_head_dim": 64, "q_lora_rank": 1536, "o_lora_rank": 1024, "o_groups": 16,
+    "index_head_dim": 128, "index_n_heads": 64, "compress_ratios": [128, 128, *[4, 128] * 29, 4],
+    "n_routed_experts": 384, "num_experts_per_tok": 6, "n_shared_experts": 1, "moe_intermediate_size": 3072,
+    "vocab_size": 129280, "max_position_embeddings": 1048576, "tie_word_embeddings": False, "expert_dtype": "fp4",
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "scale_fmt": "ue8m0"},
+}  # fmt: skip
 GEMMA3_27B: Mapping[str, Any] = {
     "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "torch_dtype": "bfloat16",
     "num_hidden_layers": 62, "hidden_size": 5376, "intermediate_size": 21504, "num_attention_heads": 32,

@@ -118,6 +118,27 @@ PUBLISHED: list[tuple[str, int, dict[str, Any]]] = [
      "moe_intermediate_size": 3584, "moe_num_experts": 64, "moe_k": 8, "moe_layer_start_index": 3,
      "moe_layer_end_index": 53, "moe_layer_interval": 1, "num_attention_heads": 64, "num_key_value_heads": 8,
      "vocab_size": 103424, "tie_word_embeddings": False}),
+    ("deepseek-ai/DeepSeek-V4-Flash", 284332230231,
+     {"model_type": "deepseek_v4", "num_hidden_layers": 43, "hidden_size": 4096, "num_attention_heads": 64,
+     "num_key_value_heads": 1, "head_dim": 512, "qk_rope_head_dim": 64, "q_lora_rank": 1024, "o_lora_rank": 1024,
+     "o_groups": 8, "index_head_dim": 128, "index_n_heads": 64, "compress_ratios": [0, 0, *[4, 128] * 20, 4],
+     "n_routed_experts": 256, "num_experts_per_tok": 6, "n_shared_experts": 1, "moe_intermediate_size": 2048,
+     "vocab_size": 129280, "tie_word_embeddings": False}),
+    ("moonshotai/Kimi-K3", 2779931837184,
+     {"model_type": "kimi_linear", "vocab_size": 163840, "hidden_size": 7168, "intermediate_size": 33792,
+     "moe_intermediate_size": 3072, "num_hidden_layers": 93, "num_attention_heads": 96, "num_key_value_heads": 96,
+     "num_shared_experts": 2, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128,
+     "qk_nope_head_dim": 128, "mla_use_output_gate": True, "num_experts": 896, "num_experts_per_token": 16,
+     "routed_expert_hidden_size": 3584, "first_k_dense_replace": 1, "moe_layer_freq": 1,
+     "linear_attn_config": {"full_attn_layers": [*range(4, 93, 4), 93], "head_dim": 128, "num_heads": 96,
+     "short_conv_kernel_size": 4, "use_full_rank_gate": True}, "tie_word_embeddings": False}),
+    ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8", 120668707840,
+     {"model_type": "nemotron_h", "vocab_size": 131072, "hidden_size": 4096, "num_hidden_layers": 88,
+     "hybrid_override_pattern": "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*"
+     "EMEMEMEME", "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "intermediate_size": 2688,
+     "ssm_state_size": 128, "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4,
+     "n_routed_experts": 512, "num_experts_per_tok": 22, "n_shared_experts": 1, "moe_intermediate_size": 2688,
+     "moe_shared_expert_intermediate_size": 5376, "moe_latent_size": 1024, "tie_word_embeddings": False}),
 ]  # fmt: skip
 """Id, parameters of its safetensors files on the Hugging Face hub, the fields of its config.json that give sizes."""
 

@@ -11,11 +11,22 @@ import pytest
 from podfit.kube.quantity import GI
 from podfit.vllm.memory import shape
 from podfit.vllm.memory import tower as tower_of
+from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.parallel import Parallel
 from podfit.vllm.memory.plan import plan
 from podfit.vllm.model import from_config
 from tests.vllm.memory import engines
-from tests.vllm.memory.engines import DEEPSEEK_V3, GPT_OSS_120B, LLAMA_8B, LLAMA_70B, engine, gpu, model, on
+from tests.vllm.memory.engines import (
+    DEEPSEEK_V3,
+    DEEPSEEK_V4_PRO,
+    GPT_OSS_120B,
+    LLAMA_8B,
+    LLAMA_70B,
+    engine,
+    gpu,
+    model,
+    on,
+)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +121,45 @@ def test_experts_are_shared_over_tensor_and_data_parallel_ranks() -> None:
     assert one.gpu is not None
     assert two.gpu is not None
     assert (one.gpu.weights.likely - two.gpu.weights.likely) / GI == pytest.approx(608.9 / 16, rel=0.01)
+
+
+DATA_PARALLEL = {"data_parallel_size": 8, "enable_expert_parallel": True, "max_model_len": 8192}
+
+
+def weights_of(config: Mapping[str, Any], parameters: int | None = None, **given: Any) -> Estimate:
+    found = plan(engine("0.25.0", **given), replace(model(**config), parameters=parameters), on(gpu(139.7), count=8))
+    assert found.gpu is not None
+    return found.gpu.weights
+
+
+def test_deepseek_v4_with_data_parallelism_has_low_rank_attention_on_every_gpu() -> None:
+    """61 layers × 300 million elements in FP8 are 17 GiB; an eighth of the experts in 4 bits is 95.5 GiB."""
+    assert weights_of(DEEPSEEK_V4_PRO, **DATA_PARALLEL).likely / GI == pytest.approx(121, rel=0.02)
+
+
+def test_an_nvfp4_copy_of_an_fp8_checkpoint_keeps_fp8_where_it_ignores() -> None:
+    """`ignore` lists what stays as it was: in 16 bits, attention would take 17 GiB more on each GPU."""
+    four = {"weights": {"dynamic": False, "group_size": 16, "num_bits": 4, "type": "float"}, "targets": ["Linear"]}
+    nvfp4 = {
+        **DEEPSEEK_V4_PRO["quantization_config"],
+        "quant_algo": "MIXED_PRECISION",
+        "config_groups": {"group_0": four},
+        "ignore": ["*.attn.*", "*.ffn.shared_experts.*", "head", "mtp.*"],
+    }
+    copy = weights_of({**DEEPSEEK_V4_PRO, "quantization_config": nvfp4}, **DATA_PARALLEL).likely
+
+    assert copy == pytest.approx(weights_of(DEEPSEEK_V4_PRO, **DATA_PARALLEL).likely * 1.045, rel=0.01)
+
+
+def test_a_division_that_no_count_confirms_is_no_certain_minimum() -> None:
+    """If formulas are not confirmed, what they take for whole on every rank may be cut as often as the experts."""
+    confirmed = weights_of(DEEPSEEK_V3, 671_026_419_200, **DATA_PARALLEL)
+    alone = weights_of(DEEPSEEK_V3, **DATA_PARALLEL)
+    everything_cut = 671_026_419_200 / 8
+
+    assert alone.likely == pytest.approx(confirmed.likely, rel=0.001)
+    assert alone.floor < everything_cut * 1.03 < confirmed.floor
+    assert alone.low < everything_cut * 1.03 < confirmed.low
 
 
 def test_counted_bytes_win_over_the_formula() -> None:

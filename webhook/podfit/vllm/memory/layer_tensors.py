@@ -78,6 +78,58 @@ def nas_layer(model: Model, hidden: int, block: Block) -> Layer | None:
     return (*found, LayerTensors(linear * hidden * hidden, "column", "mlp")) if linear else tuple(found)
 
 
+def latent_attention(model: Model, hidden: int) -> Layer | None:
+    """Multi-head latent attention: down-projections whole on every rank, up-projections by heads."""
+    latent, rope, nope = model.kv_lora_rank, model.qk_rope_head_dim, model.qk_nope_head_dim
+    values, heads = model.v_head_dim, model.num_attention_heads
+    if not latent or rope is None or nope is None or not values or not heads:
+        return None
+    whole = hidden * (latent + rope)
+    column = latent * heads * (nope + values) + heads * values * hidden
+    if model.q_lora_rank:
+        whole += hidden * model.q_lora_rank
+        column += model.q_lora_rank * heads * (nope + rope)
+    else:
+        column += hidden * heads * (nope + rope)
+    if model.config.get("mla_use_output_gate") is True:  # Kimi-K3
+        column += hidden * heads * values
+    if model.index_head_dim:  # DeepSeek sparse attention's indexer
+        indexers = number(model.config, "index_n_heads") or 64
+        whole += (model.q_lora_rank or hidden) * indexers * model.index_head_dim + hidden * model.index_head_dim
+    return (LayerTensors(column, "column", "attention"), LayerTensors(whole, "whole", "attention"))
+
+
+def grouped_output_attention(model: Model, hidden: int, compression: int) -> Layer:
+    """The tensors of DeepSeek-V4's attention; () for other models (vLLM 0.27 models/deepseek_v4/attention.py,
+    compressor.py).
+
+    Queries and output are low-rank, the output in `o_groups` groups; one latent vector is key and value. Layers whose
+    `compression` is 4 or 128 tokens also have a compressor, those of 4 an indexer with its own compressor. Compressors
+    and the indexer's weights are never quantized; a compression of 4 overlaps, which doubles their width.
+    """
+    config, heads, width, queries = model.config, model.num_attention_heads, model.head_dim, model.q_lora_rank
+    groups, output = number(config, "o_groups"), number(config, "o_lora_rank")
+    if not groups or not output or not heads or not width or not queries or model.kv_lora_rank:
+        return ()
+    column = queries * heads * width + heads * width * output + groups * output * hidden
+    whole, plain = hidden * (queries + width), 0
+    if compression > 1:
+        overlap = 2 if compression == 4 else 1
+        plain += 2 * hidden * overlap * width
+        if compression == 4 and model.index_head_dim:
+            indexers = number(config, "index_n_heads") or 64
+            whole += queries * indexers * model.index_head_dim
+            plain += hidden * indexers + 2 * hidden * overlap * model.index_head_dim
+    found = (LayerTensors(column, "column", "attention"), LayerTensors(whole, "whole", "attention"))
+    return (*found, LayerTensors(plain, "whole", "rest")) if plain else found
+
+
+def latent_width(config: Mapping[str, Any]) -> int | None:
+    """The width at which routed experts work, if it is not the hidden size: two replicated projections lead there and
+    back (Kimi-K3, vLLM 0.27 models/kimi_k3/nvidia/model.py; Nemotron 3, vLLM 0.15 models/nemotron_h.py)."""
+    return number(config, "routed_expert_hidden_size", "moe_latent_size")
+
+
 def beside(model: Model, hidden: int) -> Layer:
     """Tensors that some families have in addition to mixer and MLP.
 

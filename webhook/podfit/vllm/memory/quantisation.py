@@ -164,7 +164,9 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
     if method == "mxfp8" or "MXFP8" in hint:
         return Scheme("MXFP8", 1 + 1 / 32, kept=kept)
     if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):
-        return Scheme("NVFP4", 0.5 + 1 / 16, kept=kept, experts_only="EXPERTS" in hint)
+        if _has_fp8_base(model, config):
+            return Scheme("NVFP4", 1.0, experts=NVFP4_BYTES)
+        return Scheme("NVFP4", NVFP4_BYTES, kept=kept, experts_only="EXPERTS" in hint)
     if method == "bitsandbytes":
         scales = 1 / 64 if config.get("bnb_4bit_use_double_quant") else 4 / 64
         return Scheme("bitsandbytes", 1.0 if config.get("load_in_8bit") is True else 0.5 + scales, kept=kept)
@@ -194,6 +196,20 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
     if method in METHODS_WITHOUT_DETAILS:
         return Scheme(method, 1.0, kept=kept)
     return None
+
+
+NVFP4_BYTES = 0.5 + 1 / 16
+"""Bytes per element: 4 bits, and an 8-bit scale per 16 elements."""
+
+
+def _has_fp8_base(model: Model, config: Mapping[str, Any]) -> bool:
+    """Whether an NVFP4 checkpoint was made from one that is stored in FP8, so that `ignore` means FP8, not 16 bits.
+
+    All checkpoints of DeepSeek-V4 are: only their routed experts are in 4 bits (vLLM 0.27 models/deepseek_v4).
+    """
+    return model.model_type == "deepseek_v4" or (
+        config.get("quant_method") == "fp8" and config.get("weight_block_size") is not None
+    )
 
 
 def _integer(bits: int, group: int, *, zero_points: bool) -> float:

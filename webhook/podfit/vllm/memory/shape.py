@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from podfit.vllm.memory import layer_tensors
 from podfit.vllm.memory.layer_tensors import Layer, LayerTensors, number, numbers
@@ -82,12 +82,19 @@ def of(model: Model) -> Shape | None:
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
     if not layers or not hidden or not vocab:
         return None
-    numbered: dict[tuple[str, bool, layer_tensors.Block | None, bool], int] = {}
+    numbered: dict[tuple[str, bool, layer_tensors.Block | None, bool, int], int] = {}
     double = layers - (number(model.config, "num_kv_shared_layers") or 0)
     wide = model.config.get("use_double_wide_mlp") is True  # Gemma 4 E2B: in layers that share keys and values
+    compressed = numbers(model.config, "compress_ratios")  # DeepSeek-V4
     order = tuple(
         numbered.setdefault(
-            (kind(model, index), is_moe(model, index), layer_tensors.block(model, index), wide and index >= double),
+            (
+                kind(model, index),
+                is_moe(model, index),
+                layer_tensors.block(model, index),
+                wide and index >= double,
+                compressed[index] if index < len(compressed) else 0,
+            ),
             len(numbered),
         )
         for index in range(layers)
@@ -160,12 +167,13 @@ def is_moe(model: Model, index: int) -> bool:
 
 
 def _layer(
-    model: Model, hidden: int, kind: str, moe: bool, block: layer_tensors.Block | None, double: bool
+    model: Model, hidden: int, kind: str, moe: bool, block: layer_tensors.Block | None, double: bool, compression: int
 ) -> Layer | None:
-    """The tensors of one layer; None if the config lacks a size."""
+    """The tensors of one layer; None if the config lacks a size. `compression`: tokens per state of a compressed KV
+    cache (DeepSeek-V4), else 0."""
     if block is not None:
         return layer_tensors.nas_layer(model, hidden, block)
-    mixer = _mixer(model, hidden, kind)
+    mixer = layer_tensors.grouped_output_attention(model, hidden, compression) or _mixer(model, hidden, kind)
     if mixer is None:
         return None
     if kind in STATELESS:
@@ -181,7 +189,7 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
     if kind in STATELESS:
         return ()
     if kind in ("full_attention", "sliding_attention", "chunked_attention"):
-        own = _latent(model, hidden) if model.kv_lora_rank else _attention(model, hidden, kind)
+        own = layer_tensors.latent_attention(model, hidden) if model.kv_lora_rank else _attention(model, hidden, kind)
         if model.model_type != "falcon_h1" or own is None:
             return own
         second = _mamba(model, hidden)  # each layer has both parts
@@ -194,11 +202,13 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
                 LayerTensors(hidden * (2 * keys + 2 * values) + values * hidden, "column", "linear"),
                 LayerTensors(hidden * 2 * heads + (2 * keys + values) * kernel, "column", "rest"),
             )
-        if (said := delta_attention(model)) is not None:
-            wide, heads, kernel = said
+        if (delta := delta_attention(model)) is not None:
+            wide, heads, kernel = delta
+            full_rank = _linear_attention(config).get("use_full_rank_gate") is True  # Kimi-K3
+            low_rank_gates, projections = (1, 5) if full_rank else (2, 4)
             return (
-                LayerTensors(4 * hidden * wide + 3 * wide * kernel, "column", "linear"),
-                LayerTensors(2 * (hidden + wide) * (wide // heads) + hidden * heads, "whole", "linear"),
+                LayerTensors(projections * hidden * wide + 3 * wide * kernel, "column", "linear"),
+                LayerTensors(low_rank_gates * (hidden + wide) * (wide // heads) + hidden * heads, "whole", "linear"),
             )
         if model.kv_lora_rank is None and model.num_attention_heads and model.head_dim:  # lightning attention
             return (LayerTensors(5 * hidden * model.num_attention_heads * model.head_dim, "column", "linear"),)
@@ -245,25 +255,6 @@ def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
     )
 
 
-def _latent(model: Model, hidden: int) -> Layer | None:
-    """Multi-head latent attention: down-projections whole on every rank, up-projections by heads."""
-    latent, rope, nope = model.kv_lora_rank, model.qk_rope_head_dim, model.qk_nope_head_dim
-    values, heads = model.v_head_dim, model.num_attention_heads
-    if not latent or rope is None or nope is None or not values or not heads:
-        return None
-    whole = hidden * (latent + rope)
-    column = latent * heads * (nope + values) + heads * values * hidden
-    if model.q_lora_rank:
-        whole += hidden * model.q_lora_rank
-        column += model.q_lora_rank * heads * (nope + rope)
-    else:
-        column += hidden * heads * (nope + rope)
-    if model.index_head_dim:  # DeepSeek sparse attention's indexer
-        indexers = number(model.config, "index_n_heads") or 64
-        whole += (model.q_lora_rank or hidden) * indexers * model.index_head_dim + hidden * model.index_head_dim
-    return (LayerTensors(column, "column", "attention"), LayerTensors(whole, "whole", "attention"))
-
-
 def delta_net(model: Model) -> tuple[int, int, int, int] | None:
     """Gated DeltaNet: (key width, value width, value heads, convolution kernel), widths over all heads."""
     config = model.config
@@ -277,13 +268,19 @@ def delta_net(model: Model) -> tuple[int, int, int, int] | None:
 def delta_attention(model: Model) -> tuple[int, int, int] | None:
     """Kimi Delta Attention: (width over all heads, heads, convolution kernel) (vLLM 0.33 layers/kda.py)."""
     config = model.config
-    said = config.get("linear_attn_config")
-    said = said if isinstance(said, Mapping) else {}
-    heads = number(said, "num_heads") or number(config, "linear_num_heads")
-    width = number(said, "head_dim") or number(config, "linear_head_dim")
+    nested = _linear_attention(config)
+    heads = number(nested, "num_heads") or number(config, "linear_num_heads")
+    width = number(nested, "head_dim") or number(config, "linear_head_dim")
     if not heads or not width:
         return None
-    return heads * width, heads, number(said, "short_conv_kernel_size") or number(config, "linear_conv_kernel_dim") or 4
+    kernel = number(nested, "short_conv_kernel_size") or number(config, "linear_conv_kernel_dim") or 4
+    return heads * width, heads, kernel
+
+
+def _linear_attention(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The nested `linear_attn_config` of Kimi models; empty if there is none."""
+    nested = config.get("linear_attn_config")
+    return nested if isinstance(nested, Mapping) else {}
 
 
 class Mamba(NamedTuple):
@@ -351,10 +348,11 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     experts, width = model.num_experts, model.moe_intermediate_size or inner
     if not experts or not width:
         return None
+    latent = layer_tensors.latent_width(config)
     found = [
         *plain,
-        LayerTensors(experts * matrices * hidden * width, "experts", "experts"),
-        LayerTensors(hidden * experts, "whole", "rest"),
+        LayerTensors(experts * matrices * (latent or hidden) * width, "experts", "experts"),
+        LayerTensors(hidden * experts + 2 * hidden * (latent or 0), "whole", "rest"),
     ]
     shared = number(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
                     "shared_intermediate_size")  # fmt: skip

@@ -88,6 +88,9 @@ class Checkpoint:
     draft: float
     """Multi-token-prediction layers."""
     doubt: Doubt
+    proved: bool
+    """The formulas agree with the number of parameters. If not, which of the tensors are cut over how many ranks is as
+    uncertain as their sum."""
 
     @property
     def layers(self) -> int:
@@ -245,6 +248,7 @@ def _in_bytes(
         absorbed=_absorbed_mla(model, how),
         draft=draft,
         doubt=doubt,
+        proved=agrees,
     )
 
 
@@ -364,20 +368,36 @@ def vision_on_rank(found: Checkpoint, how: Placed) -> float:
     return found.vision / (1 if how.vision_replicated else how.cut.tp)
 
 
-@lru_cache(256)
-def of_stage(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
-    """Bytes on one rank of a pipeline stage."""
-    cut = how.cut
-    first, last = cut.stage(stage, found.layers)
+def _of_layers(found: Checkpoint, model: Model, cut: Parallel, first: int, last: int) -> float:
+    """Bytes of the layers on one rank, from `first` up to, but without, `last`."""
     ranks: Mapping[Cut, int] = {
         "column": cut.tp,
         "key-value": min(cut.tp, model.num_key_value_heads or cut.tp),
         "whole": 1,
         "experts": cut.experts,
     }
-    total = (last - first) * found.absorbed / cut.tp
-    for cuts, count in zip(found.variants, found.counted.count(first, last), strict=True):
-        total += count * sum(size / ranks[divided] for divided, size in cuts.items())
+    counts = found.counted.count(first, last)
+    return sum(
+        count * sum(size / ranks[divided] for divided, size in cuts.items())
+        for cuts, count in zip(found.variants, counts, strict=True)
+    )
+
+
+def _cut_evenly(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
+    """Bytes by which a rank of a pipeline stage has less, if all tensors of its layers are cut as often as experts."""
+    cut = how.cut
+    first, last = cut.stage(stage, found.layers)
+    counts = found.counted.count(first, last)
+    whole = sum(count * sum(cuts.values()) for cuts, count in zip(found.variants, counts, strict=True))
+    return max(0.0, _of_layers(found, model, cut, first, last) - whole / max(cut.tp, cut.experts))
+
+
+@lru_cache(256)
+def of_stage(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
+    """Bytes on one rank of a pipeline stage."""
+    cut = how.cut
+    first, last = cut.stage(stage, found.layers)
+    total = _of_layers(found, model, cut, first, last) + (last - first) * found.absorbed / cut.tp
     at_end = stage == cut.pp - 1
     if stage == 0:
         total += found.embedding / cut.tp + vision_on_rank(found, how)
@@ -432,7 +452,8 @@ def _line(
     loaded = of_stage(found, model, how, stage)
     adapters = lora(model, slots, cut, how.width)
     likely = loaded + adapters
-    floor = found.doubt.least * (loaded - (vision_on_rank(found, how) if stage == 0 else 0))
+    division = 0.0 if found.proved else _cut_evenly(found, model, how, stage)
+    floor = found.doubt.least * (loaded - division - (vision_on_rank(found, how) if stage == 0 else 0))
     note = human(found.total)
     if cut.tp * cut.pp > 1:
         note += f" over {cut.tp * cut.pp} GPUs"
@@ -447,7 +468,7 @@ def _line(
         floor = max(0.0, floor - offload)
         note += f", up to {human(offload)} offloaded to the host"
     spread = found.doubt.spread * loaded
-    low, high = max(0.0, likely - spread - 0.3 * adapters), likely + spread + 0.3 * adapters
+    low, high = max(0.0, likely - spread - division - 0.3 * adapters), likely + spread + 0.3 * adapters
     return Estimate(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 
 
