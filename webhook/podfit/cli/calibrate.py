@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from podfit.cli.support import edge, policies, user_cluster
+from podfit.cli.support import edge, policies, replacement, user_cluster
 from podfit.diagnose import calibrate
 from podfit.diagnose.calibrate import Start, StartComparison
 from podfit.evaluation.lint import lint
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         _refuse_nothing(found)
         before = _before(args.write)
         args.write.parent.mkdir(parents=True, exist_ok=True)
-        edge.write_text(args.write, calibration.facts(found, before))
+        replacement.replace(args.write, calibration.facts(found, before).encode())
     return code
 
 

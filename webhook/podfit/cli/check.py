@@ -19,6 +19,7 @@ from podfit.cli.support import (
     policies,
     project,
     rendered,
+    replacement,
     rule_filter,
     terminal,
     user_cluster,
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
             edge.tell(f"error: {problem}")
     if args.write_baseline is not None:
         known = checked.baseline(found.items)
-        edge.write_text(args.write_baseline, json.dumps(known, indent=1) + "\n")
+        replacement.replace(args.write_baseline, f"{json.dumps(known, indent=1)}\n".encode())
         edge.tell(f"note: {args.write_baseline}: {denial.many(len(known['findings']), 'finding')} accepted")
         return 3 if found.problems else 0
     return found.code or int(args.fail_on_nothing and not found.containers)

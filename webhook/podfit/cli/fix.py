@@ -6,15 +6,16 @@ import argparse
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from podfit.cli.support import baseline, edge, patches, policies, project, rule_filter, terminal
+from podfit.cli.support import baseline, edge, patches, policies, project, replacement, rule_filter, terminal
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS, many, quoted_rules
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.repair import Repaired
-from podfit.kube.manifest import encoding
+from podfit.kube.manifest import Document, encoding
 from podfit.report import files, repairs, text
 from podfit.report.checked import Checked
 from podfit.report.files import ManifestFile
@@ -53,25 +54,81 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
 
 
+@dataclass(frozen=True)
+class FixedFile:
+    """A file with its repairs, and what is left of its findings."""
+
+    source: ManifestFile
+    documents: Sequence[tuple[Document, Repaired]]
+    before: str
+    after: str
+
+    @property
+    def name(self) -> str:
+        """The file's name as given."""
+        return self.source.name
+
+    @property
+    def is_changed(self) -> bool:
+        """A repair changes the file's text."""
+        return self.after != self.before
+
+
 def run(args: argparse.Namespace) -> int:
     """Prints the diffs; returns 0 also if nothing can be repaired or something else is denied, 3 if a file can't be
     read or rewritten. Nothing is written before every file has been worked out."""
     project.announce(project.apply(args))
     policy, facts = policies.load(args.policy), edge.facts(args)
-    rules = rule_filter.chosen(args)
-    changed: list[tuple[str, str]] = []
-    code = 0
-    outcomes: list[tuple[str, Repaired, str]] = []
-    inputs, problems = edge.read(args.files, facts, excluded=args.exclude)
-    for problem_ in problems:
-        edge.tell(f"error: {problem_}")
-        code = 3
-    accepted = _accepted(inputs, policy, args)
+    links: list[str] = []
+    inputs, problems = edge.read(args.files, facts, excluded=_excluding(args, links))
+    problems += [str(error) for source in inputs for error in source.manifests.errors]
+    fixed, unwritable = _fixed(inputs, policy, args)
+    problems += unwritable
+    written: set[str] = set()
+    for one in fixed if args.write else ():
+        if one.is_changed and one.name != "-":
+            try:
+                _write(one)
+                written.add(one.name)
+            except edge.UnusableError as error:
+                problems += error.lines
+    for one in fixed:
+        _tell_repairs(one, "repaired" if one.name in written or one.name == "-" else "would repair")
+        _print(one)
+    for problem in problems:
+        edge.tell(f"error: {problem}")
+    for note in (*links, *patches.unchecked((one.name, one.patches) for one in inputs)[1]):
+        edge.tell(f"note: {note}")
+    if not problems or fixed:
+        sys.stdout.flush()  # the diff comes before what is said of it
+        _tell_rest(fixed, args)
+    return 3 if problems else 0
+
+
+def _excluding(args: argparse.Namespace, links: list[str]) -> Callable[[str], bool]:
+    """Whether a found file is left out: as the project file says, or for a link that leads out of the given folders,
+    which is noted in `links`. A repair must not change what is elsewhere."""
+    roots = [tree.resolve() for tree in edge.trees(args.files)]
+
+    def excluded(name: str) -> bool:
+        if args.exclude and args.exclude(name):
+            return True
+        target = os.path.realpath(name)
+        if any(Path(target).is_relative_to(root) for root in roots):
+            return False
+        links.append(f"{name}: skipped: a link to {target}, which is not in the given folder. Name it to repair it")
+        return True
+
+    return excluded
+
+
+def _fixed(
+    inputs: Sequence[ManifestFile], policy: Policy, args: argparse.Namespace
+) -> tuple[list[FixedFile], list[str]]:
+    """Every file with its repairs made, and the problems of those that can't be rewritten."""
+    rules, accepted = rule_filter.chosen(args), _accepted(inputs, policy, args)
+    fixed, problems = [], []
     for source in inputs:
-        name = source.name
-        for problem in source.manifests.errors:
-            edge.tell(f"error: {problem}")
-            code = 3
         if not source.manifests.documents:
             continue
         before = source.manifests.documents[0].text
@@ -84,32 +141,24 @@ def run(args: argparse.Namespace) -> int:
             accepted=accepted,
         )
         try:
-            after = rewrite(before, repairs.edits(repaired))
+            fixed.append(FixedFile(source, repaired, before, rewrite(before, repairs.edits(repaired))))
         except ValueError as error:
-            edge.tell(f"error: {name}: can't be rewritten: {error}")
-            code = 3
-            continue
-        made = "repaired" if args.write or name == "-" else "would repair"
-        for document, one in repaired:
-            whose = f"{subject.describe_object(document.object)}: " if len(repaired) > 1 else ""
-            outcomes.append((name, one, whose))
-            _tell_repairs(name, one, made, whose)
-        if name == "-":
-            sys.stdout.write(after)
-        elif after != before:
-            shown = diff(before, after, _from_here(name))
-            sys.stdout.write(text.highlighted_diff(shown) if terminal.colors() else shown)
-            changed.append((name, after))
-    for note in patches.unchecked((one.name, one.patches) for one in inputs)[1]:
-        edge.tell(f"note: {note}")
-    if args.write:
-        for name, after in changed:
-            path = Path(name)
-            path.write_text(after, encoding=encoding.codec_of(path.read_bytes()), newline="")
-    if not code or outcomes:
-        sys.stdout.flush()  # the diff comes before what is said of it
-        _tell_rest(outcomes, args, bool(changed))
-    return code
+            problems.append(f"{source.name}: can't be rewritten: {error}")
+    return fixed, problems
+
+
+def _write(one: FixedFile) -> None:
+    """Replace the file; raises UnusableError, and the file is as before then."""
+    path = Path(one.name)
+    data = edge.read_bytes(path)
+    present = encoding.decode(data, "replace").removeprefix("\ufeff")
+    if present == one.after:  # two names of one file
+        return
+    if present != one.before:
+        raise edge.UnusableError(
+            f"{path}: not written: the file has changed since it was read. Fix: run podfit again", 3
+        )
+    replacement.replace(path, one.after.encode(encoding.codec_of(data)))
 
 
 def _accepted(inputs: Sequence[ManifestFile], policy: Policy, args: argparse.Namespace) -> Accepted:
@@ -133,23 +182,40 @@ def _from_here(name: str) -> str:
     return path.as_posix()
 
 
-def _tell_repairs(name: str, one: Repaired, made: str, whose: str) -> None:
+def _print(one: FixedFile) -> None:
+    """The diff, or of standard input the repaired text, on standard output."""
+    if one.name == "-":
+        sys.stdout.write(one.after)
+    elif one.is_changed:
+        shown = diff(one.before, one.after, _from_here(one.name))
+        sys.stdout.write(text.highlighted_diff(shown) if terminal.colors() else shown)
+
+
+def _outcomes(one: FixedFile) -> Iterator[tuple[str, Repaired]]:
+    """What names the object in a message (nothing if the file has only one), and its repairs."""
+    for document, repaired in one.documents:
+        yield f"{subject.describe_object(document.object)}: " if len(one.documents) > 1 else "", repaired
+
+
+def _tell_repairs(one: FixedFile, made: str) -> None:
     """A line per repair, on standard error: the diff is alone on standard output."""
-    for judged, settled in zip(one.made, one.settled, strict=True):
-        also = f"; also fixes {', '.join(quoted_rules(*settled))}" if settled else ""
-        edge.tell(f"{name}: {made}: {whose}{judged.rule}: {judged.finding.message}{also}")
+    for whose, repaired in _outcomes(one):
+        for judged, settled in zip(repaired.made, repaired.settled, strict=True):
+            also = f"; also fixes {', '.join(quoted_rules(*settled))}" if settled else ""
+            edge.tell(f"{one.name}: {made}: {whose}{judged.rule}: {judged.finding.message}{also}")
 
 
-def _tell_rest(outcomes: Sequence[tuple[str, Repaired, str]], args: argparse.Namespace, unwritten: bool) -> None:
+def _tell_rest(fixed: Sequence[FixedFile], args: argparse.Namespace) -> None:
     """The findings that are left, the most important first, and how many of both there are."""
-    left = [(judged, name, whose) for name, one, whose in outcomes for judged in one.left]
+    outcomes = [(one.name, whose, repaired) for one in fixed for whose, repaired in _outcomes(one)]
+    left = [(judged, name, whose) for name, whose, repaired in outcomes for judged in repaired.left]
     for judged, name, whose in sorted(left, key=lambda one: list(LEVELS).index(one[0].level)):
         edge.tell(f"{name}: not repaired ({LEVELS[judged.level]}): {whose}{judged.rule}: {judged.finding.message}")
-    repairs = sum(len(one.made) for _, one, _ in outcomes)
-    fixed = sum(one.fixed for _, one, _ in outcomes)
-    done = many(repairs, "repair") if repairs else "no repair applies"
-    done += f" for {many(fixed, 'finding')}" if fixed > repairs else ""
+    made = sum(len(repaired.made) for _, _, repaired in outcomes)
+    findings = sum(repaired.fixed for _, _, repaired in outcomes)
+    done = many(made, "repair") if made else "no repair applies"
+    done += f" for {many(findings, 'finding')}" if findings > made else ""
     of = f" of {', '.join(args.rule)}" if args.rule else ""
     edge.tell(f"note: {done}{of}; {many(len(left), 'finding') if left else 'no finding'} left")
-    if unwritten and not args.write:
+    if not args.write and any(one.is_changed and one.name != "-" for one in fixed):
         edge.tell("note: nothing is changed yet; --write changes the files")

@@ -9,7 +9,7 @@ from pathlib import Path
 from pkgutil import get_data
 from typing import Any
 
-from podfit.cli.support import edge, policies
+from podfit.cli.support import edge, policies, replacement
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.report import rewrite
@@ -75,7 +75,7 @@ def run_add(args: argparse.Namespace) -> int:
     if args.into is None:
         print(text, end="")
     else:
-        args.into.write_text(text, encoding="utf-8")
+        replacement.replace(args.into, text.encode())
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,12 +84,20 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def read_bytes(path: Path) -> bytes:
+    """The file's content; raises UnusableError (exit 3) if it can't be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnusableError(f"{path}: {reason(error)}", 3) from error
+
+
 def read_text(path: Path) -> str:
     """The file's text; raises UnusableError (exit 3) if it can't be read."""
     try:
-        return encoding.decode(path.read_bytes()).replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnusableError(f"{path}: {_reason(error)}", 3) from error
+        return encoding.decode(read_bytes(path)).replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise UnusableError(f"{path}: {reason(error)}", 3) from error
 
 
 def read_input(name: str) -> str:
@@ -96,10 +105,11 @@ def read_input(name: str) -> str:
     return sys.stdin.read() if name == "-" else read_text(Path(name))
 
 
-def _reason(error: OSError | UnicodeDecodeError) -> str:
+def reason(error: Exception) -> str:
+    """Return why a file can't be read or written, in a few words."""
     if isinstance(error, UnicodeDecodeError):
         return f"not {error.encoding.upper()} at byte {error.start}"
-    return (error.strerror or type(error).__name__).lower()
+    return (getattr(error, "strerror", None) or type(error).__name__).lower()
 
 
 def accelerator(text: str | None) -> Accelerator | None:
@@ -118,7 +128,7 @@ def write_text(path: Path, content: str | Iterable[str]) -> None:
         with path.open("w", encoding="utf-8") as file:
             file.writelines([content] if isinstance(content, str) else content)
     except OSError as error:
-        raise UnusableError(f"{path}: can't be written: {_reason(error)}", 3) from error
+        raise UnusableError(f"{path}: can't be written: {reason(error)}", 3) from error
 
 
 def _globbed(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -143,6 +153,16 @@ def files(names: Sequence[str]) -> Iterator[str]:
     """The names given, folders and patterns replaced by the manifests in them; raises UnusableError if there is no
     such place."""
     return (name for name, _ in _files(names))
+
+
+def trees(names: Sequence[str]) -> list[Path]:
+    """The folders in which files are looked for: those given, and those in which the given patterns begin."""
+    found = [Path(name) for name in names if name != "-" and Path(name).is_dir()]
+    patterns = [Path(name) for name in names if any(sign in name for sign in "*?[") and not Path(name).exists()]
+    for pattern in patterns:
+        parts = itertools.takewhile(lambda part: not any(sign in part for sign in "*?["), pattern.parts)
+        found.append(Path(*parts))
+    return found
 
 
 def names_any(name: str, found: Iterable[str]) -> bool:
@@ -180,7 +200,7 @@ def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
-        return manifest.Manifests(documents=(), errors=(manifest.ReadError(name, None, _reason(error)),))
+        return manifest.Manifests(documents=(), errors=(manifest.ReadError(name, None, reason(error)),))
     if name == "-" and not data.strip():  # `helm template … | podfit check -`, and helm failed
         empty = manifest.ReadError("<stdin>", None, "standard input is empty")
         return manifest.Manifests(documents=(), errors=(empty,))
