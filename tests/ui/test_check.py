@@ -115,3 +115,54 @@ spec:
 
     assert "invalid-flag-value" in [one["rule"] for one in found["findings"]]
     assert "hf_aSecret" not in str({key: value for key, value in found.items() if key != "fix"})
+
+
+SECRETS = """apiVersion: v1
+kind: Pod
+metadata: {name: llama}
+spec:
+  containers:
+    - name: vllm
+      image: vllm/vllm-openai:v0.27.1
+      command: [vllm, serve, unsloth/Llama-3.3-70B-Instruct]
+      args: [--tensor-parallel-size, "4", --api-key, s3cretCanary1]
+      env:
+        - {name: DB_PASSWORD, value: s3cretCanary2}
+        - name: PRIVATE_KEY
+          value: |
+            s3cretCanary3
+            s3cretCanary4
+        - {name: MIRROR, value: "https://u:s3cretCanary5@host/"}
+      resources: {limits: {nvidia.com/gpu: 4, memory: 64Gi}}
+"""
+
+
+def test_a_secret_in_a_file_of_the_command_line_is_masked_and_checked_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(SECRETS)
+    held = desk(tmp_path)
+    (one,) = check.given(held)["files"]
+
+    assert "s3cretCanary" not in one["text"]
+    assert [len(line) for line in one["text"].split("\n")] == [len(line) for line in SECRETS.split("\n")]
+    masked, whole = check.answer(one, held), check.answer({**one, "text": SECRETS}, held)
+    assert masked["findings"] == whole["findings"] != []
+    assert masked["fix"]["diff"] == whole["fix"]["diff"]
+    assert "s3cretCanary" not in masked["fix"]["text"]
+    assert "emptyDir" in masked["fix"]["text"]
+
+
+def test_an_edited_text_with_masks_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(SECRETS)
+    held = desk(tmp_path)
+    (one,) = check.given(held)["files"]
+
+    found = check.answer({**one, "text": f"{one['text']}# edited\n"}, held)
+
+    assert found["problems"] == []
+    assert "s3cretCanary" not in str(found)
+
+
+def test_a_secret_in_a_file_that_cannot_be_read_is_masked(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(SECRETS + "a: [\n")
+
+    assert "s3cretCanary2" not in str(check.given(desk(tmp_path)))

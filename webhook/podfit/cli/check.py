@@ -19,7 +19,6 @@ from podfit.cli.support import (
     policies,
     project,
     rendered,
-    replacement,
     rule_filter,
     terminal,
     user_cluster,
@@ -130,6 +129,8 @@ def run(args: argparse.Namespace) -> int:
         for problem in found.problems:
             edge.tell(f"error: {problem}")
     if args.write_baseline is not None:
+        from podfit.cli.support import replacement  # a plain check need not wait for it
+
         known = checked.baseline(found.items)
         replacement.replace(args.write_baseline, f"{json.dumps(known, indent=1)}\n".encode())
         edge.tell(f"note: {args.write_baseline}: {denial.many(len(known['findings']), 'finding')} accepted")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from podfit.cli.support import edge, policies
 from podfit.ui.desk import Desk, Opened, OpenedFile, ShippedPolicy
@@ -63,17 +65,37 @@ def run(args: argparse.Namespace) -> int:
     url = f"http://{HOST}:{server.port}/{token}/"
     print(url, flush=True)
     Thread(target=effect.prepare, args=[desk], daemon=True).start()
-    if args.open:
-        import webbrowser
-
-        webbrowser.open(url)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        server.server_close()
+    with TemporaryDirectory(prefix="podfit-") as folder:  # mode 0700
+        if args.open:
+            _open(url, Path(folder) / "open.html")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            server.server_close()
     return 0
+
+
+_REDIRECT = """\
+<!doctype html>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url={url}">
+<title>podfit</title>
+<a href="{url}">{url}</a>
+"""
+
+
+def _open(url: str, redirect: Path) -> None:
+    """Open the page in the browser, by way of a file that only this user can read.
+
+    The URL contains the token, and every user of the machine can see the arguments of a browser."""
+    import webbrowser
+
+    with open(redirect, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.write(_REDIRECT.format(url=url))
+    if not webbrowser.open(redirect.as_uri()):
+        edge.tell("note: no browser could be started; open the URL")
 
 
 def _desk(args: argparse.Namespace) -> Desk:

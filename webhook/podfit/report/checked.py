@@ -75,13 +75,25 @@ class Item:
     def source(self) -> str:
         """The line of the file; secrets in it are stars, for it goes into logs and reports."""
         line, secrets = _line(self.document.text, self.mark.line), self.report.secrets
-        for place in secrets.places:  # whatever its spelling in YAML
-            mark = self.document.value_at(FieldPath(place))
-            if mark is not None and mark.line <= self.mark.line <= mark.end_line:
-                start = mark.column - 1 if mark.line == self.mark.line else 0
-                end = mark.end_column - 1 if mark.end_line == self.mark.line else len(line)
-                line = line[:start] + "*" * len(line[start:end]) + line[end:]
+        for mark in secret_marks(self.document, secrets):
+            line = starred(line, self.mark.line, mark)
         return secrets.masked(line, quoted=True)
+
+
+def secret_marks(document: Document, secrets: Secrets) -> Iterator[Mark]:
+    """The places of values that are secrets as a whole, whatever their spelling in YAML."""
+    for place in secrets.places:
+        if (mark := document.value_at(FieldPath(place))) is not None:
+            yield mark
+
+
+def starred(line: str, number: int, mark: Mark) -> str:
+    """Return a line of a file with a star for each character that is within the mark."""
+    if not mark.line <= number <= mark.end_line:
+        return line
+    start = mark.column - 1 if mark.line == number else 0
+    end = mark.end_column - 1 if mark.end_line == number else len(line)
+    return line[:start] + "*" * len(line[start:end]) + line[end:]
 
 
 def _names(item: Item) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from podfit.base.secret import Secrets
 from podfit.evaluation.lint import Report, lint
 from podfit.evaluation.policy import Policy
 from podfit.kube import manifest
@@ -39,6 +40,22 @@ class CheckedFile:
     containers: tuple[CheckedContainer, ...]
     problems: tuple[FileProblem, ...]
     notes: tuple[str, ...]
+
+
+def masked(text: str, manifests: manifest.Manifests, sign: str) -> str:
+    """Return the text of a file with a sign for each character of a secret. Lines and columns stay."""
+    lines = text.split("\n")
+    for document in manifests.documents:
+        for mark in checked.secret_marks(document, Secrets.of(document.object)):
+            for number in range(mark.line, min(mark.end_line, len(lines)) + 1):
+                lines[number - 1] = checked.starred(lines[number - 1], number, mark)
+    whole = "\n".join(lines)
+    secrets = Secrets.of(*(document.object for document in manifests.documents))
+    stars = secrets.masked(whole, quoted=True)
+    if len(stars) != len(whole):
+        return stars  # all of it is withheld
+    pairs = zip(text, stars, strict=True)
+    return "".join([before if before == after or before.isspace() else sign for before, after in pairs])
 
 
 def check(

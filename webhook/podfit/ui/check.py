@@ -26,10 +26,10 @@ PASTED = "pasted.yaml"
 
 
 def given(desk: Desk) -> dict[str, Any]:
-    """The files of the command line with their texts, and what can't be read."""
+    """The files of the command line with their masked texts, and what can't be read."""
     opened = desk.open()
     return {
-        "files": [{"name": one.source.name, "text": one.text} for one in opened.files],
+        "files": [{"name": one.source.name, "text": one.shown} for one in opened.files],
         "problems": [FORMS.line(one) for one in opened.problems],
     }
 
@@ -37,7 +37,7 @@ def given(desk: Desk) -> dict[str, Any]:
 def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     """The answer for one file: `name`, one of the command line or any other, and its `text`."""
     name, body = text(asked, "name") or PASTED, raw(asked, "text")
-    source, problems = _source(name, body, desk)
+    source, original, problems = _source(name, body, desk)
     found = files.check(source, desk.policy)
     items = sorted(
         (item for one in found.containers for item in one.items),
@@ -52,20 +52,21 @@ def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
         ],
         "notes": [FORMS.line(note) for note in found.notes],
         "containers": [_container(one) for one in found.containers],
-        "fix": _fix(source, desk.policy, body),
+        "fix": _fix(source, desk.policy, body, original),
     }
 
 
-def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, Sequence[str]]:
-    """The text as the command would read it, next to the other files of its directory."""
+def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, str, Sequence[str]]:
+    """The text as the command would read it, next to the other files of its directory: the file itself with its secrets
+    if nothing of the masked text has changed."""
     opened = desk.open().files
     for one in opened:
-        if one.source.name == name and one.text == body:
-            return one.source, ()
+        if one.source.name == name and body in (one.shown, one.text):
+            return one.source, one.text, ()
     folder = posixpath.dirname(name)
     others = [one for one in opened if one.source.name != name and posixpath.dirname(one.source.name) == folder]
     read, problems = desk.read([(name, body.encode()), *((one.source.name, one.text.encode()) for one in others)])
-    return read[0], problems
+    return read[0], body, problems
 
 
 def _finding(item: Item) -> dict[str, Any]:
@@ -95,8 +96,10 @@ def _container(one: CheckedContainer) -> dict[str, Any]:
     }
 
 
-def _fix(source: ManifestFile, policy: Policy, before: str) -> dict[str, Any] | None:
-    """What `podfit fix` does: the diff, the text after it, a line per repair; None if no repair applies."""
+def _fix(source: ManifestFile, policy: Policy, body: str, original: str) -> dict[str, Any] | None:
+    """What `podfit fix` does: the diff, the text of the editor after it, a line per repair; None if no repair applies.
+
+    The diff is of the file itself, since it is applied."""
     repaired = repairs.repaired(source, policy, frozenset(), audited=False)
     made = [judged for _, one in repaired for judged in one.made]
     if not made:
@@ -104,9 +107,10 @@ def _fix(source: ManifestFile, policy: Policy, before: str) -> dict[str, Any] | 
     left = sum(len(one.left) for _, one in repaired)
     rows = [{"rule": one.rule, "message": one.finding.message} for one in made]
     try:
-        after = rewrite(before, repairs.edits(repaired))
+        edits = repairs.edits(repaired)
+        after, shown = rewrite(original, edits), rewrite(body, edits)
     except ValueError as error:
         return {"made": rows, "left": left, "problem": FORMS.line(f"can't be rewritten: {error}")}
-    if after == before:
+    if after == original:
         return None
-    return {"made": rows, "left": left, "problem": None, "diff": diff(before, after, source.name), "text": after}
+    return {"made": rows, "left": left, "problem": None, "diff": diff(original, after, source.name), "text": shown}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.rehearsal import RehearsedDecision
+from podfit.report import files
 from podfit.report.files import ManifestFile
 from podfit.vllm.facts import Facts
 
@@ -18,6 +20,11 @@ class OpenedFile:
 
     source: ManifestFile
     text: str
+
+    @cached_property
+    def shown(self) -> str:
+        """The text without secrets. Dots mask them: YAML would read a value of stars as an alias."""
+        return files.masked(self.text, self.source.manifests, "•")
 
 
 @dataclass(frozen=True)
