@@ -10,10 +10,11 @@ import pytest
 
 from podfit.cluster import reports
 from podfit.cluster.access import StatusError
+from podfit.evaluation.policy import load
 from podfit.report import policy_report
 from podfit.report.policy_report import APIS
 from tests.evaluation.scan.cluster import DOOMED, Api, meta, pod, workload
-from tests.evaluation.scan.test_scan import Run, _command, scanned
+from tests.evaluation.scan.test_scan import Run, _command, observed, scanned
 
 command_fixture = _command
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -53,8 +54,32 @@ def test_each_mode_has_its_result() -> None:
 def test_nothing_found_is_a_pass() -> None:
     good = results(pod("well"))
 
-    assert good["all"]["result"] == "pass"
-    assert {one["result"] for one in good.values()} <= {"pass", "skip"}
+    assert {rule: one["result"] for rule, one in good.items()} == {"all": "pass"}
+
+
+def test_what_enforcing_would_deny_fails_under_every_limit() -> None:
+    doomed = Api(workload("Deployment", "llama", args=DOOMED))
+    [free], [limited] = (policy_report.reports(scanned(doomed, policy=policy), POLICY, NOW)
+                         for policy in (None, observed()))  # fmt: skip
+
+    assert limited["summary"] == free["summary"]
+    assert limited["summary"]["fail"] == 1
+
+
+def test_what_is_only_audited_is_skipped_and_no_pass() -> None:
+    doomed = pod("doomed")
+    doomed["spec"]["containers"][0]["args"] = DOOMED
+    [made] = policy_report.reports(scanned(Api(doomed), policy=load([("p.yaml", AUDITED)])), POLICY, NOW)
+
+    assert made["summary"] == {"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 1}
+
+
+AUDITED = """
+apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata: {name: p}
+spec: {rules: {unknown-flag: {mode: audit}}}
+"""
 
 
 def test_what_has_no_namespace_has_a_cluster_report() -> None:

@@ -20,6 +20,7 @@ from podfit.cluster.scanning import Scanner, WorkloadSelection
 from podfit.evaluation import scan
 from podfit.evaluation.policy import Policy, builtin, load
 from podfit.evaluation.scan import Ref, Scan
+from podfit.evaluation.scan.running import runs_predictor
 from podfit.kube.selector import parse
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.report import scan as shown
@@ -336,6 +337,94 @@ def test_what_if_tells_what_another_policy_would_refuse_and_this_one_does_not() 
     ]
 
 
+# ── Before enforcing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+OBSERVED = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: observe}\nspec: {enforce: {mode: %s}}\n"
+
+
+def observed(mode: str = "audit") -> Policy:
+    """A policy that limits every decision to this mode."""
+    return load([("observe.yaml", OBSERVED % mode)])
+
+
+@pytest.mark.parametrize(("mode", "state"), [("deny", "denied"), ("warn", "would_deny"), ("audit", "would_deny")])
+def test_what_enforcing_would_deny_is_found_under_every_limit(mode: str, state: str) -> None:
+    result = scanned(Api(workload("Deployment", "llama", args=DOOMED), workload("Deployment", "well")), None,
+                     observed(mode))  # fmt: skip
+
+    assert {str(ref): state for ref, state in result.states.items()} == {
+        "Deployment chat/llama": state, "Deployment chat/well": "warned",
+    }  # fmt: skip
+    assert [(one.mode, one.would) for _, one in result.findings if one.rule == "unknown-flag"] == [(mode, "deny")]
+
+
+def test_a_limit_changes_what_follows_from_a_finding_and_not_which_are_found() -> None:
+    api = Api(workload("Deployment", "llama", args=DOOMED), workload("Deployment", "well"), pod("bare"))
+
+    free, limited = scanned(api), scanned(api, policy=observed())
+
+    assert [(row.object, one.rule, one.would) for row, one in free.findings] == [
+        (row.object, one.rule, one.would) for row, one in limited.findings
+    ]
+    assert {one.mode for _, one in limited.findings} == {"audit"}
+
+
+def test_objects_that_a_policy_ignores_stay_ignored() -> None:
+    result = scanned(Api(workload("Deployment", "llama", args=DOOMED)), None, observed("ignore"))
+
+    assert [row.state for row in result.rows] == ["clean"]
+
+
+def test_before_enforcing_the_text_says_what_is_denied_and_what_would_be() -> None:
+    """And the running workloads that enforcing would deny on their next change."""
+    doomed = workload("Deployment", "llama", args=DOOMED)
+    runs = pod("llama-0", owner=doomed)
+    runs["spec"]["containers"] = doomed["spec"]["template"]["spec"]["containers"]
+    runs["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    result = scanned(Api(doomed, workload("Deployment", "well", "other"), runs), None, observed())
+
+    lines = shown.text(result).splitlines()
+
+    assert lines[0].endswith(": 0 denied today, 1 would be if enforced, 1 with warnings, 0 clean")
+    assert lines[1] == "1 workload running and ready, of which 1 would be denied if enforced: Deployment chat/llama"
+    assert lines[3:6] == [
+        "namespace  workloads  denied  if enforced  warned   clean",
+        "chat               1       0            1       0       0",
+        "other              1       0            0       1       0",
+    ]
+    assert "denied if enforced  unknown-flag  [configuration]" in lines
+    assert "denied" not in {line.split("  ")[0] for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("", 0), ("--fail-on likely", 1)], ids=["nothing is denied", "and it would not start"]
+)
+def test_exit_codes_before_enforcing(command: Run, tmp_path: Path, words: str, code: int) -> None:
+    (tmp_path / "observe.yaml").write_text(OBSERVED % "audit")
+
+    assert command(Api(*CLUSTER), "--policy", str(tmp_path / "observe.yaml"), *words.split())[0] == code
+
+
+@pytest.mark.parametrize(
+    ("change", "would"),
+    [
+        ("unpinned-image=deny", {"llama"}),
+        ("unknown-flag=warn", set()),
+        ("strict", {"llama"}),
+        ("observe", set()),
+    ],
+)
+def test_what_if_asks_what_enforcing_would_deny_and_applies_last(
+    command: Run, tmp_path: Path, change: str, would: set[str]
+) -> None:
+    """Whatever the order of the policies in force."""
+    late = OBSERVED % "audit" + "---\n" + OBSERVED.replace("observe", "late") % "audit"
+    (tmp_path / "p.yaml").write_text(late.replace("spec: {", "spec: {order: 1000, "))
+    _, out, _ = command(Api(*CLUSTER), "--policy", str(tmp_path / "p.yaml"), "--what-if", change, "--format", "json")
+
+    assert {one["object"]["name"] for one in json.loads(out)["what_if"]} == would
+
+
 # ── What is printed ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 Run = Callable[..., tuple[int, str, str]]
@@ -553,7 +642,7 @@ def test_a_pod_of_a_predictor_has_what_its_controller_adds(args: list[str], uri:
     running["spec"]["containers"][0] |= {"name": "kserve-container", "args": args}
     running["spec"]["initContainers"] = [{"name": "storage-initializer", "args": [uri, "/mnt/models"]}]
 
-    assert scan.runs_predictor(PREDICTOR["spec"]["predictor"]["model"], running) is runs
+    assert runs_predictor(PREDICTOR["spec"]["predictor"]["model"], running) is runs
 
 
 def test_a_predictor_that_runs_and_is_ready_is_counted() -> None:

@@ -65,7 +65,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         default=[],
         metavar="RULE=MODE|FILE|NAME",
-        help="show which workloads would be denied if a rule had this mode (deny), or with a policy added",
+        help="show which workloads would be denied if a rule had this mode (deny), or with a policy added, and "
+        "enforce.mode limited nothing",
     )
     FORMATS.add_argument(parser)
     parser.add_argument(
@@ -185,7 +186,7 @@ def code(found: Scan, lowest: Level | None) -> int:
     """The exit code, the same for every format."""
     if found.errors:
         return 3
-    return int(lowest is not None and any(fail_on.covers(lowest, level) for level, _, _ in found.levels()))
+    return int(lowest is not None and any(fail_on.covers(lowest, one.level) for _, one in found.findings))
 
 
 def read(args: argparse.Namespace, client: Client) -> Scan:
@@ -334,8 +335,8 @@ def _policy(files: list[str], objects: Mapping[str, Mapping[str, Any]] | None) -
 
 
 def _other(said: list[str], policy: Policy) -> Policy:
-    """The policy in force, with the changes of `--what-if`."""
-    from podfit.evaluation.policy import PolicyError, document, of_layers
+    """The policy in force if it enforced, with the changes of `--what-if` over it."""
+    from podfit.evaluation.policy import PolicyError, document, what_if
 
     texts = []
     for one in said:
@@ -352,7 +353,7 @@ def _other(said: list[str], policy: Policy) -> Policy:
         else:
             raise UnusableError(f"--what-if {one}: neither RULE=MODE with a rule of `podfit explain`, nor a file")
     try:
-        return of_layers([*policy.everything, *document.read(texts)]).at(edge.now())
+        return what_if(policy.at(edge.now()), document.read(texts))
     except PolicyError as error:
         raise UnusableError(error.problems) from error
 

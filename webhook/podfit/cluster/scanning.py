@@ -14,7 +14,7 @@ from podfit.cluster.listing import Key, get, group_resource, pages, served, with
 from podfit.evaluation import rehearsal, scan
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import Policy
-from podfit.evaluation.scan import NewDenial, Owners, Ref, Scan
+from podfit.evaluation.scan import NewDenial, Owners, Ref, Scan, running
 from podfit.kube import workload
 from podfit.kube.companions import Companions, config_map_names
 from podfit.kube.path import mapping
@@ -266,8 +266,8 @@ class Scanner:
         self._seen.add(ref.uid)
         if not self._is_wanted(obj):
             return
-        self._starts[ref.uid] = scan.starts(result.engine.container.spec for result in report.results)
-        if _parsed_of(obj)[0] == scan.PREDICTORS:
+        self._starts[ref.uid] = running.starts(result.engine.container.spec for result in report.results)
+        if _parsed_of(obj)[0] == running.PREDICTORS:
             self._predictors[ref.uid] = [result.engine.container.spec for result in report.results]
         self._add_running_pod(obj, ref, ref.uid)
         self._found.rows += scan.rows(report)
@@ -277,9 +277,9 @@ class Scanner:
     def _add_running_pod(self, obj: JSON, ref: Ref, top: str) -> None:
         """Remembers which workload (uid `top`) a running Pod belongs to, and that it is ready."""
         wanted = self._starts.get(top) if ref.kind == "Pod" else None
-        if wanted and scan.is_ready(obj):
-            same = bool(wanted & scan.starts(mapping(obj.get("spec")).get("containers") or ()))
-            if same or any(scan.runs_predictor(one, obj) for one in self._predictors.get(top, ())):
+        if wanted and running.is_ready(obj):
+            same = bool(wanted & running.starts(mapping(obj.get("spec")).get("containers") or ()))
+            if same or any(running.runs_predictor(one, obj) for one in self._predictors.get(top, ())):
                 self._found.ready.add(top)
         if self._wanted.pods and ref.kind == "Pod" and mapping(obj.get("status")).get("phase") == "Running":
             self._found.pods[ref.namespace, ref.name] = top

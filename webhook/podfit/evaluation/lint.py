@@ -15,6 +15,7 @@ from podfit.base.frozen import frozen, kept
 from podfit.base.printable import LONGEST, clean, shortened
 from podfit.base.secret import FORMS, SHOWN, Secrets
 from podfit.evaluation.policy import Policy, Setting, Subject, Terms
+from podfit.evaluation.policy.layer import softer_mode
 from podfit.kube import namespace_limits, revisions, workload
 from podfit.kube.patch import Edit, edited, fits, shrinks
 from podfit.kube.path import mapping
@@ -54,6 +55,8 @@ class Judged:
     """Its texts contain stars in place of secrets."""
     withheld: bool = False
     """It has no fix, since the fix would rewrite a text that contains a secret."""
+    unlimited: Mode | None = None
+    """The mode without the limit of the policy's `enforce.mode`; None where that limits nothing."""
 
     @property
     def level(self) -> Level:
@@ -62,6 +65,11 @@ class Judged:
             return "denied"
         threatens = self.threatens in ("start", "uptime")
         return "likely" if threatens and self.finding.certainty in ("certain", "likely") else "advice"
+
+    @property
+    def would(self) -> Mode:
+        """What would follow from it if the policy enforced: its mode without the limit of `enforce.mode`."""
+        return self.unlimited or self.mode
 
     @property
     def shown(self) -> bool:
@@ -113,6 +121,11 @@ class Shadow:
         return any(result.denied for result in self.results)
 
     @property
+    def would_deny(self) -> bool:
+        """The object would be denied without the limit of `enforce.mode`."""
+        return any(judged.would == "deny" for judged in self.findings)
+
+    @property
     def findings(self) -> tuple[Judged, ...]:
         """All findings of all containers."""
         return tuple(judged for result in self.results for judged in result.findings)
@@ -141,6 +154,11 @@ class Report:
     def denied(self) -> bool:
         """The object is denied."""
         return "deny" in [judged.mode for judged in self.findings]
+
+    @property
+    def would_deny(self) -> bool:
+        """The object is denied, or only `enforce.mode` keeps it from being denied."""
+        return "deny" in [judged.would for judged in self.findings]
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -213,7 +231,19 @@ class _Judge:
     _read: list[_Read] = field(default_factory=list)
 
     def results(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
-        """Every container's findings."""
+        """Every container's findings, limited by `enforce.mode`."""
+        found = self._unlimited(terms, errors)
+        if terms.at_most == "deny":
+            return found
+        return tuple([replace(one, findings=tuple([self._limited(of, terms) for of in one.findings])) for one in found])
+
+    def _limited(self, judged: Judged, terms: Terms) -> Judged:
+        """The finding with as much of its consequence as `enforce.mode` leaves."""
+        applies = judged.applies and (terms.patches or self.where != "admission")
+        return replace(judged, mode=softer_mode(judged.mode, terms.at_most), unlimited=judged.mode, applies=applies)
+
+    def _unlimited(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
+        """The findings without the limit of `enforce.mode`."""
         read = self._engines(self.obj, terms.assume)
         errors += read.problems
         before: _Before = cache(lambda: self._denied_before(terms)) if self.old is not None else frozenset
@@ -241,7 +271,7 @@ class _Judge:
             with using(PACKAGED):
                 known = replace(self.facts, tables=PACKAGED, gpu=packaged_alike(self.facts.gpu, self.facts.tables))
                 judge = _Judge(self.obj, self.old, self.subject, self.policy, known, self.where)
-                for result in judge.results(terms, errors):
+                for result in judge._unlimited(terms, errors):
                     for one in result.findings:
                         for key in _keys(one, result.engine):
                             certain.setdefault(key, []).append(one)

@@ -82,7 +82,9 @@ def report(ref: Ref, rows: Sequence[ScannedContainer], api: Api, now: datetime) 
 
 
 def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
-    """The results of one container: one for each finding, or a `pass` if there is none."""
+    """The results of one container: one for each finding, or a `pass` if there is none.
+
+    `enforce.mode` does not change them: what would be denied is `fail`, as in Kyverno's audit mode."""
     common = {
         "source": REPORT_SOURCE,
         "policy": REPORT_SOURCE,
@@ -101,23 +103,23 @@ def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
             "result": _result(one),
             "message": one_line(one.message)[:MAX_MESSAGE_BYTES],
             "properties": {**properties, "path": one.path, "plane": one.plane, "mode": one.mode,
-                           "certainty": one.certainty,
+                           "would": one.would, "certainty": one.certainty,
                            **({"why": one_line(one.why)[:MAX_MESSAGE_BYTES]} if one.why else {})},
         }  # fmt: skip
-    if not any(one.mode in ("deny", "warn") for one in row.findings):
+    if not row.findings:
         said = one_line(row.why)[:MAX_MESSAGE_BYTES]
         yield {**common, "rule": "all", "severity": "info", "result": "pass", "message": said, "properties": properties}
 
 
 def _result(one: ScannedFinding) -> str:
-    return {"deny": "fail", "warn": "warn"}.get(one.mode, "skip")
+    return {"deny": "fail", "warn": "warn"}.get(one.would, "skip")
 
 
 def _severity(one: ScannedFinding) -> str:
     """The severity in a PolicyReport: of the mode, and of what the finding threatens."""
-    if one.mode == "deny":
+    if one.would == "deny":
         return "high"
-    return "info" if one.mode != "warn" else "low" if one.threatens == "practice" else "medium"
+    return "info" if one.would != "warn" else "low" if one.threatens == "practice" else "medium"
 
 
 def render(scan: Scan, now: datetime) -> str:

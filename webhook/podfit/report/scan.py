@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from podfit.base.printable import clean, one_line
-from podfit.evaluation.denial import LEVELS, PLANES, THREATS, many
-from podfit.evaluation.scan import NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
+from podfit.evaluation.denial import PLANES, THREATS, many
+from podfit.evaluation.scan import DECISION_ORDER, HEADINGS, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
 from podfit.evaluation.scan.planned import Planned, Span
+
+DENIALS = frozenset(("denied", "would_deny"))
+"""Headings under which each finding is shown with its change."""
 
 
 def _head(scan: Scan) -> dict[str, Any]:
@@ -21,14 +24,14 @@ def _head(scan: Scan) -> dict[str, Any]:
             "objects": scan.looked_at,
             "workloads": len(states),
             "containers": len(scan.rows),
-            **{state: scan.workloads(state) for state in ("denied", "warned", "clean")},
+            **{state: scan.workloads(state) for state in DECISION_ORDER},
             "namespaces": [
                 {"namespace": name or None, "workloads": sum(count.values()), **_counts(count)}
                 for name, count in scan.namespaces()
             ],
             "rules": [
-                {"rule": rule, "mode": mode, "workloads": len({row.object for row, _ in found})}
-                for mode, rule, found in scan.rules()
+                {"rule": rule, "mode": mode, "would": would, "workloads": len({row.object for row, _ in found})}
+                for mode, would, rule, found in scan.rules()
             ],
         },
         "ready": None
@@ -54,7 +57,7 @@ def as_json(scan: Scan, drift: list[dict[str, Any]] | None = None) -> Iterator[s
 
 
 def _counts(count: Mapping[Any, int]) -> dict[str, int]:
-    return {state: count.get(state, 0) for state in ("denied", "warned", "clean")}
+    return {state: count.get(state, 0) for state in DECISION_ORDER}
 
 
 def ref(one: Ref) -> dict[str, Any]:
@@ -94,8 +97,8 @@ def as_span(one: Span) -> dict[str, int]:
 
 def _finding(one: ScannedFinding) -> dict[str, Any]:
     return {
-        "rule": one.rule, "level": one.level, "mode": one.mode, "plane": one.plane, "path": one.path,
-        "message": one.message,
+        "rule": one.rule, "level": one.level, "mode": one.mode, "would": one.would, "plane": one.plane,
+        "path": one.path, "message": one.message,
         "details": list(one.details), "certainty": one.certainty, "suggestions": list(one.suggestions),
         "why": one.why, "accepted": one.accepted,
     }  # fmt: skip
@@ -122,9 +125,9 @@ def scan_headline(scan: Scan) -> str:
     count = len(scan.states)
     where = len(scan.namespaces())
     head = f"{many(count, 'vLLM workload')} in {many(where, 'namespace')} ({scan.looked_at:,} objects looked at)"
-    return f"{head}: {scan.workloads('denied')} denied, {scan.workloads('warned')} with warnings, " + (
-        f"{scan.workloads('clean')} clean"
-    )
+    denied, would = scan.workloads("denied"), scan.workloads("would_deny")
+    denials = f"{denied} denied today, {would} would be if enforced" if would else f"{denied} denied"
+    return f"{head}: {denials}, {scan.workloads('warned')} with warnings, {scan.workloads('clean')} clean"
 
 
 def _ready(scan: Scan) -> list[str]:
@@ -133,7 +136,9 @@ def _ready(scan: Scan) -> list[str]:
     if denied is None or not scan.ready:
         return []
     named = f": {', '.join(clean(str(one)) for one in denied[:3])}{' …' if len(denied) > 3 else ''}" if denied else ""
-    return [f"{many(len(scan.ready), 'workload')} running and ready, of which {len(denied)} would be denied{named}"]
+    enforced = " if enforced" if scan.workloads("would_deny") else ""
+    count = f"{len(denied)} would be denied{enforced}"
+    return [f"{many(len(scan.ready), 'workload')} running and ready, of which {count}{named}"]
 
 
 def _namespaces(scan: Scan) -> list[str]:
@@ -142,9 +147,12 @@ def _namespaces(scan: Scan) -> list[str]:
     if not rows:
         return []
     width = max(9, *(len(name) for name, _, _ in rows))
-    head = f"{'namespace':<{width}}  workloads  denied  warned   clean"
+    columns = {"denied": "denied", "would_deny": "if enforced", "warned": "warned", "clean": " clean"}
+    if not scan.workloads("would_deny"):
+        del columns["would_deny"]
+    head = "  ".join([f"{'namespace':<{width}}", "workloads", *columns.values()])
     shown = [
-        f"{clean(name):<{width}}  {all_:>9}  {of['denied']:>6}  {of['warned']:>6}  {of['clean']:>6}"
+        "  ".join([f"{clean(name):<{width}}", f"{all_:>9}", *(f"{of[one]:>{len(columns[one])}}" for one in columns)])
         for name, all_, of in rows[:20]
     ]
     return [head, *shown, *([f"… and {len(rows) - 20} more namespaces"] if len(rows) > 20 else [])]
@@ -152,28 +160,28 @@ def _namespaces(scan: Scan) -> list[str]:
 
 def _summary(scan: Scan) -> list[str]:
     """The last lines of the report: counts, and what could not be read."""
-    found = scan.levels()
+    found = scan.headings()
     if not found:
         return []
     width = max(len(rule) for _, rule, _ in found)
-    longest = max(len(LEVELS[level]) for level, _, _ in found)
+    longest = max(len(HEADINGS[heading]) for heading, _, _ in found)
     lines = []
-    for level, rule, rows in found:
+    for heading, rule, rows in found:
         workloads = many(len({row.object for row, _ in rows}), "workload")
-        lead = THREATS[rows[0][1].threatens] if level == "denied" else f"[{PLANES[rows[0][1].plane]}]"
-        lines.append(f"{LEVELS[level]:<{longest}}  {rule:<{width}}  {workloads:>14}  {lead}")
+        lead = THREATS[rows[0][1].threatens] if heading in DENIALS else f"[{PLANES[rows[0][1].plane]}]"
+        lines.append(f"{HEADINGS[heading]:<{longest}}  {rule:<{width}}  {workloads:>14}  {lead}")
     return lines
 
 
 def _grouped(scan: Scan, limit: int) -> Iterator[list[str]]:
     """Findings with the same rule and message as one group, with the workloads that have them."""
-    for level, rule, rows in scan.levels():
+    for heading, rule, rows in scan.headings():
         plane = PLANES[rows[0][1].plane]
         shown = rows[:limit] if limit else rows
-        lines = [f"{LEVELS[level]}  {rule}  [{plane}]"]
+        lines = [f"{HEADINGS[heading]}  {rule}  [{plane}]"]
         for row, found in shown:
             lines.append(f"  {_name(row)}: {one_line(found.message)}")
-            if level == "denied" and found.suggestions:
+            if heading in DENIALS and found.suggestions:
                 lines.append(f"    {_suggestions_label(found)}: {one_line(' · '.join(found.suggestions[:3]))}")
         yield [*lines, *_more(len(rows) - len(shown))]
 

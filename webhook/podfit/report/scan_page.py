@@ -12,14 +12,31 @@ from html import escape
 from typing import Any
 
 from podfit.base.printable import clean
-from podfit.evaluation.denial import LEVELS, PLANES, many
-from podfit.evaluation.scan import DECISION_ORDER, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding, State
+from podfit.evaluation.denial import PLANES, many
+from podfit.evaluation.scan import (
+    DECISION_ORDER,
+    HEADINGS,
+    Heading,
+    NewDenial,
+    Ref,
+    Scan,
+    ScannedContainer,
+    ScannedFinding,
+    State,
+)
 from podfit.evaluation.scan.planned import STEADY, USED
 from podfit.kube.quantity import human
 from podfit.report.scan import scan_headline
 from podfit.vllm.memory.ledger import IN_WORDS
 
-_WORDS: dict[State, str] = {"denied": "denied", "warned": "warnings", "clean": "clean"}
+_WORDS: dict[State, str] = {
+    "denied": "denied",
+    "would_deny": HEADINGS["would_deny"],
+    "warned": "warnings",
+    "clean": "clean",
+}
+_BADGES: dict[Heading, str] = {"denied": "denied", "would_deny": "denied", "likely": "warned", "advice": "warned"}
+"""The class of a heading's badge."""
 
 
 def render(scan: Scan, now: datetime, drift: Sequence[Sequence[str]] | None = None) -> Iterator[str]:
@@ -30,10 +47,11 @@ def render(scan: Scan, now: datetime, drift: Sequence[Sequence[str]] | None = No
     yield from _table("Rules", ("rule", "mode", "plane", "#workloads"), _rules(scan), "rules")
     if scan.what_if is not None:
         yield from _what_if(scan.what_if)
+    spaces = ("namespace", "#workloads", *(f"#{_WORDS[one]}" for one in _states(scan)))
     if drift:
         rows = ([_e(cell) for cell in row] for row in drift[1:])
         yield from _table("Planned and used", drift[0], rows, "drift")
-    yield from _table("Namespaces", _SPACES, _spaces(scan), "namespaces")
+    yield from _table("Namespaces", spaces, _spaces(scan), "namespaces")
     if scan.rows:
         yield _TOOLS
     yield from _table("", _COLUMNS, _workloads(scan), "workloads")
@@ -47,10 +65,15 @@ def _e(value: object) -> str:
 def _cards(scan: Scan) -> str:
     rows = [
         ("vLLM workloads", scan.workloads(), ""),
-        *((_WORDS[one], scan.workloads(one), one) for one in DECISION_ORDER),
+        *((_WORDS[one], scan.workloads(one), one) for one in _states(scan)),
     ]
     cells = "".join(f'<div class="card {kind}"><b>{count:,}</b> {name}</div>' for name, count, kind in rows)
     return f'<section class="cards">{cells}</section>'
+
+
+def _states(scan: Scan) -> list[State]:
+    """The states to show: would_deny only if there is any, since most clusters enforce everywhere or nowhere."""
+    return [one for one in DECISION_ORDER if one != "would_deny" or scan.workloads(one)]
 
 
 def _not_whole(scan: Scan) -> str:
@@ -96,24 +119,24 @@ def _badge(kind: str, word: str) -> str:
 
 
 def _rules(scan: Scan) -> Iterator[list[str]]:
-    for level, rule, rows in scan.levels():
-        kind = "denied" if level == "denied" else "warned"
+    for heading, rule, rows in scan.headings():
+        badge = _badge(_BADGES[heading], HEADINGS[heading])
         count = len({row.object for row, _ in rows})
-        yield [f"<code>{_e(rule)}</code>", _by(list(LEVELS).index(level), _badge(kind, LEVELS[level])),
+        yield [f"<code>{_e(rule)}</code>", _by(list(HEADINGS).index(heading), badge),
                _e(PLANES[rows[0][1].plane]), str(count)]  # fmt: skip
 
 
 _TOOLS = (
     '<h2>Workloads</h2><p class="tools"><input id="words" type="search" placeholder="filter: any words" '
     'aria-label="filter"><select id="state" aria-label="state"><option value="">all</option>'
-    '<option>denied</option><option>warnings</option><option>clean</option></select><span id="shown"></span></p>'
+    "<option>denied</option><option>denied if enforced</option><option>warnings</option><option>clean</option>"
+    '</select><span id="shown"></span></p>'
 )
-_SPACES = ("namespace", "#workloads", "#denied", "#warnings", "#clean")
 
 
 def _spaces(scan: Scan) -> Iterator[list[str]]:
     for name, count in scan.namespaces():
-        yield [_e(name or "(cluster)"), str(sum(count.values())), *(str(count[state]) for state in DECISION_ORDER)]
+        yield [_e(name or "(cluster)"), str(sum(count.values())), *(str(count[state]) for state in _states(scan))]
 
 
 def _what_if(broken: list[NewDenial]) -> Iterator[str]:
@@ -134,7 +157,7 @@ _COLUMNS = ("state", "namespace", "workload", "container", "model", "GPU", "vLLM
 
 def _workloads(scan: Scan) -> Iterator[list[str]]:
     for row in sorted(scan.rows, key=lambda row: (DECISION_ORDER[row.state], row.object.namespace, row.object.name)):
-        shown = [one for one in row.findings if one.mode in ("deny", "warn")]
+        shown = [one for one in row.findings if one.shown]
         gpu = f"{f'{row.gpus} × ' if row.gpus else ''}{row.gpu}" if row.gpu else "unknown"
         yield [
             _by(DECISION_ORDER[row.state], _badge(row.state, _WORDS[row.state])), _e(row.object.namespace),
@@ -155,11 +178,11 @@ def _findings(row: ScannedContainer, shown: Sequence[ScannedFinding]) -> str:
     if not shown:
         return ""
     items = "".join(
-        f"<li>{_badge('denied' if one.mode == 'deny' else 'warned', LEVELS[one.level])} <code>{_e(one.rule)}</code> "
+        f"<li>{_badge(_BADGES[one.heading], HEADINGS[one.heading])} <code>{_e(one.rule)}</code> "
         f'<span class="dim">[{_e(PLANES[one.plane])}] {_e(one.path)}</span><br>{_e(one.message)}'
         + "".join(f'<br><span class="fit">{_e(text)}</span>' for text in one.suggestions)
         + "</li>"
-        for one in sorted(shown, key=lambda one: list(LEVELS).index(one.level))
+        for one in sorted(shown, key=lambda one: list(HEADINGS).index(one.heading))
     )
     return f"<details><summary>{len(shown)}</summary><p>{_e(row.why)}</p><ul>{items}</ul></details>"
 
@@ -184,9 +207,9 @@ header p { margin: .25rem 0 } .dim { color: var(--dim) } code { font: .92em ui-m
 .cards { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.25rem 0 }
 .card { border: 1px solid var(--line); border-radius: .5rem; padding: .6rem 1.1rem; background: var(--soft) }
 .card b { display: block; font-size: 1.6rem; font-weight: 650 }
-.denied { color: var(--red) } .warned { color: var(--amber) } .clean { color: var(--green) }
+.denied, .would_deny { color: var(--red) } .warned { color: var(--amber) } .clean { color: var(--green) }
 .badge { border-radius: .35rem; padding: .05rem .45rem; font-size: .87em; white-space: nowrap }
-.badge.denied { background: var(--redback) } .badge.warned { background: var(--amberback) }
+.badge.denied, .badge.would_deny { background: var(--redback) } .badge.warned { background: var(--amberback) }
 .badge.clean { background: var(--greenback) }
 .wide { overflow-x: auto } table { border-collapse: collapse; min-width: 40% }
 td, th { text-align: left; vertical-align: top; padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line) }

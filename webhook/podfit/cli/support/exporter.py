@@ -58,19 +58,27 @@ class Planned(Collector):
 
 
 def _counts(scan: Scan) -> Iterator[Metric]:
-    """Workloads by their worst finding, and findings by rule and mode."""
-    states = GaugeMetricFamily("podfit_scan_workloads", "vLLM workloads by their worst finding", labels=["state"])
+    """Workloads by their worst finding, and findings by rule and mode, also by the mode without `enforce.mode`."""
+    states = GaugeMetricFamily(
+        "podfit_scan_workloads",
+        "vLLM workloads by their worst finding; would_deny: only enforce.mode keeps it from being denied",
+        labels=["state"],
+    )
     for state in DECISION_ORDER:
         states.add_metric([state], scan.workloads(state))
-    rules = GaugeMetricFamily("podfit_scan_findings", "vLLM containers with a finding", labels=["rule", "mode"])
-    for mode, rule, rows in scan.rules():
-        rules.add_metric([rule, mode], len(rows))
+    rules = GaugeMetricFamily(
+        "podfit_scan_findings",
+        "vLLM containers with a finding; would: the mode if the policy enforced",
+        labels=["rule", "mode", "would"],
+    )
+    for mode, would, rule, rows in scan.rules():
+        rules.add_metric([rule, mode, would], len(rows))
     yield from (states, rules)
     denied = scan.ready_and_denied
     if denied is not None:
         ready = GaugeMetricFamily(
             "podfit_scan_ready_workloads",
-            "Running, ready vLLM workloads by what the policy in force would decide: denied ones are false denials",
+            "Running, ready vLLM workloads, and what the policy would decide if it enforced: denied is a false denial",
             labels=["decision"],
         )
         ready.add_metric(["denied"], len(denied))

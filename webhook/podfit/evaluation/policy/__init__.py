@@ -29,7 +29,7 @@ from podfit.rules import all_rules
 from podfit.vllm.args import Releases, taught
 
 __all__ = ["Layer", "Match", "Policy", "PolicyError", "Setting", "Subject", "Terms", "builtin", "is_schema", "load",
-           "of_layers"]  # fmt: skip
+           "of_layers", "what_if"]  # fmt: skip
 
 _REMEMBERED = 1024
 """Combinations of policies whose terms are kept. A cluster has a handful."""
@@ -165,6 +165,18 @@ def of_layers(layers: Iterable[Layer]) -> Policy:
         else:
             active.append(layer)
     return Policy(base, tuple(active), tuple(shadows), kinds, releases, everything=tuple(given))
+
+
+def what_if(policy: Policy, changes: Iterable[Layer]) -> Policy:
+    """The policies if they enforced, with `changes` over all of them, also if those are shadows.
+
+    A limit of a change applies, and so does `enforce.mode: ignore`: such objects are not part of a rollout."""
+    kept = [layer if layer.at_most == "ignore" else replace(layer, at_most=None) for layer in policy.everything]
+    last = max((layer.order for layer in kept), default=0)
+    over = sorted(changes, key=lambda layer: (layer.order, layer.name))
+    placed = [replace(layer, order=last + number, shadow=False) for number, layer in enumerate(over, 1)]
+    changed = of_layers([*kept, *placed])
+    return changed if policy.now is None else changed.at(policy.now)
 
 
 def _with_known_releases(releases: Releases, layer: Layer) -> Releases:

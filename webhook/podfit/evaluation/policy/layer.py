@@ -142,17 +142,19 @@ class Terms:
         return rule in self.allow_ignore or "*" in self.allow_ignore
 
     def capped(self) -> Terms:
-        """With the settings that `at_most` leaves."""
-        if self.at_most == "deny":
+        """With what `at_most` leaves before any rule is evaluated. Otherwise it limits the findings, not the settings:
+        `lint` says of each finding what it would be without the limit."""
+        if self.patches:
             return self
-        patches = self.at_most == "warn"
-        settings = {
-            rule_id: replace(
-                one, mode=softer_mode(one.mode, self.at_most), fix=one.fix if patches else _by_hand(one.fix)
-            )
-            for rule_id, one in self.settings.items()
-        }
-        return replace(self, settings=settings, mutate_workloads=self.mutate_workloads and patches)
+        settings = self.settings
+        if self.at_most == "ignore":
+            settings = {rule_id: replace(one, mode="ignore") for rule_id, one in settings.items()}
+        return replace(self, settings=settings, mutate_workloads=False)
+
+    @property
+    def patches(self) -> bool:
+        """The mutating webhook may patch."""
+        return self.at_most in ("deny", "warn")
 
 
 @dataclass(frozen=True)

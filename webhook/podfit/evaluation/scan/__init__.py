@@ -6,9 +6,9 @@ Objects come page by page and go; a `ScannedContainer` of a few kilobytes stays.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.denial import LEVELS
@@ -23,7 +23,15 @@ from podfit.vllm.memory.ledger import Verdict
 
 Key = tuple[str, str]
 """(API group, kind)."""
-State = Literal["denied", "warned", "clean"]
+State = Literal["denied", "would_deny", "warned", "clean"]
+"""What a workload's findings come to. would_deny: only `enforce.mode` of a policy keeps it from being denied."""
+Heading = Literal["denied", "would_deny", "likely", "advice"]
+"""A finding's level; would_deny: a denial without the limit of `enforce.mode`."""
+HEADINGS: Mapping[Heading, str] = {
+    "denied": LEVELS["denied"], "would_deny": "denied if enforced", "likely": LEVELS["likely"],
+    "advice": LEVELS["advice"],
+}  # fmt: skip
+"""The headings in words, the most important first."""
 
 BELOW: tuple[Key, ...] = (
     ("serving.kserve.io", "InferenceService"),
@@ -121,6 +129,18 @@ class ScannedFinding:
     """Why a denying rule's finding is not a denial, or who accepts it."""
     accepted: bool
     """A policy's exception, or its author's annotation, covers it."""
+    would: Mode
+    """The mode without the limit of `enforce.mode`."""
+
+    @property
+    def shown(self) -> bool:
+        """It denies or warns, or would if the policy enforced."""
+        return self.would in ("deny", "warn")
+
+    @property
+    def heading(self) -> Heading:
+        """The heading under which reports list it."""
+        return "would_deny" if self.would == "deny" != self.mode else self.level
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +164,11 @@ class ScannedContainer:
 
     @property
     def state(self) -> State:
-        """What its findings come to."""
-        modes = {one.mode for one in self.findings}
-        return "denied" if "deny" in modes else "warned" if "warn" in modes else "clean"
+        """What its findings come to, if the policy enforced."""
+        headings = {one.heading for one in self.findings if one.shown}
+        if "denied" in headings or "would_deny" in headings:
+            return "denied" if "denied" in headings else "would_deny"
+        return "warned" if headings else "clean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +213,12 @@ class Scan:
 
     @property
     def ready_and_denied(self) -> list[Ref] | None:
-        """Workloads that run and are ready, and that the policy in force would deny: its false denials, as far as what
-        runs shows them. None where not all Pods were seen."""
+        """Workloads that run and are ready, and that the policy in force would deny if it enforced: its false denials,
+        as far as what runs shows them. None where not all Pods were seen."""
         if ("", "Pod") not in self.kinds_read:
             return None
-        return [ref for ref, state in self.states.items() if state == "denied" and ref.uid in self.ready]
+        denied = (ref for ref, state in self.states.items() if state in ("denied", "would_deny"))
+        return [ref for ref in denied if ref.uid in self.ready]
 
     @property
     def states(self) -> dict[Ref, State]:
@@ -210,30 +233,37 @@ class Scan:
         found: dict[str, Counter[State]] = {}
         for ref, state in self.states.items():
             found.setdefault(ref.namespace, Counter())[state] += 1
-        return sorted(found.items(), key=lambda one: (-one[1]["denied"], -one[1]["warned"], one[0]))
 
-    def rules(self) -> list[tuple[Mode, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
-        """Mode and rule → its findings: denials before warnings, the most frequent first."""
-        found: dict[tuple[Mode, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
-        for row in self.rows:
-            for one in row.findings:
-                if one.mode in ("deny", "warn"):
-                    found.setdefault((one.mode, one.rule), []).append((row, one))
-        ranked = sorted(found.items(), key=lambda one: (one[0][0] != "deny", -len(one[1]), one[0][1]))
-        return [(mode, rule, rows) for (mode, rule), rows in ranked]
+        def severity(one: tuple[str, Counter[State]]) -> tuple[int, int, int, str]:
+            namespace, count = one
+            return -count["denied"], -count["would_deny"], -count["warned"], namespace
 
-    def levels(self) -> list[tuple[Level, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
-        """Level and rule → its findings: denied first, then likely, then advice; the most frequent first."""
-        found: dict[tuple[Level, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
-        for _, rule, rows in self.rules():
-            for row, one in rows:
-                found.setdefault((one.level, rule), []).append((row, one))
-        order = list(LEVELS)
+        return sorted(found.items(), key=severity)
+
+    @property
+    def findings(self) -> Iterator[tuple[ScannedContainer, ScannedFinding]]:
+        """Each finding that denies or warns, or would if the policy enforced, with its container."""
+        return ((row, one) for row in self.rows for one in row.findings if one.shown)
+
+    def rules(self) -> list[tuple[Mode, Mode, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
+        """Mode, mode without `enforce.mode`, and rule → its findings: denials first, then the most frequent."""
+        found: dict[tuple[Mode, Mode, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
+        for row, one in self.findings:
+            found.setdefault((one.mode, one.would, one.rule), []).append((row, one))
+        ranked = sorted(found.items(), key=lambda one: (one[0][0] != "deny", one[0][1] != "deny", -len(one[1]), one[0]))
+        return [(*key, rows) for key, rows in ranked]
+
+    def headings(self) -> list[tuple[Heading, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
+        """Heading and rule → its findings, in the order of `HEADINGS`, then the most frequent first."""
+        found: dict[tuple[Heading, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
+        for row, one in self.findings:
+            found.setdefault((one.heading, one.rule), []).append((row, one))
+        order = list(HEADINGS)
         ranked = sorted(found.items(), key=lambda one: (order.index(one[0][0]), -len(one[1]), one[0][1]))
-        return [(level, rule, rows) for (level, rule), rows in ranked]
+        return [(heading, rule, rows) for (heading, rule), rows in ranked]
 
 
-DECISION_ORDER: Mapping[State, int] = {"denied": 0, "warned": 1, "clean": 2}
+DECISION_ORDER: Mapping[State, int] = {"denied": 0, "would_deny": 1, "warned": 2, "clean": 3}
 
 
 class Owners:
@@ -298,49 +328,6 @@ def has_ended(obj: JSON) -> bool:
     return obj.get("kind") == "Job" and bool(status.get("completionTime"))
 
 
-def is_ready(pod: JSON) -> bool:
-    """A Pod that runs and serves."""
-    status = mapping(pod.get("status"))
-    conditions = status.get("conditions")
-    return status.get("phase") == "Running" and any(
-        mapping(one).get("type") == "Ready" and mapping(one).get("status") == "True"
-        for one in (conditions if isinstance(conditions, list) else ())
-    )
-
-
-def starts(containers: Iterable[Any]) -> set[int]:
-    """How containers start: image, command and arguments, each as one number of this process."""
-    return {hash(repr([mapping(one).get(field) for field in ("image", "command", "args")])) for one in containers}
-
-
-PREDICTORS = "serving.kserve.io"
-"""The API group whose controller completes a container's image, command and arguments."""
-
-
-def runs_predictor(container: JSON, pod: JSON) -> bool:
-    """Whether a Pod of KServe's runs a predictor's present container. It has the image and all arguments that it
-    sets, and the model of its storageUri if the Pod names one (KServe's storage initializer)."""
-    spec = mapping(pod.get("spec"))
-    uri, image, own = container.get("storageUri"), container.get("image"), set(_words(container.get("args")))
-    annotations = mapping(mapping(pod.get("metadata")).get("annotations")).values()
-    loaded = {one for one in annotations if isinstance(one, str) and "://" in one}
-    loaded |= {word for one in _listed(spec.get("initContainers")) for word in _words(one.get("args")) if "://" in word}
-    if uri and loaded and uri not in loaded:
-        return False
-    return any(
-        own <= {*_words(one.get("command")), *_words(one.get("args"))} and image in (None, one.get("image"))
-        for one in _listed(spec.get("containers"))
-    )
-
-
-def _listed(value: object) -> list[JSON]:
-    return [mapping(one) for one in value] if isinstance(value, list) else []
-
-
-def _words(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
 def rows(report: Report) -> list[ScannedContainer]:
     """The vLLM containers of one object."""
     ref = Ref.of(report.object)
@@ -374,4 +361,5 @@ def _scanned_finding(judged: Judged) -> ScannedFinding:
         judged.rule, judged.mode, judged.level, judged.plane, judged.threatens, judged.path, finding.message,
         finding.details,
         finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
+        judged.would,
     )  # fmt: skip
