@@ -26,6 +26,11 @@ STORED_OFF = 0.03
 """Bytes that the dtypes leave out: multi-token-prediction layers, of 2.3 % in DeepSeek-V3."""
 UNPACKED = ("gpt-oss", "DeepSeek-V4-Flash")
 """Checkpoints in FP4 whose elements were counted as what they unpack to."""
+STORED_MORE = 0.08
+"""Elements that a checkpoint stores beyond the parameters: scales and multi-token-prediction layers, of 6 % in
+cyankiwi/gemma-4-31B-it-AWQ-4bit with its tower."""
+QUANTIZED = re.compile(r"fp8|fp4|int[48]|w\d+a\d+|awq|gptq|gguf|bnb|[48]-?bit", re.I)
+"""Words of an id by which it is a quantized copy."""
 SHAPE_OFF = 0.1
 """Parameters of a model, off what its sizes give: 8 % in XiaomiMiMo/MiMo-VL-7B-RL, with a tower of its own."""
 EXACTLY_OFF = 0.02
@@ -168,10 +173,29 @@ def model_problems(row: Mapping[str, Any], known: Known) -> Iterator[str]:
     size = named.value.parameters if named and not any(part in row["id"] for part in NAMED_OTHERWISE) else None
     if parameters and size and not NAMED[0] <= parameters / size <= NAMED[1]:
         yield f"{parameters:,} parameters, expected about the {size:,} in its name"
+    stored = row.get("stored_elements")
+    if row["trusted"] and parameters and stored and stored > (1 + STORED_MORE) * parameters + head_elements(row):
+        yield f"stored_elements {stored:,}, expected at most the {parameters:,} parameters and another head"
+    yield from base_problems(row)
     off = shape_off(row)
     if off is not None and off > (EXACTLY_OFF if _model_type(row) in known.exact else SHAPE_OFF):
         what = f"{row['parameters']:,} parameters" if row["parameters"] else f"weights_bytes {row['weights_bytes']:,}"
         yield f"{what}, {off:.0%} off what its sizes give"
+
+
+def head_elements(row: Mapping[str, Any]) -> int:
+    """Elements of a head that is stored although it is tied to the embedding."""
+    config = language_config(row["config"])
+    hidden, vocab = config.get("hidden_size"), config.get("vocab_size")
+    return hidden * vocab if isinstance(hidden, int) and isinstance(vocab, int) else 0
+
+
+def base_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """The base of an original is never a quantized copy, of it or of another model. Doubts go from the base to the
+    copy."""
+    base = row["base"] or ""
+    if QUANTIZED.search(base) and not QUANTIZED.search(row["id"]):
+        yield f"base {base}, expected an original: the id names a quantization scheme"
 
 
 def dtype_bytes(row: Mapping[str, Any]) -> int | None:

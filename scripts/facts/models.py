@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ UNKNOWN: Entry = {
     "aliases": [], "base": None, "parameters": None, "weights_bytes": None, "gated": None, "notes": [], "doubts": [],
 }  # fmt: skip
 """What an entry of facts/models.jsonl leaves out."""
+OF_ANOTHER = re.compile(r"architecture of (?P<owner>[\w.-]+)/")
+"""The source of an entry whose sizes were read in another model's config.json."""
+UNCHANGED: Entry = {"changes": {}, "source": ""}
+"""The correction of an entry that has none."""
 INHERITED = ("sliding_window", "layer_types", "torch_dtype", "dtype", "use_sliding_window")
 """Keys that a quantized or fine-tuned copy has from the model it was made of, where a table leaves them out."""
 
@@ -63,18 +68,19 @@ def models(folder: Path = FACTS) -> dict[str, Any]:
     files = settle.published_schemes(catalog)
     scaled = settle.scaled_lengths(catalog)
     rows, aliases = {}, {}
-    for row in sorted(catalog, key=lambda row: str(row["id"]).lower()):
-        correction = corrections.get(row["id"])
-        changes = correction["changes"] if correction else {}
-        config = settle.stored(settle.with_ties(row, corrected(row, changes, by_id)), row, by_id)
-        checkpoint = exact.get(row["id"].lower())
-        doubt = None
-        if checkpoint is None:
-            doubt = settle.doubt(config, row, natives) or settle.shape_doubt(row, config, by_id)
-        if correction is not None and correction["source"] is None:
-            doubt = UNSOURCED
-        rows[row["id"]] = _model(row, config, checkpoint, sources, doubt, files, scaled, changes)
+    configs, doubts = dict[str, dict[str, Any]](), dict[str, str | None]()
+    for row in catalog:
+        correction = corrections.get(row["id"], UNCHANGED)
+        config = settle.stored(settle.with_ties(row, corrected(row, correction["changes"], by_id)), row, by_id)
+        configs[row["id"]] = config
+        doubts[row["id"]] = _doubt(row, config, correction, natives, by_id, indexed=row["id"].lower() in exact)
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
+    named = {name.lower(): row for row in catalog for name in (row["id"], *row["aliases"])}
+    for row in sorted(catalog, key=lambda row: str(row["id"]).lower()):
+        doubt = _inherited(row, configs, doubts, named, exact)
+        changes = corrections.get(row["id"], UNCHANGED)["changes"]
+        checkpoint = exact.get(row["id"].lower())
+        rows[row["id"]] = _model(row, configs[row["id"]], checkpoint, sources, doubt, files, scaled, changes)
     aliases = dict(sorted(aliases.items()))
     known = {name.lower() for name in (*rows, *aliases)}
     relatives = {row["id"].lower(): [row["id"], row["base"], row.get("scheme")] for row in entries("relatives", folder)}
@@ -85,6 +91,42 @@ def models(folder: Path = FACTS) -> dict[str, Any]:
         "sources": sources,
         "models": rows,
     }
+
+
+def _doubt(
+    row: Mapping[str, Any],
+    config: Mapping[str, Any],
+    correction: Mapping[str, Any],
+    natives: set[tuple[object, ...]],
+    by_id: Mapping[str, Mapping[str, Any]],
+    *,
+    indexed: bool,
+) -> str | None:
+    """What is doubtful of a row itself; None if it may deny."""
+    if correction["source"] is None:
+        return UNSOURCED
+    if not indexed and (found := settle.doubt(config, row, natives) or settle.shape_doubt(row, config, by_id)):
+        return found
+    return None if row["trusted"] or settle.proved(row, config) else str(row["doubts"][0])
+
+
+def _inherited(
+    row: Mapping[str, Any],
+    configs: Mapping[str, Mapping[str, Any]],
+    doubts: Mapping[str, str | None],
+    named: Mapping[str, Mapping[str, Any]],
+    exact: Container[str],
+) -> str | None:
+    """What is doubtful of a row, or of the model that it was made of, unless its own numbers prove it. The doubt about
+    a corrected length is the base's alone."""
+    name = row["id"]
+    if (own := doubts[name]) is not None:
+        return own
+    base = named.get((row["base"] or "").lower())
+    found = _inherited(base, configs, doubts, named, exact) if base is not None and base is not row else None
+    if found is None or found == UNSOURCED or settle.proves(row, configs[name], found, indexed=name.lower() in exact):
+        return None
+    return f"made of {row['base']}, of which is doubtful: {found}"
 
 
 def last_parts(rows: Iterable[str], aliases: Mapping[str, str]) -> dict[str, list[str]]:
@@ -115,7 +157,7 @@ def _model(
         "gated": bool(row["gated"]),
         "confidence": row["confidence"],
         "source": sources.index(short(row["source"][0])),
-        "trusted": doubt is None and (row["trusted"] or settle.proved(row, config)),
+        "trusted": doubt is None,
         "base": row["base"],
     }
     if exact:
@@ -132,17 +174,18 @@ def _model(
         out["length_scaled"] = True
     if _is_of_its_base(row, config):
         out["dtype_inherited"] = True
-    if not out["trusted"]:
-        out["doubts"] = doubt or row["doubts"][0]
+    if doubt is not None:
+        out["doubts"] = doubt
     return {key: value for key, value in out.items() if value is not None and (value is not False or key == "trusted")}
 
 
 def _is_of_its_base(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    """Whether only the base model gives its dtype, because another owner trained it further, or it is
-    quantized, which AutoAWQ and AutoGPTQ do in float16."""
-    if row["confidence"] == "file" or row["base"] is None:
+    """Whether only another model's config.json gives its dtype, of another owner, or of what was quantized, which
+    AutoAWQ and AutoGPTQ do in float16."""
+    read = OF_ANOTHER.match(row["source"][0])
+    if row["confidence"] == "file" or read is None:
         return False
-    return settle.is_quantised(config) or row["base"].partition("/")[0] != row["id"].partition("/")[0]
+    return settle.is_quantised(config) or read["owner"] != row["id"].partition("/")[0]
 
 
 def _length(changes: Mapping[str, Any]) -> bool:

@@ -87,7 +87,27 @@ def doubt(config: Mapping[str, Any], row: Mapping[str, Any], natives: set[tuple[
     released = re.search(r"-(2\d[01]\d)$", row["id"])
     if released and int(released[1]) < FIRST_QUANTISED.get(row["id"].partition("/")[0], 0):
         return None
-    return "its siblings are stored quantised, and the table does not say" if kin(row) in natives else None
+    return UNTOLD if kin(row) in natives and not has_counted_bytes(row) else None
+
+
+UNTOLD = "its siblings are stored quantised, and the table does not say"
+"""The doubt about a row's storage. All others are about its sizes."""
+DERIVED = "x parameters"
+"""Notes on rows whose bytes were computed from the parameters."""
+
+
+def has_counted_bytes(row: Mapping[str, Any]) -> bool:
+    """Whether the row's bytes were counted, and not computed from its parameters."""
+    return bool(row["weights_bytes"]) and not any(DERIVED in note for note in row.get("notes") or ())
+
+
+def proves(row: Mapping[str, Any], config: Mapping[str, Any], doubt: str, *, indexed: bool) -> bool:
+    """Whether the row's own numbers settle a doubt about the model that it was made of. The parameter count proves the
+    sizes. Only the checkpoint's index (`indexed`), its byte size or its own config.json proves how it is stored:
+    mistralai/Mistral-Medium-3.5-128B has the count of its sizes, and is stored in FP8."""
+    if row["confidence"] == "file":
+        return True
+    return indexed or has_counted_bytes(row) if doubt.endswith(UNTOLD) else has_exact_sizes(row, config)
 
 
 FIRST_QUANTISED = {"mistralai": 2512}
@@ -235,18 +255,18 @@ def misses(config: Mapping[str, Any], parameters: int, *, complete: bool) -> flo
 def proved(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
     """Whether the count settles what is doubtful in the row's sizes. It says nothing of lengths: a remembered one
     stays doubtful; nor of quantized rows, whose words are packed."""
+    if _quantised(config) or not has_exact_sizes(row, config):
+        return False
+    return from_config("row", config, complete=row["confidence"] == "file").max_position_embeddings is not None
+
+
+def has_exact_sizes(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+    """Whether the row's sizes give the number of parameters that was counted."""
     parameters = counted(row)
     if not parameters or row["confidence"] not in ("file", "table") or row.get("memory_keys"):
         return False
-    if _quantised(config):
-        return False
-    complete = row["confidence"] == "file"
-    off = misses(config, parameters, complete=complete)
-    return (
-        off is not None
-        and off <= EXACT
-        and from_config("row", config, complete=complete).max_position_embeddings is not None
-    )
+    off = misses(config, parameters, complete=row["confidence"] == "file")
+    return off is not None and off <= EXACT
 
 
 def with_ties(row: Mapping[str, Any], config: dict[str, Any]) -> dict[str, Any]:
