@@ -9,14 +9,14 @@ WORKDIR /src
 # Without pip: the base's own installs into it, so that there is nothing to take out again.
 RUN python -m venv --without-pip /opt/podfit
 # The dependencies, each with its hash, in a layer of their own: a change of the code does not fetch them again.
-COPY requirements.lock .
+COPY requirements/server.lock .
 # Of the Kubernetes client its asyncio twin, that one's HTTP client and a class for each API group go: 70 MB that nothing
 # here imports.
-RUN pip --python /opt/podfit/bin/python install --no-compile --require-hashes --only-binary=:all: -r requirements.lock \
+RUN pip --python /opt/podfit/bin/python install --no-compile --require-hashes --only-binary=:all: -r server.lock \
     && cd /opt/podfit/lib/python3*/site-packages && rm -r kubernetes/aio kubernetes/client/api aiohttp aiohttp_retry
 # What builds the wheel is pinned by its hash, too.
-COPY requirements-build.lock .
-RUN pip install --require-hashes --only-binary=:all: -r requirements-build.lock
+COPY requirements/build.lock .
+RUN pip install --require-hashes --only-binary=:all: -r build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY docs/podfit.1 docs/
 COPY examples examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, settings
 from podfit.evaluation.lint import Report, lint
 from podfit.evaluation.policy import builtin
 from podfit.vllm.facts import Facts
-from tests.cluster.server import DISCOVERY, Server, serving
+
+if TYPE_CHECKING:
+    from tests.cluster.server import Server
 
 settings.register_profile("podfit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("podfit")  # the same examples each time, and no deadline: a busy machine is not a failure
@@ -49,6 +51,8 @@ GOOD_POD: dict[str, Any] = {
 @pytest.fixture(name="api_server")
 def _api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """The API server of the user's kubeconfig, on a machine without kubectl."""
+    from tests.cluster.server import DISCOVERY, serving  # needs the extra `cluster`
+
     with serving(tmp_path / "api", tls=False) as server:
         server.answers |= DISCOVERY
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig({"token": "t"})))

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,16 @@ def test_no_private_name_crosses_a_package(path: Path) -> None:
     }
 
     assert not private
+
+
+def test_the_wheel_has_one_top_level_package(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        folders = {name.split("/")[0] for name in archive.namelist()}
+
+    assert {name for name in folders if not name.startswith("podfit-")} == {"podfit"}
 
 
 def test_each_module_of_cli_is_a_command() -> None:

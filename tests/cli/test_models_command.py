@@ -156,7 +156,7 @@ def test_an_id_is_read_from_the_hugging_face_cache(run: Run, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("acme/ours", 3, "acme/ours: not a folder, and not in the Hugging Face cache; to ask the hub: pip install"),
+        ("acme/ours", 2, "acme/ours: not a folder, and not in the Hugging Face cache; to ask the hub: pip install"),
         ("./nowhere", 2, "./nowhere: no such folder, and no id such as meta-llama/Llama-3.1-8B-Instruct"),
         ("ours", 2, "ours: no such folder"),
     ],

@@ -104,7 +104,7 @@ def _event(cluster: Cluster, pod: str, event: Mapping[str, Any]) -> None:
 
 def test_the_page_names_every_alert_and_every_recorded_pod() -> None:
     page = PAGE.read_text()
-    groups = yaml.safe_load((ROOT / "monitoring" / "alerts.yaml").read_text())["groups"]
+    groups = yaml.safe_load((ROOT / "charts" / "podfit" / "monitoring" / "alerts.yaml").read_text())["groups"]
     alerts = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
 
     assert {alert for alert in alerts if f"`{alert}`" not in page} == set()

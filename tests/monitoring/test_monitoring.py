@@ -22,8 +22,8 @@ from podfit.server.metrics import Metrics
 from podfit.vllm.release import Release
 from tests.e2e import binaries
 
-FOLDER = Path(__file__).parents[2] / "monitoring"
-PAGE = FOLDER.parent / "docs" / "monitoring.md"
+FOLDER = Path(__file__).parents[2] / "charts" / "podfit" / "monitoring"
+PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
 RULES = [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
 ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 TESTS = yaml.safe_load((FOLDER / "alerts_test.yaml").read_text())["tests"]
@@ -145,7 +145,7 @@ def test_every_alert_says_what_is_where_and_what_next(alert: str) -> None:
 
     assert {"summary", "description", "runbook"} == rule["annotations"].keys()
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
-    assert alert in (FOLDER.parent / "docs" / "monitoring.md").read_text()
+    assert alert in PAGE.read_text()
 
 
 def test_the_page_says_which_releases_export_a_metric_and_every_release_has_what_the_alerts_need() -> None:

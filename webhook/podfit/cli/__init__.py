@@ -88,7 +88,7 @@ def _main(argv: Sequence[str]) -> int:
     import os
     from importlib import import_module
 
-    from podfit.cli.support import terminal
+    from podfit.cli.support import extras, terminal
     from podfit.cli.support.edge import UnusableError, tell, use_facts
 
     top = parser(argv[:1] if argv[:1] and argv[0] in COMMANDS else () if argv == ["--version"] else COMMANDS)
@@ -96,6 +96,9 @@ def _main(argv: Sequence[str]) -> int:
     if unknown:
         hint = import_module("podfit.cli.plan").hint(args.argv, unknown) if args.command == "plan" else ""
         args.parser.unknown(unknown, hint)
+    if line := extras.missing(args.command):
+        tell(f"error: {line}")
+        return 2
     color = terminal.CHOICE.set(getattr(args, "color", "auto"))
     try:
         if (folder := getattr(args, "facts", None)) is not None and args.command != "serve":
@@ -110,6 +113,9 @@ def _main(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13  # the exit code of a shell for SIGPIPE
     except Exception as error:  # Python would exit with 1, which means "denied"
+        if line := extras.missing_for(args.command, error):
+            tell(f"error: {line}")
+            return 2
         if os.environ.get("PODFIT_DEBUG"):
             raise
         tell(f"error: internal error: {type(error).__name__}: {error} (PODFIT_DEBUG=1 shows where)")

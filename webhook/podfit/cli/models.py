@@ -251,7 +251,7 @@ def _from_hub(name: str, revision: str) -> GivenModel:
         hub = import_module("huggingface_hub")
     except ImportError as error:
         raise UnusableError(
-            f"{name}: not a folder, and not in the Hugging Face cache; to ask the hub: pip install 'podfit[hub]'", 3
+            f"{name}: not a folder, and not in the Hugging Face cache; to ask the hub: pip install 'podfit[hub]'", 2
         ) from error
     try:
         config = Path(hub.hf_hub_download(name, given.CONFIG, revision=revision))

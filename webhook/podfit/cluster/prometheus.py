@@ -22,7 +22,7 @@ HOST = (
     " - max by (namespace, pod, container) (container_memory_total_active_file_bytes)"
     " - max by (namespace, pod, container) (container_memory_total_inactive_file_bytes)"
 )
-"""Unreclaimable host memory, as monitoring/alerts.yaml has it."""
+"""Unreclaimable host memory, as charts/podfit/monitoring/alerts.yaml has it."""
 GPU = "max by (namespace, pod) (DCGM_FI_DEV_FB_USED)"
 """MiB of the fullest GPU of a Pod (NVIDIA's DCGM exporter)."""
 CACHE = '{__name__="vllm:cache_config_info"}'

@@ -25,10 +25,10 @@ _USAGE, _USAGE_BEFORE, _USAGE_SINCE = "vllm:kv_cache_usage_perc", "vllm:gpu_cach
 MIN_REPLICAS = 2
 """Replicas that there always are: one can be drained, or crash, and requests are answered."""
 MOST_WAITING = 5
-"""Requests that may wait for each replica; the alert in monitoring/alerts.yaml begins at 10."""
+"""Requests that may wait for each replica; the alert in charts/podfit/monitoring/alerts.yaml begins at 10."""
 FULLEST, EMPTIEST = 0.8, 0.5
 """The highest and the lowest share of the KV caches in use at which a replica is added. The alert in
-monitoring/alerts.yaml begins at 0.9."""
+charts/podfit/monitoring/alerts.yaml begins at 0.9."""
 UP_PODS, UP_SECONDS = 2, 60
 DOWN_PODS, DOWN_SECONDS, DOWN_WINDOW = 1, 300, 600
 
