@@ -65,7 +65,7 @@ def _spec(selector: bool = True, container: dict[str, Any] | None = None) -> dic
     ],
 )
 def test_what_can_not_be_whole(obj: dict[str, Any], patch: bool) -> None:
-    assert kustomize.is_patch(obj) is patch
+    assert (kustomize.sign_of_patch(obj) is not None) is patch
 
 
 def _kustomized(folder: Path) -> None:
@@ -89,8 +89,14 @@ def test_a_kustomization_says_which_files_are_patches(tmp_path: Path, capsys: py
     out = capsys.readouterr()
     results = json.loads(out.out)["results"]
     assert {Path(one["file"]).name for one in results} == {"bare.yaml"}
-    assert out.err.count("podfit check --kustomize DIR") == 1
-    assert "3 Kustomize patches are not checked" in out.err
+    folder = tmp_path / "overlay"
+    why = f"named in {folder}/kustomization.yml); check the result: podfit check --kustomize {folder}\n"
+    assert f"note: {folder}/patches/memory.yaml and 1 more: skipped: a Kustomize patch ({why}" in out.err
+    named = (
+        f"skipped: a Kustomize patch (named in {folder}/kustomization.yml); check the result: podfit check --kustomize"
+    )
+    assert f"note: {folder}/patches/memory.yaml and 1 more: {named} {folder}\n" in out.err
+    assert f"note: {folder}/unlisted.yaml: skipped: a Kustomize patch (an operation of a JSON patch)" in out.err
 
 
 def test_patches_are_counted_as_not_checked_and_stay_as_they_are(
@@ -99,9 +105,9 @@ def test_patches_are_counted_as_not_checked_and_stay_as_they_are(
     _kustomized(tmp_path)
     before = {path: path.read_text() for path in (tmp_path / "overlay").rglob("*.y*ml")}
     assert main(["check", str(tmp_path)]) == 0
-    assert "; 3 not checked" in capsys.readouterr().out
+    assert "; 3 files skipped in whole or in part (kustomize-patch 3)" in capsys.readouterr().out
     assert main(["fix", "--write", str(tmp_path)]) == 0
-    assert "3 Kustomize patches are not checked" in capsys.readouterr().err
+    assert "skipped: a Kustomize patch" in capsys.readouterr().err
     assert {path: path.read_text() for path in before} == before
 
 

@@ -779,3 +779,50 @@ def test_json_counts_what_text_counts_and_has_audited_findings_only_if_asked(che
     rows = [row for one in audited["results"] for row in one["findings"]]
     assert len([row for row in rows if row["level"] == "audited"]) == summary["audited"]
     assert audited["results"][0]["plan"]["findings"] == audited["results"][0]["findings"]
+
+
+SKIPPED = {
+    "helm-template": "{{/* a comment */}}\n" + POD,
+    "kustomize-patch": f"$patch: merge\n{POD}",
+    "not-an-object": "just a text\n",
+    "not-a-manifest": "a: [\n",
+}
+
+
+@pytest.mark.parametrize("reason", SKIPPED)
+@pytest.mark.parametrize("output", FORMATS)
+def test_a_skipped_file_is_visible_in_every_format(check: Check, tmp_path: Path, output: str, reason: str) -> None:
+    (tmp_path / "pod.yaml").unlink()
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "skipped-one.yaml").write_text(SKIPPED[reason])
+
+    code, out, _ = check("--format", output, "deploy")
+    failing, _, _ = check("--format", output, "--fail-on-skipped", "deploy")
+
+    assert (code, failing) == (0, 1)
+    assert ("1 file skipped in whole or in part" if output == "text" else "skipped-one.yaml") in out
+
+
+def test_skipped_files_are_counted_by_reason(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "deploy").mkdir()
+    for reason, text in SKIPPED.items():
+        (tmp_path / "deploy" / f"{reason}.yaml").write_text(text)
+    (tmp_path / "deploy" / "kustomization.yaml").write_text("patches: [{path: named.yaml}]\n")
+    (tmp_path / "deploy" / "named.yaml").write_text(POD)
+
+    code, out, err = check("--format", "json", "deploy", "--fail-on-skipped")
+
+    found = json.loads(out)
+    assert code == 1
+    assert found["summary"]["skipped"] == 5
+    assert {Path(one["file"]).stem: one["reason"] for one in found["skipped"]} == {
+        **{reason: reason for reason in SKIPPED},
+        "named": "kustomize-patch",
+    }
+    named = "deploy/named.yaml: skipped: a Kustomize patch (named in deploy/kustomization.yaml); check the result: "
+    assert f"{named}podfit check --kustomize deploy\n" in err
+    assert check("deploy")[1].count("5 files skipped in whole or in part (") == 1
+
+
+def test_a_whole_input_passes_with_fail_on_skipped(check: Check) -> None:
+    assert check("--fail-on-skipped", "--rule", "shm-missing", "pod.yaml")[0] == 0

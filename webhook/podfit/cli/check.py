@@ -71,6 +71,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--fail-on-nothing", action="store_true", help="exit with code 1 if the input has no vLLM container"
     )
+    parser.add_argument(
+        "--fail-on-skipped",
+        action="store_true",
+        help="exit with code 1 if a file or a part of one is skipped: a template, a patch, not an object",
+    )
     parser.add_argument("--audit", action="store_true", help="report findings that are only audited, too (mode audit)")
     rule_filter.add_arguments(parser)
     parser.add_argument("--show-source", action="store_true", help="show the line of the file with each finding")
@@ -177,8 +182,7 @@ def _checked(args: argparse.Namespace, policy: Policy) -> tuple[Checked, Sequenc
     problems += [problem for one in found for problem in one.problems]
     containers = [container for one in found for container in one.containers]
     notes = [note for one in found for note in one.notes]
-    unchecked, said = patches.unchecked((one.name, one.patches) for one in inputs)
-    notes += said
+    notes += patches.notes(note for one in inputs for note in one.patches)
     names_read = tuple(source.name for source in inputs)
     notes += _without(args.files, names_read, {one.file for one in containers}) if not problems else ()
     checked = Checked(
@@ -187,10 +191,11 @@ def _checked(args: argparse.Namespace, policy: Policy) -> tuple[Checked, Sequenc
         tuple(problems),
         tuple(notes),
         args.fail_on or "denied",
-        unchecked,
-        frozenset(name for name, _ in printed),
-        args.audit,
-        args.namespace,
+        skips=tuple(note for one in inputs for note in one.skips),
+        fail_on_skipped=args.fail_on_skipped,
+        printed=frozenset(name for name, _ in printed),
+        audit=args.audit,
+        namespace=args.namespace,
         docs=args.docs_url,
     )
     return checked, inputs

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         _print(one)
     for problem in problems:
         edge.tell(f"error: {problem}")
-    for note in (*links, *patches.unchecked((one.name, one.patches) for one in inputs)[1]):
+    for note in (*links, *patches.notes(note for one in inputs for note in one.patches)):
         edge.tell(f"note: {note}")
     if not problems or fixed:
         sys.stdout.flush()  # the diff comes before what is said of it

@@ -33,24 +33,25 @@ def resource_files(kustomization: JSON) -> Iterator[str]:
         yield from (one for one in as_list(kustomization.get(key)) if isinstance(one, str))
 
 
-def is_patch(obj: JSON) -> bool:
-    """Whether the object is only a part: a patch, not a whole object.
+def sign_of_patch(obj: JSON) -> str | None:
+    """Why the object is only a part, a patch; None if it can be a whole object.
 
     It has a `$patch`, is an operation of a JSON patch, or is of a built-in kind and lacks a required field (a selector,
     a container's image). Custom resources may have any fields."""
     group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
     if not kind:
-        return isinstance(obj.get("op"), str) and isinstance(obj.get("path"), str)
+        is_operation = isinstance(obj.get("op"), str) and isinstance(obj.get("path"), str)
+        return "an operation of a JSON patch" if is_operation else None
     if _has_directive(obj):
-        return True
+        return f"it has {DIRECTIVE}"
     row = WORKLOAD_KINDS.get((group, kind))
     if group not in _BUILT_IN or row is None:
-        return False
+        return None
     if group == "apps" and kind in _SELECTING and not mapping(obj.get("spec")).get("selector"):
-        return True
+        return "it lacks spec.selector"
     pods = (FieldPath(tuple(one.path.split("."))).get(obj) for one in row.pods)
     containers = (mapping(one) for pod in pods for one in as_list(mapping(pod).get("containers")))
-    return any(one.get("image") is None for one in containers)
+    return "a container lacks its image" if any(one.get("image") is None for one in containers) else None
 
 
 def _has_directive(obj: JSON) -> bool:

@@ -14,7 +14,7 @@ from podfit.base.secret import FORMS, Secrets
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS
 from podfit.evaluation.lint import Judged, Level, Report, Result
-from podfit.kube.manifest import Document
+from podfit.kube.manifest import Document, Note, SkipReason
 from podfit.kube.manifest.part import Mark
 from podfit.kube.path import FieldPath, mapping
 
@@ -161,8 +161,10 @@ class Checked:
     notes: tuple[str, ...]
     fail_on: Level = "denied"
     """The lowest level that makes the run fail."""
-    unchecked: int = 0
-    """Kustomize patches in the input, which are not whole objects."""
+    skips: tuple[Note, ...] = ()
+    """The files, and parts of files, that are left out."""
+    fail_on_skipped: bool = False
+    """A skipped file makes the run fail."""
     printed: frozenset[str] = frozenset()
     """The names among `files` of what a program or an API server printed: no file that `podfit fix` can read."""
     audit: bool = False
@@ -203,7 +205,14 @@ class Checked:
     @property
     def code(self) -> int:
         """The exit code, the same for every format."""
-        return 3 if self.problems else 1 if any(map(self.fails, self.items)) else 0
+        fails = any(map(self.fails, self.items)) or (self.fail_on_skipped and self.skips)
+        return 3 if self.problems else 1 if fails else 0
+
+    @property
+    def skipped(self) -> Mapping[SkipReason, int]:
+        """Each reason with the number of files in which something is left out for it."""
+        files = dict.fromkeys((note.skips, note.file) for note in self.skips)
+        return Counter(reason for reason, _ in files if reason is not None)
 
 
 def container(file: str, document: Document, report: Report, result: Result) -> CheckedContainer:

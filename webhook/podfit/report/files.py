@@ -12,7 +12,7 @@ from podfit.base.secret import Secrets
 from podfit.evaluation.lint import Report, lint
 from podfit.evaluation.policy import Policy
 from podfit.kube import manifest
-from podfit.kube.manifest import Document
+from podfit.kube.manifest import Document, Note
 from podfit.kube.path import FieldPath
 from podfit.kube.workload import unread
 from podfit.report import checked
@@ -29,8 +29,13 @@ class ManifestFile:
     manifests: manifest.Manifests
     facts: Facts
     """With the objects of the same directory, where these can be one release, else of the same file."""
-    patches: int = 0
-    """How many of the file's objects are Kustomize patches, which are not among its documents."""
+    patches: Sequence[Note] = ()
+    """The file's Kustomize patches, which are not among its documents: why each is one."""
+
+    @property
+    def skips(self) -> tuple[Note, ...]:
+        """The documents of the file, or the whole file, that are left out."""
+        return (*(note for note in self.manifests.notes if note.skips), *self.patches)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from podfit.base.printable import clean
+from podfit.base.secret import FORMS
 from podfit.evaluation.denial import advice
+from podfit.kube.manifest import Note
 from podfit.report.checked import Checked, FileProblem, Item
 
 
@@ -11,6 +13,7 @@ def render(checked: Checked) -> str:
     """One command a finding; `::error` if it fails the run, else `::warning`, for advice `::notice`."""
     out = [_problem(problem) for problem in checked.problems]
     out += [_item(item, checked) for item in checked.open]
+    out += [_skip(note, checked) for note in checked.skips]
     return "".join(f"{line}\n" for line in out)
 
 
@@ -30,6 +33,13 @@ def _problem(problem: FileProblem) -> str:
     where = f" file={_property(_path(problem.file))}" if problem.file else ""
     where += f",line={problem.line}" if problem.file and problem.line else ""
     return f"::error{where}::{_data(problem.message)}"
+
+
+def _skip(note: Note, checked: Checked) -> str:
+    """A notice; an error if a skipped file fails the run."""
+    command = "error" if checked.fail_on_skipped else "notice"
+    line = f",line={note.line}" if note.line else ""
+    return f"::{command} file={_property(_path(note.file))}{line},title=skipped::{_data(FORMS.line(note.message))}"
 
 
 def _path(file: str) -> str:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from json import dumps
 
 from podfit.base.printable import clean, one_line
+from podfit.base.secret import FORMS
 from podfit.evaluation.lint import Level
 from podfit.report.checked import Checked
 
@@ -43,6 +44,16 @@ def render(checked: Checked) -> str:
             },
         }
         for problem in checked.problems
+    ]
+    out += [
+        {
+            "description": FORMS.line(note.message),
+            "check_name": "skipped",
+            "fingerprint": _unique(f"{note} {number}"),
+            "severity": "blocker" if checked.fail_on_skipped else "info",
+            "location": {"path": clean(note.file.removeprefix("./")), "lines": {"begin": note.line or 1}},
+        }
+        for number, note in enumerate(checked.skips)
     ]
     return dumps(out, indent=1, ensure_ascii=False) + "\n"
 

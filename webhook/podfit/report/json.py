@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from json import dumps
 from typing import Any
 
+from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS
 from podfit.evaluation.lint import Judged, Report, Result
@@ -36,8 +37,16 @@ def render(checked: Checked) -> str:
         tree["masked"] = _masked(tree)
         tree["denied"] = one.state == "denied"
         results.append(tree)
-    errors = [{"file": one.file, "message": str(one)} for one in checked.problems]
-    return dumps({"summary": _summary(checked), "results": results, "errors": errors}, indent=1, default=str) + "\n"
+    tree = {
+        "summary": _summary(checked),
+        "results": results,
+        "skipped": [
+            {"file": one.file, "line": one.line, "reason": one.skips, "message": FORMS.line(one.message)}
+            for one in checked.skips
+        ],
+        "errors": [{"file": one.file, "message": str(one)} for one in checked.problems],
+    }
+    return dumps(tree, indent=1, default=str) + "\n"
 
 
 def _summary(checked: Checked) -> dict[str, int]:
@@ -49,6 +58,7 @@ def _summary(checked: Checked) -> dict[str, int]:
         "repairable": checked.repairable,
         "accepted": len(checked.items) - len(checked.open),
         "audited": sum(is_audited(judged) for one in checked.containers for judged in one.result.findings),
+        "skipped": len({note.file for note in checked.skips}),
         "errors": len(checked.problems),
     }
 

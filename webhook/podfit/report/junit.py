@@ -7,8 +7,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 from podfit import __version__
 from podfit.base.printable import clean, one_line
+from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS, block
+from podfit.kube.manifest import Note
 from podfit.report.checked import Checked, CheckedContainer, Item
 
 WHEN = "1970-01-01T00:00:00"
@@ -30,9 +32,11 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
     problems = [one for one in checked.problems if (one.file or "podfit") == file]
     cases = [case for container in containers for case in _cases(container, checked)]
     cases += [_case("readable", file, _outcome("error", "unreadable", str(one), str(one))) for one in problems]
+    skips = [note for note in checked.skips if note.file == file]
+    cases += [_case(f"skipped: {note.skips}, line {note.line or 1}", file, _skip(note, checked)) for note in skips]
     items = [item for container in containers for item in container.items]
-    failures = sum(map(checked.fails, items))
-    skipped = sum(item.accepted is not None for item in items)
+    failures = sum(map(checked.fails, items)) + checked.fail_on_skipped * len(skips)
+    skipped = sum(item.accepted is not None for item in items) + (not checked.fail_on_skipped) * len(skips)
     warned = "\n".join(
         block(item.judged, f"{LEVELS[item.judged.level]}  ")
         for item in items
@@ -67,6 +71,14 @@ def _finding(item: Item, checked: Checked) -> str:
         return ""
     place = f"{item.file}:{item.mark.line}:{item.mark.column}"
     return _outcome("failure", item.judged.rule, item.judged.finding.message, f"{place}\n{block(item.judged)}")
+
+
+def _skip(note: Note, checked: Checked) -> str:
+    """The outcome of a part of a file that is left out."""
+    message = FORMS.line(note.message)
+    if checked.fail_on_skipped:
+        return _outcome("failure", "skipped", message, message)
+    return f"<skipped>{_text(message)}</skipped>"
 
 
 def _outcome(element: str, kind: str, message: str, body: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from podfit.base.printable import clean, one_line
+from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS, PLANES
 from podfit.report.checked import Checked, CheckedContainer, Item
-from podfit.report.text import few_of_each, summary, tally
+from podfit.report.text import MANY, few_of_each, summary, tally
 
 
 def render(checked: Checked) -> str:
@@ -18,6 +19,9 @@ def render(checked: Checked) -> str:
         out += [f"- **unreadable** {escaped(str(problem))}"]
     if checked.problems:
         out.append("")
+    out += [f"- **skipped** {escaped(FORMS.line(str(note)))}" for note in checked.skips[:MANY]]
+    out += ["", f"and {len(checked.skips) - MANY:,} more", ""] if len(checked.skips) > MANY else []
+    out += [""] if checked.skips else []
     for container in checked.containers:
         if any(item.accepted is None for item in container.items):
             out += _container(container)

@@ -7,9 +7,10 @@ from typing import Any
 
 from podfit import __version__
 from podfit.base.printable import clean, one_line, shortened
+from podfit.base.secret import FORMS
 from podfit.evaluation.denial import PLANES, advice
 from podfit.report import rule_page
-from podfit.report.checked import Accepted, Checked, FileProblem, Item
+from podfit.report.checked import Accepted, Checked, Item
 from podfit.rules import all_rules
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
@@ -34,7 +35,10 @@ def render(checked: Checked) -> str:
             {
                 "executionSuccessful": not checked.problems,
                 "exitCode": checked.code,
-                "toolExecutionNotifications": [_notification(problem) for problem in checked.problems],
+                "toolExecutionNotifications": [
+                    *(_notification("error", one.file, one.line, one.message) for one in checked.problems),
+                    *(_notification("warning", one.file, one.line, FORMS.line(one.message)) for one in checked.skips),
+                ],
             }
         ],
         "results": [_result(item, used) for item in checked.items],
@@ -94,12 +98,13 @@ def _suppression(accepted: Accepted) -> dict[str, Any]:
     return {"kind": kind, "justification": f"{accepted.by}: {accepted.reason}"}
 
 
-def _notification(problem: FileProblem) -> dict[str, Any]:
-    out: dict[str, Any] = {"level": "error", "message": {"text": problem.message}}
-    if problem.file:
-        place: dict[str, Any] = {"artifactLocation": {"uri": uri(problem.file)}}
-        if problem.line:
-            place["region"] = {"startLine": problem.line}
+def _notification(level: str, file: str | None, line: int | None, message: str) -> dict[str, Any]:
+    """What is said of a file that can't be read, or is skipped."""
+    out: dict[str, Any] = {"level": level, "message": {"text": message}}
+    if file:
+        place: dict[str, Any] = {"artifactLocation": {"uri": uri(file)}}
+        if line:
+            place["region"] = {"startLine": line}
         out["locations"] = [{"physicalLocation": place}]
     return out
 

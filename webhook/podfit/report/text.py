@@ -163,7 +163,10 @@ def tally(checked: Checked) -> str:
     counts = ", ".join(f"{checked.count(level)} {words}" for level, words in LEVELS.items())
     parts = [f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}: {counts}"]
     parts += [f"{many(accepted, 'finding')} accepted"] if accepted else []
-    parts += [f"{checked.unchecked} not checked"] if checked.unchecked else []
+    if checked.skipped:
+        reasons = ", ".join(f"{reason} {number}" for reason, number in checked.skipped.items())
+        files = len({note.file for note in checked.skips})
+        parts.append(f"{many(files, 'file')} skipped in whole or in part ({reasons})")
     parts += [many(len(checked.problems), "error")] if checked.problems else []
     return "; ".join(parts)
 

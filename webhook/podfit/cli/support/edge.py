@@ -207,7 +207,8 @@ def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
     found = manifest.read(data, "<stdin>" if name == "-" else name)
     if met and found.errors and not found.documents and not _OURS.search(encoding.decode(data, "replace")):
         why = found.errors[0]
-        return manifest.Manifests((), (), (manifest.Note(why.file, why.line, f"skipped: no manifest: {why.message}"),))
+        skipped = f"skipped: no manifest: {why.message}"
+        return manifest.Manifests((), (), (manifest.Note(why.file, why.line, skipped, skips="not-a-manifest"),))
     return found
 
 
@@ -243,9 +244,10 @@ def read(
     ]
     whole = [(name, read_manifests(name, met=met)) for name, met in files]
     folders = kustomized.Kustomizations()
-    found = [(name, kustomized.without_patches(name, one, folders)) for name, one in whole]
+    parted = [(name, *kustomized.parted(name, one, folders)) for name, one in whole]
+    found = [(name, one) for name, one, _ in parted]
     found += [(name, manifest.read(data, name)) for name, data in made]
-    patches = [len(one.documents) - len(rest.documents) for (_, one), (_, rest) in zip(whole, found, strict=False)]
+    patches = {name: notes for name, _, notes in parted}
     known, errors = with_config_maps(known, [document for _, one in found for document in one.documents])
     directories: dict[Path, list[JSON]] = {}
     for name, manifests in found:
@@ -257,16 +259,14 @@ def read(
         [PlacedObject(name, _folder(name), one.object) for name, manifests in found for one in manifests.documents]
     )
     sources = []
-    for at, (name, manifests) in enumerate(found):
+    for name, manifests in found:
         beside = releases.get(Path(name).parent) if name != "-" else None
         objects = tuple(document.object for document in manifests.documents)
         beside = replace(beside or Companions(objects), around=beyond.snapshot)
         maps, said = beyond.config_maps(_folder(name), objects, beside.config_maps)
         notes = (*manifests.notes, *(manifest.Note(name, None, one) for one in said))
         facts = replace(known, companions=beside, config_maps=maps)
-        sources.append(
-            ManifestFile(name, replace(manifests, notes=notes), facts, patches[at] if at < len(patches) else 0)
-        )
+        sources.append(ManifestFile(name, replace(manifests, notes=notes), facts, patches.get(name, ())))
     if sources and beyond.contradictions:
         first = sources[0]
         notes = tuple(manifest.Note("input", None, one) for one in beyond.contradictions)

@@ -1,56 +1,60 @@
-"""Kustomize patches in what is read: which files hold them, and what is said of them."""
+"""Kustomize patches among the objects of files: why each is one, and how it is checked."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podfit.kube import kustomize, manifest
-from podfit.kube.manifest import encoding
+from podfit.kube.manifest import Document, Manifests, Note, encoding
 
 
-def unchecked(found: Iterable[tuple[str, int]]) -> tuple[int, list[str]]:
-    """How many patches are in the files (name, patches), and a note that says where, and how they are checked."""
-    counts = {name: patches for name, patches in found if patches}
-    files, count = [*counts], sum(counts.values())
-    if not count:
-        return 0, []
-    what = "1 Kustomize patch is" if count == 1 else f"{count} Kustomize patches are"
-    where = f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''}"
-    why = "a patch is only a part of an object; check the result: podfit check --kustomize DIR"
-    return count, [f"{what} not checked ({where}): {why}"]
+def notes(found: Iterable[Note]) -> list[str]:
+    """Lines about patches: one for all that have the same reason."""
+    files: dict[str, dict[str, None]] = {}
+    for note in found:
+        files.setdefault(note.message, {})[note.file] = None
+    return [f"{next(iter(of))}{f' and {len(of) - 1} more' if len(of) > 1 else ''}: {why}" for why, of in files.items()]
+
+
+@dataclass(frozen=True)
+class Kustomization:
+    """The files that a kustomization names."""
+
+    path: Path
+    patches: set[Path]
+    resources: set[Path]
 
 
 class Kustomizations:
     """The kustomizations in the folders of files and above them, each read once."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[set[Path], set[Path]]] = {}
+        self._known: dict[Path, list[Kustomization]] = {}
 
-    def role(self, file: Path) -> str | None:
-        """How a kustomization in the file's folder or above lists it: "patch", "resource", or None if none lists it."""
+    def role(self, file: Path) -> tuple[str, Path] | None:
+        """How a kustomization in the file's folder or above lists it, "patch" or "resource", and the kustomization."""
         file = file.resolve()
         for folder in itertools.islice(file.parents, _ABOVE):
-            patches, resources = self._patches_and_resources(folder)
-            if file in resources or file in patches:
-                return "resource" if file in resources else "patch"
+            for one in self._in(folder):
+                if file in one.resources or file in one.patches:
+                    return "resource" if file in one.resources else "patch", one.path
         return None
 
-    def _patches_and_resources(self, folder: Path) -> tuple[set[Path], set[Path]]:
-        """Files that the kustomization of a folder names as patches, and as resources."""
+    def _in(self, folder: Path) -> list[Kustomization]:
+        """The kustomizations of a folder."""
         if folder not in self._known:
-            patches: set[Path] = set()
-            resources: set[Path] = set()
+            found = self._known[folder] = []
             for name in kustomize.KUSTOMIZATION_FILES:
                 with suppress(OSError, UnicodeDecodeError):
                     value = manifest.load(encoding.decode((folder / name).read_bytes()))
                     if isinstance(value, dict):
-                        patches |= {(folder / one).resolve() for one in kustomize.patch_files(value)}
-                        resources |= {(folder / one).resolve() for one in kustomize.resource_files(value)}
-            self._known[folder] = patches, resources
+                        patches = {(folder / one).resolve() for one in kustomize.patch_files(value)}
+                        resources = {(folder / one).resolve() for one in kustomize.resource_files(value)}
+                        found.append(Kustomization(folder / name, patches, resources))
         return self._known[folder]
 
 
@@ -58,10 +62,26 @@ _ABOVE = 8
 """Folders above a file in which a kustomization is looked for."""
 
 
-def without_patches(name: str, found: manifest.Manifests, folders: Kustomizations) -> manifest.Manifests:
-    """The objects of a file that are whole."""
-    role = folders.role(Path(name)) if name != "-" else None
-    kept = [
-        one for one in found.documents if role == "resource" or (role is None and not kustomize.is_patch(one.object))
-    ]
-    return replace(found, documents=tuple(kept))
+def parted(name: str, found: Manifests, folders: Kustomizations) -> tuple[Manifests, list[Note]]:
+    """The file with its whole objects only, and for each patch in it why it is one."""
+    role, path = (folders.role(Path(name)) if name != "-" else None) or (None, None)
+    whole, patches = [], []
+    for one in found.documents:
+        sign = kustomize.sign_of_patch(one.object) if role is None else None
+        if role == "patch" and path is not None:
+            patches.append(_skip(name, one, f"named in {_from_here(path)}", _from_here(path.parent)))
+        elif sign is not None:
+            patches.append(_skip(name, one, sign, "DIR"))
+        else:
+            whole.append(one)
+    return replace(found, documents=tuple(whole)), patches
+
+
+def _skip(name: str, document: Document, why: str, folder: object) -> Note:
+    text = f"skipped: a Kustomize patch ({why}); check the result: podfit check --kustomize {folder}"
+    return Note(name, document.line, text, skips="kustomize-patch")
+
+
+def _from_here(path: Path) -> Path:
+    """The path relative to the working directory, if it is below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

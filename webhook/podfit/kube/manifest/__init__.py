@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from podfit.base.printable import shortened
 from podfit.base.secret import FORMS
@@ -20,6 +20,8 @@ from podfit.kube.manifest.part import Mark, Part
 from podfit.kube.path import FieldPath
 
 _HERE = FieldPath()
+SkipReason = Literal["helm-template", "kustomize-patch", "not-an-object", "not-a-manifest"]
+"""Why a file, or a document of it, is left out."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Note:
     line: int | None
     message: str
     path: FieldPath = _HERE
+    skips: SkipReason | None = None
+    """Why what the note is about is left out."""
 
     def __str__(self) -> str:
         return _with_position(self.file, self.line, self.message)
@@ -136,7 +140,7 @@ def read(text: str | bytes, name: str) -> Manifests:
             if (action := _template_line(text, part.line)) is None:
                 errors.append(ReadError(name, part.line, part.error))
             elif not any(note.line == action for note in notes):
-                notes.append(Note(name, action, _IS_TEMPLATE))
+                notes.append(Note(name, action, _IS_TEMPLATE, skips="helm-template"))
             continue
         said = tuple(
             Note(name, line, f"duplicate key {path}: the last one counts", path) for line, path in part.duplicates
@@ -198,9 +202,8 @@ def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tup
     for root, value in queue:  # grows while it is walked: a List may hold Lists
         if not isinstance(value, dict):
             place = f"{root}: " if root.parts else ""
-            notes.append(
-                Note(file, part.line, f"{place}skipped: {_describe_scalar(value)} is not a Kubernetes object", root)
-            )
+            why = f"{place}skipped: {_describe_scalar(value)} is not a Kubernetes object"
+            notes.append(Note(file, part.line, why, root, skips="not-an-object"))
         elif (held := list_items(value)) is not None:
             queue += [(root.join(*place.parts), item) for place, item in held]
         else:
