@@ -166,6 +166,10 @@ def _model(
         out["dtype_parameters"] = exact["dtype_params"]
         out["expert_bytes"] = exact.get("expert_bytes")
         out["replicated_bytes"] = exact.get("replicated_bytes")
+    if settle.is_storage_unknown(row, config, doubt, indexed=exact is not None):
+        out["storage_unknown"] = True
+    if settle.are_kv_heads_unknown(row) and not out["trusted"]:
+        out["kv_heads_unknown"] = True
     if settle.is_scheme_guessed(row, files) and "quantization_config" not in changes:
         out["scheme_guessed"] = True
     if _length(changes):

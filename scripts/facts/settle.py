@@ -193,16 +193,22 @@ def is_scheme_guessed(row: Mapping[str, Any], published: Schemes) -> bool:
     return not alike or any(one.get(key) != value for one in alike for key, value in config.items())
 
 
+DISPUTED_LENGTHS = frozenset({"MiniMaxAI/MiniMax-M3"})
+"""Models, and so their copies, whose sources state different lengths: 1,048,576 and 524,288 tokens of MiniMax-M3."""
 SCALES = "llmfit"
 """A table that writes max_position_embeddings times the rope factor, for gemma-3 and the `llama3` type too."""
 
 
 def scaled_lengths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Ids whose length may be several times that of config.json (google/medgemma-27b-text-it: 1,048,576 for 131,072):
-    only such a table gives it, and no model of the family has it from elsewhere."""
+    """Ids whose length may be several times that of config.json (google/medgemma-27b-text-it: 1,048,576 for 131,072).
+
+    Sources dispute it, or only such a table gives it, and no model of the family has it from elsewhere."""
+    disputed = set[str]()
     told: dict[str, tuple[str, object]] = {}
     elsewhere = set[tuple[str, object]]()
     for row in rows:
+        if not DISPUTED_LENGTHS.isdisjoint((row["id"], row.get("base"))):
+            disputed.add(row["id"])
         parts = [row["config"], *(value for value in row["config"].values() if isinstance(value, Mapping))]
         lengths = [
             (str(part.get("model_type")).partition("_")[0], part.get("max_position_embeddings")) for part in parts
@@ -212,7 +218,7 @@ def scaled_lengths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
             told[row["id"]] = lengths[0]
         else:
             elsewhere.update(lengths)
-    return {name for name, length in told.items() if _doubled(length[1]) and length not in elsewhere}
+    return disputed | {name for name, length in told.items() if _doubled(length[1]) and length not in elsewhere}
 
 
 def _doubled(length: object) -> bool:
@@ -267,6 +273,21 @@ def has_exact_sizes(row: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
         return False
     off = misses(config, parameters, complete=row["confidence"] == "file")
     return off is not None and off <= EXACT
+
+
+def is_storage_unknown(row: Mapping[str, Any], config: Mapping[str, Any], doubt: str | None, *, indexed: bool) -> bool:
+    """Whether the row's weights may take from 4 to 16 bits each.
+
+    It is doubtful, or was when it was collected. Neither the checkpoint's index (`indexed`) nor its byte size nor its
+    own config.json was read. A count proves only the sizes."""
+    doubtful = not row["trusted"] or (doubt or "").endswith(UNTOLD)
+    read = row["confidence"] == "file" or indexed or has_counted_bytes(row)
+    return doubtful and not read and not _quantised(config)
+
+
+def are_kv_heads_unknown(row: Mapping[str, Any]) -> bool:
+    """Whether a table gave the row as many key-value heads as heads, which may be a default."""
+    return any(one.startswith("num_key_value_heads") for one in row["doubts"])
 
 
 def with_ties(row: Mapping[str, Any], config: dict[str, Any]) -> dict[str, Any]:

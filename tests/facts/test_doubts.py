@@ -107,3 +107,28 @@ def test_the_same_of_a_copy_by_another_owner(tmp_path: Path, changes: dict[str, 
     found = built(tmp_path, NATIVE, row("acme/chat"), row("other/chat-tuned", base="acme/chat", **changes))
 
     assert found["other/chat-tuned"] == (None if proved else OF_THE_BASE + UNTOLD)
+
+
+@pytest.mark.parametrize(
+    ("changes", "unknown"),
+    [
+        ({"parameters": PARAMETERS}, True),  # a count proves the sizes, not the storage
+        ({"parameters": PARAMETERS, "weights_bytes": 2 * PARAMETERS}, False),
+        ({"parameters": PARAMETERS, "config": CONFIG | FP8}, False),
+        ({"parameters": PARAMETERS, "confidence": "file"}, False),
+        ({"parameters": PARAMETERS, "trusted": True, "doubts": []}, False),
+    ],
+)
+def test_how_a_row_that_was_doubtful_is_stored_is_unknown_until_it_was_read(
+    tmp_path: Path, changes: dict[str, Any], unknown: bool
+) -> None:
+    built(tmp_path, row("acme/chat", **{"trusted": False, "doubts": [UNCHECKED], **changes}))
+
+    assert models(tmp_path)["models"]["acme/chat"].get("storage_unknown", False) is unknown
+
+
+def test_key_value_heads_that_a_table_copied_from_the_heads_are_unknown(tmp_path: Path) -> None:
+    doubt = "num_key_value_heads equals num_attention_heads in a table: may be a default"
+    built(tmp_path, row("acme/chat", trusted=False, doubts=[doubt]))
+
+    assert models(tmp_path)["models"]["acme/chat"]["kv_heads_unknown"] is True

@@ -162,6 +162,40 @@ def test_a_division_that_no_count_confirms_is_no_certain_minimum() -> None:
     assert alone.low < everything_cut * 1.03 < confirmed.low
 
 
+@pytest.mark.parametrize(
+    ("given", "least"),
+    [pytest.param({}, 0.27, id="stored in 4 bits"), pytest.param({"quantization": "fp8"}, 0.27, id="online FP8")],
+)
+def test_unknown_storage_is_16_bits_at_most_and_4_at_least(given: Mapping[str, Any], least: float) -> None:
+    found = plan(engine(**given), replace(model(), storage_known=False), on(gpu(79.19))).gpu
+    known = plan(engine(**given), model(), on(gpu(79.19))).gpu
+    assert found is not None
+    assert known is not None
+    assert found.weights.likely == known.weights.likely
+    assert found.weights.floor < found.weights.low == pytest.approx(least * known.weights.likely, rel=0.01)
+
+
+def test_a_checkpoint_whose_storage_is_unknown_is_not_denied_for_its_size_in_16_bits() -> None:
+    """141 GB in 16 bits exceed 79 GiB for certain, 4 bits would fit."""
+    whole = model(**LLAMA_70B)
+    verdicts = [
+        plan(engine(max_model_len=4096), one, on(gpu(79.19))).verdict
+        for one in (whole, replace(whole, storage_known=False))
+    ]
+
+    assert verdicts == ["does-not-fit", "unsure"]
+
+
+def test_unknown_key_value_heads_are_one_to_all() -> None:
+    """One request of 131,072 tokens takes 16 GiB with 8 key-value heads, 2 GiB with one: 7.5 GiB are left."""
+    args = engine(max_model_len=131_072, gpu_memory_utilization=0.3)
+    alike = [replace(model(), kv_heads_known=known) for known in (True, False)]
+    known, unknown = [plan(args, one, on(gpu(79.19))) for one in alike]
+
+    assert (known.verdict, unknown.verdict) == ("does-not-fit", "unsure")
+    assert "the number of key-value heads is unknown" in unknown.why
+
+
 def test_counted_bytes_win_over_the_formula() -> None:
     """A checkpoint of 9 GB whose scheme says 8.5: the 9 GB are believed."""
     counted = model(weights_bytes=9_400_000_000, quantization_config={"quant_method": "fp8"})

@@ -260,6 +260,7 @@ def test_a_length_that_only_a_table_tells_may_be_several_times_the_true_one() ->
         row("as long as one that was read", table, "gemma3", 131_072),
         row("no power of two", table, "apertus", 200_000),
         row("nothing to compare with", table, "apertus", 65_536),
+        row("MiniMaxAI/MiniMax-M3", file, "minimax_m3", 1_048_576),
     ]
 
-    assert scaled_lengths(rows) == {"eight times as long", "nothing to compare with"}
+    assert scaled_lengths(rows) == {"eight times as long", "nothing to compare with", "MiniMaxAI/MiniMax-M3"}

@@ -43,6 +43,8 @@ class Model(Shape):
     doubts: Text | None = None
     gated: bool = False
     scheme_guessed: bool = False
+    storage_unknown: bool = False
+    kv_heads_unknown: bool = False
     length_corrected: bool = False
     length_scaled: bool = False
     dtype_inherited: bool = False

@@ -52,8 +52,10 @@ def _summary(engine: Engine, *, why: bool) -> str:
 
 
 def verdict(engine: Engine) -> str:
-    """The plan's decision in words; no denial where it is doubtful how the weights are stored."""
-    if engine.plan.verdict == "does-not-fit" and engine.weights_doubtful:
+    """The plan's decision in words; no denial where it is doubtful how large the weights are. The plan itself covers
+    what is unknown of their storage."""
+    covered = engine.model is not None and not engine.model.value.storage_known
+    if engine.plan.verdict == "does-not-fit" and engine.weights_doubtful and not covered:
         return f"unsure: how large the weights are is {engine.weights_doubtful}"
     return IN_WORDS[engine.plan.verdict]
 

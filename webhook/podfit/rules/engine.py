@@ -269,7 +269,9 @@ class Engine:
 
     @property
     def weights_doubtful(self) -> str | None:
-        """Why the catalog's size or format of the model is uncertain; None if both are certain."""
+        """Why the model's size or format is uncertain; None if both are certain."""
+        if self.model is not None and not self.model.value.storage_known:
+            return f"doubtful: {self.model.value.unknown}"
         why = self.model.source.partition("; doubtful: ")[2] if self.model else ""
         of_the_cache = ("its length", "num_key_value_heads")
         return f"doubtful: {why}" if why and not why.startswith(of_the_cache) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.kube.quantity import GI, MI, human, quantity, try_parse
+from podfit.rules import _shortage
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty
 from podfit.vllm.memory.estimate import Estimate
@@ -39,7 +40,7 @@ def offload_is_to_blame(engine: Engine) -> bool:
 
 
 def certainty(engine: Engine, needed: Estimate) -> Certainty:
-    """Certain below the minimum, likely in the lower half between the low and the likely need, else possible.
+    """Certain below the minimum, else likely or possible by the range of the need.
 
     A limit below the minimum is only likely too low on devices that share their memory with the host: it is not certain
     which of the two memories is charged."""
@@ -50,7 +51,12 @@ def certainty(engine: Engine, needed: Estimate) -> Certainty:
     unified = engine.gpu is not None and any(gpu.unified_memory for gpu in engine.gpu.value.gpus)
     if limit < floor and not unified:
         return "certain"
-    return "likely" if limit < (needed.low + needed.likely) / 2 else "possible"
+    return _shortage.certainty(probability_above(needed, limit)) or "possible"
+
+
+def probability_above(needed: Estimate, size: int) -> float:
+    """The probability that more than `size` bytes of host memory are needed."""
+    return 1 - needed.share_below(size)
 
 
 def rests_on(limit: int, host: HostLedger) -> tuple[str, ...] | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.kube.quantity import human
+from podfit.rules import _shortage
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Finding, Rule
+from podfit.rules.rule import Finding, Rule, lines
 from podfit.vllm.memory import quantisation
 from podfit.vllm.memory.ledger import GpuLedger
 
@@ -34,7 +35,7 @@ class GpuMemoryExceeded(Rule):
     needs = ("model", "gpu", "plan.gpu")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if even the minimum values exceed the budget, likely if the likely values do."""
+        """Certain if even the minimum values exceed the budget; else likely or possible, by the estimate's range."""
         ledger = engine.plan.gpu
         if ledger is None:
             return
@@ -48,16 +49,18 @@ class GpuMemoryExceeded(Rule):
         rest = budget - weights - ledger.kv_cache.likely
         note = ledger.weights.note
         certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
+        certainty, limited = _shortage.of_kv_cache(ledger, 0)
         yield Finding(
             path=engine.command.path,
             message=f"short by {human(-ledger.kv_cache.likely)} on each GPU before any KV cache: "
             f"weights {human(weights)} and {human(rest)} of "
             f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
-            details=(
-                *((f"weights: {note}",) if note not in ("", human(weights)) else ()),
+            details=lines(
+                "" if certain else limited,
+                f"weights: {note}" if note not in ("", human(weights)) else "",
                 f"budget: {ledger.budget.note}",
             ),
-            certainty="certain" if certain else "likely",
+            certainty="certain" if certain else certainty or "possible",
             suggestions=engine.alternatives,
             computed=True,
         )

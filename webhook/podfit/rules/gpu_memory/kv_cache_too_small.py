@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.kube.quantity import human
+from podfit.rules import _shortage
 from podfit.rules._flags import certainty, spoilt, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory._length import is_short, not_given, too_long, within
@@ -36,7 +37,8 @@ class KvCacheTooSmall(Rule):
     needs = ("model", "gpu", "plan.gpu")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if the largest KV cache that could be left is smaller than one request."""
+        """Certain if the largest KV cache that could be left is smaller than one request; else likely or possible, by
+        the estimate's range."""
         if engine.plan.cause == "layout":
             yield from _layout(engine)
             return
@@ -48,6 +50,7 @@ class KvCacheTooSmall(Rule):
         given = "max_model_len" in engine.args.given
         fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
         certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
+        likelihood, limited = _shortage.of_kv_cache(ledger, needed)
         longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
         short = f" (short by {human(needed - there)})" if needed > there >= 0 else ""
         yield Finding(
@@ -56,11 +59,12 @@ class KvCacheTooSmall(Rule):
             + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left)
             + short,
             details=lines(
+                "" if certain else limited,
                 "" if given else f"{not_given(engine)}; the model's default of {ledger.max_model_len:,} tokens applies",
                 f"the estimated maximum model length is {longest:,}" if longest else "",
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
             ),
-            certainty="certain" if certain else "likely",
+            certainty="certain" if certain else likelihood or "possible",
             suggestions=engine.alternatives if too_long(engine) is None else engine.describe(engine.once(within)),
             computed=True,
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.kube.quantity import MI, human, quantity
-from podfit.rules import memory_sizes
+from podfit.rules import _shortage, memory_sizes
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Finding, Rule
+from podfit.rules.rule import Finding, Rule, lines
 
 
 class MemoryLimitTooLow(Rule):
@@ -54,7 +54,9 @@ class MemoryLimitTooLow(Rule):
                 message=f"limit {memory_sizes.written(engine, engine.memory_at, limit)}: vLLM needs about "
                 f"{human(needed.likely)} of host memory, "
                 f"{f'at least {least}, ' if needed.floor > 0 else ''}at most {human(needed.high)}",
-                details=memory_sizes.parts(host),
+                details=lines(
+                    _shortage.sentence(memory_sizes.probability_above(needed, limit)), *memory_sizes.parts(host)
+                ),
                 certainty=memory_sizes.certainty(engine, needed),
                 rests_on=memory_sizes.rests_on(limit, host),
                 suggestions=(f"resources.limits.memory: {quantity(advice)}",),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from podfit.kube.patch import Edit
 from podfit.kube.quantity import human, quantity, try_parse
-from podfit.rules import memory_sizes
+from podfit.rules import _shortage, memory_sizes
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Finding, Rule
+from podfit.rules.rule import Finding, Rule, lines
 
 SMALLEST_SHARE = 0.8
 """An estimate is not so exact that less than a fifth would be worth a word."""
@@ -35,8 +35,8 @@ class MemoryRequestTooLow(Rule):
     about = ("requests",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely. Reports nothing without a request: then the limit is the request, or another rule reports that it is
-        missing. It also reports nothing if the limit is too low as well."""
+        """Likely or possible, by the range of the need. Reports nothing without a request: then the limit is the
+        request, or another rule reports that it is missing. It also reports nothing if the limit is too low as well."""
         host = engine.plan.host
         request = try_parse(engine.field("resources", "requests", "memory"))
         if host is None or request is None or memory_sizes.elsewhere(engine):
@@ -44,13 +44,14 @@ class MemoryRequestTooLow(Rule):
         needed, limit = host.need, engine.memory_limit
         if request >= SMALLEST_SHARE * needed.likely or (limit is not None and limit < needed.likely):
             return
+        probability = memory_sizes.probability_above(needed, request)
         advice = memory_sizes.advised_request(engine) or 0
         written = memory_sizes.written(engine, memory_sizes.request_at(engine), request)
         yield Finding(
             path=memory_sizes.request_at(engine),
             message=f"request {written}: vLLM needs about {human(needed.likely)} of host memory",
-            details=memory_sizes.parts(host),
-            certainty="likely",
+            details=lines(_shortage.sentence(probability), *memory_sizes.parts(host)),
+            certainty="likely" if probability >= _shortage.LIKELY else "possible",
             suggestions=(f"resources.requests.memory: {quantity(advice)}",),
             fix=(Edit(memory_sizes.request_at(engine), quantity(advice)),)
             if memory_sizes.computable(engine) and memory_sizes.writable(engine)

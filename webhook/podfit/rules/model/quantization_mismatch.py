@@ -134,7 +134,9 @@ class QuantizationMismatch(Rule):
                 return
             yield Finding(
                 path=engine.argument("quantization"),
-                certainty=_certainty(engine, exact=is_exact(model.value)),
+                certainty="possible"  # the method was read from words of an id
+                if model.value.scheme_guessed
+                else _certainty(engine, exact=is_exact(model.value)),
                 message=f"--quantization {given}, but {model.value.id} is quantized with {has}",
                 details=("without --quantization vLLM takes the checkpoint's own method",),
                 suggestions=("leave it out", f"--quantization {has}"),

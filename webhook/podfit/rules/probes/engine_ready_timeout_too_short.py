@@ -57,7 +57,7 @@ class EngineReadyTimeoutTooShort(Rule):
             message=f"{servers} API servers wait {duration.exact(limit)} for the engine; "
             f"{probe_timing.estimate(engine)}",
             details=probe_timing.phases(engine),
-            certainty="likely" if limit < startup.likely else "possible",
+            certainty="likely" if limit < startup.likely and not engine.weights_doubtful else "possible",
             advice=limit >= startup.likely,
             suggestions=(
                 *((f"env {VARIABLE}: {wanted}",) if settable else ()),

@@ -40,7 +40,11 @@ class LivenessProbeKillsStartup(Rule):
         if window >= startup.high:
             return
         certainty: Certainty = (
-            "certain" if window < startup.floor else "likely" if window < startup.likely else "possible"
+            "possible"
+            if engine.weights_doubtful or window >= startup.likely
+            else "certain"
+            if window < startup.floor
+            else "likely"
         )
         yield Finding(
             path=engine.at("livenessProbe"),

@@ -53,7 +53,7 @@ class ProgressDeadlineTooShort(Rule):
             path=at,
             message=f"the rollout fails after {duration.exact(deadline)}{by_default}; {probe_timing.estimate(engine)}",
             details=probe_timing.phases(engine),
-            certainty="likely" if deadline < startup.likely else "possible",
+            certainty="likely" if deadline < startup.likely and not engine.weights_doubtful else "possible",
             advice=deadline >= startup.likely,
             suggestions=(f"progressDeadlineSeconds: {wanted}",),
             fix=(Edit(at, wanted),),

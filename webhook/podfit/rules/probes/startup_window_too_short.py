@@ -24,10 +24,12 @@ class StartupWindowTooShort(Rule):
     about = ("startupProbe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain below the floor of the start-up estimate, likely below the likely time."""
+        """Certain below the floor of the start-up estimate, likely below the likely time. Possible if the size of the
+        weights is doubtful."""
         window, startup = probe_timing.startup_window(engine), engine.plan.startup
         if window is None or startup is None or window >= startup.likely or not engine.served:
             return
+        doubtful = engine.weights_doubtful is not None
         hopeless = window < startup.floor
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),
@@ -35,7 +37,7 @@ class StartupWindowTooShort(Rule):
             details=(f"even from a warm cache the start takes {duration.human(startup.floor)}",)
             if hopeless
             else probe_timing.phases(engine),
-            certainty="certain" if hopeless else "likely",
+            certainty="certain" if hopeless and not doubtful else "possible" if doubtful else "likely",
             suggestions=probe_timing.in_words(engine),
             presumes=probe_timing.presumed(engine, "startupProbe"),
             fix=probe_timing.window_fix(engine),

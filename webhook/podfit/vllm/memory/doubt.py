@@ -36,8 +36,8 @@ def of_default_length(args: EngineArgs, model: Model) -> str | None:
     if args.given.get("max_model_len") is not None or not model.length_scaled:
         return None
     return (
-        f"the {model.max_position_embeddings:,} tokens of {model.id} may come from a table that multiplies by the rope "
-        "factor"
+        f"the {model.max_position_embeddings:,} tokens of {model.id} are uncertain: its sources differ, or multiply by "
+        "the rope factor"
     )
 
 

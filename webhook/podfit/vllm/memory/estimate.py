@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from math import erf, sqrt
 from typing import NamedTuple
+
+DEVIATIONS = 1.96
+"""Standard deviations of a normal distribution between its middle and an end of its 95 % interval."""
 
 
 class Estimate(NamedTuple):
@@ -20,6 +24,17 @@ class Estimate(NamedTuple):
     """The arithmetic, for people: "131.4 GiB / 4"."""
     source: str = ""
     """Where the formula or the measurement comes from (`vLLM 0.33 v1/worker/gpu_worker.py`)."""
+
+    def share_below(self, amount: float) -> float:
+        """The probability that the quantity is less than `amount`, from 0 to 1.
+
+        The distribution is a split normal one: `likely` is its median, 2.5 % are below `low` and 2.5 % above `high`.
+        """
+        distance = amount - self.likely
+        end = self.high - self.likely if distance > 0 else self.likely - self.low
+        if end <= 0:
+            return 0.5 if distance == 0 else float(distance > 0)
+        return 0.5 * (1 + erf(distance * DEVIATIONS / end / sqrt(2)))
 
     def json(self) -> dict[str, int]:
         """The four numbers, in bytes."""

@@ -129,6 +129,7 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
     specs = kv_specs.of(model, how)
     if specs is None:
         return None
+    known = specs.known and model.kv_heads_known
     layers, release = model.num_hidden_layers or 0, how.release
     past = layers if last is None else last
 
@@ -143,7 +144,7 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
         groups = _groups(specs.layers if release >= since.SIZES else own, how)
     except LayoutError as error:
         page = max(spec.page for _, spec in own)
-        return Layout((), page, counted, specs.known, specs.sure_blocks, refusal=error)
+        return Layout((), page, counted, known, specs.sure_blocks, refusal=error)
     mine = [_projected(group, is_here, release) for group in groups]
     per_block = max(group.page for group in mine)
     of_all = how.v1 and since.ALL_STAGES <= release < since.OWN_STAGE and len(own) < len(specs.layers)
@@ -151,7 +152,7 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
         among = [_projected(group, lambda _: True, release) for group in groups] if of_all else mine
         counted = _of_groups(among, all_of_them=release >= since.ALL_GROUPS)
     null = per_block if release >= since.NULL_BLOCK else 0
-    return Layout(tuple(mine), per_block, counted, specs.known, specs.sure_blocks, null, of_all_stages=of_all)
+    return Layout(tuple(mine), per_block, counted, known, specs.sure_blocks, null, of_all_stages=of_all)
 
 
 def _of_groups(groups: Sequence[KvCacheGroup], *, all_of_them: bool) -> tuple[tuple[Spec, int], ...]:

@@ -20,6 +20,13 @@ class KvCapacity(NamedTuple):
     length: int | None
     """max_model_len in tokens; with `auto`, the longest that fits."""
 
+    @property
+    def times_fewer(self) -> int:
+        """By how many times the bytes of a request may be fewer, because the model may have a single key-value head."""
+        if self.model.kv_heads_known:
+            return 1
+        return max(1, (self.model.num_key_value_heads or 1) // self.settings.parallel.tp)
+
     def blocks(self, left: Estimate) -> int:
         """Blocks of the pool (likely)."""
         return kv_cache.blocks(left.likely, self.layout) if self.layout else 0

@@ -236,9 +236,11 @@ def _with_cache(
     if refusal is not None:
         return "unsure", lambda: f"vLLM {resolved.release} may not lay out the KV cache: {refusal}; {why()}", "layout"
     if not layout.known:
+        of_heads = not ledger.kv_capacity.model.kv_heads_known
+        unknown = "the number of key-value heads is unknown" if of_heads else "only a part of the KV cache is described"
         return (
             "unsure",
-            lambda: f"the layout of this model's KV cache is only partly known; {why()}",
+            lambda: f"{unknown}; {why()}",
             "request",
         )
 

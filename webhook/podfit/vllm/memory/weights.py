@@ -34,6 +34,8 @@ class Doubt:
     """The 95 % interval, relative to the likely bytes."""
     least: float
     """The certain share of the likely bytes."""
+    below: float | None = None
+    """The part of the 95 % interval below the likely bytes, if it is another one than above."""
 
 
 COUNTED = Doubt(0.006, 0.995)
@@ -55,8 +57,14 @@ Qwen 3) the formulas are off by 0.3 % at most. Hybrids and vision towers, which 
 included."""
 NAMED = Doubt(0.12, 0.86)
 """Quantized as the id says; which layers stay in 16 bits is unknown."""
+FOUR_BITS = 0.27
+"""The least share of a 16-bit checkpoint that it takes in 4 bits, with scales."""
+UNKNOWN_STORAGE = Doubt(0.03, 0.25, below=1 - FOUR_BITS)
+"""16 bits are likely, 4 bits are possible: neither index nor size nor the checkpoint's own config.json was read."""
 SIZE = Doubt(0.25, 0.2)
-"""The size in a name, rounded. A checkpoint whose name has no quantization may still have 4 bits per weight."""
+"""The size in a name, rounded."""
+SIZE_ALONE = Doubt(0.25, 0.2, below=1 - FOUR_BITS)
+"""The same without a word for the quantization."""
 
 
 class WeightSettings(NamedTuple):
@@ -182,7 +190,7 @@ def _by_parameters(model: Model, how: WeightSettings) -> Checkpoint | None:
     each = total // NOMINAL_LAYERS
     counted = Shape(((LayerTensors(each, "column", "mlp"),),), (0,) * NOMINAL_LAYERS, 0, 0, 0, False)
     found = _in_bytes(model, how, counted, stretch=1.0, vision=0, tied=False, agrees=False)
-    return replace(found, doubt=SIZE)
+    return replace(found, doubt=SIZE if model.storage_known else SIZE_ALONE)
 
 
 def total_elements(model: Model) -> int | None:
@@ -229,6 +237,8 @@ def _in_bytes(
         if scale is not None:
             doubt = COUNTED_BYTES
             rates = {group: rate * scale for group, rate in rates.items()}
+    if not model.storage_known and (scheme is None or scheme.online):
+        doubt = UNKNOWN_STORAGE
     rates["experts"] *= how.padding
     variants: list[Mapping[Cut, float]] = []
     for layer in counted.variants:
@@ -468,7 +478,8 @@ def _line(
         floor = max(0.0, floor - offload)
         note += f", up to {human(offload)} offloaded to the host"
     spread = found.doubt.spread * loaded
-    low, high = max(0.0, likely - spread - division - 0.3 * adapters), likely + spread + 0.3 * adapters
+    below = spread if found.doubt.below is None else found.doubt.below * loaded
+    low, high = max(0.0, likely - below - division - 0.3 * adapters), likely + spread + 0.3 * adapters
     return Estimate(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 
 

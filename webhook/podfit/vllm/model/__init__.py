@@ -242,6 +242,8 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
         tie_word_embeddings=model.tie_word_embeddings if same_shape else changed.tie_word_embeddings,
         quantization_config=changed.quantization_config or model.quantization_config,
         scheme_guessed=model.scheme_guessed and not changed.quantization_config,
+        storage_known=model.storage_known or bool(changed.quantization_config),
+        kv_heads_known=model.kv_heads_known,
         vision_config=changed.vision_config or model.vision_config,
         parameters=model.parameters if same_shape else None,
         weights_bytes=model.weights_bytes if same_shape else None,

@@ -61,6 +61,8 @@ def model_of_row(name: str) -> Model:
         dtype_inherited=row.get("dtype_inherited", False),
         parameters=row.get("parameters"),
         weights_bytes=row.get("weights_bytes"),
+        storage_known=not row.get("storage_unknown", False),
+        kv_heads_known=not row.get("kv_heads_unknown", False),
         gated=row.get("gated", False),
         scheme_guessed=row.get("scheme_guessed", False),
         dtype_parameters=row.get("dtype_parameters", {}),
@@ -132,8 +134,8 @@ def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
     model = replace(model_of_row(base), id=name, gated=False, length_read=False)
     if scheme is not None:
         model = replace(
-            model, quantization_config=SCHEMES[scheme], scheme_guessed=True, weights_bytes=None, dtype_parameters={},
-            expert_bytes=None, replicated_bytes=None,
+            model, quantization_config=SCHEMES[scheme], scheme_guessed=True, storage_known=True, weights_bytes=None,
+            dtype_parameters={}, expert_bytes=None, replicated_bytes=None,
         )  # fmt: skip
     return Fact(model, f"built-in catalog (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
 

@@ -174,9 +174,12 @@ def _model_with_suffix(model: Model, name: str, rest: str) -> Fact[Model] | None
     if settings is None:
         return None
     if settings:
-        model = replace(model, quantization_config=settings, scheme_guessed=True)
+        model = replace(model, quantization_config=settings, scheme_guessed=True, storage_known=True)
     elif re.search(r"(^|-)(bf16|fp16|f16|dequantized)(-|$)", rest):
-        model = replace(model, quantization_config=None, weights_bytes=None, dtype_parameters={}, expert_bytes=None)
+        model = replace(
+            model, quantization_config=None, storage_known=True, weights_bytes=None, dtype_parameters={},
+            expert_bytes=None,
+        )  # fmt: skip
     if model.quantization_config:
         # the maker chooses the layers that stay in 16 bits: the list of the published copy does not apply to this one
         scheme = {key: value for key, value in model.quantization_config.items() if key not in LEFT_ALONE}
@@ -213,7 +216,9 @@ def size_of(name: str) -> Fact[Model] | None:
         if active := re.search(r"[-_]a(\d+(?:\.\d+)?[bm])(?=[-_.]|$)", part, re.IGNORECASE):
             source += f", {active[1].upper()} active"
         source += f", {settings['quant_method']}" if settings else ""
-        return Fact(replace(unknown, parameters=_parameters(said)), source, may_deny=False)
+        known = bool(settings)
+        sized = replace(unknown, parameters=_parameters(said), storage_known=known, kv_heads_known=False)
+        return Fact(sized, source, may_deny=False)
     return None
 
 

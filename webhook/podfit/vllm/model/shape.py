@@ -37,9 +37,14 @@ class Model:
     """The length comes from the config.json of this very id, not from a library's table, a copy or a default."""
     length_scaled: bool = False
     """The length may be several times that of config.json, because only a library's table, which multiplies by the rope
-    factor, has it."""
+    factor, has it, or because sources dispute it."""
     dtype_inherited: bool = False
     """torch_dtype was copied from the base model: this model is a fine-tune or a quantized copy by another owner."""
+    storage_known: bool = True
+    """How the weights are stored is known: from the checkpoint's index, its size or its own config.json. Otherwise each
+    may take 4 to 16 bits."""
+    kv_heads_known: bool = True
+    """num_key_value_heads is known. Otherwise the model has from one to that many."""
     sliding_window: int | None = None
     """Tokens; None if the model has no window or does not use it. If `layer_types` is empty, every layer has it."""
     layer_types: tuple[str, ...] = ()
@@ -78,3 +83,10 @@ class Model:
     """Bytes of the routed experts' tensors, if the checkpoint's index was read."""
     replicated_bytes: int | None = None
     """Bytes of the tensors that every rank has whole, if the checkpoint's index was read."""
+
+    @property
+    def unknown(self) -> str | None:
+        """What is unknown of its size, for people; None if nothing is."""
+        if not self.storage_known:
+            return "how the weights are stored (4 to 16 bits each)"
+        return None if self.kv_heads_known else "the number of key-value heads"
