@@ -18,6 +18,7 @@ from podfit.kube.workload import unread
 from podfit.report import checked
 from podfit.report.checked import CheckedContainer, FileProblem
 from podfit.rules import all_rules
+from podfit.rules.engine import Engine
 from podfit.vllm.facts import Facts
 
 
@@ -87,6 +88,8 @@ def check(
         problems += [FileProblem(source.name, document.line, report.unread)] if report.unread else []
         containers += [checked.container(source.name, document, report, result) for result in report.results]
         notes += [str(note) for note in document.notes]
+        engines = [result.engine for result in report.results]
+        notes += [_another_server(source.name, document, engine) for engine in engines if engine.command.other]
         if audit:
             notes += checked.audited(source.name, document, report)
         if not report.results and (place := unread.pod_spec(document.object, policy.kinds)):
@@ -110,6 +113,14 @@ def _with_findings_of(report: Report, rules: frozenset[str]) -> Report:
         for one in report.results
     )
     return replace(report, results=tuple(results))
+
+
+def _another_server(file: str, document: Document, engine: Engine) -> str:
+    """The note about a container with another server that takes vLLM's arguments."""
+    return (
+        f"{file}:{document.line_of(engine.command.path)}: container {engine.container.name!r} runs "
+        f"{engine.command.other}, another server: its arguments and its memory are not checked"
+    )
 
 
 def _unread(file: str, document: Document, place: FieldPath) -> str:

@@ -91,6 +91,11 @@ def registry_certainty(engine: Engine) -> Certainty:
     return "likely" if engine.command.changes or names_plugins(engine) else certainty(engine)
 
 
+def value_certainty(engine: Engine) -> Certainty:
+    """The same for a value that no release that was read knows: an image of unknown release may be newer than these."""
+    return "possible" if engine.release is None else registry_certainty(engine)
+
+
 def names_plugins(engine: Engine) -> bool:
     """VLLM_PLUGINS names the plugins to load, which shows that the image has some; its value need not be known.
 

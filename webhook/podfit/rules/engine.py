@@ -154,6 +154,11 @@ class Engine:
         return self.command.serves and not self.args.get("headless")
 
     @property
+    def vllm_args(self) -> EngineArgs | None:
+        """The arguments, for rules about what vLLM does with them; None if another server reads them."""
+        return None if self.command.other else self.args
+
+    @property
     def world_size(self) -> int:
         """GPUs that one engine of this command line spans: TP × PP × PCP."""
         return parallel.world_size(self.args)
@@ -466,7 +471,9 @@ def _of_command(
     """A container with this command."""
     image = container.spec.get("image")
     running, vouched = None, False
-    if "vllm" in found.changes:
+    if found.other:
+        pass  # its version numbers are its own
+    elif "vllm" in found.changes:
         running = release.parse(found.release) if found.release else None
     elif isinstance(image, str):
         named = release.release_of_image(image, releases.images) if releases and releases.images else None
@@ -511,6 +518,9 @@ def _of_command(
         siblings=siblings,
         whole=whole,
     )
+    if found.other:
+        why = f"{found.other} is another server, whose memory is not computed"
+        return replace(made, plan=MemoryPlan("unsure", lambda: why, None, None, None))
     if on_processors:
         return replace(made, plan=replace(planned, host=_on_host(made), startup=None))
     if _on_gpus(workload, container, made) and not model.is_default(its_model):  # of that, whether it starts will do

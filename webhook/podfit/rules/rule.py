@@ -29,6 +29,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "model": ("model",),
     "gpu": ("gpu",),
     "release": (),
+    "vllm_args": (),
     "plan.gpu": ("model", "gpu"),
     "plan.host": ("model",),
     "plan.startup": ("model", "gpu"),

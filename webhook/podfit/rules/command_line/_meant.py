@@ -43,6 +43,11 @@ def _folded(text: str) -> str:
     return re.sub("[-_ ]", "", text).upper().replace("ATTENTION", "ATTN")
 
 
+def is_choice(message: str) -> bool:
+    """Whether argparse rejects a value for not being one of the choices."""
+    return _CHOICE.search(message) is not None
+
+
 def choice(message: str) -> str | None:
     """The nearest allowed value in argparse's "invalid choice: 'fp16' (choose from 'auto', 'float16', …)"."""
     said = _CHOICE.search(message)

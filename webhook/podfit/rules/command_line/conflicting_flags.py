@@ -63,6 +63,7 @@ class ConflictingFlags(Rule):
 
     plane = "config"
     mode = "deny"
+    needs = ("vllm_args",)
     about = (
         "conflicts", "enable_lora", "lora_modules", "kv_transfer_config", "enable_expert_parallel", "attention_config",
         "an argument of the configuration",

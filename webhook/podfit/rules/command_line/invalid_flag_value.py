@@ -21,6 +21,7 @@ from podfit.rules._flags import (
     substitute,
     uncertain,
     unsplit,
+    value_certainty,
 )
 from podfit.rules.command_line import _meant
 from podfit.rules.engine import Engine
@@ -68,6 +69,7 @@ class InvalidFlagValue(Rule):
 
     plane = "config"
     mode = "deny"
+    needs = ("vllm_args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: read with that release's own grammar."""
@@ -133,7 +135,7 @@ class InvalidFlagValue(Rule):
             names, parsers = _meant.tool_parsers(error.message, engine.release)
             yield Finding(
                 path=error.path,
-                certainty=registry_certainty(engine) if error.dest in PLUGGED else certainty(engine),
+                certainty=_refusal_certainty(engine, error),
                 uncertain=uncertain(engine),
                 message=error.message + in_file(engine, error.index),
                 details=lines(
@@ -144,6 +146,14 @@ class InvalidFlagValue(Rule):
                 suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else parsers,
                 fix=substitute(engine, *instead) if instead else (),
             )
+
+
+def _refusal_certainty(engine: Engine, error: ArgumentError) -> Certainty:
+    """How sure it is that the parser of the image rejects the value too: a newer one may have more choices."""
+    if _meant.is_choice(error.message):
+        known = value_certainty(engine)
+        return known if error.dest in PLUGGED or known == "possible" else certainty(engine)
+    return registry_certainty(engine) if error.dest in PLUGGED else certainty(engine)
 
 
 PLUGGED = frozenset({"quantization", "reasoning_parser", "tool_call_parser"})
@@ -228,7 +238,9 @@ def _json(engine: Engine) -> Iterator[Finding]:
             few = one.bounds or (f"one of {listed}" if len(one.allowed) <= _FEW else "another")
             yield Finding(
                 path=engine.argument(dest),
-                certainty=registry_certainty(engine) if one.open else certainty(engine),
+                certainty=value_certainty(engine)
+                if one.open or (engine.release is None and not one.bounds)
+                else certainty(engine),
                 uncertain=uncertain(engine),
                 message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}"
                 f"{life(one, engine.release)}{f'; did you mean {near}?' if near else ''}",
@@ -324,7 +336,7 @@ def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
         flag = f"--{dest.replace('_', '-')}"
         yield Finding(
             path=engine.argument(dest),
-            certainty=known,
+            certainty=known if engine.release is not None else value_certainty(engine),
             uncertain=uncertain(engine),
             message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(found, engine.release)}"
             f"{f'; did you mean {near[0]}?' if near else ''}",

@@ -56,6 +56,7 @@ class RemovedFlag(Rule):
 
     plane = "config"
     mode = "deny"
+    needs = ("vllm_args",)
     about = ("unknown flags",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ class UnknownFlag(Rule):
 
     plane = "config"
     mode = "deny"
+    needs = ("vllm_args",)
     about = ("unknown flags",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

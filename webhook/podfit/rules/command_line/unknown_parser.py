@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.base.near import nearest
-from podfit.rules._flags import life, named, registry_certainty, uncertain
+from podfit.rules._flags import life, named, uncertain, value_certainty
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.args import settings
@@ -31,6 +31,7 @@ class UnknownParser(Rule):
 
     plane = "config"
     mode = "deny"
+    needs = ("vllm_args",)
     about = ("tool_call_parser", "reasoning_parser")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
@@ -55,7 +56,7 @@ class UnknownParser(Rule):
             near = nearest(name, found.allowed, cutoff=0.7)
             yield Finding(
                 path=engine.argument(kind),
-                certainty=registry_certainty(engine),
+                certainty=value_certainty(engine),
                 uncertain=uncertain(engine),
                 message=f"{named(engine)} has no {'tool' if kind[0] == 't' else 'reasoning'} parser "
                 f"{name!r}{life(found, engine.release)}" + (f"; did you mean {near[0]!r}?" if near else ""),

@@ -32,6 +32,7 @@ class GpuCountMismatch(Rule):
 
     plane = "config"
     mode = "deny"
+    needs = ("vllm_args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if one Pod is the whole engine: both numbers are in the manifest."""

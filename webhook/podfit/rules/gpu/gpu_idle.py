@@ -17,6 +17,7 @@ class GpuIdle(Rule):
     """
 
     plane = "config"
+    needs = ("vllm_args",)
     threatens = "practice"
     never_denies = "another process of the container may use them"
 
@@ -38,9 +39,9 @@ class GpuIdle(Rule):
 
 def _shared_out(engine: Engine) -> bool:
     """Something else may use them: arguments that can't be seen, a script that gives each of its processes some of the
-    GPUs, a program around vLLM (vllm-omni's stages)."""
+    GPUs, a program around vLLM."""
     if engine.args.open or not engine.command.complete:
         return True
     words = f"{engine.raw_command} {list(engine.command.env)}"
-    around = engine.command.own_flags or engine.args.unknown or "omni" in str(engine.field("image"))
+    around = engine.command.own_flags or engine.args.unknown
     return bool(around) or "CUDA_VISIBLE_DEVICES" in words

@@ -26,7 +26,7 @@ class GpuLacksDtype(Rule):
 
     plane = "gpu"
     mode = "deny"
-    needs = ("gpu",)
+    needs = ("gpu", "vllm_args")
     about = ("a GPU without bfloat16",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

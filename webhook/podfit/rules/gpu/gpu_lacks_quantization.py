@@ -25,7 +25,7 @@ class GpuLacksQuantization(Rule):
 
     plane = "gpu"
     mode = "deny"
-    needs = ("model", "gpu", "release")
+    needs = ("model", "gpu", "release", "vllm_args")
     about = ("a quantized checkpoint", "quantization")
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ class MigWithTensorParallel(Rule):
 
     plane = "gpu"
     mode = "deny"
+    needs = ("vllm_args",)
     about = ("MIG",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

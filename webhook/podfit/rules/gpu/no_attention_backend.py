@@ -85,7 +85,7 @@ class NoAttentionBackend(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model", "gpu", "release")
+    needs = ("model", "gpu", "release", "vllm_args")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, of a model whose config.json is known."""

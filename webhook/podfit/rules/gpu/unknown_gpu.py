@@ -41,6 +41,7 @@ class UnknownGpu(Rule):
     plane = "gpu"
     threatens = "practice"
     mode = "warn"
+    needs = ("vllm_args",)
     about = ("no known GPU",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

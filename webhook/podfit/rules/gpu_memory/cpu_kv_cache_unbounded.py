@@ -23,7 +23,7 @@ class CpuKvCacheUnbounded(Rule):
     threatens = "uptime"
     mode = "warn"
     never_denies = "a node with no more memory than the container's limit works"
-    needs = ("release",)
+    needs = ("release", "vllm_args")
     mute_for = ("memory-limit",)
     about = ("vLLM's CPU backend",)
 

@@ -40,6 +40,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
 
     plane = "gpu"
     mode = "deny"
+    needs = ("vllm_args",)
 
     maximum: float = parameter(0.95, "a higher share is warned about", gt=0, le=1)
     shared_maximum: float = parameter(0.8, "the same on a GPU shared with other processes", gt=0, le=1)

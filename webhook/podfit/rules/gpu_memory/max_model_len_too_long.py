@@ -46,7 +46,7 @@ class MaxModelLenTooLong(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model", "release")
+    needs = ("model", "release", "vllm_args")
     about = ("max_model_len",)
 
     believe_catalog: bool = parameter(False, "deny what the catalog's config.json does not allow, however old it is")

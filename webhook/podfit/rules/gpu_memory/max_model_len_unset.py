@@ -26,7 +26,7 @@ class MaxModelLenUnset(Rule):
     plane = "gpu"
     threatens = "practice"
     mode = "warn"
-    needs = ("model",)
+    needs = ("model", "vllm_args")
     about = ("no context length",)
 
     above: int = parameter(32_768, "tokens; a model's own length up to this is not reported", ge=0)

@@ -36,7 +36,7 @@ class VideoExceedsBatch(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model", "release")
+    needs = ("model", "release", "vllm_args")
     about = ("Gemma 4",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

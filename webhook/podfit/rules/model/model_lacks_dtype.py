@@ -23,7 +23,7 @@ class ModelLacksDtype(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model",)
+    needs = ("model", "vllm_args")
     about = ("dtype",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

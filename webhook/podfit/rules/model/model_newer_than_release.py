@@ -26,7 +26,7 @@ class ModelNewerThanRelease(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model", "release")
+    needs = ("model", "release", "vllm_args")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, if neither vLLM's registry nor a Transformers of its time has it."""

@@ -45,7 +45,7 @@ class ModelOlderThanRelease(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("release",)
+    needs = ("release", "vllm_args")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, if Transformers has no such model either."""

@@ -60,7 +60,7 @@ class QuantizationLacksDtype(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model", "release")
+    needs = ("model", "release", "vllm_args")
     about = ("dtype",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

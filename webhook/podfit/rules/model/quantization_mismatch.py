@@ -113,7 +113,7 @@ class QuantizationMismatch(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model", "release")
+    needs = ("model", "release", "vllm_args")
     about = ("quantization", "a quantized checkpoint")
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ class TensorParallelIndivisible(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model",)
+    needs = ("model", "vllm_args")
     about = ("tensor parallelism",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ class TrustRemoteCodeMissing(Rule):
 
     plane = "config"
     mode = "deny"
-    needs = ("model", "release")
+    needs = ("model", "release", "vllm_args")
     about = ("a model with code",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

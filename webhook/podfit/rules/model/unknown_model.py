@@ -37,6 +37,7 @@ class UnknownModel(Rule):
     plane = "config"
     threatens = "practice"
     mode = "warn"
+    needs = ("vllm_args",)
     mute_for = ("model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
@@ -67,6 +68,10 @@ class UnknownModel(Rule):
             )
         elif engine.args.model is None and "args" not in engine.workload.completes:
             default = engine.args.defaults.get("model")
+            if engine.command.guessed:
+                what = f"no model is named: {engine.command.program} may load one of its image"
+                yield Finding(engine.command.path, what, suggestions=(LIKE,))
+                return
             yield Finding(
                 engine.command.path,
                 "no model is named"

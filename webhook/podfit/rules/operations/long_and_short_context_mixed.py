@@ -23,7 +23,7 @@ class LongAndShortContextMixed(Rule):
     threatens = "practice"
     mode = "audit"
     never_denies = "the manifest does not show the lengths of the requests"
-    needs = ("plan.gpu",)
+    needs = ("plan.gpu", "vllm_args")
 
     min_length: int = parameter(32768, "contexts shorter than this are not called long", ge=1)
     max_long_requests: float = parameter(4.0, "fewer requests of the full length than this crowd the others out", gt=0)

@@ -153,6 +153,8 @@ def parse(
     parser, newest = table.parser, table.releases[-1]
     lower, upper = (newest, newest) if release is None else table.neighbours(release)
     defaults = parser(lower or upper or newest, entry).defaults
+    if command.guessed is not None:
+        defaults = {**defaults, "model": None}  # such a program may load the model of its image
     whole = "\n".join([word.text for word in command.words])
     if command.entry == "worker":
         return EngineArgs(release, defaults={**defaults, "model": None})  # it serves the model that the leader sends

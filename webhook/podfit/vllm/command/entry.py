@@ -251,7 +251,8 @@ def _cli(argv: Argv) -> Start | None:
         return None
     subcommand = text_of(argv[1])
     if subcommand in _CLI:
-        return Serve(_CLI[subcommand], f"vllm {subcommand}", tuple(argv[2:]), own_flags=subcommand == "run-batch")
+        program = "vllm-omni" if _name(argv[0]) == "vllm-omni" else "vllm"
+        return Serve(_CLI[subcommand], f"{program} {subcommand}", tuple(argv[2:]), own_flags=subcommand == "run-batch")
     if subcommand in _NOT_SERVING or subcommand[:1] == "-":
         return Unknown(f"vllm {subcommand}", ())
     return _slipped(argv) if _name(argv[0]) == "vllm" and known(argv[1]) is not None else None

@@ -114,6 +114,16 @@ def _runs(name: str) -> str | None:
     return next((row.runs for row in KNOWN_IMAGES if re.search(row.pattern, name)), None)
 
 
+OMNI = "vLLM-Omni"
+"""https://github.com/vllm-project/vllm-omni: `vllm serve MODEL --omni` starts a pipeline of stages instead of vLLM.
+Each stage has its own model, GPUs and share of their memory, by a file that the manifest need not contain."""
+
+
+def is_omni(image: str) -> bool:
+    """Whether the image is a build of vLLM-Omni."""
+    return repository(image).rpartition("/")[2].startswith("vllm-omni")
+
+
 def named_vllm(image: str) -> bool:
     """Whether the image's own name (or its owner's) contains vLLM, regardless of the table."""
     name = repository(image)

@@ -190,6 +190,7 @@ class Reading:
         if words is None:
             return None
         texts = texts_of(words)
+        omni = "--omni" in texts or started.program.startswith("vllm-omni") or images.is_omni(self.image)
         whole = "\n".join(texts)  # one check of all texts lets most commands skip what follows
         if "$" in whole or "{{" in whole:
             words = [_honest(word, shell=shell_exec is not None) for word in words]
@@ -204,7 +205,8 @@ class Reading:
             exec=shell_exec is not False,
             config=self.config(texts, file or self.file) if "--config" in whole else {},
             program=started.program,
-            own_flags=started.own_flags,
+            own_flags=started.own_flags or omni,
+            other=images.OMNI if omni else None,
             guessed=guessed,
             complete=complete and "args" not in self.workload.completes,
             changes=self._changes(started, env, argv[: max(len(argv) - len(started.words), 0)], moved=moved),

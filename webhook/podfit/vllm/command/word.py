@@ -213,6 +213,8 @@ class Command:
     own_flags: bool = False
     """`program` wraps vLLM and has flags of its own (dynamo.vllm), so a flag that vLLM does not know is not an
     error."""
+    other: str | None = None
+    """The name of another server that takes vLLM's arguments and more of its own ("vLLM-Omni"); None: it is vLLM."""
     guessed: str | None = None
     """Why podfit assumes that this is vLLM although the manifest does not say so with certainty, else None."""
     complete: bool = True
