@@ -173,9 +173,9 @@ def model_problems(row: Mapping[str, Any], known: Known) -> Iterator[str]:
     size = named.value.parameters if named and not any(part in row["id"] for part in NAMED_OTHERWISE) else None
     if parameters and size and not NAMED[0] <= parameters / size <= NAMED[1]:
         yield f"{parameters:,} parameters, expected about the {size:,} in its name"
-    stored = row.get("stored_elements")
-    if row["trusted"] and parameters and stored and stored > (1 + STORED_MORE) * parameters + head_elements(row):
-        yield f"stored_elements {stored:,}, expected at most the {parameters:,} parameters and another head"
+    stored, sizes = row.get("stored_elements"), parameters or settle.elements(row["config"])
+    if row["trusted"] and sizes and stored and stored > (1 + STORED_MORE) * sizes + head_elements(row):
+        yield f"stored_elements {stored:,}, expected at most the {sizes:,} parameters and another head"
     yield from base_problems(row)
     off = shape_off(row)
     if off is not None and off > (EXACTLY_OFF if _model_type(row) in known.exact else SHAPE_OFF):

@@ -247,6 +247,13 @@ def counted(row: Mapping[str, Any]) -> int | None:
     return parameters
 
 
+def elements(config: Mapping[str, Any]) -> int | None:
+    """Elements that the sizes give, with multi-token-prediction layers; None if the layers are not described."""
+    model = from_config("row", config, complete=False)
+    found = shape.of(model)
+    return found.elements + tower.parameters(model) + found.extra if found is not None and found.known else None
+
+
 def misses(config: Mapping[str, Any], parameters: int, *, complete: bool) -> float | None:
     """How far the formulas are off the count, relative; with multi-token-prediction layers or without, whichever the
     checkpoint holds. None where the layers are not described."""

@@ -178,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
     engine: Engine = result.engine
     if args.output:
         try:
-            print(generate.render(args.output, engine), end="")
+            print(generate.render(args.output, engine, generate.other_labels(facts.gpu)), end="")
         except ValueError as error:
             raise edge.UnusableError(f"-o {args.output}: {error}") from error
         return 0

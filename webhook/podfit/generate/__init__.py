@@ -7,19 +7,33 @@ ValueError with what is missing if it cannot be written. Not here: sizing, which
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from podfit.rules.engine import Engine
+from podfit.vllm import gpu
+from podfit.vllm.gpu import Accelerator
 
 OUTPUTS: Mapping[str, str] = {"yaml": "workload", "hpa": "hpa", "keda": "keda"}
 """What people type → the module of this room that writes it."""
 
 
-def render(output: str, engine: Engine) -> str:
-    """The manifests of one planned engine; raises ValueError with what is missing."""
+def render(output: str, engine: Engine, other_labels: Sequence[str] = ()) -> str:
+    """The manifests of one planned engine; raises ValueError with what is missing. `other_labels`: labels of other GPU
+    models that the same name may mean, for the comment."""
     text: str = import_module(f"podfit.generate.{OUTPUTS[output]}").render(engine)
-    return text
+    labels = " or ".join(other_labels)
+    comment = f"# the GPU that was named may also be another model: its label is {labels}\n" if labels else ""
+    return comment + text
+
+
+def other_labels(named: Accelerator | None, product: str | None = None) -> tuple[str, ...]:
+    """Labels of the GPU models that a name also means, besides the one in the manifest (`product`, or the
+    commonest)."""
+    if named is None or len(named.gpus) < 2:
+        return ()
+    written = product or next(iter(gpu.commonest(named.gpus).labels), None)
+    return tuple(one.labels[0] for one in named.gpus if one.labels and written not in one.labels)
 
 
 def slug(model: str) -> str:

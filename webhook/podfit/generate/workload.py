@@ -23,6 +23,7 @@ from podfit.rules import memory_sizes, probe_timing
 from podfit.rules.engine import SHM, Engine
 from podfit.rules.host_memory import shm_mounts
 from podfit.rules.operations.termination_grace_too_short import DRAINS
+from podfit.vllm import gpu
 from podfit.vllm.memory import startup
 from podfit.vllm.memory.generations import NEWEST
 from podfit.vllm.release import Release
@@ -72,7 +73,7 @@ def _check_supported(engine: Engine) -> None:
         raise ValueError(f"{engine.args.model!r} is a path: which volume holds it only you can say; name a hub's id")
     if engine.gpu is None or not engine.gpu.value.gpus:
         raise ValueError("which GPU is not known; --gpu NAME names one")
-    if any(gpu.vendor != "nvidia" or gpu.mig for gpu in engine.gpu.value.gpus):
+    if any(one.vendor != "nvidia" or one.mig for one in engine.gpu.value.gpus):
         raise ValueError(f"{engine.gpu.value.name}: manifests are written for whole NVIDIA GPUs alone")
     if engine.spans_pods:
         raise ValueError("the engine spans several Pods; a Deployment can't say that, a LeaderWorkerSet can")
@@ -133,17 +134,11 @@ def _make_pod_spec(engine: Engine, name: str, replicas: int) -> Object:
 
 
 def _node_selection(engine: Engine) -> Object:
-    """The GPU by its label; several (a name that is ambiguous) by a required affinity, each as good."""
-    accelerator = engine.gpu.value if engine.gpu else None
-    labels = [label for gpu in (accelerator.gpus if accelerator else ()) for label in gpu.labels[:1]]
-    if not labels:
+    """The GPU by its label; for a name that several GPU models have, the commonest's."""
+    labeled = [one for one in (engine.gpu.value.gpus if engine.gpu else ()) if one.labels]
+    if not labeled:
         raise ValueError("no node label is known for this GPU")
-    if len(labels) == 1:
-        return {"nodeSelector": {PRODUCT: labels[0]}}
-    terms = [{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": labels}]}]
-    return {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    }
+    return {"nodeSelector": {PRODUCT: gpu.commonest(labeled).labels[0]}}
 
 
 def _make_container(engine: Engine) -> Object:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from podfit.kube.quantity import human
 from podfit.rules.engine import Engine
-from podfit.vllm.gpu import by_name, short
+from podfit.vllm.gpu import by_name, distinct
 from podfit.vllm.memory.needs import Offer
 from podfit.vllm.model import Model
 
@@ -90,7 +90,8 @@ def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Se
         "same output": [one for one in shown if not one.offer.changes],
         "changed output": [one for one in shown if one.offer.changes],
     }
-    rows = {title: [_cells(one) for one in group] for title, group in groups.items() if group}
+    names = distinct(gpu.name for one in shown for gpu in by_name(one.offer.stock.product))
+    rows = {title: [_cells(one, names) for one in group] for title, group in groups.items() if group}
     cells = [HEADING, *(row for group in rows.values() for row in group)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEADING))]
     one_replica = sum(widths[:4]) + 2 * 3
@@ -125,7 +126,7 @@ def _and(sizes: Sequence[int]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _cells(way: Way) -> tuple[str, ...]:
+def _cells(way: Way, short_names: Mapping[str, str]) -> tuple[str, ...]:
     """The cells of one offer, as in HEADING."""
     offer = way.offer
     tokens = f"{offer.ledger.kv_cache_tokens[0]:,} tokens" if offer.ledger.kv_cache_tokens else "none"
@@ -134,7 +135,7 @@ def _cells(way: Way) -> tuple[str, ...]:
     notes = [" ".join(said)] if said else []
     notes += [f"the cluster has {offer.stock.gpus}"] if not offer.there else []
     notes += [f"refused: {way.refused}"] if way.refused else []
-    names = dict.fromkeys(short(one.name) for one in by_name(offer.stock.product)) or {offer.stock.product: None}
+    names = dict.fromkeys(short_names[one.name] for one in by_name(offer.stock.product)) or {offer.stock.product: None}
     return (
         f"{offer.gpus} × {' or '.join(names)}",
         human(offer.memory / offer.replicas),

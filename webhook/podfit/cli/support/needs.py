@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     for note in notes:
         edge.tell(f"note: {note}")
     if args.output:
-        return _write(args.output, ways, asked)
+        return _write(args.output, ways, asked, facts.gpu)
     if args.format == "json":
         print(json.dumps(as_needs.tree(asked, ways), indent=1, default=str))
     else:
@@ -117,15 +117,20 @@ def _at_the_hub(model: str, found: Fact[Model]) -> tuple[str, list[str]]:
     return model, [f"{model} is not a model ID of the hub: vLLM needs one, or the path of a folder"]
 
 
-def _write(output: str, ways: Sequence[Way], asked: Asked) -> int:
-    best = next((one for one in ways if one.refused is None), None)
+def _write(output: str, ways: Sequence[Way], asked: Asked, named: Accelerator | None) -> int:
+    """Prints the manifest of the best way. For a name that several GPU models have, that is the best way with the
+    commonest of them, as long as it holds the requests."""
+    possible = [one for one in ways if one.refused is None]
+    usual = gpu.commonest(named.gpus).labels[:1] if named is not None else ()
+    best = min(possible, key=lambda one: one.offer.stock.product not in usual, default=None)
     if best is None:
         raise edge.UnusableError(
             f"-o {output}: nothing that was tried holds {asked.users} × {asked.context:,} tokens of {asked.model.id}; "
             "try a shorter --context, or other GPUs with --gpu NAME"
         )
     try:
-        print(generate.render(output, best.engine), end="")
+        others = generate.other_labels(named, best.offer.stock.product)
+        print(generate.render(output, best.engine, others), end="")
     except ValueError as error:
         raise edge.UnusableError(f"-o {output}: {error}") from error
     return 0

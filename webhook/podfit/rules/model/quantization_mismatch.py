@@ -207,7 +207,10 @@ def _asymmetric(engine: Engine, model: Model, asked: str | None, release: Releas
 
 
 def _certainty(engine: Engine, exact: bool) -> Certainty:
-    """Certain only for a known checkpoint on NVIDIA GPUs that no other file changes."""
+    """Certain only for a known checkpoint on NVIDIA GPUs that no other file changes; only possible if the scheme is a
+    guess from the model's name."""
+    if engine.model is not None and engine.model.value.scheme_guessed:
+        return "possible"
     other = any(one in engine.args.given or one in engine.args.unresolved for one in OTHER_FILES)
     nvidias = engine.vendor == "nvidia" and not engine.on_processors
     return certainty(engine) if exact and nvidias and not other and is_scheme_known(engine) else "likely"

@@ -11,7 +11,7 @@ from podfit.kube.workload import Container, Workload
 from podfit.vllm.facts import Fact, Facts
 from podfit.vllm.gpu import advice, labels, maker
 from podfit.vllm.gpu.labels import NamedProducts
-from podfit.vllm.gpu.name import by_name, nearest, short
+from podfit.vllm.gpu.name import by_name, commonest, distinct, nearest, short
 from podfit.vllm.gpu.node_pools import product_of_pools
 from podfit.vllm.gpu.nodes import NodeGpus, Placement, find_placement
 from podfit.vllm.gpu.product import Accelerator, Gpu, all_products
@@ -39,7 +39,9 @@ __all__ = [
     "all_products",
     "assumed",
     "by_name",
+    "commonest",
     "device_request",
+    "distinct",
     "find",
     "find_placement",
     "is_one",

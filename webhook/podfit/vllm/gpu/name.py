@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -67,6 +68,30 @@ def short(name: str) -> str:
     """A GPU's name in the table without maker and form factor: "A100 80GB" of "NVIDIA A100 80GB SXM4"."""
     words = [word for word in name.split() if not NOISE.fullmatch(word.lower()) and not FORMS.fullmatch(word.lower())]
     return " ".join(words) or name
+
+
+COMMONEST = (
+    "NVIDIA H100 80GB SXM5", "NVIDIA H200 SXM 141GB", "NVIDIA A100 80GB SXM4", "Tesla V100 16GB", "RTX 6000 Ada",
+)  # fmt: skip
+"""GPU models that clusters have more of than others of the same short name. Machine types of clouds show it
+(facts/instances.jsonl). For an A100 it is the size that language models need."""
+
+
+def commonest(gpus: Sequence[Gpu]) -> Gpu:
+    """The GPU model that is most likely meant by a name that several have: else the one with the least memory."""
+    return min(gpus, key=lambda gpu: (gpu.name not in COMMONEST, gpu.memory))
+
+
+def distinct(names: Iterable[str]) -> dict[str, str]:
+    """Names in the table → short names; those that several share keep their form factor: "H100 80GB SXM5"."""
+    shorts = {name: short(name) for name in names}
+    counts = Counter(shorts.values())
+    return {name: shorts[name] if counts[shorts[name]] == 1 else _without_noise(name) for name in shorts}
+
+
+def _without_noise(name: str) -> str:
+    """The name without the maker."""
+    return " ".join(word for word in name.split() if not NOISE.fullmatch(word.lower())) or name
 
 
 def _normalize(text: str) -> str:
