@@ -165,12 +165,25 @@ class Image(Entry):
     source: Text
 
 
+class KnownGood(Entry):
+    """known_good.jsonl."""
+
+    model: Id
+    gpu: Text
+    count: PositiveInt
+    release: Text
+    options: dict[str, bool | int | float | str | dict[str, Any]]
+    runs: bool
+    source: Text
+
+
 TABLES: Mapping[str, type[Entry]] = {
     "checkpoints": Checkpoint,
     "corrections": Correction,
     "gpus": Gpu,
     "images": Image,
     "instances": Instance,
+    "known_good": KnownGood,
     "mig": Mig,
     "model_types": ModelType,
     "models": Model,
