@@ -122,10 +122,10 @@ def constants(found: Constants) -> Iterator[None]:
         moved = likely - own.likely
         low, high = max(0.0, own.low + min(0.0, moved)), own.high + max(0.0, moved)
         non_torch.MEASURED[name] = own._replace(low=min(low, likely), likely=likely, high=max(high, likely))
-    ranks.remembered.cache_clear()
+    ranks.without_budget.cache_clear()
     try:
         yield
     finally:
         activations.SAMPLERS.update(samplers)
         non_torch.MEASURED.update(measured)
-        ranks.remembered.cache_clear()
+        ranks.without_budget.cache_clear()

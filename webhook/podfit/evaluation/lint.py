@@ -472,13 +472,18 @@ _WORD, _RELEASES, _REFUSED, _STEPS = 2, 12, 48, 8
 """The cost of a word of vLLM's command. The factor if the release is not known, since the parsers of
 many releases may read it. The factor if all of them reject its values. How many steps of a script
 (`WorkLimit`) cost 1."""
+_LAYERS, _LAYER, _GENERATIONS = 128, 2, 4
+"""The layers of a model that cost nothing, what each of the others costs 1 for, and the factor if the release is not
+known."""
 
 
 def _price(read: Engine) -> int:
     """What a container with vLLM costs, with the servers that start when the first has failed."""
     times = 1 if read.release is not None else _REFUSED if read.args.errors else _RELEASES
     each = _WORD * times
-    return sum([_EACH + each * len(one.words) for one in (read.command, *read.command.then)])
+    layers = read.model.value.described_layers - _LAYERS if read.model is not None else 0
+    planned = max(0, layers) // _LAYER * (1 if read.release is not None else _GENERATIONS)
+    return planned + sum([_EACH + each * len(one.words) for one in (read.command, *read.command.then)])
 
 
 def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine], Sequence[RuleError], str | None]:

@@ -67,7 +67,7 @@ def _pair(before: Any, after: Any) -> dict[str, Any]:
     return {"before": before, "after": after}
 
 
-def _bytes(line: Estimate | None) -> dict[str, int] | None:
+def _bytes(line: Estimate | None) -> dict[str, int | None] | None:
     return line.json() if line else None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from podfit.base import duration
 from podfit.base.printable import clean, shortened
 from podfit.base.secret import Secrets
-from podfit.kube.quantity import human
+from podfit.kube.quantity import human, left
 from podfit.report.text import verdict
 from podfit.rules.engine import Engine
 from podfit.vllm.memory import plan, resolved
@@ -88,8 +88,6 @@ def _gpu(ledger: GpuLedger) -> dict[str, Any]:
         **{name: getattr(ledger, name).json() for name in GPU_AMOUNTS},
         "loading": ledger.loading.json() if ledger.loading else None,
         "kv_cache_bytes_per_token": ledger.kv_cache_bytes_per_token,
-        "request_bytes": ledger.request_bytes,
-        "longest_request": ledger.longest_request,
         "kv_cache_bytes_per_request": ledger.kv_cache_bytes_per_request,
         "kv_cache_tokens": None if tokens is None else dict(zip(("low", "likely", "high"), tokens, strict=True)),
         "max_model_len": ledger.max_model_len,
@@ -176,11 +174,15 @@ def fit(verdict: Verdict, changes: Sequence[Alternative], *, unknown: Sequence[s
     return "\n".join([head, *(f"  {number:>2}. {one.text}" for number, one in enumerate(changes, 1))]) + "\n"
 
 
+KV_CACHE = "KV cache memory"
 LEDGER_HEADING = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"
 
 
 def _row(name: str, line: Estimate, sign: str = " ") -> str:
     """A line of the ledger; a negative amount is a deficit."""
+    if line.is_bound:
+        interval = f"{'at most' if name == KV_CACHE else 'at least'} {left(line.floor)}"
+        return f"{sign} {name:<20}{'unknown':>11}  {interval:<23}  {line.note}"
     if line.likely < 0:
         name = f"{name} short by"
         interval = f"{human(-line.high)} … {human(-line.low)}" if line.high <= 0 else f"0 B … {human(-line.low)}"
@@ -221,7 +223,7 @@ def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:
         ("activations", ledger.activations, "-"),
         ("CUDA graphs", ledger.cuda_graphs, "-"),
         ("non-torch", ledger.non_torch, "-"),
-        ("KV cache memory", ledger.kv_cache._replace(note=ledger.left), "="),
+        (KV_CACHE, ledger.kv_cache._replace(note=ledger.left), "="),
     ]
     out = ["GPU memory of one GPU", LEDGER_HEADING, *(_row(name, line, sign) for name, line, sign in lines)]
     rows: list[tuple[str, str]] = []
@@ -230,9 +232,8 @@ def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:
     if ledger.kv_cache_tokens:
         low, likely, high = ledger.kv_cache_tokens
         rows.append(("GPU KV cache size", f"{likely:,} tokens  ({low:,} … {high:,})"))
-    if ledger.max_model_len and ledger.request_bytes:
-        need = f"{human(ledger.request_bytes)}{ledger.checks_only}"
-        rows.append(("one request", f"{ledger.max_model_len:,} tokens take {need}"))
+    if ledger.max_model_len and ledger.kv_cache_bytes_per_request:
+        rows.append(("one request", f"{ledger.max_model_len:,} tokens take {human(ledger.kv_cache_bytes_per_request)}"))
     if ledger.max_concurrency is not None and ledger.max_model_len:
         rows.append(
             ("Maximum concurrency", f"{ledger.max_concurrency:.2f}x for {ledger.max_model_len:,} tokens per request")

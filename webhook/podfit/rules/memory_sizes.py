@@ -110,7 +110,9 @@ def advised_request(engine: Engine) -> int | None:
 
 def computable(engine: Engine) -> bool:
     """The ledger is this container's: a fix may rest on it."""
-    return engine.model is not None and engine.command.entry != "worker" and not engine.spans_pods and not engine.doubt
+    model = engine.model
+    known = model is not None and not model.value.is_minimum
+    return known and engine.command.entry != "worker" and not engine.spans_pods and not engine.doubt
 
 
 def elsewhere(engine: Engine) -> bool:

@@ -47,13 +47,13 @@ class GpuMemoryExceeded(Rule):
             return
         weights, budget = ledger.weights.likely, ledger.budget.likely
         rest = budget - weights - ledger.kv_cache.likely
-        note = ledger.weights.note
+        note, least = ledger.weights.note, "at least " if ledger.weights.is_bound else ""
         certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
         certainty, limited = _shortage.of_kv_cache(ledger, 0)
         yield Finding(
             path=engine.command.path,
-            message=f"short by {human(-ledger.kv_cache.likely)} on each GPU before any KV cache: "
-            f"weights {human(weights)} and {human(rest)} of "
+            message=f"short by {least}{human(-ledger.kv_cache.likely)} on each GPU before any KV cache: "
+            f"weights {least}{human(weights)} and {human(rest)} of "
             f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
             details=lines(
                 "" if certain else limited,

@@ -66,7 +66,7 @@ def _eagle(model: Model, settings: Settings, *, three: bool) -> tuple[float, flo
     counted, hidden, width = shape.of(model), model.hidden_size or 0, settings.dtype
     dense = 3 * hidden * (model.intermediate_size or 4 * hidden) + 4 * hidden * hidden
     if counted and not model.num_experts:
-        dense = counted.body // max(1, len(counted.order))
+        dense = counted.body // counted.layers
     projected = (3 if three else 2) * hidden * hidden
     head = EAGLE3_VOCABULARY * hidden if three else 0
     return (dense + projected + head) * width, (model.vocab_size or 0) * hidden * width

@@ -24,6 +24,8 @@ class Estimate(NamedTuple):
     """The arithmetic, for people: "131.4 GiB / 4"."""
     source: str = ""
     """Where the formula or the measurement comes from (`vLLM 0.33 v1/worker/gpu_worker.py`)."""
+    is_bound: bool = False
+    """Only `floor` is known. The other three are equal to it, so that no estimate is larger than what is certain."""
 
     def share_below(self, amount: float) -> float:
         """The probability that the quantity is less than `amount`, from 0 to 1.
@@ -36,8 +38,14 @@ class Estimate(NamedTuple):
             return 0.5 if distance == 0 else float(distance > 0)
         return 0.5 * (1 + erf(distance * DEVIATIONS / end / sqrt(2)))
 
-    def json(self) -> dict[str, int]:
-        """The four numbers, in bytes."""
+    def bound(self) -> Estimate:
+        """The floor alone."""
+        return Estimate(self.floor, self.floor, self.floor, self.floor, self.note, self.source, is_bound=True)
+
+    def json(self) -> dict[str, int | None]:
+        """The four numbers, in bytes; None for those that are unknown."""
+        if self.is_bound:
+            return {"floor": self.floor, "low": None, "likely": None, "high": None}
         return {"floor": self.floor, "low": self.low, "likely": self.likely, "high": self.high}
 
 
@@ -51,5 +59,5 @@ def plus(one: Estimate, other: Estimate) -> Estimate:
         return one
     return Estimate(
         one.floor + other.floor, one.low + other.low, one.likely + other.likely, one.high + other.high,
-        ", ".join(note for note in (one.note, other.note) if note), one.source,
+        ", ".join(note for note in (one.note, other.note) if note), one.source, one.is_bound or other.is_bound,
     )  # fmt: skip

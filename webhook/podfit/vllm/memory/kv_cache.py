@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
 from podfit.vllm.memory import kv_releases as since
 from podfit.vllm.memory import kv_specs
 from podfit.vllm.memory.kv_specs import CHUNKED, CROSS, FULL, SLIDING, Spec, Stored, stored
+from podfit.vllm.memory.remembered import remembered
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release
@@ -123,7 +124,7 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
     return _layout(model, stored(settings), first, last)
 
 
-@lru_cache(256)
+@remembered(256)
 def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
     """The KV cache groups of the layers from `first` up to, but without, `last`; None if a layer is unknown."""
     specs = kv_specs.of(model, how)
@@ -180,8 +181,8 @@ def _groups(layers: Layers, how: Stored) -> Sequence[Layers]:
 
 def _is_uniform(layers: Layers, release: Release) -> bool:
     """is_kv_cache_spec_uniform, and from 0.11 UniformTypeKVCacheSpecs.is_uniform_type."""
-    alike = {_without_size(spec) if release >= since.SIZES else spec for _, spec in layers}
-    return len(alike) == 1
+    specs = {spec for _, spec in layers}
+    return len({_without_size(spec) for spec in specs} if release >= since.SIZES else specs) == 1
 
 
 def _without_size(spec: Spec) -> Spec:
@@ -275,28 +276,14 @@ def concurrency(available: int, found: Layout, length: int, settings: Settings) 
 def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
     """ "the estimated maximum model length is N": the longest single request that fits, up to `ceiling` tokens; 0 if
     none fits."""
+    room = available - found.null
     if found.refusal and settings.release >= since.FIRST_GROUP:  # in earlier releases, this check comes first
         return 0
-    step = gcd(*(spec.block_size for spec, _ in found.checked)) or 1
-    return _largest(ceiling, step, lambda length: found.needed(length, settings) <= available - found.null)
-
-
-def longest_served(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
-    """Tokens of the longest single request that starts and finishes, up to `ceiling`: the blocks of all its groups
-    fit, whatever the release checks."""
-    checked = longest(available, found, ceiling, settings)
-    if not found.groups:
-        return checked
-    step = gcd(*(group.spec.block_size for group in found.groups)) or 1
-    return _largest(checked, step, lambda length: found.bytes(length, settings) <= available - found.null)
-
-
-def _largest(ceiling: int, step: int, fits: Callable[[int], bool]) -> int:
-    """The largest length up to `ceiling` that fits. Lengths within a block of `step` tokens are alike."""
-    if fits(ceiling):
+    if found.needed(ceiling, settings) <= room:
         return ceiling
+    step = gcd(*(spec.block_size for spec, _ in found.checked)) or 1  # the result is the same within a block
     low, high = 0, ceiling // step
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle * step) else (low, middle - 1)
+        low, high = (middle, high) if found.needed(middle * step, settings) <= room else (low, middle - 1)
     return low * step

@@ -7,15 +7,15 @@ block sizes (models/config.py HybridAttentionMambaModelConfig; from 0.20 platfor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
 
 from podfit.vllm.memory import kv_releases as since
 from podfit.vllm.memory import layer_tensors, parallel, shape
 from podfit.vllm.memory.arguments import Speculative
+from podfit.vllm.memory.remembered import remembered
 from podfit.vllm.memory.settings import Settings
-from podfit.vllm.model import Model
+from podfit.vllm.model import MAX_LAYERS, Model
 from podfit.vllm.release import Release
 
 FULL, SLIDING, CHUNKED, CROSS = "full_attention", "sliding_attention", "chunked_attention", "cross_attention"
@@ -237,14 +237,14 @@ def state_bytes(model: Model, how: Stored, kind: str) -> int | None:
     return None
 
 
-@lru_cache(256)
+@remembered(256)
 def of(model: Model, how: Stored) -> Specs | None:
     """The layers of a whole model; None if they are unknown or store nothing."""
     layers = model.num_hidden_layers
     if not layers or model.model_type in ENCODERS or _sees_both_ways(model):
         return None
     shared = shape.number(model.config, "num_kv_shared_layers") or 0
-    kinds = list(_kinds(model, layers - shared))
+    kinds = list(_kinds(model, min(layers - shared, MAX_LAYERS)))
     drafted = list(_drafted(model, how))
     sizes = {kind: attention_bytes(model, how, kind) for kind in {kind for _, kind in kinds} if kind in ATTENTION}
     states = {kind: state_bytes(model, how, kind) for kind in {kind for _, kind in kinds} if kind not in ATTENTION}
@@ -302,7 +302,7 @@ def _drafted(model: Model, how: Stored) -> Iterator[tuple[Model, Stored, str, in
     drafter = speculative.drafter or model
     cut = how._replace(tp=speculative.tp) if speculative.tp and speculative.drafter else how
     is_model = drafter is not model and speculative.layers == drafter.num_hidden_layers
-    for index in range(speculative.layers):
+    for index in range(min(speculative.layers, MAX_LAYERS)):
         kind = shape.kind(drafter, index) if is_model else FULL
         if size := attention_bytes(drafter, cut, kind) if kind in ATTENTION else None:
             yield drafter, cut, kind, size

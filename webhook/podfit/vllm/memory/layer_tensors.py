@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from podfit.vllm.model import Model
@@ -23,6 +24,15 @@ class LayerTensors(NamedTuple):
 
 
 Layer = tuple[LayerTensors, ...]
+
+
+def least(variants: Sequence[Layer]) -> Layer:
+    """The tensors that a layer of any variant has at least, however they are cut and quantized."""
+    totals = [Counter[tuple[Cut, Group]]() for _ in variants]
+    for total, layer in zip(totals, variants, strict=True):
+        for part in layer:
+            total[part.cut, part.group] += part.elements
+    return tuple(LayerTensors(count, *part) for part in totals[0] if (count := min(total[part] for total in totals)))
 
 
 def number(config: Mapping[str, Any], *keys: str) -> int | None:

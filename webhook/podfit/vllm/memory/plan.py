@@ -35,7 +35,7 @@ from podfit.vllm.memory.ledger import GpuLedger, MemoryPlan, Verdict
 from podfit.vllm.memory.ranks import Rank, Ranks
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.memory.verdict import PlannedRelease
-from podfit.vllm.model import Model
+from podfit.vllm.model import MAX_LAYERS, Model
 from podfit.vllm.release import Release
 from podfit.vllm.volumes import CheckpointSource
 
@@ -104,9 +104,11 @@ def plan(
     amd = "amd" in makers and makers.count("amd") == len(makers)
     cuda = {vendor, *makers} == {"nvidia"}
     hosted = host.ledger(args, model, resolved, release, env, found, files, amd=amd, cuda=cuda)
+    if model and model.is_minimum:
+        hosted = hosted.bound()
     form = str(args.given.get("load_format") or "auto")
     starting = None
-    if model and resolved:
+    if model and resolved and not model.is_minimum:
         filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
         starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
@@ -141,6 +143,8 @@ def judge(
             shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
     if accelerator and accelerator.shared and shown.verdict == "fits":
         shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
+    if model.is_minimum:
+        shown = _at_least(shown)
     if shown.verdict == "does-not-fit":
         why = doubt.reason_unplannable(args, model, env or {})
         if why is None and shown.cause == "request":
@@ -150,6 +154,15 @@ def judge(
         if why is not None:
             shown = _unsure(shown, lambda own: f"{why}; {own}")
     return shown
+
+
+def _at_least(one: PlannedRelease) -> PlannedRelease:
+    """The plan of a model with more layers than are described: only its minimum is known, so it never `fits`."""
+    why = f"the model has more than {MAX_LAYERS:,} layers, so that only the minimum of its memory is known"
+    if one.ledger is not None:
+        one = one._replace(ledger=one.ledger._replace(kv_cache=one.ledger.kv_cache.bound()))
+    told = one._replace(tell=lambda: f"{why}; {one.why}")
+    return told if one.verdict == "does-not-fit" else told._replace(verdict="unsure")
 
 
 def _unsure(one: PlannedRelease, told: Callable[[str], str]) -> PlannedRelease:
@@ -165,8 +178,7 @@ def fits(
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> bool:
-    """Whether `verdict` is `fits` and a request of max_model_len finishes: like `judge`, but it stops at the first GPU
-    model or release that does not fit."""
+    """Whether `verdict` is `fits`: like `judge`, but it stops at the first GPU model or release that does not fit."""
     asked, gpus = arguments.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
     return not accelerator.shared and all(fit(asked, gpus, gpu_memory, release) for release in releases_of(args, model))
 
@@ -174,23 +186,16 @@ def fits(
 def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
     """Whether it fits on each of the GPUs with one release; False without GPUs. Weights that take the whole budget are
     excluded first."""
-    if release < OLDEST:
+    if release < OLDEST or asked.model.is_minimum:
         return False
     for gpu in gpus:
         begun = load(asked, gpu, measured, release)
         if begun is None or begun.is_full():
             return False
         for rank in begun.ranks.ranks:
-            ledger = _ledger(begun, rank)
-            if not verdict.fits(asked.args, begun.settings, ledger) or not _finishes(ledger):
+            if not verdict.fits(asked.args, begun.settings, _ledger(begun, rank)):
                 return False
     return bool(gpus)
-
-
-def _finishes(ledger: GpuLedger) -> bool:
-    """Whether the low end of the KV cache holds a request of max_model_len until it finishes."""
-    capacity = ledger.kv_capacity
-    return capacity.settings.auto_len or ledger.kv_cache.low >= (capacity.request_bytes or 0)
 
 
 def longest(
@@ -200,6 +205,8 @@ def longest(
 
     The low end of the KV cache must hold it on every GPU model with every release.
     """
+    if asked.model.is_minimum:
+        return 0
     found = []
     for gpu, release in product(gpus, releases):
         if (begun := load(asked, gpu, measured, release)) is None:
@@ -215,7 +222,7 @@ def _longest(begun: LoadedEngine) -> int:
     for rank in begun.ranks.ranks:
         if rank.layout is not None:
             left = _left(begun.budget, resolved, rank)
-            least = min(least, kv_cache.longest_served(left.low, rank.layout, least, resolved))
+            least = min(least, kv_cache.longest(left.low, rank.layout, least, resolved))
     return least
 
 

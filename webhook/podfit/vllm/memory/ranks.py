@@ -4,12 +4,12 @@ model mostly differ only in these two, so results are cached by all other settin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from podfit.vllm.memory import activations, cuda_graphs, draft, kv_cache, loading, non_torch, weights
 from podfit.vllm.memory.estimate import Estimate, plus
 from podfit.vllm.memory.kv_cache import Layout
+from podfit.vllm.memory.remembered import remembered
 from podfit.vllm.memory.settings import OF_THE_BUDGET, Settings
 from podfit.vllm.memory.weights import Checkpoint
 from podfit.vllm.model import Model
@@ -49,11 +49,11 @@ class Ranks(NamedTuple):
 
 def of(model: Model, settings: Settings) -> Ranks | None:
     """The ranks of an engine; None if the checkpoint's size is unknown."""
-    return remembered(model, settings[OF_THE_BUDGET:])
+    return without_budget(model, settings[OF_THE_BUDGET:])
 
 
-@lru_cache(512)
-def remembered(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
+@remembered(512)
+def without_budget(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
     """The same, cached by the settings without those of the budget."""
     settings = Settings(0.0, None, False, None, *beside)
     found = weights.checkpoint(model, settings)
@@ -70,14 +70,14 @@ def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: 
     """The ledger lines of a rank of one pipeline stage."""
     first, last = settings.parallel.stage(stage, found.layers)
     layout = kv_cache.layout(model, settings, first, last)
-    lines = (
-        plus(own, draft.line(model, settings, stage)),
-        activations.line(model, settings, stage),
-        cuda_graphs.line(model, settings),
-        non_torch.line(settings),
-    )
-    rank = added(lines, cuda_graphs.charged(settings), layout)
+    loaded = plus(own, draft.line(model, settings, stage))
+    peak = activations.line(model, settings, stage)
+    graphs, other = cuda_graphs.line(model, settings), non_torch.line(settings)
     whole = loading.line(model, settings, stage)
+    if model.is_minimum:
+        loaded, peak, graphs = loaded.bound(), peak.bound(), graphs.bound()
+        whole = whole and whole.bound()
+    rank = added((loaded, peak, graphs, other), cuda_graphs.charged(settings), layout)
     return rank if whole is None else rank._replace(loading=whole)
 
 

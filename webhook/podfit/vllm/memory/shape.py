@@ -6,13 +6,15 @@ here has `known = False`, and its layers share the rest of the checkpoint evenly
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from podfit.vllm.memory import layer_tensors
 from podfit.vllm.memory.layer_tensors import Layer, LayerTensors, number, numbers
+from podfit.vllm.memory.remembered import remembered
 from podfit.vllm.model import Model
 
 __all__ = ["Mamba", "Shape", "delta_attention", "delta_net", "head_dims", "is_moe", "kind", "mamba", "number", "of"]
@@ -47,7 +49,9 @@ class Shape:
     variants: tuple[Layer, ...]
     """The different kinds of layers."""
     order: tuple[int, ...]
-    """Per layer: the index of its variant."""
+    """Per layer, up to MAX_LAYERS: the index of its variant."""
+    layers: int
+    """Number of layers. Those after `order` are of the last variant, the least of all."""
     embedding: int
     """Tables of tokens and positions; for an encoder-decoder, with the encoder."""
     head: int
@@ -59,8 +63,11 @@ class Shape:
 
     def count(self, first: int = 0, last: int | None = None) -> tuple[int, ...]:
         """Number of layers of each variant, from `first` up to, but without, `last`."""
-        order = self.order[first:last]
-        return tuple(order.count(variant) for variant in range(len(self.variants)))
+        described = Counter(self.order[first:last])
+        counts = [described[variant] for variant in range(len(self.variants))]
+        past = self.layers if last is None else min(last, self.layers)
+        counts[-1] += max(0, past - max(first, len(self.order)))
+        return tuple(counts)
 
     @cached_property
     def body(self) -> int:
@@ -76,7 +83,7 @@ class Shape:
         return self.embedding + self.head + self.body
 
 
-@lru_cache(256)
+@remembered(256)
 def of(model: Model) -> Shape | None:
     """The shape; None if layers, hidden size or vocabulary are unknown."""
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
@@ -97,10 +104,12 @@ def of(model: Model) -> Shape | None:
             ),
             len(numbered),
         )
-        for index in range(layers)
+        for index in range(model.described_layers)
     )
     described = [_layer(model, hidden, *key) for key in numbered]
     variants = tuple(layer or () for layer in described)
+    if layers > len(order):
+        variants = (*variants, layer_tensors.least(variants))
     extra = 0
     if model.num_nextn_predict_layers:
         extra = model.num_nextn_predict_layers * (
@@ -122,6 +131,7 @@ def of(model: Model) -> Shape | None:
     return Shape(
         variants=variants,
         order=order,
+        layers=layers,
         embedding=embedding,
         head=0 if model.tie_word_embeddings else vocab * hidden,
         extra=extra,

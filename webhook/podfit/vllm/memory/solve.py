@@ -72,6 +72,11 @@ class Alternative:
         return self.changes_output, self.edits, self.loss
 
 
+DEEPEST = 512
+"""Layers of a model for which changes are searched: each plan takes time in proportion to them, and no published model
+has more than 128."""
+
+
 def alternatives(
     args: EngineArgs,
     model: Model,
@@ -90,6 +95,8 @@ def alternatives(
     """
     if accelerator.shared:
         return []  # with any change, other processes may still use the same GPU
+    if model.described_layers > DEEPEST:
+        return []
     search = Search(args, model, accelerator, gpu_memory, env, steps)
     found: list[Alternative] = []
     full = search.is_full()  # then only more memory or smaller weights help

@@ -103,7 +103,7 @@ class Checkpoint:
     @property
     def layers(self) -> int:
         """Number of layers."""
-        return len(self.counted.order)
+        return self.counted.layers
 
     @cached_property
     def total(self) -> float:
@@ -159,14 +159,15 @@ def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
     if not counted.body:
         if total is None or total <= ends:
             return None
-        each = (total - ends) // len(counted.order)
+        each = (total - ends) // counted.layers
         counted = Shape(
-            ((LayerTensors(each, "column", "mlp"),),),
-            (0,) * len(counted.order),
-            counted.embedding,
-            counted.head,
-            0,
-            False,
+            variants=((LayerTensors(each, "column", "mlp"),),),
+            order=(0,) * len(counted.order),
+            layers=counted.layers,
+            embedding=counted.embedding,
+            head=counted.head,
+            extra=0,
+            known=False,
         )
         stretch = 1.0
     return _in_bytes(model, how, counted, stretch=stretch, vision=vision, tied=tied, agrees=agrees)
@@ -188,7 +189,15 @@ def _by_parameters(model: Model, how: WeightSettings) -> Checkpoint | None:
     if not total:
         return None
     each = total // NOMINAL_LAYERS
-    counted = Shape(((LayerTensors(each, "column", "mlp"),),), (0,) * NOMINAL_LAYERS, 0, 0, 0, False)
+    counted = Shape(
+        variants=((LayerTensors(each, "column", "mlp"),),),
+        order=(0,) * NOMINAL_LAYERS,
+        layers=NOMINAL_LAYERS,
+        embedding=0,
+        head=0,
+        extra=0,
+        known=False,
+    )
     found = _in_bytes(model, how, counted, stretch=1.0, vision=0, tied=False, agrees=False)
     return replace(found, doubt=SIZE if model.storage_known else SIZE_ALONE)
 

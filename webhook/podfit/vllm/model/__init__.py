@@ -17,7 +17,7 @@ from podfit.vllm.model.copies import quantised_copies
 from podfit.vllm.model.given import MODEL_ANNOTATION, key
 from podfit.vllm.model.length import derived_max_model_len, longest_max_model_len
 from podfit.vllm.model.name import last_part, model_of_name, shape, size_of, tells_quantisation
-from podfit.vllm.model.shape import Model
+from podfit.vllm.model.shape import MAX_LAYERS, Model
 from podfit.vllm.release import is_official
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from podfit.vllm.args import EngineArgs
 
 __all__ = [
-    "ANNOTATION", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find", "from_config",
-    "given_model", "is_default", "longest_max_model_len", "model_of_name", "nearest", "quantised_copies", "recognise",
-    "search", "source",
+    "ANNOTATION", "MAX_LAYERS", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find",
+    "from_config", "given_model", "is_default", "longest_max_model_len", "model_of_name", "nearest",
+    "quantised_copies", "recognise", "search", "source",
 ]  # fmt: skip
 
 ANNOTATION = MODEL_ANNOTATION

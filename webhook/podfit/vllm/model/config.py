@@ -10,7 +10,7 @@ from podfit.base import data
 from podfit.vllm.model.layers import layer_types_of
 from podfit.vllm.model.length import stated_context_length
 from podfit.vllm.model.read import attention_of, first_integer, integer, mapping, strings, text_of
-from podfit.vllm.model.shape import Model
+from podfit.vllm.model.shape import MAX_LAYERS, Model
 
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
 """Fields for the language model in multimodal configs (vLLM 0.33 transformers_utils/config.py, get_hf_text_config)."""
@@ -58,7 +58,7 @@ def from_config(
     layers = (
         first_integer(text, ("decoder_layers",)) if text.get("is_encoder_decoder") is True else None
     ) or first_integer(text, LAYERS)
-    layer_types = layer_types_of(text, given, layers)
+    layer_types = layer_types_of(text, given, min(layers, MAX_LAYERS) if layers else None)
     experts = first_integer({key: given[key] for key in EXPERTS if key in given} or text, EXPERTS)
     if layer_types and "mamba" in layer_types and "moe" not in layer_types and "hybrid_override_pattern" in text:
         experts = None  # the class's default applies only to its variants with experts

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+MAX_LAYERS = 2048
+"""Layers that are described one by one; the deepest published model has 128. Later ones only count as the least that a
+layer of the model has, so that the cost of a plan is bounded and its minimum remains true."""
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -90,3 +94,13 @@ class Model:
         if not self.storage_known:
             return "how the weights are stored (4 to 16 bits each)"
         return None if self.kv_heads_known else "the number of key-value heads"
+
+    @property
+    def described_layers(self) -> int:
+        """Number of layers that are described one by one; 0 if it is unknown."""
+        return min(self.num_hidden_layers or 0, MAX_LAYERS)
+
+    @property
+    def is_minimum(self) -> bool:
+        """Whether it has more layers than are described, so that only the minimum of its memory is known."""
+        return max(self.num_hidden_layers or 0, self.num_nextn_predict_layers) > MAX_LAYERS

@@ -210,5 +210,5 @@ def _caches(args: EngineArgs, running: Processes, release: Release) -> Estimate:
 
 
 def _sum(lines: Sequence[Estimate]) -> Estimate:
-    floors, lows, likelies, highs, _, _ = zip(*lines, strict=True)
+    floors, lows, likelies, highs = zip(*[line[:4] for line in lines], strict=True)
     return Estimate(sum(floors), sum(lows), sum(likelies), sum(highs))

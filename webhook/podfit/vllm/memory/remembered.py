@@ -1,0 +1,42 @@
+"""`lru_cache` for results that are as large as the model is deep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, update_wrapper
+from typing import Concatenate, ParamSpec, TypeVar, cast
+
+from podfit.base.data import Remembered
+from podfit.vllm.model import Model
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEEP, DEEP_ENTRIES = 512, 8
+"""Layers from which a model is deeper than any published one (128), and how many results for such models are kept."""
+
+
+def remembered(
+    entries: int,
+) -> Callable[[Callable[Concatenate[Model, P], T]], Remembered[Concatenate[Model, P], T]]:
+    """Remember the results for the last models: as many as `entries`, of deep ones only a few.
+
+    An author decides how many layers a model has, and so how much a remembered result takes.
+    """
+
+    def decorate(function: Callable[Concatenate[Model, P], T]) -> Remembered[Concatenate[Model, P], T]:
+        usual, deep = lru_cache(entries)(function), lru_cache(DEEP_ENTRIES)(function)
+
+        def call(model: Model, *args: P.args, **kwargs: P.kwargs) -> T:
+            memory: Callable[..., T] = deep if model.described_layers >= DEEP else usual
+            return memory(model, *args, **kwargs)
+
+        def clear() -> None:
+            usual.cache_clear()
+            deep.cache_clear()
+
+        update_wrapper(call, function)
+        call.__dict__.update(cache_info=deep.cache_info, cache_clear=clear)
+        return cast("Remembered[Concatenate[Model, P], T]", call)
+
+    return decorate
