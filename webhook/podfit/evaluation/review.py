@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Literal, NoReturn
 
+from podfit.base import numbers
 from podfit.base.data import using
 from podfit.base.frozen import frozen
 from podfit.base.printable import one_line, shortened
@@ -373,7 +374,7 @@ def _not_a_number(word: str) -> NoReturn:
     raise BadReview(f"the body is not JSON: {word} is not a JSON number")
 
 
-_JSON = json.JSONDecoder(parse_constant=_not_a_number)
+_JSON = json.JSONDecoder(parse_constant=_not_a_number, parse_int=lambda digits: numbers.bounded(int(digits)))
 
 
 def _object_field(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -46,6 +46,8 @@ EXACT_LEVELS = Release(0, 8, 0)
 """Until then as it is written, from 0.8.5 on in capitals (envs.py); what is between was not read."""
 SWITCHES = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
 """What people write → what vLLM reads."""
+MAX_DIGITS = 4300
+"""Digits of a number that Python reads (sys.int_info.default_max_str_digits)."""
 NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
 """What Python's int() takes."""
 
@@ -131,7 +133,7 @@ def _v1(engine: Engine) -> Iterator[Finding]:
     given, release = engine.command.env.get("VLLM_USE_V1"), engine.release
     if given is None or release is None or not V1_SWITCH[0] <= release <= V1_SWITCH[1]:
         return
-    if not NUMBER.fullmatch(given):
+    if not NUMBER.fullmatch(given) or len(given) > MAX_DIGITS:
         yield Finding(
             path=_entry(engine, "VLLM_USE_V1"),
             certainty=certainty(engine),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+from podfit.base import numbers
 from podfit.vllm.args.flags import Option
 from podfit.vllm.release import Release
 
@@ -80,7 +80,7 @@ def key_values(text: str) -> dict[str, int]:
 def from_json(text: str) -> Any:
     """`json.loads`; raises UnreadableValueError if the text is nested too deeply."""
     try:
-        value = json.loads(text)
+        value = numbers.from_json(text)
     except RecursionError:
         raise UnreadableValueError(TOO_DEEP) from None
     if text.count("[") + text.count("{") > DEEPEST:
@@ -229,6 +229,8 @@ def convert(option: Option, text: str, release: Release) -> Any:
         if optional or (option.type or "").startswith("json"):
             raise InvalidValueError(f"Value {text} cannot be converted to {shown}.") from None
         raise InvalidValueError(f"invalid {shown} value: {text!r}") from None
+    if type(value) is int:
+        value = numbers.bounded(value)
     if option.choices is not None and value not in option.choices:
         choices = ", ".join(map(repr, option.choices))
         raise InvalidValueError(f"invalid choice: {value!r} (choose from {choices})")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from podfit.base.numbers import LARGEST
 from podfit.vllm.command.state import Array
 from podfit.vllm.command.tree import Depth, source
 from podfit.vllm.command.word import Value, known
@@ -117,6 +118,12 @@ def _number(text: str, lookup: Lookup) -> int | None:
 
 
 def _calculate(left: int, operator: str, right: int) -> int | None:
+    """The result; None if it is unknown, or beyond int64, where shells differ."""
+    result = _unbounded(left, operator, right)
+    return result if result is not None and abs(result) <= LARGEST else None
+
+
+def _unbounded(left: int, operator: str, right: int) -> int | None:
     if operator in ("/", "%"):
         if right == 0:
             return None

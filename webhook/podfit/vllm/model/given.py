@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from podfit.base import numbers
 from podfit.kube import snapshot
 from podfit.vllm import measured
 from podfit.vllm.facts import Counted, GivenModel
@@ -236,7 +237,7 @@ def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: st
 def _json_object(text: str, at: str) -> dict[str, Any]:
     """A text as a JSON object; raises UnreadableModelError with the place `at`."""
     try:
-        found = json.loads(text)
+        found = numbers.from_json(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableModelError(f"{at}: not JSON: {error}") from error
     if not isinstance(found, dict):

@@ -1,0 +1,22 @@
+"""Whole numbers from outside, bounded where they come in, so that no later arithmetic or text of them can fail.
+
+Python's integers have no bound, but conversion to float (from 309 digits) and to text (from 4,301) raise.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+LARGEST = (1 << 63) - 1
+"""What larger numbers are read as: none is intended, and what is too large stays too large."""
+
+
+def bounded(value: int) -> int:
+    """The number, within int64."""
+    return max(-LARGEST, min(value, LARGEST))
+
+
+def from_json(text: str) -> Any:
+    """`json.loads` with bounded numbers; raises ValueError as that does, also for more than 4,300 digits."""
+    return json.loads(text, parse_int=lambda digits: bounded(int(digits)))
