@@ -40,9 +40,11 @@ def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
 
 
 def images(folder: Path = FACTS) -> str:
-    """Images whose tag is not vLLM's number → the release in them."""
+    """The newest release that was read, and images whose tag is not vLLM's number → the release in them."""
+    read = json.loads((folder / "read.json").read_text(encoding="utf-8"))["release"]
     rows = [{key: row[key] for key in ("image", "release", "source")} for row in entries("images", folder)]
-    return '{\n"images":[\n' + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n}\n"
+    listed = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    return f'{{\n"read": {json.dumps(read)},\n"images":[\n{listed}\n]\n}}\n'
 
 
 def newest(folder: Path = FACTS) -> str:

@@ -51,6 +51,7 @@ def problems(today: str, folder: Path = FACTS) -> list[str]:
     for row in instances:
         found += [f"instances: {row['type']}: {why}" for why in hardware_checks.instance_problems(row, gpus)]
     found += [f"instances: {name}: {why}" for name, why in hardware_checks.size_problems(instances, gpus)]
+    found += release_checks.read_problems(folder, releases)
     found += [f"images: {why}" for why in release_checks.image_problems(entries("images", folder), releases)]
     return found + [f"releases: {why}" for why in release_checks.extract_problems(releases, today)]
 

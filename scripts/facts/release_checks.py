@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from podfit.vllm.release import Release, parse
@@ -23,6 +25,13 @@ CAME_BACK = {
 """(release, dest) of options that were another in one release alone, as its wheel says."""
 LEAST = (60, 70, 75, 80, 89, 90, 100, 103, 110, 120)
 """Compute capabilities that a quantization method may ask for."""
+
+
+def read_problems(folder: Path, releases: Iterable[Release]) -> Iterator[str]:
+    """`read.json: problem` if the newest release that was read is not one of these."""
+    text = json.loads((folder / "read.json").read_text(encoding="utf-8")).get("release")
+    if not isinstance(text, str) or parse(text) not in {*releases}:
+        yield f"read.json: release {text!r}, expected one of facts/releases"
 
 
 def extract_problems(extracts: Mapping[Release, Extract], today: str) -> Iterator[str]:

@@ -51,7 +51,9 @@ def test_policies_are_checked_by_schema_and_webhook_and_pods_are_judged_there(ol
             "spec": {"rules": {"unpinned-image": {"mode": "deny"}}, **spec},
         }
 
-    with installed(oldest, "podfit", {"policy": {"spec": {"trustMutation": True}}}, reads=True):
+    with installed(
+        oldest, "podfit", {"policy": {"spec": {"enforce": {"mode": "deny"}, "trustMutation": True}}}, reads=True
+    ):
         make_namespace(oldest, "chat", "podfit")
         pods = "/api/v1/namespaces/chat/pods?dryRun=All"
 

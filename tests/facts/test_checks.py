@@ -24,7 +24,7 @@ def test_nothing_in_the_tables_contradicts_the_rest() -> None:
 
 def planted(tmp_path: Path, table: str, key: str, name: str, changes: Mapping[str, Any]) -> list[str]:
     """What is said of the tables with one entry changed; a changed config is merged."""
-    for path in FACTS.glob("*.jsonl"):
+    for path in FACTS.glob("*.json*"):
         shutil.copy(path, tmp_path)
     (tmp_path / "releases").symlink_to(FACTS / "releases")
     rows = entries(table, tmp_path)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from podfit.vllm.gpu.kernels import NEWEST, STEPS
+from podfit.vllm.gpu.kernels import STEPS
+from podfit.vllm.release import newest_read
 from scripts.facts import details, memory_path, release
 from scripts.facts.review import review
 from scripts.facts.table import extract_text, extracts
@@ -155,13 +156,13 @@ def test_a_change_that_many_options_share_is_one_line() -> None:
 
 
 def test_the_table_of_capabilities_is_what_the_newest_release_says() -> None:
-    read = extracts()[NEWEST]["minimum_capability"]
+    read = extracts()[newest_read()]["minimum_capability"]
     assert {method: steps[-1].least for method, steps in STEPS.items() if method in read} == {
         method: least for method, least in read.items() if method in STEPS
     }
 
 
 def test_an_extract_is_written_as_it_is_read() -> None:
-    found = extracts()[NEWEST]
+    found = extracts()[newest_read()]
 
     assert json.loads(extract_text(found)) == found

@@ -128,6 +128,7 @@ class Image(Shape):
 class Images(Shape):
     """releases.json."""
 
+    read: Release
     images: list[Image]
 
 

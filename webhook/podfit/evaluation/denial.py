@@ -20,6 +20,7 @@ from podfit.evaluation.lint import Judged, Level, Report
 from podfit.kube.workload import controller_of
 from podfit.rules.engine import Engine
 from podfit.rules.rule import IGNORE, Finding
+from podfit.vllm.release import newer_than_read
 
 PLANES = {
     "gpu": "GPU memory",
@@ -198,7 +199,9 @@ def warnings(report: Report) -> list[str]:
         bounds.warning(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed")
         for error in report.errors
     ]
-    return bounds.warnings([bounds.warning(f"podfit: {report.unread}"), *lines] if report.unread else lines)
+    notes = dict.fromkeys(newer_than_read(result.engine.release) for result in report.results)
+    first = [report.unread, *(notes if warned else ())]
+    return bounds.warnings([*(bounds.warning(f"podfit: {note}") for note in first if note), *lines])
 
 
 _THREAT_ORDER = {threat: number for number, threat in enumerate(THREATS)}

@@ -26,6 +26,7 @@ from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Mode, Place
 from podfit.vllm.command import ALL_WORK, WorkLimit
 from podfit.vllm.facts import Assumed, Fact, Facts
 from podfit.vllm.gpu.product import packaged_alike
+from podfit.vllm.release import newer_than_read
 
 LONGEST_CHANGE = 4000
 """Maximum characters of a suggestion, which can be a whole command."""
@@ -647,6 +648,9 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         return "warn", f"{finding.certainty}, not certain{because}"
     if finding.fillable and where == "check":
         return "warn", finding.fillable
+    of_vllm = rule.of_vllm if finding.of_vllm is None else finding.of_vllm
+    if of_vllm and (newer := newer_than_read(found.release)):
+        return "warn", newer
     if found.workload.unfilled:
         return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"
     if found.workload.unread:

@@ -28,12 +28,14 @@ from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
 from podfit.rules.engine import Engine
 from podfit.vllm.memory.ledger import IN_WORDS
 from podfit.vllm.model.name import NAME_BEGINS_WITH
+from podfit.vllm.release import newer_than_read
 
 
 def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
     """One line about a container: model, GPU, release, whether it fits and `why`. For the CPU backend: where its
     memory is; for a Ray worker: what it joins with."""
-    return secrets.line(_summary(engine, why=why))
+    newer = newer_than_read(engine.release)
+    return secrets.line(_summary(engine, why=why) + (f"; {newer}" if newer else ""))
 
 
 def _summary(engine: Engine, *, why: bool) -> str:
@@ -240,7 +242,8 @@ def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bo
     at = [f"  at {paint(f'{clean(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
     lines = [head, *((source and _snippet(item, paint, width)) or at), *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened
-    if why and item.judged.mode == "warn" and not why.endswith(", not certain"):
+    newer = newer_than_read(item.result.engine.release)  # the summary of the container has it
+    if why and item.judged.mode == "warn" and not why.endswith(", not certain") and why != newer:
         lines += wrapped(f"not denied: {why}", "  ", width=width)
     lines += [f"  see {one_line(page)}"] if page else []
     return "\n".join(lines)

@@ -93,7 +93,8 @@ def registry_certainty(engine: Engine) -> Certainty:
 
 def value_certainty(engine: Engine) -> Certainty:
     """The same for a value that no release that was read knows: an image of unknown release may be newer than these."""
-    return "possible" if engine.release is None else registry_certainty(engine)
+    newer = engine.release is None or not release.is_read(engine.release)
+    return "possible" if newer else registry_certainty(engine)
 
 
 def names_plugins(engine: Engine) -> bool:

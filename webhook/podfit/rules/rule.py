@@ -76,6 +76,8 @@ class Finding:
 
     It is empty if a rule needs a ledger, but this finding follows from the arguments alone. It names a fact that the
     rule uses without needing it."""
+    of_vllm: bool | None = None
+    """Instead of `Rule.of_vllm`, for a rule that has findings of both kinds."""
     fix: tuple[Edit, ...] = ()
     """Edits that repair it. It is proved that with these edits the finding is gone and no new finding appears."""
 
@@ -107,6 +109,9 @@ class Rule:
     """Why no finding of this rule is ever certain, so that even `mode: deny` only warns; None if one can be certain."""
     fix: ClassVar[Fix] = "manual"
     """When the webhook applies the rule's fix, if it has one; a policy may change it."""
+    of_vllm: ClassVar[bool] = True
+    """vLLM decides whether the finding's event happens, not Kubernetes, the kubelet or the GPU's driver. Of a release
+    newer than was read, such a finding is at most likely."""
     where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})
     needs: ClassVar[tuple[str, ...]] = ()
     """Attributes of Engine that must not be None (words of FACTS). The engine skips the rule otherwise, and denies

@@ -158,6 +158,29 @@ def known_releases() -> tuple[Release, ...]:
     return tuple(release for release in releases if release is not None)
 
 
+@remembered()
+def newest_read() -> Release:
+    """The newest release of which every item of the checklist is ticked (`facts/read.json`).
+
+    Raises ValueError if the facts do not name a release."""
+    release = parse(load("releases")["read"])
+    if release is None:
+        raise ValueError(f"releases.json: read: not a vLLM release ({load('releases')['read']!r})")
+    return release
+
+
+def is_read(release: Release) -> bool:
+    """The release is not newer than what was read. A patch of a minor release that was read counts as read."""
+    return release[:2] <= newest_read()[:2]
+
+
+def newer_than_read(release: Release | None) -> str | None:
+    """The sentence for people about a release that is newer than what was read; None for others."""
+    if release is None or is_read(release):
+        return None
+    return f"vLLM {release} is newer than podfit's facts ({newest_read()})"
+
+
 def neighbours(release: Release, table: Sequence[Release] | None = None) -> tuple[Release | None, Release | None]:
     """The releases of the table around `release`: the same one twice if the table has it.
 

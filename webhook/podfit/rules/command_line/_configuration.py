@@ -16,10 +16,8 @@ from podfit.rules.rule import Finding
 from podfit.vllm.memory import plan, resolved, settings
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.model import Model
-from podfit.vllm.release import Release, known_releases
+from podfit.vllm.release import Release, neighbours
 
-UNREAD = Release(0, 34)
-"""The first release whose source was not read."""
 ENCODER_ARCHITECTURES = ("Bert", "Roberta", "XLMRoberta")
 """How the names of the classes of encoders begin (vLLM models/bert.py, roberta.py): none is a text generator, and none
 supports pipeline stages."""
@@ -59,8 +57,8 @@ class Check(NamedTuple):
     dest: str
     """The argument that it rejects; asked only if this is given."""
     first: Release
-    before: Release
-    """The first release that rejects it, and the first one that does not, or was not read."""
+    before: Release | None
+    """The first release that rejects it, and the first one that does not; None if the newest that was read does."""
     refusal: Callable[[Given], str | None]
     """The problem, None if there is none."""
     changes: tuple[str, ...]
@@ -79,7 +77,7 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
     given, release = engine.args.given, engine.release
     if release is None or engine.model is None:
         return
-    asked = [one for one in checks if one.dest in given and one.first <= release < one.before]
+    asked = [one for one in checks if one.dest in given and _applies(one, release)]
     if not asked or engine.command.own_flags:
         return
     facts = engine.facts
@@ -108,6 +106,10 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
         )
 
 
+def _applies(check: Check, release: Release) -> bool:
+    return check.first <= release and (check.before is None or release < check.before)
+
+
 def _doubt(engine: Engine, check: Check) -> str | None:
     """Why it is not certain that vLLM sees these values; None if it is certain."""
     if engine.args.open:
@@ -117,7 +119,7 @@ def _doubt(engine: Engine, check: Check) -> str | None:
         return f"--{dest.replace('_', '-')} can't be known: {why}"
     if not engine.args.is_sure(check.dest):
         return f"--{check.dest.replace('_', '-')} may be filled in"
-    if engine.release is not None and engine.release not in known_releases():
+    if engine.release is not None and not _is_checked(check, engine.release):
         return f"vLLM {engine.release} was not read"
     if check.of_model and not _checkpoint.is_the_known(engine):
         return "another config.json may be read than the one that is known"
@@ -127,6 +129,11 @@ def _doubt(engine: Engine, check: Check) -> str | None:
     if unseen is not None:
         return f"{unseen} may be set to what can't be seen here"
     return uncertain(engine) if certainty(engine) != "certain" else None
+
+
+def _is_checked(check: Check, release: Release) -> bool:
+    """The releases that were read on both sides of this one have the check; after the newest, the one before it."""
+    return all(_applies(check, near) for near in neighbours(release) if near is not None)
 
 
 def _is_unseen(engine: Engine, variable: str) -> bool:

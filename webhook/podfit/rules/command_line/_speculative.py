@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from podfit.rules.command_line._configuration import UNREAD, Check, Given
+from podfit.rules.command_line._configuration import Check, Given
 from podfit.vllm.args import settings
 from podfit.vllm.model import by_id, model_of_name
 from podfit.vllm.model.name import last_part
@@ -54,7 +54,7 @@ def _of(it: Given) -> Mapping[str, Any]:
 
 def _check(
     first: Release,
-    before: Release,
+    before: Release | None,
     refusal: Callable[[Given, Mapping[str, Any]], str | None],
     change: str,
     unknown: Callable[[Given], str | None] | None = None,
@@ -197,15 +197,15 @@ def _asynchronous_ngram(it: Given, said: Mapping[str, Any]) -> str | None:
 
 R = Release
 CHECKS = (
-    _check(R(0, 11), UNREAD, _no_token_count, '"num_speculative_tokens": 3'),
-    _check(R(0, 11), UNREAD, _no_drafter, '"model": "ORG/DRAFTER"'),
-    _check(R(0, 8, 5), UNREAD, _lookup_range, "leave prompt_lookup_min out"),
+    _check(R(0, 11), None, _no_token_count, '"num_speculative_tokens": 3'),
+    _check(R(0, 11), None, _no_drafter, '"model": "ORG/DRAFTER"'),
+    _check(R(0, 8, 5), None, _lookup_range, "leave prompt_lookup_min out"),
     _check(R(0, 8, 5), R(0, 17), _disabled, "leave disable_by_batch_size out"),
     _check(R(0, 10), DRAFT_MODELS, _draft_model, "vLLM 0.15 or newer", _unknown_drafter),
-    _check(R(0, 11), UNREAD, _next_tokens, '"method": "ngram"'),
+    _check(R(0, 11), None, _next_tokens, '"method": "ngram"'),
     _check(R(0, 11), R(0, 22), _unsupported_target, '"method": "ngram"'),
-    _check(R(0, 8, 5), UNREAD, _drafter_ranks, '"draft_tensor_parallel_size": 1'),
-    _check(R(0, 15), UNREAD, _vocabulary, "a drafter of the same family", _unknown_drafter),
+    _check(R(0, 8, 5), None, _drafter_ranks, '"draft_tensor_parallel_size": 1'),
+    _check(R(0, 15), None, _vocabulary, "a drafter of the same family", _unknown_drafter),
     _check(R(0, 10), R(0, 11, 1), _asynchronous, "leave --async-scheduling out"),
     _check(R(0, 11, 1), R(0, 33), _asynchronous_ngram, "leave --async-scheduling out"),
 )

@@ -28,6 +28,7 @@ class ArgumentTooLong(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -29,9 +29,9 @@ LITERAL_ROLES = Release(0, 9, 1)
 """Since then a wrong role is a wrong value of the class (`invalid-flag-value`)."""
 KV_ROLES = ("kv_producer", "kv_consumer", "kv_both")
 
-BACKEND_TWICE = Release(0, 13), Release(0, 34)
-"""The first release that rejects a backend named in both places, even the same one, and the first that was not read
-(vLLM 0.13 … 0.33 engine/arg_utils.py create_engine_config)."""
+BACKEND_TWICE = Release(0, 13)
+"""The first release that rejects a backend named in both places, even the same one (vLLM 0.13 … 0.33
+engine/arg_utils.py create_engine_config)."""
 
 
 CHECKS = (*_combinations.CHECKS, *_values.CHECKS, *_speculative.CHECKS)
@@ -208,9 +208,9 @@ DENSE_MODEL_TYPES = frozenset({
     "olmo2", "olmo3", "phi3", "qwen2", "qwen2_5_vl", "qwen2_vl", "qwen3", "qwen3_vl", "roberta", "xlm-roberta",
 })  # fmt: skip
 """Families of which no model has experts; of others, a row of a table may only not say how many."""
-EXPERTS_ASKED = Release(0, 8), Release(0, 34)
-"""The first release that rejects a model without experts, and the first that was not read (vLLM 0.8 … 0.33
-config/model.py, _verify_with_expert_parallelism)."""
+EXPERTS_ASKED = Release(0, 8)
+"""The first release that rejects a model without experts (vLLM 0.8 … 0.33 config/model.py,
+_verify_with_expert_parallelism)."""
 
 
 def _experts(engine: Engine) -> Iterator[Finding]:
@@ -220,11 +220,10 @@ def _experts(engine: Engine) -> Iterator[Finding]:
         return
     changed = any(one in given or one in engine.args.unresolved for one in ("hf_overrides", "hf_config_path"))
     if model.value.model_type in DENSE_MODEL_TYPES and not model.value.num_experts and not changed:
-        known = EXPERTS_ASKED[0] <= release < EXPERTS_ASKED[1]
         yield Finding(
             path=engine.argument("enable_expert_parallel"),
             message=f"--enable-expert-parallel, but {model.value.id} has no experts: it is dense",
-            certainty=certainty(engine) if known else "likely",
+            certainty=certainty(engine) if release >= EXPERTS_ASKED else "likely",
             rests_on=("model",),
             suggestions=("leave it out",),
         )
@@ -235,7 +234,7 @@ def _backend(engine: Engine) -> Iterator[Finding]:
     args, release = engine.args, engine.release
     flag, config = args.given.get("attention_backend"), args.given.get("attention_config")
     inside = config.get("backend") if isinstance(config, dict) else None
-    if release is None or not BACKEND_TWICE[0] <= release < BACKEND_TWICE[1]:
+    if release is None or release < BACKEND_TWICE:
         return
     if not (isinstance(flag, str) and isinstance(inside, str)) or "auto" in (flag.lower(), inside.lower()):
         return

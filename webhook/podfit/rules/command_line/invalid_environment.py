@@ -240,9 +240,9 @@ def _backend(engine: Engine) -> Iterator[Finding]:
         )
 
 
-VALIDATES = Release(0, 11, 1), Release(0, 34)
-"""From the first release on vLLM checks whether an explicit backend supports the GPU, the dtypes and the model
-(platforms/cuda.py get_attn_backend_cls). Every release before the second was read; none replaces a named backend."""
+VALIDATES = Release(0, 11, 1)
+"""From this release on vLLM checks whether an explicit backend supports the GPU, the dtypes and the model
+(platforms/cuda.py get_attn_backend_cls). No release that was read replaces a named backend."""
 CAPABILITIES: dict[str, tuple[str, Callable[[tuple[int, int]], bool]]] = {
     "FLASH_ATTN": ("8.0 or more", lambda has: has >= (8, 0)),
     "FLASHMLA": ("9.x or 10.x", lambda has: has[0] in (9, 10)),
@@ -311,7 +311,7 @@ def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
 
     None if no backend is chosen, if two settings choose one, or if this release may use another backend."""
     release, given = engine.release, engine.args.given.get("attention_backend")
-    if release is None or not VALIDATES[0] <= release < VALIDATES[1] or engine.args.open:
+    if release is None or release < VALIDATES or engine.args.open:
         return None
     if {"attention_backend", "attention_config"} & engine.args.unresolved.keys():
         return None

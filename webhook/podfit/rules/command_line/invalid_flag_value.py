@@ -336,7 +336,7 @@ def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
         flag = f"--{dest.replace('_', '-')}"
         yield Finding(
             path=engine.argument(dest),
-            certainty=known if engine.release is not None else value_certainty(engine),
+            certainty="possible" if value_certainty(engine) == "possible" else known,
             uncertain=uncertain(engine),
             message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(found, engine.release)}"
             f"{f'; did you mean {near[0]}?' if near else ''}",

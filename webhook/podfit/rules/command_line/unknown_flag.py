@@ -40,7 +40,7 @@ class UnknownFlag(Rule):
             what = f"vLLM {engine.release}" if engine.release else "what runs here"
             yield Finding(
                 path=flag.path,
-                certainty="likely",
+                certainty="likely" if flag.suggestion else "possible",
                 uncertain=f"{what} may know more flags",
                 message=f"no vLLM release that is known here knows {flag.flag!r}"
                 f"{in_file(engine, flag.index)}" + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),

@@ -31,6 +31,7 @@ class GpuCountMismatch(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     mode = "deny"
     needs = ("vllm_args",)
 

@@ -17,6 +17,7 @@ class GpuIdle(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     needs = ("vllm_args",)
     threatens = "practice"
     never_denies = "another process of the container may use them"

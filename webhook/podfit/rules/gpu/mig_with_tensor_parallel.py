@@ -23,6 +23,7 @@ class MigWithTensorParallel(Rule):
     """
 
     plane = "gpu"
+    of_vllm = False
     mode = "deny"
     needs = ("vllm_args",)
     about = ("MIG",)

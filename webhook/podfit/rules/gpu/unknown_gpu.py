@@ -39,6 +39,7 @@ class UnknownGpu(Rule):
     """
 
     plane = "gpu"
+    of_vllm = False
     threatens = "practice"
     mode = "warn"
     needs = ("vllm_args",)

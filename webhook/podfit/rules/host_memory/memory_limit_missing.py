@@ -21,6 +21,7 @@ class MemoryLimitMissing(Rule):
     """
 
     plane = "host"
+    of_vllm = False
     threatens = "uptime"
     mode = "warn"
     mute_for = ("memory-limit", "resources")

@@ -27,6 +27,7 @@ class MemoryRequestTooLow(Rule):
     """
 
     plane = "host"
+    of_vllm = False
     threatens = "uptime"
     mode = "warn"
     never_denies = "nothing happens if the node has spare memory"

@@ -20,6 +20,7 @@ class ShmNotInLimit(Rule):
     """
 
     plane = "host"
+    of_vllm = False
     threatens = "uptime"
     mode = "warn"
     never_denies = "the manifest does not show what vLLM will write there"

@@ -19,6 +19,7 @@ class ShmUnbounded(Rule):
     """
 
     plane = "host"
+    of_vllm = False
     threatens = "uptime"
     mode = "warn"
     needs = ("plan.host",)

@@ -13,10 +13,10 @@ from podfit.rules.rule import Certainty, Finding, Rule
 from podfit.vllm.model import architectures
 from podfit.vllm.release import Release
 
-WITHOUT_BITSANDBYTES = Release(0, 28), Release(0, 34)
-"""The first release without the method, and the first that was not read (vLLM 0.28 … 0.33
-model_executor/layers/quantization/__init__.py). The last release with it is 0.27.1."""
-WITHOUT_GGUF = Release(0, 24), Release(0, 34)
+WITHOUT_BITSANDBYTES = Release(0, 28)
+"""The first release without the method (vLLM 0.28 … 0.33 model_executor/layers/quantization/__init__.py). The last
+release with it is 0.27.1."""
+WITHOUT_GGUF = Release(0, 24)
 """The same for GGUF files (vLLM 0.24 … 0.33 model_executor/model_loader/__init__.py). The last release that reads them
 is 0.23."""
 GGUF = re.compile(r"/.*\.gguf|[\w.-]+/[\w.-]*gguf:\w+", re.IGNORECASE)
@@ -50,7 +50,7 @@ class ModelOlderThanRelease(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, if Transformers has no such model either."""
         release = engine.release
-        if release is not None and release >= WITHOUT_GGUF[0]:
+        if release is not None and release >= WITHOUT_GGUF:
             yield from _gguf(engine)
             yield from _bitsandbytes(engine)
         if engine.model is None or release is None:
@@ -71,7 +71,9 @@ class ModelOlderThanRelease(Rule):
 def _gguf(engine: Engine) -> Iterator[Finding]:
     """A GGUF file, which is not a folder with a config.json."""
     name = engine.args.model
-    if name is None or not _is_in(engine, WITHOUT_GGUF) or not engine.args.is_sure("model") or not GGUF.fullmatch(name):
+    if name is None or not _is_since(engine, WITHOUT_GGUF):
+        return
+    if not engine.args.is_sure("model") or not GGUF.fullmatch(name):
         return
     yield Finding(
         path=engine.argument("model"),
@@ -86,7 +88,7 @@ def _gguf(engine: Engine) -> Iterator[Finding]:
 def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
     """A checkpoint that bitsandbytes quantized. Its name is enough where it is a cataloged one: no other program
     writes what is called bnb."""
-    if engine.model is None or not _is_in(engine, WITHOUT_BITSANDBYTES) or "quantization" in engine.args.given:
+    if engine.model is None or not _is_since(engine, WITHOUT_BITSANDBYTES) or "quantization" in engine.args.given:
         return
     if _checkpoint.method(engine) != "bitsandbytes" or "quantization" in engine.args.unresolved:
         return
@@ -101,8 +103,8 @@ def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
     )
 
 
-def _is_in(engine: Engine, span: tuple[Release, Release]) -> bool:
-    return engine.release is not None and span[0] <= engine.release < span[1]
+def _is_since(engine: Engine, first: Release) -> bool:
+    return engine.release is not None and engine.release >= first
 
 
 def _certainty(engine: Engine) -> Certainty:

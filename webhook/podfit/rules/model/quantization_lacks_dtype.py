@@ -22,20 +22,19 @@ class RefusedDtype(NamedTuple):
 
     dtypes: frozenset[str]
     since: Release
-    until: Release
-    """The first release of which that is not known, or not true any more."""
+    until: Release | None = None
+    """The first release of which that is not true any more; None if it is true of the newest that was read."""
 
 
-_UNREAD = Release(0, 34)
 _WIDE = frozenset({"float32"})
 REFUSED = {
-    "awq": RefusedDtype(_WIDE, Release(0, 4, 1), _UNREAD),
-    "gptq": RefusedDtype(_WIDE, Release(0, 4, 1), _UNREAD),
-    "fp8": RefusedDtype(_WIDE, Release(0, 4, 2), _UNREAD),
+    "awq": RefusedDtype(_WIDE, Release(0, 4, 1)),
+    "gptq": RefusedDtype(_WIDE, Release(0, 4, 1)),
+    "fp8": RefusedDtype(_WIDE, Release(0, 4, 2)),
     "compressed-tensors": RefusedDtype(_WIDE, Release(0, 4, 3), Release(0, 10, 1)),
-    "fbgemm_fp8": RefusedDtype(_WIDE, Release(0, 5, 4), _UNREAD),
-    "modelopt": RefusedDtype(_WIDE, Release(0, 6, 2), _UNREAD),
-    "mxfp4": RefusedDtype(_WIDE | {"float16"}, Release(0, 10, 1), _UNREAD),
+    "fbgemm_fp8": RefusedDtype(_WIDE, Release(0, 5, 4)),
+    "modelopt": RefusedDtype(_WIDE, Release(0, 6, 2)),
+    "mxfp4": RefusedDtype(_WIDE | {"float16"}, Release(0, 10, 1)),
 }
 """A checkpoint's `quant_method` → what none of the classes that may serve it has in `get_supported_act_dtypes`
 (vLLM 0.4.1 … 0.33 model_executor/layers/quantization; its Marlin, MoE and other variants among them)."""
@@ -74,7 +73,7 @@ class QuantizationLacksDtype(Rule):
         if used == "mxfp4" and named not in (None, used):
             return  # another kernel may take it: humming does
         refused = REFUSED.get(used)
-        if refused is None or not refused.since <= release < refused.until:
+        if refused is None or release < refused.since or (refused.until is not None and release >= refused.until):
             return
         asymmetric = used == "gptq" and (model.value.quantization_config or {}).get("sym") is False
         own = used in ("awq", "gptq") and (named == used or (named is None and asymmetric)) and release < AS_NAMED

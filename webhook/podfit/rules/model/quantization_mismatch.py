@@ -14,9 +14,9 @@ from podfit.vllm.model import Model, by_id
 from podfit.vllm.model.name import tells_quantisation
 from podfit.vllm.release import Release
 
-READ_FROM_UNTIL = Release(0, 6, 6), Release(0, 34)
-"""The first release of which `_verify_quantization`, `get_quant_config` and the methods' overrides were read, and the
-first after them (vLLM 0.6.6, 0.8.5, 0.10.2 … 0.33)."""
+FIRST_READ = Release(0, 6, 6)
+"""The first release of which `_verify_quantization`, `get_quant_config` and the methods' overrides were read (vLLM
+0.6.6, 0.8.5, 0.10.2 … 0.33)."""
 CHECKPOINT_FORMAT = {
     "awq": "awq",
     "awq_marlin": "awq",
@@ -41,41 +41,41 @@ MXFP4_UNTIL = Release(0, 20)
 ASYMMETRIC = Release(0, 22)
 """Since then GPTQ is loaded by auto_gptq.py, whose TYPE_MAP has symmetric weights alone. Before, `gptq` loads others,
 and `gptq_marlin` does not take them (0.10.2 … 0.21 gptq_marlin.py is_gptq_marlin_compatible)."""
-END = READ_FROM_UNTIL[1]
-NEED_A_FILE: Mapping[str, tuple[Release, Release]] = {
+NEED_A_FILE: Mapping[str, tuple[Release, Release | None]] = {
     "auto-round": (OTHERS_SINCE, Release(0, 15)),
-    "auto_awq": (Release(0, 24), END),
-    "auto_gptq": (ASYMMETRIC, END),
-    "awq": READ_FROM_UNTIL,
-    "awq_marlin": READ_FROM_UNTIL,
-    "compressed-tensors": (OTHERS_SINCE, END),
-    "fbgemm_fp8": (OTHERS_SINCE, END),
-    "gptq": READ_FROM_UNTIL,
-    "gptq_marlin": READ_FROM_UNTIL,
+    "auto_awq": (Release(0, 24), None),
+    "auto_gptq": (ASYMMETRIC, None),
+    "awq": (FIRST_READ, None),
+    "awq_marlin": (FIRST_READ, None),
+    "compressed-tensors": (OTHERS_SINCE, None),
+    "fbgemm_fp8": (OTHERS_SINCE, None),
+    "gptq": (FIRST_READ, None),
+    "gptq_marlin": (FIRST_READ, None),
     "hqq": (OTHERS_SINCE, Release(0, 15)),
-    "inc": (Release(0, 15), END),
-    "modelopt": (OTHERS_SINCE, END),
-    "modelopt_fp4": (OTHERS_SINCE, END),
-    "modelopt_mixed": (Release(0, 17), END),
-    "modelopt_mxfp8": (Release(0, 16), END),
-    "moe_wna16": (OTHERS_SINCE, END),
-    "online": (Release(0, 20), END),
+    "inc": (Release(0, 15), None),
+    "modelopt": (OTHERS_SINCE, None),
+    "modelopt_fp4": (OTHERS_SINCE, None),
+    "modelopt_mixed": (Release(0, 17), None),
+    "modelopt_mxfp8": (Release(0, 16), None),
+    "moe_wna16": (OTHERS_SINCE, None),
+    "online": (Release(0, 20), None),
     "petit_nvfp4": (OTHERS_SINCE, Release(0, 20)),
-    "quark": (OTHERS_SINCE, END),
-    "torchao": (OTHERS_SINCE, END),
+    "quark": (OTHERS_SINCE, None),
+    "torchao": (OTHERS_SINCE, None),
 }
-"""Methods that can't quantize what is not, and their releases: they look for the checkpoint's own config
+"""Methods that can't quantize what is not, from their first release until before the second; None if the newest release
+that was read has them. They look for the checkpoint's own config
 (`get_config_filenames`), or their class can't be made without one."""
 NO_FILE = frozenset({"compressed-tensors", "fbgemm_fp8", "online", "quark", "torchao"})
 """Methods of NEED_A_FILE that look into config.json alone. The others read `quantize_config.json`, `quant_config.json`,
 `quantization_config.json` or `hf_quant_config.json` too (vLLM 0.8.5 … 0.33 quantization/*.py, get_config_filenames)."""
-DEPRECATED: Mapping[str, tuple[Release, Release]] = {
+DEPRECATED: Mapping[str, tuple[Release, Release | None]] = {
     "auto-round": (Release(0, 14), Release(0, 15)),
     "bitblas": (Release(0, 14), Release(0, 16)),
     "deepspeedfp": (Release(0, 14), Release(0, 15)),
     "experts_int8": (Release(0, 14), Release(0, 20)),
-    "fbgemm_fp8": (Release(0, 14), END),
-    "fp_quant": (Release(0, 14), END),
+    "fbgemm_fp8": (Release(0, 14), None),
+    "fp_quant": (Release(0, 14), None),
     "gptq_bitblas": (Release(0, 14), Release(0, 16)),
     "gptq_marlin_24": (Release(0, 14), Release(0, 16)),
     "hqq": (Release(0, 14), Release(0, 15)),
@@ -84,7 +84,8 @@ DEPRECATED: Mapping[str, tuple[Release, Release]] = {
     "rtn": (Release(0, 14), Release(0, 15)),
     "tpu_int8": (Release(0, 14), Release(0, 23)),
 }
-"""Method → the first release that rejects it without --allow-deprecated-quantization, and the first that no longer does
+"""Method → the first release that rejects it without --allow-deprecated-quantization, and the first that no longer
+does; None if the newest that was read does
 (quantization/__init__.py DEPRECATED_QUANTIZATION_METHODS)."""
 OTHER_FILES = "load_format", "model_loader_extra_config", "quantization_config"
 """With these, what is loaded or how need not be what the catalog knows."""
@@ -119,7 +120,7 @@ class QuantizationMismatch(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the checkpoint's own config.json is known, in NVIDIA's backend."""
         given, model, release = engine.args.given.get("quantization"), engine.model, engine.release
-        if model is None or release is None or not READ_FROM_UNTIL[0] <= release < READ_FROM_UNTIL[1]:
+        if model is None or release is None or release < FIRST_READ:
             return
         if "quantization" in engine.args.unresolved:
             return
@@ -169,9 +170,9 @@ def _has_no_other_file(model: Model, asked: str) -> bool:
     return (by_id(model.id) is not None or asked in NO_FILE) and not tells_quantisation(model.id)
 
 
-def _is_within(spans: Mapping[str, tuple[Release, Release]], asked: str, release: Release) -> bool:
+def _is_within(spans: Mapping[str, tuple[Release, Release | None]], asked: str, release: Release) -> bool:
     span = spans.get(asked)
-    return span is not None and span[0] <= release < span[1]
+    return span is not None and span[0] <= release and (span[1] is None or release < span[1])
 
 
 def _differ(asked: str, has: str, release: Release) -> bool:

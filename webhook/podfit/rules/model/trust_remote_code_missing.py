@@ -12,8 +12,8 @@ from podfit.rules.rule import Finding, Rule
 from podfit.vllm.model.remote_code import KNOWN_SINCE, OF_CODE_ALONE, OF_VLLM
 from podfit.vllm.release import Release
 
-READ_FROM_UNTIL = Release(0, 8, 5), Release(0, 34)
-"""The first release of which get_config (transformers_utils/config.py) was read, and the first after them."""
+FIRST_READ = Release(0, 8, 5)
+"""The first release of which get_config (transformers_utils/config.py) was read."""
 
 
 class TrustRemoteCodeMissing(Rule):
@@ -38,7 +38,7 @@ class TrustRemoteCodeMissing(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the config.json was given and its type was looked up."""
         args, release = engine.args, engine.release
-        if engine.model is None or release is None or not READ_FROM_UNTIL[0] <= release < READ_FROM_UNTIL[1]:
+        if engine.model is None or release is None or release < FIRST_READ:
             return
         config = engine.model.value.config
         classes, kind = config.get("auto_map"), engine.model.value.model_type

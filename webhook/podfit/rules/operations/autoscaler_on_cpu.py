@@ -24,6 +24,7 @@ class AutoscalerOnCpu(Rule):
     """
 
     plane = "cluster"
+    of_vllm = False
     threatens = "uptime"
     where = frozenset({"check", "scan"})
 

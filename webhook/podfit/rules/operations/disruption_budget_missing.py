@@ -23,6 +23,7 @@ class DisruptionBudgetMissing(Rule):
     """
 
     plane = "cluster"
+    of_vllm = False
     threatens = "practice"
     where = frozenset({"check", "scan"})
 

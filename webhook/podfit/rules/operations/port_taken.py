@@ -8,14 +8,12 @@ from podfit.rules._flags import certainty, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.args import EngineArgs
-from podfit.vllm.release import Release, is_official
+from podfit.vllm.release import Release, is_official, is_read
 
 SHARED = Release(0, 7, 3), Release(0, 28)
 """From the first release until before the second a server shares its port with other servers (SO_REUSEPORT; vLLM 0.7.3
 to 0.27.1 entrypoints/openai/api_server.py create_server_socket). Other releases only share it among several API servers
 of one vLLM (vLLM 0.33 entrypoints/cli/serve.py). Linux requires the option on both sockets, and the same user."""
-FIRST_UNREAD_RELEASE = Release(0, 34)
-"""The first release whose source has not been read."""
 EVERYWHERE = (None, "", "0.0.0.0", "::")  # noqa: S104
 
 
@@ -63,7 +61,7 @@ class PortTaken(Rule):
 
 def _alone(release: Release | None, args: EngineArgs) -> bool:
     """A server of that release lets no other process listen on its port."""
-    if release is None or release >= FIRST_UNREAD_RELEASE:
+    if release is None or not is_read(release):
         return False
     several = any((args.get(dest) or 1) != 1 for dest in ("api_server_count", "data_parallel_size"))
     unknown = not {"api_server_count", "data_parallel_size"}.isdisjoint(args.unresolved)

@@ -27,6 +27,7 @@ class ScaleDownTooFast(Rule):
     """
 
     plane = "cluster"
+    of_vllm = False
     threatens = "practice"
     never_denies = "the start-up time is an estimate"
     where = frozenset({"check", "scan"})

@@ -34,6 +34,7 @@ class ServiceLinkClash(Rule):
     """
 
     plane = "network"
+    of_vllm = False
     mode = "deny"
     where = frozenset({"check", "scan"})
 

@@ -24,6 +24,7 @@ class ShellSwallowsSigterm(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     threatens = "uptime"
     mode = "warn"
     never_denies = "the shell may pass signals on, or replace itself"

@@ -20,6 +20,7 @@ class SingleReplica(Rule):
     """
 
     plane = "cluster"
+    of_vllm = False
     threatens = "practice"
     mode = "audit"
     where = frozenset({"check", "scan"})

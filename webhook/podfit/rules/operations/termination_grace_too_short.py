@@ -38,6 +38,7 @@ class TerminationGraceTooShort(Rule):
     """
 
     plane = "cluster"
+    of_vllm = False
     threatens = "uptime"
     mode = "warn"
     about = ("lifecycle", "terminationGracePeriodSeconds", "shutdown_timeout")

@@ -20,6 +20,7 @@ class TokenInPlainEnv(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     threatens = "practice"
     mode = "warn"
 

@@ -29,6 +29,7 @@ class UnknownAnnotation(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     threatens = "practice"
     mode = "warn"
     about = ("annotations",)

@@ -18,6 +18,7 @@ class UnpinnedImage(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     threatens = "practice"
     mode = "warn"
     mute_for = ("image",)

@@ -22,6 +22,7 @@ class UnquotedValue(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     mode = "deny"
     where = frozenset({"check"})
 

@@ -28,6 +28,7 @@ class ProgressDeadlineTooShort(Rule):
     """
 
     plane = "cluster"
+    of_vllm = False
     threatens = "uptime"
     mode = "warn"
     never_denies = "the start-up time is an estimate"

@@ -21,6 +21,7 @@ class CpuTooSmall(Rule):
     """
 
     plane = "host"
+    of_vllm = False
     threatens = "practice"
     mode = "warn"
     never_denies = "vLLM starts with fewer cores, only later"

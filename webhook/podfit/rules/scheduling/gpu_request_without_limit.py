@@ -25,6 +25,7 @@ class GpuRequestWithoutLimit(Rule):
     """
 
     plane = "config"
+    of_vllm = False
     mode = "deny"
     about = ("requests",)
 

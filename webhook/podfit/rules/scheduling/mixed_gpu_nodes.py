@@ -22,6 +22,7 @@ class MixedGpuNodes(Rule):
     """
 
     plane = "cluster"
+    of_vllm = False
     threatens = "uptime"
     mode = "warn"
     never_denies = "the manifest does not show on which node the Pod will run"

@@ -41,6 +41,7 @@ class QuantitySuspicious(Rule):
     """
 
     plane = "host"
+    of_vllm = False
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

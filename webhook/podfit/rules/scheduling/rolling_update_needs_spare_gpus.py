@@ -24,6 +24,7 @@ class RollingUpdateNeedsSpareGpus(Rule):
     """
 
     plane = "cluster"
+    of_vllm = False
     threatens = "practice"
     mode = "audit"
     never_denies = "the manifest does not show whether the cluster has spare GPUs"

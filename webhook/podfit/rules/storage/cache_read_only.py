@@ -22,6 +22,7 @@ class CacheReadOnly(Rule):
     """
 
     plane = "storage"
+    of_vllm = False
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -31,6 +31,7 @@ class ModelCacheTooSmall(Rule):
     """
 
     plane = "storage"
+    of_vllm = False
     mode = "deny"
     needs = ("model",)
 

@@ -27,6 +27,7 @@ class ReadWriteOnceWithReplicas(Rule):
     """
 
     plane = "storage"
+    of_vllm = False
     never_denies = "Pods that share a node may share its volume"
     where = frozenset({"check", "scan"})
 

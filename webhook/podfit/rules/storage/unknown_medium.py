@@ -26,6 +26,7 @@ class UnknownMedium(Rule):
     """
 
     plane = "storage"
+    of_vllm = False
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

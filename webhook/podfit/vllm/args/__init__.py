@@ -166,9 +166,10 @@ def parse(
     used, reading, problems = _read_by_candidates(command, command_line_of(command, whole), parsers)
     conflicts = _conflicts(reading, command, used.release)
     unheard = _probable_slips(reading, command, used, suggests)
-    if lower is None or upper is None:
+    if lower is None or upper is None:  # a release outside the table may have other flags
         unheard = [flag for flag in _unknown_flags(problems, used, suggests) if flag.first is None]
-        problems, conflicts = (), []  # nothing is certain for releases outside the table
+        problems = () if lower is None else tuple(problem for problem in problems if not problem.flag)
+        conflicts = conflicts if lower is not None else []
     if conflicts:
         messages = {problem.message for problem in problems}
         conflicts = [conflict for conflict in conflicts if conflict.message not in messages]

@@ -1,9 +1,9 @@
 """What vLLM's config classes and registries accept beyond what its parser checks, by release (`data/settings.json`).
 
 Each check returns a `Refusal` (what vLLM rejects) or None. A release that is not in the table is checked against both
-of its neighbors, and only what both reject is reported. A release outside the table has only one neighbor, so nothing
-is certain and nothing is reported. If the release is not known, all releases that have the setting must reject the
-value.
+of its neighbors, and only what both reject is reported. Nothing is reported of a release older than the table; a newer
+one counts as the newest, and nothing of it is certain. If the release is not known, all releases that have the setting
+must reject the value.
 """
 
 from __future__ import annotations
@@ -310,12 +310,15 @@ def _normalized(value: object, fold: str | None) -> object:
 
 @remembered(256)
 def _table_numbers_around(release: Release) -> tuple[int, ...]:
-    """The release, or its two neighbors in the table, the newer one first; empty if it has only one."""
+    """The release, or its two neighbors in the table, the newer one first. The newest, if the release is newer than
+    the table; empty if it is older."""
     table = releases()
     lower, upper = neighbours(release, table)
-    if lower is None or upper is None:
+    if lower is None:
         return ()
-    return (table.index(upper), table.index(lower)) if lower != upper else (table.index(lower),)
+    if upper is None or upper == lower:
+        return (table.index(lower),)
+    return (table.index(upper), table.index(lower))
 
 
 def _refused_by_all(

@@ -53,15 +53,11 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
     "compressed-tensors FP8": _capability_steps(("0.5.4", 80), ("0.14.0 … 0.16.0", 75)),
     "compressed-tensors NVFP4": _capability_steps(("0.9.0", 80), ("0.14.0 … 0.16.0", 75)),
 }
-"""Method → its requirements by release, up to `NEWEST`; for newer releases nothing is known."""
-NEWEST = Release(0, 33)
-"""The last release that was read."""
+"""Method → its requirements by release; a release newer than was read is taken for the newest."""
 
 
 def least_capability(method: str, release: Release) -> tuple[int, int] | None:
     """(major, minor) that this release requires for the method; None if no requirement is known."""
-    if release > NEWEST:
-        return None
     asked = [one.least for one in STEPS.get(method, ()) if (release > one.after if one.after else release >= one.first)]
     return divmod(asked[-1], 10) if asked else None
 
