@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -42,3 +43,9 @@ def script(text: str, *rest: str, program: str = "sh", **env: str) -> Command | 
     return container(
         {"image": "registry.example/team/base:1", "command": [program, "-c", text, *rest], "env": variables}
     )
+
+
+def agrees(command: Command, received: Sequence[str]) -> bool:
+    """Whether vLLM may have received these words: each known word, in order; an unknown one is any number of words."""
+    parts = [re.escape(word.text) + "\0" if word.unknown is None else "(?:[^\0]*\0)*" for word in command.words]
+    return re.fullmatch("".join(parts), "".join(f"{word}\0" for word in received), re.DOTALL) is not None

@@ -165,6 +165,13 @@ def has_a_sign(engine: Engine) -> bool:
     return "=" in text or ":\0" in text or text[-1:] == ":"
 
 
+def comment(engine: Engine) -> range:
+    """The indices of words that were meant as a comment: after a backslash and a blank, `#` does not begin one."""
+    words = engine.command.words if engine.command.shell else ()
+    first = next((n for n, word in enumerate(words) if word.text.startswith((" #", "\t#"))), len(words))
+    return range(first, len(words))
+
+
 def unsplit(engine: Engine) -> dict[int, Word]:
     """Words of a list that hold a flag and its value, by their index. In a script the shell has split them."""
     if engine.command.shell or not has_a_blank(engine):
@@ -234,8 +241,8 @@ def spoilt(engine: Engine, dest: str) -> bool:
 
 
 def explained(engine: Engine) -> set[int]:
-    """Indices of words whose trouble another rule explains better: unsplit and misplaced ones, and all where the
-    entrypoint is repeated or no shell runs the script."""
+    """Indices of words whose trouble another rule explains better: unsplit and misplaced ones, those of a comment, and
+    all where the entrypoint is repeated or no shell runs the script."""
     if engine.command.repeated or engine.command.unclosed:
         return set(range(len(engine.command.words)))
-    return {*engine.once(unsplit), *engine.once(misplaced)}
+    return {*engine.once(unsplit), *engine.once(misplaced), *engine.once(comment)}

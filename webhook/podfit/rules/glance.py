@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 
 from podfit.kube.path import mapping
-from podfit.rules._flags import TWO_COLONS, has_a_blank, has_a_sign
+from podfit.rules._flags import TWO_COLONS, comment, has_a_blank, has_a_sign
 from podfit.rules.command_line import _combinations, _speculative, _values
 from podfit.rules.engine import Engine
 from podfit.rules.rule import FACTS, UNREAD_SCRIPT
@@ -42,11 +42,13 @@ def shown(engine: Engine) -> list[str]:
     words = (
         ("a shell", command.shell),
         ("words that are lost", command.lost),
+        ("words that are cut off", command.cut_off),
         ("a positional that is ignored", args.unserved),
         ("a file of arguments", args.written.get("config")),
         ("a slip", command.slip),
         ("a blank in a word", has_a_blank(engine)),
         ("a sign in a word", has_a_sign(engine)),
+        ("a comment in a word", engine.once(comment)),
         ("a field with two colons", not TWO_COLONS.isdisjoint(spec)),
         ("a second entrypoint", command.repeated),
         (UNREAD_SCRIPT, command.unread),

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podfit.base.printable import shortened
 from podfit.rules._flags import dropped, misplaced, unsplit
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 
 
 class ArgumentsLost(Rule):
-    """Arguments never reach vLLM: words after the script of `sh -c`, a positional argument of the module.
+    """Arguments never reach vLLM: words after the script of `sh -c`, lines after a comment, a module's positional.
 
     In `command: [sh, -c, "vllm serve MODEL", --max-model-len, "8192"]` the words after the script become $0, $1 …;
     vLLM starts without them, and no log line shows it.
+
+    A comment between the lines of a command ends the command, even if the line before it ends with a backslash:
+
+        vllm serve MODEL \\
+          --max-model-len 8192 \\
+          # --enforce-eager \\
+          --gpu-memory-utilization 0.5
 
     From 0.10 on, `python -m vllm.entrypoints.openai.api_server` accepts a positional argument, `model_tag`, and ignores
     it: a flag without its dashes, or a value that stands alone, changes nothing.
@@ -22,7 +30,7 @@ class ArgumentsLost(Rule):
     plane = "config"
     threatens = "practice"
     mode = "warn"
-    about = ("words that are lost", "a positional that is ignored")
+    about = ("words that are lost", "words that are cut off", "a positional that is ignored")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, and never fatal by itself: vLLM starts with its defaults."""
@@ -34,6 +42,15 @@ class ArgumentsLost(Rule):
                 message=f"{len(lost)} word{'s' if len(lost) > 1 else ''} after the script of `sh -c` never "
                 f"reach{'es' if len(lost) == 1 else ''} vLLM: {words!r}",
                 suggestions=('put them into the script, or end it with "$@" and start the list with --',),
+            )
+        cut_off = engine.command.cut_off
+        if cut_off:
+            flags = [word.text.partition("=")[0] for word in cut_off if word.text.startswith("-")]
+            yield Finding(
+                path=cut_off[0].path,
+                message=f"the command ends before {shortened(', '.join(flags))}: vLLM starts without",
+                details=("a comment between its lines, or a blank after a backslash, ends a command in a shell",),
+                suggestions=("move the comment above the command, and end each of its lines with a backslash",),
             )
         ignored = dropped(engine)
         if ignored is not None and engine.args.served and ignored not in engine.once(unsplit).values():

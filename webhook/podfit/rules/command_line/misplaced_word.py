@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podfit.rules._flags import TWO_COLONS, certainty, misplaced, substitute, uncertain
+from podfit.rules._flags import TWO_COLONS, certainty, comment, misplaced, substitute, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 
@@ -17,6 +17,9 @@ class MisplacedWord(Rule):
 
         vllm: error: unrecognized arguments: gpu-memory-utilization=0.9
 
+    In a script, `\\ # note` is not a comment: the shell reads the backslash and the blank as the first character of a
+    word, and vLLM gets the words of the note.
+
     YAML that is indented too far becomes part of a block scalar: `env:` and all below it are words of the script
     then, and the container has no env. A key with two colons (`args::`) is a field that Kubernetes does not know, and
     the container runs without it.
@@ -24,12 +27,23 @@ class MisplacedWord(Rule):
 
     plane = "config"
     mode = "deny"
-    about = ("a sign in a word", "a field with two colons")
+    about = ("a sign in a word", "a comment in a word", "a field with two colons")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image if the parser rejects it; otherwise likely, since vLLM may start."""
         found = engine.once(misplaced)
-        refused = {error.index for error in engine.args.errors} if found else ()
+        words = engine.once(comment)
+        refused = {error.index for error in engine.args.errors} if found or words else set()
+        if not refused.isdisjoint(words):
+            first = engine.command.words[words[0]]
+            yield Finding(
+                path=first.path,
+                certainty=certainty(engine),
+                uncertain=uncertain(engine),
+                message="a # after a backslash and a blank does not begin a comment: vLLM gets its words as arguments",
+                details=("vLLM ends with exit code 2: unrecognized arguments",),
+                suggestions=("move the comment above the command",),
+            )
         for index, instead in found.items():
             word = engine.command.words[index]
             if not instead or index not in refused:

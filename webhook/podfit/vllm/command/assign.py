@@ -2,144 +2,111 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from podfit.vllm.command import builtin, dialect
 from podfit.vllm.command.flow import Status
+from podfit.vllm.command.parameter import WordExpander
 from podfit.vllm.command.state import Array
 from podfit.vllm.command.tree import source
-from podfit.vllm.command.word import Value, known, literal, mystery, text_of
+from podfit.vllm.command.word import Value, joined, known, literal, mystery, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from podfit.vllm.command.script import Shell
+_MOST_ELEMENTS = 4096
+"""Elements of an array that are kept."""
 
 
-def assignment(shell: Shell, node: Node) -> Status:
+def assignment(words: WordExpander, node: Node) -> Status:
     """`A=b`, `A+=b`, `A=(b c)`."""
     name_node, value_node = node.child_by_field_name("name"), node.child_by_field_name("value")
     if name_node is None:
         return "yes"
-    name = source(name_node)
-    append = any(child.type == "+=" for child in node.children)
-    variables = shell.state.variables
+    state, name = words.state, source(name_node)
     if name_node.type == "subscript":
-        array, _, key = name.partition("[")
-        before = variables.get(array)
-        if isinstance(before, list) and not append and not re.match(r"['\"]?[\d$]", key):
-            variables[array] = [*before, _concatenated(literal(f"[{key}="), shell.words.scalar(value_node))][:4096]
-            return "yes"
-        variables[array] = mystery(f"${{{name}}}", f"{name} is assigned by element")
+        name = name.partition("[")[0]
+        state.assign(name, [mystery(f"${name}", f"{name} is assigned by element")])
         return "yes"
-    if shell.state.get(name) is None:
-        variables[name] = literal("")  # in `ARGS="$ARGS --more"`, an unset variable is empty
-    before = variables.get(name)
+    if state.get(name) is None:
+        state.variables[name] = literal("")  # in `ARGS="$ARGS --more"`, an unset variable is empty
+    append = any(child.type == "+=" for child in node.children)
+    before = state.variables.get(name) if append else None
     if value_node is not None and value_node.type == "array":
-        elements: Array = [f for child in value_node.children if child.is_named for f in shell.words.fields(child)]
-        if append and isinstance(before, list):
-            elements = before + elements
-        elif append and isinstance(before, tuple) and text_of(before):
-            elements = [before, *elements]
-        variables[name] = elements[:4096]
+        state.assign(name, _array(words, value_node, before))
         return "yes"
-    value = shell.words.scalar(value_node)
-    if append and isinstance(before, list):
-        variables[name] = [_concatenated(before[0], value), *before[1:]] if before else [value]
-    elif append:
-        variables[name] = _concatenated(before if isinstance(before, tuple) else literal(""), value)
+    value = words.scalar(value_node)
+    if isinstance(before, list):
+        state.assign(name, [_concatenated(before[0], value), *before[1:]] if before else [value])
     else:
-        variables[name] = value
-    if name in shell.state.computed:
-        shell.state.forget([name], f"its value is not the one that {name} is assigned")
-    return "likely" if value_node is not None and _RUNS.search(source(value_node)) else "yes"
+        state.assign(name, _concatenated(before, value) if before else value)
+    runs = value_node is not None and any(mark in source(value_node) for mark in ("$(", "`"))
+    return "likely" if runs else "yes"
 
 
-def declaration(shell: Shell, node: Node) -> Status:
+def _array(words: WordExpander, node: Node, before: Value | Array | None) -> Array:
+    elements = [field for child in node.children if child.is_named for field in words.fields(child)]
+    if any(source(child).startswith("[") for child in node.children):
+        return [mystery(source(node)[:64], "its elements have indices of their own")]
+    if before:
+        elements = [*(before if isinstance(before, list) else [before] if text_of(before) else []), *elements]
+    return elements[:_MOST_ELEMENTS]
+
+
+def declaration(words: WordExpander, node: Node, in_function: bool) -> Status:
     """`export A=b`, `declare -a A`, `local A=b`, `export $(…)`."""
     keyword = node.children[0].type if node.children else ""
-    flags = "".join(source(child) for child in node.children if child.type == "word" and source(child)[:1] == "-")
-    exports = keyword == "export" or "x" in flags
-    local = keyword in ("local", "declare", "typeset") and "g" not in flags and bool(shell.locals)
+    flags = "".join(source(child) for child in node.children if child.type == "word" and source(child)[:1] in "-+")
+    exports, state = keyword == "export" or "x" in flags, words.state
     for child in node.children[1:]:
-        target = child.child_by_field_name("name") if child.type == "variable_assignment" else child
+        assigns = child.type == "variable_assignment"
+        target = child.child_by_field_name("name") if assigns else child
         name = source(target) if target is not None and target.type == "variable_name" else ""
-        if local and name:
-            _make_local(shell, name, array="a" in flags.lower())
-        if child.type == "variable_assignment":
-            assignment(shell, child)
+        if assigns:
+            assignment(words, child)
             if name and dialect.has_braces(source(child)):
-                shell.state.forget([name], f"{name} is assigned once for each word of the braces")
-        elif name and not exports and "a" in flags.lower():
-            shell.state.variables.setdefault(name, [])
-        elif child.is_named and child.type not in _NAMED and source(child)[:1] != "-":
-            builtin.assign_words(shell, shell.words.fields(child), exported=exports)
+                state.forget([name], f"{name} is assigned once for each word of the braces")
+        elif child.is_named and child.type not in ("variable_name", "comment") and source(child)[:1] not in "-+":
+            builtin.export_words(state, words.fields(child), exported=exports)
+        elif name and not exports and "a" in flags:
+            state.variables.setdefault(name, [])
+        elif name and keyword in ("local", "declare", "typeset"):
+            state.forget([name], f"bash and sh differ in the value of {keyword} {name}")
         if exports and name:
-            (shell.state.exported.discard if "n" in flags else shell.state.exported.add)(name)
-        if name and keyword == "local" and not shell.locals:
-            shell.state.forget([name], "local is an error outside of functions")
-        if name and not _KNOWN_ATTRIBUTES.issuperset(flags):
-            shell.state.forget([name], f"{name} is declared with {flags}")
-            if not _COMPUTES.isdisjoint(flags):
-                shell.state.computed.add(name)
+            (state.exported.discard if "n" in flags else state.exported.add)(name)
+        if name and (not _KNOWN_ATTRIBUTES.issuperset(flags) or (keyword == "local" and not in_function)):
+            state.forget([name], f"{name} is declared with {keyword} {flags}".rstrip())
+            state.computed.add(name)
+        elif name and (keyword == "readonly" or "r" in flags):
+            state.computed.add(name)
     if "n" in flags and not exports:
-        shell.state.forget_all("a variable is a reference to another one")
-    return "yes" if _ASKS.isdisjoint(flags) else "maybe"
+        state.forget_all("a variable is a reference to another one")
+    return "likely"
 
 
-_RUNS = re.compile(r"\$\((?!\()|`")
-"""A command substitution: its status is also that of the assignment."""
-_NAMED = ("variable_name", "variable_assignment", "comment")
-_KNOWN_ATTRIBUTES = frozenset("-aAxrgp")
-"""Options of `declare` that do not change a value."""
-_ASKS = frozenset("pfF")
-"""Options of `declare` that only show a variable or a function."""
-_COMPUTES = frozenset("iluc")
-"""Options of `declare` after which every assigned value is changed."""
+_KNOWN_ATTRIBUTES = frozenset("-axrgp") | {"n"}
+"""Options of `declare` that do not change a value; `export -n` is one of them."""
 
 
-def _make_local(shell: Shell, name: str, *, array: bool) -> None:
-    """Make a variable local to the function: its former value comes back when the function ends."""
-    before = shell.state.variables.get(name)
-    shell.locals[-1].setdefault(name, before)
-    if array:
-        shell.state.variables[name] = []
-    elif before is None:
-        shell.state.variables[name] = literal("")
-    # Otherwise bash unsets it, and dash keeps the value: usually an assignment follows.
-
-
-def unset(shell: Shell, node: Node) -> Status:
+def unset(words: WordExpander, node: Node) -> Status:
     """Follow `unset A`, `unset $NAME` and `unset -f FUNCTION`."""
-    words = [source(child) for child in node.children[1:]]
-    for child, word in zip(node.children[1:], words, strict=True):
-        if any(mark in word.partition("[")[0] for mark in "$`"):
-            names = [known(field) for field in shell.words.fields(child)]
-            if None in names:
-                shell.state.forget_all(f"{word} may be any variable")
-        else:
-            names = [word]
-        for name in names:
-            _unset(shell, name or "", function="-f" in words)
+    state, listed = words.state, [source(child) for child in node.children[1:]]
+    for child, word in zip(node.children[1:], listed, strict=True):
+        expands = "$" in word or "`" in word
+        for name in map(known, words.fields(child)) if expands else [word.strip("'\"")]:
+            if name is None:
+                state.forget_all(f"{word} may be any variable")
+                state.removed |= state.variables.keys()
+            elif "[" in name:
+                state.forget([name.partition("[")[0]], f"an element of {name} is removed")
+            else:
+                if "-f" in listed or name not in state.variables:
+                    state.functions.pop(name, None)
+                if "-f" not in listed:
+                    state.variables.pop(name, None)
+                    state.removed.add(name)
     return "yes"
 
 
-def _unset(shell: Shell, word: str, *, function: bool) -> None:
-    name, element, _ = word.strip("'\"").partition("[")
-    if element:
-        shell.state.forget([name], f"an element of {name} is removed")
-        return
-    if function or name not in shell.state.variables:
-        shell.state.functions.pop(name, None)
-    if not function:
-        shell.state.variables.pop(name, None)
-        shell.state.removed.add(name)
-
-
 def _concatenated(left: Value, right: Value) -> Value:
-    """Two values joined; adjacent literals of one path become one piece."""
-    joined = tuple(p for p in (*left, *right) if p.text or p.unknown is not None)
-    if len(joined) > 1 and all(p.unknown is None and p.path == joined[0].path for p in joined):
-        joined = literal("".join(p.text for p in joined), joined[0].path)
-    return joined[:4096] or literal("")
+    return joined([*left, *right])[:_MOST_ELEMENTS]

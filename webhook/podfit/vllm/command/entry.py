@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from podfit.base.frozen import frozen
-from podfit.vllm.command import env, multiplexers
-from podfit.vllm.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
+from podfit.vllm.command.tree import GiveUp
+from podfit.vllm.command.word import Change, Slip, Value, after, known, literal, mystery, text_of, texts_of
 
 Argv = Sequence[Value]
 
@@ -126,9 +126,8 @@ def start(argv: Argv, depth: int = 0) -> Start:
     return Unknown(text_of(argv[0]), tuple(argv[1:]))
 
 
-def unwrapped(argv: Argv, variables: Mapping[str, Value], spend: Callable[[int], None]) -> Argv:
-    """The words, with the string of `env -S` split in its place. `variables`: those of the process; `spend` charges the
-    work."""
+def unwrapped(argv: Argv, spend: Callable[[int], None]) -> Argv:
+    """The words, with the string of `env -S` split in its place; `spend` charges the work."""
     if not argv or _name(argv[0]) not in _WRAPPERS:
         return argv
     for index in range(_NEAR):
@@ -136,8 +135,32 @@ def unwrapped(argv: Argv, variables: Mapping[str, Value], spend: Callable[[int],
         if name in _SHELLS or name == "vllm" or _PYTHONS.fullmatch(name):
             break
         if name == "env":
-            argv = [*argv[:index], *env.split(argv[index:], variables, spend)]
+            argv = [*argv[: index + 1], *_split_string(argv[index + 1 :], spend)]
     return argv
+
+
+def _split_string(argv: Argv, spend: Callable[[int], None]) -> Argv:
+    """The words of `env` with its string split (GNU coreutils 9.5, src/env.c); busybox's env has no such option."""
+    option = _SPLITS_A_STRING.match(text_of(argv[0])) if argv else None
+    if option is None:
+        return argv
+    attached = after(argv[0], option.end())
+    string, *rest = argv if text_of(attached) else argv[1:] or [literal("")]
+    text = known(attached if text_of(attached) else string)
+    if text is None or len(text) > _LONGEST_STRING or not _PLAIN_STRING.isdisjoint(text):
+        raise GiveUp("its string of env -S has variables or escapes, or is too long")
+    spend(len(text) // 2)
+    if _SPLITS_A_STRING.match(text):
+        raise GiveUp("its strings of env -S are in each other")
+    flags = [] if option[0].startswith("--") or option[0] == "-S" else [literal(option[0][:-1], string[0].path)]
+    return [*flags, *(literal(word, string[0].path) for word in split(text)), *rest]
+
+
+_SPLITS_A_STRING = re.compile(r"-[iv0]*S|--split-string=?")
+_LONGEST_STRING = 1 << 10
+"""Characters of such a string that is read."""
+_PLAIN_STRING = frozenset("$\\#")
+"""Signs that env reads in a way of its own."""
 
 
 def assignments(argv: Argv) -> dict[str, Value]:
@@ -214,11 +237,6 @@ def _plain(argv: Argv, depth: int) -> Start | None:
         return _dynamo_serve(argv)
     if name in ("su", "runuser", "script", "flock"):
         return _login(argv, depth)
-    if name in multiplexers.MULTIPLEXERS:
-        if len(argv) > 2 * _NEAR:
-            return Unknown(name, tuple(argv[1:]), TOO_FAR)
-        inner = multiplexers.MULTIPLEXERS[name](argv)  # its command may start another one
-        return start(inner, depth + 1) if inner else None
     if name == "xargs":
         return _xargs(argv, depth)
     if texts[0] == "-m":

@@ -1,18 +1,18 @@
-"""Words of a shell script → the fields they expand to: quotes, `$X`, `${X:-y}`, `$((…))`, arrays, field splitting.
+"""Words of a shell script → the fields they expand to: quotes, `$X`, `${X:-y}`, arrays, field splitting.
 
-POSIX.1-2024 Shell Command Language 2.6 and bash(1) EXPANSION, as far as start scripts use them. A text that only
-running the script would show stays as it is written, with the reason.
+POSIX.1-2024 Shell Command Language 2.6 and bash(1) EXPANSION, as far as start scripts use them. Every other expansion
+(`$(…)`, `$((…))`, `${X%y}`) stays as it is written, with the reason why its text is unknown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from podfit.base.secret import gives
-from podfit.vllm.command import arithmetic, dialect, file_names, transform
+from podfit.vllm.command import dialect, file_names
+from podfit.vllm.command.quotes import ansi_c, unescape
 from podfit.vllm.command.state import Array, ShellState
 from podfit.vllm.command.tree import WorkLimit, source
 from podfit.vllm.command.word import Piece, Value, joined, joined_list, known, literal, mystery, reason_of, text_of
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 MAX_VALUE_LENGTH = 1 << 16
 """Longest value of a variable in characters: a script that doubles a value repeatedly must not fill podfit's memory."""
 
-_OPERATORS = (
-    *(":-", ":=", ":+", ":?", "-", "=", "+", "?"),
-    *("##", "#", "%%", "%", "//", "/#", "/%", "/", ",,", ",", "^^", "^", ":", "@"),
-)
 _EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution")
-_KEY = re.compile(r"\[([^\]]{1,64})\]=")
+_BRACED = re.compile(r"\$\{(\w+|[@*])(\[['\"]?[@*]['\"]?\])?(?:(:?)([-=+?])(.*))?\}", re.DOTALL)
+"""The forms of `${…}` that are expanded: name, index, colon, operator, word."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_SETS = re.compile(r"=|\+\+|--")
+"""Signs that an arithmetic expression may set a variable."""
+_SPECIAL = re.compile(rb"(?<!\\)\$[?#$!@*0-9-]|(?<!\\)`")
+"""Expansions that the grammar leaves in the text of a default."""
+DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?=")
+"""`${X:=word}`, which assigns X."""
 _TWO_DIGITS = re.compile(r"\$[0-9]{2,}")
-_QUOTED = re.compile(r"[\"'$]")
-_GLOB = re.compile(r"[*?\[]")
-_EXPANDS = re.compile(rb"[$`]")  # in a pattern, which the grammar leaves in one piece
 _LEAD = re.compile(r"(?:\s|\\\n)+")
+_FIELD_PARTS = re.compile(r"[ \t\n]+|[^ \t\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,10 @@ _BREAK = _Segment((), False)
 
 
 class WordExpander:
-    """Expands the words of one script in a `State`."""
+    """Expands the words of one script in a `ShellState`."""
 
-    def __init__(self, state: ShellState, run: Callable[[Node], Value | None], budget: WorkLimit) -> None:
+    def __init__(self, state: ShellState, budget: WorkLimit) -> None:
         self.state = state
-        self.run = run
-        """The output of a command substitution if it is certain, else None."""
         self.budget = budget
         """Charges the work, so that a script that grows without end is given up."""
 
@@ -68,18 +68,10 @@ class WordExpander:
         return _fields(self._separated(segments) if "IFS" in self.state.variables else segments)
 
     def _separated(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
-        """The segments of a word after IFS was set: their splitting is unknown, except that an empty IFS splits
-        nothing."""
-        ifs = self.state.get("IFS")
-        separators = known(ifs) if isinstance(ifs, tuple) else None
+        """The segments of a word after IFS was set: into which words they are split is unknown."""
         for segment in segments:
-            text = text_of(segment.value)
-            if separators == "":
-                yield _Segment(segment.value, False) if text else segment
-            elif segment.split and separators != " \t\n" and not set(text).isdisjoint(f"{separators or text} \t\n"):
-                yield _Segment(mystery(text, "IFS decides into which words it is split"), False)
-            else:
-                yield segment
+            splits = segment.split and text_of(segment.value)
+            yield _Segment(mystery("", "IFS decides into which words it is split"), False) if splits else segment
 
     def scalar(self, node: Node | None) -> Value:
         """The value of an assignment: no field splitting."""
@@ -118,7 +110,7 @@ class WordExpander:
             elif kind == "raw_string":
                 yield _Segment(literal(text[1:-1]), False)
             elif kind == "ansi_c_string":
-                yield _Segment(literal(transform.ansi_c(text[2:-1])), False)
+                yield _Segment(literal(ansi_c(text[2:-1])), False)
             elif kind in ("translated_string", "concatenation", "command_name"):
                 for child in node.children:
                     if child.type != "$":
@@ -126,23 +118,22 @@ class WordExpander:
             elif kind == "simple_expansion" and _TWO_DIGITS.fullmatch(text):
                 yield _Segment(mystery(text, f"{text} is ${text[1]} and {text[2:]}"), not quoted)
             elif kind == "simple_expansion":
-                yield from self._parameter(text[1:], None, quoted, text)
+                yield from self._parameter(text[1:], quoted, text)
             elif kind == "expansion":
                 yield from self._expansion(node, text, quoted)
             elif kind == "arithmetic_expansion":
-                inner = [child for child in node.children if child.is_named]
-                number = self.arithmetic(inner[-1]) if inner else None
-                why = f"arithmetic {text} over values that are not known"
-                yield _Segment(literal(str(number)) if number is not None else mystery(text, why), not quoted)
+                why = f"arithmetic {text} is known only when the script runs"
+                if _SETS.search(text):
+                    self.state.forget(_NAME.findall(text), why)
+                yield _Segment(mystery(text, why), not quoted)
             elif kind == "command_substitution":
-                output = None if text[0] == "`" and "\\" in text else self.run(node)
-                yield _Segment(output or mystery(text, f"command substitution {text}"), not quoted)
+                yield _Segment(self._reference(text) or mystery(text, f"command substitution {text}"), not quoted)
             elif kind == "process_substitution":
                 yield _Segment(mystery(text, f"process substitution {text}"), False)
             elif text[:1] == "~" and not quoted and _begins(node):
                 yield _Segment(self._home(text), False)
             else:
-                yield _Segment(literal(transform.unescape(text, quoted)), False)
+                yield _Segment(literal(unescape(text, quoted)), False)
 
     def _range(self, children: list[Node], start: int, end: int, node: Node, quoted: bool) -> Iterator[_Segment]:
         """Nodes and the blank text between them, which the grammar leaves out."""
@@ -162,8 +153,11 @@ class WordExpander:
         yield from self._gap(text[start - base : end - base], quoted)
 
     def _gap(self, text: bytes, quoted: bool) -> Iterator[_Segment]:
-        if text:
-            yield _Segment(literal(transform.unescape(text.decode(errors="replace"), quoted)), not quoted)
+        if _SPECIAL.search(text):
+            written = text.decode(errors="replace")
+            yield _Segment(mystery(f"${{{written}}}", f"{written} is known only when the script runs"), not quoted)
+        elif text:
+            yield _Segment(literal(unescape(text.decode(errors="replace"), quoted)), not quoted)
 
     def _home(self, text: str) -> Value:
         """`~` and `~/x` (POSIX 2.6.1)."""
@@ -171,165 +165,83 @@ class WordExpander:
         folder, rest = known(home) if isinstance(home, tuple) else None, text[1:]
         if folder is None or rest[:1] not in ("", "/"):
             return mystery(text, f"{text} is in a home directory that is not known")
-        return literal(folder + transform.unescape(rest, False))
+        return literal(folder + unescape(rest, False))
+
+    def _reference(self, text: str) -> Value | None:
+        """The value of a variable that Kubernetes would expand if it were known: `$(VAR)`."""
+        name = text[2:-1].strip()
+        value = self.state.variables.get(name) if name not in self.state.functions else None
+        unknown = isinstance(value, tuple) and known(value) is None
+        return value if unknown and isinstance(value, tuple) and name in self.state.exported else None
 
     # ── parameters ──
 
-    def _parameter(self, name: str, index: str | None, quoted: bool, written: str) -> Iterator[_Segment]:
+    def _parameter(self, name: str, quoted: bool, written: str, index: str = "") -> Iterator[_Segment]:
         value = self._lookup(name, index)
-        if isinstance(value, list):
-            if quoted and (name == "*" or index == "*"):
-                by_ifs = "IFS" in self.state.variables
-                yield _Segment(mystery(written, "it is joined by IFS") if by_ifs else joined_list(value), False)
-                return
+        if value is None:
+            value = mystery(written, f"{written} is set neither in the container's env nor in the script")
+        if isinstance(value, tuple):
+            yield _Segment(value, not quoted)
+        elif quoted and "*" in (name, index):
+            by_ifs = "IFS" in self.state.variables
+            yield _Segment(mystery(written, "it is joined by IFS") if by_ifs else joined_list(value), False)
+        else:
             for position, element in enumerate(value):
                 if position:
                     yield _BREAK
                 yield _Segment(element or literal(""), not quoted)
-            if quoted and not value:
-                return
-        elif value is None:
-            why = f"{written} is set neither in the container's env nor in the script"
-            yield _Segment(mystery(written, why), not quoted)
-        else:
-            yield _Segment(value, not quoted)
 
-    def _lookup(self, name: str, index: str | None = None) -> Value | Array | None:
+    def _lookup(self, name: str, index: str = "") -> Value | Array | None:
+        """The value of a parameter; `index`: "@" or "*" for all elements of an array."""
         state = self.state
         if name in ("@", "*"):
             return state.positional
-        if name == "#" and any(reason_of(one) is not None for one in state.positional):
-            return mystery("$#", "$# depends on a value that is not known")
-        if name == "#":
-            return literal(str(len(state.positional)))
         if re.fullmatch(r"[0-9]{1,6}", name):
-            position = int(name)
-            if position == 0:  # `${00}` too
-                return state.zero
-            return state.positional[position - 1] if position <= len(state.positional) else None
+            return self._positional(int(name))
         if not (name[:1].isalpha() or name[:1] == "_"):
             return mystery(f"${name}", f"${name} is known only when the script runs")
         value = state.get(name)
-        return self._element(name, value, index) if isinstance(value, list) else value
+        if isinstance(value, list) and not index:
+            return value[0] if value else None
+        return value
 
-    def _element(self, name: str, value: Array, index: str | None) -> Value | Array | None:
-        """An array's element, or all of them; an associative array has its elements as `[key]=value`."""
-        keyed = [(_KEY.match(text_of(one)), one) for one in value]
-        if index in ("@", "*"):
-            if sum(match is not None for match, _ in keyed) > 1:
-                return [mystery(f"${{{name}[{index}]}}", f"the order of {name}'s elements is not known")]
-            return (
-                value
-                if not any(match for match, _ in keyed)
-                else [
-                    literal(text_of(one)[match.end() :]) if match and known(one) is not None else one
-                    for match, one in keyed
-                ]
-            )
-        wanted = index or "0"
-        if named := re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", wanted):
-            inner = self.state.get(named[1])
-            wanted = (known(inner) if isinstance(inner, tuple) else None) or wanted
-        for match, one in reversed(keyed):
-            if match and match[1].strip("'\"") == wanted and known(one) is not None:
-                return literal(text_of(one)[match.end() :])
-        if not re.fullmatch(r"-?[0-9]{1,6}", wanted):
-            return mystery(f"${{{name}[{index}]}}", f"element {index} of {name}")
-        position = int(wanted)
-        return value[position] if -len(value) <= position < len(value) else None
+    def _positional(self, number: int) -> Value | None:
+        """`$0`, `$1` and so on. An unknown parameter may be any number of words."""
+        if number == 0:  # `${00}` too
+            return self.state.zero
+        values = self.state.positional
+        if any(reason_of(one) is not None for one in values[: number - 1]):
+            return mystery(f"${number}", f"the parameters before ${number} are not known")
+        return values[number - 1] if number <= len(values) else None
 
     def _expansion(self, node: Node, written: str, quoted: bool) -> Iterator[_Segment]:
-        """`${…}` with every form of expansion in it."""
-        match = re.match(r"\$\{([#!]?)(\w+|[@*#?$!-])(?:\[([^\]]*)\])?", written)
+        """`${X}`, `${X[@]}`, `${X:-word}` and the like. Every other form is one unknown word."""
+        match = _BRACED.fullmatch(written)
         if match is None:
-            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
+            self.state.forget(DEFAULTED.findall(written), f"{written} may assign it")
+            yield _Segment(mystery(written, f"{written} is known only when the script runs"), not quoted)
             return
-        prefix, name, index = match.groups()
-        if index is not None:
-            index = index.strip("'\"")
-        rest = written[match.end() : -1]
-        operator = next((o for o in _OPERATORS if rest.startswith(o)), "")
-        start = node.end_byte - len(written[match.end() + len(operator) :].encode())
-        if prefix == "!" or (operator == "" and rest):
-            inner = self._lookup(name, index) if prefix == "!" and not rest and index is None else None
-            target = known(inner) if isinstance(inner, tuple) else None
-            if target and target.isidentifier():
-                yield from self._parameter(target, None, quoted, written)
-            else:
-                yield _Segment(mystery(written, f"{written} is known only when the script runs"), not quoted)
+        name, index, colon, operator, word = match.groups()
+        index = (index or "").strip("[]'\"")
+        if operator is None or operator == "?":
+            yield from self._parameter(name, quoted, written, index)
             return
-        value = self._lookup(name, index)
-        if prefix == "#":
-            yield _Segment(_length(value, written), not quoted)
+        empty = _is_empty(self._lookup(name, index), colon=bool(colon))
+        if ("\\" in word and not quoted) or (empty is None and operator in "+="):
+            self.state.forget(DEFAULTED.findall(written), f"{written} may assign it")
+            yield _Segment(mystery(written, f"{written} depends on a value that is not known"), not quoted)
             return
-        if operator in ("", ":-", ":=", "-", "=", ":?", "?", ":+", "+"):
-            empty = _is_empty(value, colon=operator.startswith(":"))
-            if "\\" in rest and not quoted and operator:
-                yield _Segment(mystery(written, f"{written} is not understood"), True)
-                return
-            default = list(self._range(node.children, start, node.end_byte - 1, node, quoted))
-            if operator in (":+", "+"):
-                if empty is None:
-                    why = f"{written} depends on a value that is not known"
-                    yield _Segment(mystery(written, why), not quoted)
-                elif not empty:
-                    yield from default
-                else:
-                    yield _Segment((), not quoted)
-                return
-            if operator in ("", ":?", "?") or not empty:
-                yield from self._parameter(name, index, quoted, written)
-                return
-            if operator in (":=", "=") and name.isidentifier():
-                self.state.variables[name] = tuple(p for s in default for p in s.value)
-            yield from default
+        if operator in "-=" and not empty:
+            yield from self._parameter(name, quoted, written, index)
             return
-        if isinstance(value, list) and operator == ":":
-            yield from self._slice(value, rest[1:], quoted, written)
+        if operator == "+" and empty:
+            yield _Segment((), not quoted)
             return
-        if value is None:
-            value = mystery(written, f"{written}: {name} is not set in the manifest")
-        if isinstance(value, list):
-            value = mystery(written, f"{written} is not understood")
-        pattern = "".join(
-            text_of(s.value) if reason_of(s.value) is None else "\0"
-            for s in self._range(node.children, start, node.end_byte - 1, node, True)
-        )
-        expands = any(child.type == "regex" and _EXPANDS.search(child.text or b"") for child in node.children)
-        text = known(value)
-        literal_glob = _QUOTED.search(rest) is not None and _GLOB.search(pattern) is not None
-        if text is None or expands or "\0" in pattern or (operator[0] in "#%/" and literal_glob):
-            yield _Segment(mystery(written, reason_of(value) or f"{written} is not known"), not quoted)
-            return
-        self.budget.spend(min(len(text), 512) ** 2 // 32)
-        changed = transform.apply(text, operator, pattern)
-        if changed is None:
-            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
-        else:
-            if gives(name):
-                self.state.hidden.add(changed)
-            yield _Segment(literal(changed), not quoted)
-
-    def _slice(self, value: Array, rest: str, quoted: bool, written: str) -> Iterator[_Segment]:
-        offset, _, length = rest.partition(":")
-        if not re.fullmatch(r"\s*[0-9]{1,6}\s*", offset) or not re.fullmatch(r"\s*[0-9]{0,6}\s*", length):
-            yield _Segment(mystery(written, f"{written} is not understood"), not quoted)
-            return
-        start = int(offset)
-        elements = value if value is not self.state.positional else [self.state.zero, *value]
-        chosen = elements[start : start + int(length) if length.strip() else None]
-        for position, element in enumerate(chosen):
-            if position:
-                yield _BREAK
-            yield _Segment(element, not quoted)
-
-    def arithmetic(self, node: Node) -> int | None:
-        """The value of an arithmetic expression, None if a part of it is unknown."""
-        return arithmetic.value(node, self.scalar, self._lookup, self._computed, self.budget.word)
-
-    def _computed(self, name: str, value: int | None) -> None:
-        unknown = mystery(f"${name}", f"{name} is computed when the script runs")
-        self.state.variables[name] = unknown if value is None else literal(str(value))
+        start = node.end_byte - 1 - len(word.encode())
+        default = list(self._range(node.children, start, node.end_byte - 1, node, quoted))
+        if operator == "=" and name.isidentifier():
+            self.state.assign(name, tuple(piece for segment in default for piece in segment.value))
+        yield from default
 
 
 def _begins(node: Node) -> bool:
@@ -363,7 +275,7 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
                     current.append(piece)
                     started = True
                     continue
-                for part in re.findall(r"[ \t\n]+|[^ \t\n]+", piece.text):
+                for part in _FIELD_PARTS.findall(piece.text):
                     if part[0] in " \t\n":
                         end()
                     else:
@@ -384,17 +296,9 @@ def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
     """Whether `-` (or `:-` with `colon`) would use its default word; None if unknown."""
     if value is None:
         return True
-    if isinstance(value, list):
-        return not value
-    text = known(value)
-    if text is None:
-        # A word with a known part is not empty, whatever the other parts are.
-        return False if any(p.unknown is None and p.text for p in value) else None
-    return colon and not text
-
-
-def _length(value: Value | Array | None, written: str) -> Value:
-    if isinstance(value, list):
-        return literal(str(len(value)))
-    text = known(value) if value is not None else None
-    return literal(str(len(text))) if text is not None else mystery(written, f"{written}: its value is not known")
+    pieces = [piece for one in (value if isinstance(value, list) else [value]) for piece in one]
+    if not pieces:
+        return True
+    if any(piece.unknown is None and piece.text for piece in pieces):
+        return False  # a known part is not empty, whatever the other parts are
+    return colon if isinstance(value, tuple) and known(value) is not None else None

@@ -28,6 +28,8 @@ _HOLDS = re.compile(
 )
 """Folders with Python code or programs in them or below: `/root/.local` is where `pip install --user` installs."""
 _VARIABLES = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"})
+READ_VARIABLES = frozenset({"PATH", *_VARIABLES})
+"""Variables that decide which Python code runs."""
 _WORK = frozenset({"/", "/vllm-workspace", "/workspace"})
 """The working directory of vLLM's images, or an empty folder."""
 

@@ -22,6 +22,7 @@ from podfit.vllm.command.expand import (
     mounts,
     string,
 )
+from podfit.vllm.command.state import contents
 from podfit.vllm.command.tree import ALL_WORK, WorkLimit
 from podfit.vllm.command.word import (
     UNEXPANDED,
@@ -157,9 +158,7 @@ class Reading:
         """The text of a mounted file; None if unknown."""
         if not self.files or not path:
             return None
-        from podfit.vllm.command.script import shell
-
-        return shell(self.env, self.files, lambda argv, sh: None).file(path)
+        return contents(self.files, path)
 
     def serve(
         self,

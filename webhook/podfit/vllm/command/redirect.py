@@ -1,70 +1,118 @@
-"""Statements with redirections: files that a script writes, and the input of its commands."""
+"""Redirections: here-documents, and the files that a script or its programs write."""
 
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from podfit.vllm.command import output
-from podfit.vllm.command.flow import Status
-from podfit.vllm.command.tree import MAX_SCRIPT_LENGTH
-from podfit.vllm.command.word import joined, known, literal, text_of
+from podfit.vllm.command.parameter import WordExpander
+from podfit.vllm.command.tree import MAX_SCRIPT_LENGTH, source
+from podfit.vllm.command.word import Piece, Value, joined, known, literal, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from podfit.vllm.command.script import Shell
+_INTO_A_FILE = (">", ">>", ">|", "&>", "&>>", ">&")
+_TOO_LONG = MAX_SCRIPT_LENGTH + 1
+"""Characters that are kept of a longer text, so that readers still see that it is too long."""
+_READERS = frozenset({"cat", "chmod", "chown", "echo", "egrep", "grep", "head", "ls", "stat", "tail", "vllm", "wc"})
+"""Programs that do not change the files in their words."""
+_COPIERS = frozenset({"cp", "install", "ln", "rsync"})
+"""Programs that write to their last word, a file or a folder."""
+_WRITERS = frozenset({"dd", "mv", "perl", "sed", "sort", "tee", "truncate"})
+"""Programs that write to the files in their words, even if a word is unknown."""
+_PATH = re.compile(r"[^\s'\"`:;,=()|&<>{}\[\]#$]+")
+"""A possible path in a program's words, or in its input."""
 
 
-def statement(shell: Shell, node: Node, alone: bool = False) -> Status:
-    """Follow a statement with its redirections: the file that it writes, and its input."""
-    body = node.child_by_field_name("body")
-    if body is None:
-        _write(shell, node, None)
-        return shell.block(node.children)
-    before, shell.stdin = shell.stdin, output.given(shell, node) or shell.stdin
-    try:
-        return _with_input(shell, node, body, alone)
-    finally:
-        shell.stdin = before
+class _Write(NamedTuple):
+    target: Value
+    text: Value | None
+    """None if it is known only when the script runs."""
+    appends: bool
 
 
-def _write(shell: Shell, node: Node, body: Node | None) -> None:
-    """Follow a statement's writes to files."""
-    files = shell.state.files
-    for one in output.writes(shell, node, body):
-        shell.spend(len(files) // 4)
+def write(words: WordExpander, node: Node, argv: Sequence[Value]) -> None:
+    """Follow the writes to files of a statement with the command `argv`."""
+    state = words.state
+    for one in _writes(words, node, argv):
+        words.budget.spend(len(state.files) // 4)
         path = known(one.target)
-        before = files.get(posixpath.normpath(path), ()) if one.appends and path else ()
-        shell.state.overwrite(one.target)
+        before = state.files.get(posixpath.normpath(path), ()) if one.appends and path else ()
+        state.overwrite(one.target)
         if path and one.text is not None and before is not None:
             text = joined([*before, *one.text])
             size = sum(len(piece.text) for piece in text)
-            shell.spend(size // 16)
-            files[posixpath.normpath(path)] = text if size <= MAX_SCRIPT_LENGTH else literal(text_of(text)[:_TOO_LONG])
+            words.budget.spend(size // 16)
+            short = text if size <= MAX_SCRIPT_LENGTH else literal(text_of(text)[:_TOO_LONG])
+            state.files[posixpath.normpath(path)] = short
 
 
-_TOO_LONG = MAX_SCRIPT_LENGTH + 1
-"""Characters that are kept of a longer text, so that readers still see that it is too long."""
+def _writes(words: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[_Write]:
+    """The writes of `cat <<EOF > file`, `tee file <<EOF` and others."""
+    redirects = node.children_by_field_name("redirect")
+    heredoc = next((one for one in redirects if one.type == "heredoc_redirect"), None)
+    name = text_of(argv[0]) if argv else ""
+    text = heredoc_text(words, heredoc) if heredoc is not None and name in ("cat", "tee") else None
+    for redirect in [*redirects, *(heredoc.children if heredoc is not None else ())]:
+        operator = next((child.type for child in redirect.children if child.type in _INTO_A_FILE), None)
+        destination = redirect.child_by_field_name("destination")
+        if redirect.type != "file_redirect" or operator is None or destination is None:
+            continue
+        descriptor = redirect.child_by_field_name("descriptor")
+        plain = (descriptor is None or source(descriptor) == "1") and (name != "cat" or len(argv) == 1)
+        if not re.fullmatch(r"\d+|-|/dev/.*", source(destination)):
+            yield _Write(words.scalar(destination), text if plain else None, operator in (">>", "&>>"))
+    if name == "tee":
+        appends = any(text_of(word) == "-a" for word in argv)
+        yield from (_Write(word, text, appends) for word in argv[1:] if text_of(word)[:1] != "-")
 
 
-def _with_input(shell: Shell, node: Node, body: Node, alone: bool) -> Status:
-    """Follow a redirected statement whose input is known."""
-    if body.type == "command":
-        # `vllm serve m 2>&1 --flag`: the grammar reads the words after a redirection as further destinations.
-        redirects = [r for r in node.children_by_field_name("redirect") if r.type == "file_redirect"]
-        status = shell.command(body, alone, [d for r in redirects for d in r.children_by_field_name("destination")[1:]])
+def given(words: WordExpander, node: Node) -> Value | None:
+    """The here-document that is the input of a statement."""
+    redirects = node.children_by_field_name("redirect")
+    heredoc = next((one for one in redirects if one.type == "heredoc_redirect"), None)
+    return heredoc_text(words, heredoc) if heredoc is not None else None
+
+
+def heredoc_text(words: WordExpander, node: Node) -> Value:
+    """The text of a here-document."""
+    start = next((source(c) for c in node.children if c.type == "heredoc_start"), "")
+    body = next((c for c in node.children if c.type == "heredoc_body"), None)
+    if body is None:
+        return literal("")
+    if any(mark in start for mark in "'\"\\"):
+        return literal(source(body))
+    pieces, at = list[Piece](), body.start_byte
+    raw = body.text or b""
+    for child in body.children:
+        if child.is_named and child.type != "heredoc_content":
+            pieces.append(_unescaped(raw[at - body.start_byte : child.start_byte - body.start_byte]))
+            pieces += words.scalar(child)
+            at = child.end_byte
+    return joined([*pieces, _unescaped(raw[at - body.start_byte :])])
+
+
+def _unescaped(raw: bytes) -> Piece:
+    return Piece(re.sub(r"\\([$`\\\n])", lambda m: "" if m[1] == "\n" else m[1], raw.decode(errors="replace")))
+
+
+def overwrite(words: WordExpander, argv: Sequence[Value], stdin: Value | None) -> None:
+    """Make the files unknown that a program's words or its input name."""
+    state, name, last = words.state, posixpath.basename(text_of(argv[0])), argv[-1]
+    if not state.files or name in _READERS:
+        return
+    if name in _COPIERS or (name in _WRITERS and known(last) is None):
+        state.overwrite(last)
+    if name in _COPIERS:
+        sources = [text_of(word) for word in argv[1:-1] if state.files.get(posixpath.normpath(text_of(word))) is None]
+        texts = [posixpath.join(text_of(last), posixpath.basename(text)) for text in sources]
     else:
-        status = shell.statement(body, alone)
-    before = dict(shell.state.files) if body.type == "list" else {}
-    _write(shell, node, body)
-    if body.type == "list" and (status in ("maybe", "no") or any(c.type == "||" for c in body.children)):
-        shell.state.unsettle(before)  # `A && B > FILE`: B may not run
-    for redirect in node.children_by_field_name("redirect"):
-        if redirect.type == "heredoc_redirect":
-            for child in redirect.children_by_field_name("right"):
-                status = shell.statement(child)
-            for child in redirect.children:
-                if child.type == "pipeline":
-                    status = shell.statement(child)
-    return status
+        texts = [text_of(word) for word in (*argv[1:], stdin or ())]
+    names = set(map(posixpath.basename, state.files))
+    words.budget.spend(len(state.files) // 4 + sum(map(len, texts)) // 64)
+    for path in {path for text in texts for path in _PATH.findall(text) if posixpath.basename(path) in names}:
+        words.budget.spend(len(state.files) // 4)
+        state.overwrite(literal(path))

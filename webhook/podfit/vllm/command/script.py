@@ -1,29 +1,28 @@
 """A shell script → the commands it would run, with what is known of their words.
 
-Nothing is executed: variables, functions, loops and branches are followed as far as their values are known. If a
-condition is not known, every branch is followed, and the values in which they differ become unknown.
+Nothing is executed. The top level is followed in order: assignments, `export`, `cd`, `set --`, lists, groups, pipes,
+`sh -c TEXT`, and a here-document that a later command runs. A compound statement (`if`, `for`, `while`, `case`, a
+function, `eval`, `source`) is opaque: each of its parts is searched for servers, and afterwards whatever it may assign
+or write is unknown.
 
-This module has statements and commands. `tree` is the grammar, `branch` and `loop` follow branches and loops,
-`redirect` handles redirections. `condition` evaluates tests, `assign` and `builtin` change the state, `output` knows
-what commands write, and `parameter` expands words.
+`tree` is the grammar, `parameter` expands words, `assign` and `builtin` change the state, and `redirect` follows files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podfit.vllm.command import assign, branch, builtin, condition, loop, output, overwrite, redirect, tree
+from podfit.vllm.command import assign, builtin, changes, handed, python, redirect, tree
 from podfit.vllm.command.expand import Environment
-from podfit.vllm.command.flow import Break, Exit, Return, Status, either_of, negate
-from podfit.vllm.command.parameter import WordExpander
-from podfit.vllm.command.state import Array, ShellState, merge
+from podfit.vllm.command.flow import Exit, Status
+from podfit.vllm.command.parameter import DEFAULTED, WordExpander
+from podfit.vllm.command.state import Array, ShellState, contents
 from podfit.vllm.command.tree import TOO_MUCH, GiveUp, WorkLimit, only_command, source
-from podfit.vllm.command.word import Change, Piece, Value, known, literal, mystery, text_of
+from podfit.vllm.command.word import Change, Piece, Value, joined_list, known, literal, mystery, reason_of, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,12 +32,16 @@ MAX_WORDS = 1 << 14
 
 _QUESTIONS = frozenset({"grep", "egrep", "pgrep", "which", "type", "cmp", "diff", "mountpoint", "curl", "nc", "lsmod"})
 """Commands whose purpose is their exit status."""
-_IGNORED = frozenset({"wait", "ulimit", "umask", "hash", "alias", "unalias", "getopts", "pushd", "popd", "jobs"})
+_IGNORED = frozenset({"wait", "ulimit", "umask", "hash", "unalias", "pushd", "popd", "jobs", "break", "continue"})
 _SPECIAL = frozenset({".", ":", "eval", "export", "set", "shift"})
 """POSIX builtins for which an assignment before them is kept afterwards, except in bash."""
 _ENDLESS = {"sleep": "infinity", "tail": "-f /dev/null"}
 """Commands that never end → their words."""
+_NOT_UNDERSTOOD = "a part of the script is not understood"
 _SPACE = re.compile(r"\s+")
+_SETS_PATHS = re.compile(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|setvars|vars)\.sh$")
+"""Files of known programs that set PATH and variables of their own."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Shell:
@@ -52,7 +55,7 @@ class Shell:
         self.environment: dict[str, Value] = {}
         """The environment of the command being visited."""
         self.stdin: Value | None = None
-        """The input of the next command, if it is certain: a here-document, or what `echo` writes into the pipe."""
+        """The here-document that is the input of the next command."""
         self.exec = False
         """Whether the command being visited replaces the shell."""
         self._tail: tree.Tail | None = None
@@ -68,24 +71,20 @@ class Shell:
         """The visited command certainly fails; the visitor sets it for the commands after it."""
         self.followed = False
         """The visited command is a script whose writes are followed; set by the visitor."""
-        self.branches = 0
-        """Above 0: in a branch that may not be taken, or in a command whose failure is caught (`… || true`)."""
-        self.choices: int = parent.choices if parent else 0
-        """Above 0: in one of several branches, so that another one may be taken instead."""
+        self.caught = 0
+        """Above 0: in a command whose failure is caught (`… || true`)."""
+        self.opaque: int = parent.opaque if parent else 0
+        """Above 0: in a compound statement, whose commands may not run."""
         self.exits: bool = parent.conditional if parent else False
         """The script may already have ended with success."""
-        self.skips = False
-        """The function or the loop's body may already have ended."""
-        self.returns: list[Status] = []
-        """The statuses with which the function being called may already have ended."""
+        self.calls = 0
+        """Above 0: in a function."""
         self.marks = False
         """The script is read exactly as its field has it, so that a word's position in it is meaningful."""
         self.changes: set[Change] = parent.changes if parent else set()
         """What the script may have changed in the Python code; one set for the shell and its children."""
         self.blind = False
-        """The commands being followed were visited before (`unseen`)."""
-        self.locals: list[dict[str, Value | Array | None]] = []
-        """For each function that is being called: its local variables, with their values before the call."""
+        """The statements being followed are followed again (`unseen`)."""
         self.doubt: str | None = parent.doubt if parent else None
         """Why the shell may read the script in another way (`dialect`)."""
         self.elsewhere: bool = parent.elsewhere if parent else False
@@ -94,18 +93,23 @@ class Shell:
     @property
     def conditional(self) -> bool:
         """Whether the command being visited may not run, or its failure may not be the script's."""
-        return self.branches > 0 or self.exits or self.skips
+        return self.caught > 0 or self.branched
 
     @property
     def branched(self) -> bool:
         """Whether the script may take another branch than the one to the command being visited."""
-        return self.choices > 0 or self.exits or self.skips
+        return self.opaque > 0 or self.exits
 
     @property
     def last(self) -> tree.Tail | None:
         """The command that is being visited, if it is the last one of the whole script."""
         same = self.depth == 0 and self._tail is not None and self._tail.node == self._node
         return self._tail if same and not self.detached else None
+
+    @property
+    def words_cut_off(self) -> list[str]:
+        """The words that the command being visited lacks, because it ends before them (`tree.words_cut_off`)."""
+        return tree.words_cut_off(self._node) if self._node is not None else []
 
     def child(self, positional: Sequence[Value] = (), zero: Value | None = None) -> Shell:
         """A new shell, started by this one."""
@@ -127,15 +131,13 @@ class Shell:
             return self.block(root.children, alone)
         except Exit as end:
             return "no" if end.failed else "likely"
-        except (Return, Break):
-            return "likely"
 
     def parse(self, script: str) -> Node:
         """The tree of a script, with its placeholders as variables."""
         root, blanks = tree.parse(script, self.budget)
         self.state.variables.update(blanks)
         if root.has_error:
-            self.doubt = self.doubt or "a part of the script is not understood"
+            self.doubt = self.doubt or _NOT_UNDERSTOOD
         self.marks = self.marks and (root.text or b"") == script.encode(errors="replace")
         return root
 
@@ -161,26 +163,23 @@ class Shell:
 
     def apart(self, run: Callable[[], Status]) -> Status:
         """Follow it in a process of its own: the variables that it sets are lost."""
-        before, left = self.copy(), (self.exits, self.skips)
+        before, exits = self.copy(), self.exits
         self.detached += 1
         try:
             return run()
-        except (Exit, Return, Break):
+        except Exit:
             return "likely"
         finally:
             self.detached -= 1
-            self.exits, self.skips = left
-            files = self.state.files
-            self.state.__dict__.update(before.__dict__)
-            self.state.files = files
+            self.exits = exits
+            before.files = self.state.files
+            self.state = before
 
     @contextlib.contextmanager
-    def unseen(self, when: bool = True) -> Iterator[None]:
-        """Follows commands that were visited before: the values that they set count, but `visit` is not called
-        again."""
+    def unseen(self) -> Iterator[None]:
+        """Follows commands only for the variables that they set: `visit` is not called."""
         visit, blind = self.visit, self.blind
-        if when:
-            self.visit, self.blind = lambda argv, shell: None, True
+        self.visit, self.blind = lambda argv, shell: None, True
         try:
             yield
         finally:
@@ -193,85 +192,156 @@ class Shell:
             if node.type == "command":
                 return self.command(node, alone)
             if node.type == "redirected_statement":
-                return redirect.statement(self, node, alone)
+                return self._redirected(node, alone)
             method = _STATEMENTS.get(node.type)
             if method is not None:
                 return method(self, node)
             # An unknown node, or one that the grammar could not parse: the commands in it may still run.
             return self.block(node.children) if node.children else "likely"
 
-    def asked(self, condition: Sequence[Node]) -> Status:
-        """Follows a condition. If it fails, the condition is false, and the script goes on."""
-        self.branches += 1
-        try:
-            return self.block(condition)
-        finally:
-            self.branches -= 1
-
     def _pipeline(self, node: Node) -> Status:
-        """Follow a pipeline; each command gets the output of the one before, and only certain output is known."""
         status: Status = "likely"
-        before = self.stdin
         for child in node.children:
             if child.is_named and child.type != "comment":
+                before, self.stdin = self.stdin, None
                 status = self.apart(functools.partial(self.statement, child))
-                self.stdin = output.plain(self, child)
-        self.stdin = before
-        return "maybe" if status in ("yes", "no") else status
+                self.stdin = before
+        return "likely" if status == "likely" else "maybe"
 
     def _subshell(self, node: Node) -> Status:
         self.apart(lambda: self.block(node.children))
         return "likely"
 
-    def compound(self, node: Node) -> Status:
+    def _group(self, node: Node) -> Status:
         """`{ …; }`, and `((…))`."""
         if node.children and node.children[0].type == "((":
-            numbers = [self.words.arithmetic(child) for child in node.children if child.is_named]
-            number = numbers[-1] if numbers else None
-            return "maybe" if number is None else "yes" if number else "no"
+            return self._question(node)
         return self.block(node.children)
 
-    def _negated_command(self, node: Node) -> Status:
-        return negate(self.asked(node.children))
-
-    def either(self, branches: Sequence[Callable[[], Status]], why: str) -> Status:
-        """Follow every branch from the same state; afterwards, only what they have in common is known."""
-        before, ends, jumps = self.state, list[ShellState](), list[tuple[ShellState, Return | Break]]()
-        left = list[dict[str, Value | None]]()
-        exits, skips, choices = self.exits, self.skips, self.choices
-        for follow in branches:
-            self.state = before.copy()
-            self.spend(sum(len(v) for v in (before.positional, *before.variables.values())))
-            self.branches += 1
-            self.choices += len(branches) > 1
-            try:
-                follow()
-                ends.append(self.state)
-            except Exit as end:
-                left.append(self.state.files)
-                exits = exits or not end.failed
-            except (Return, Break) as jump:
-                jumps.append((self.state, jump))
-                skips = True
-                if isinstance(jump, Return):
-                    self.returns.append(jump.status)
-            finally:
-                self.branches -= 1
-                self.choices = choices
-            exits, skips = exits or self.exits, skips or self.skips
-        self.exits, self.skips = exits, skips
-        self.state = before
-        for files in left:  # the files of a subshell are also those of the shell around it
-            before.unsettle(files)
-        # The variables that a branch sets before a jump are kept at the target, where they may or may not be set.
-        states = [*ends, *(state for state, _ in jumps)]
-        if not states:
-            raise Exit
-        merged = functools.reduce(functools.partial(merge, why=_SPACE.sub(" ", why[:400])[:80]), states)
-        before.__dict__.update(merged.__dict__)
-        if not ends:
-            raise jumps[0][1]  # `returns` has the function's status
+    def _question(self, node: Node) -> Status:
+        """`[ … ]`, `[[ … ]]` and `((…))`: the answer is unknown."""
+        text = source(node)
+        names = (_NAME if text.startswith("((") else DEFAULTED).findall(text)
+        self.state.forget(names, "it is computed when the script runs")
         return "maybe"
+
+    def _negated(self, node: Node) -> Status:
+        self.caught += 1
+        try:
+            self.block(node.children)
+        finally:
+            self.caught -= 1
+        return "maybe"
+
+    def _list(self, node: Node) -> Status:
+        """Follow `A && B || C` from left to right. In the grammar, each operator's left side has all that comes
+        before."""
+        chain: list[tuple[str, Node]] = []
+        while node.type == "list" and len(named := [child for child in node.children if child.is_named]) == 2:
+            operator = next((child.type for child in node.children if child.type in ("&&", "||")), "&&")
+            chain.append((operator, named[1]))
+            node = named[0]
+        skipped: ShellState | None = None
+        # The command on the left of `||` may fail without ending the script, even if it is a long chain itself.
+        before, caught = self.caught, sum(operator == "||" for operator, _ in chain)
+        try:
+            self.caught = before + caught
+            status = self.statement(node) if chain else self.block(node.children)
+            for operator, right in reversed(chain):
+                caught -= operator == "||"
+                self.caught = before + caught
+                if operator == "||":
+                    self._rejoin(skipped)
+                    skipped = None
+                elif status == "likely" and skipped is None:
+                    skipped = self.copy()
+                status = self._then(status, operator, right)
+            return status
+        finally:
+            self.caught = before
+            self._rejoin(skipped)
+
+    def _then(self, status: Status, operator: str, right: Node) -> Status:
+        """Follow `… && right` or `… || right`, with the status of the left side."""
+        certain: Status = "yes" if operator == "||" else "no"
+        if status == certain:
+            return status
+        if status in ("yes", "no") or (status == "likely" and operator == "&&"):
+            return self.statement(right)
+        self.opaque_statement([[right]], f"how the command before {operator} ends")
+        return "likely" if operator == "||" else "maybe"
+
+    def _rejoin(self, skipped: ShellState | None) -> None:
+        """The commands after `A && B` also run if A has failed, so that B was skipped."""
+        if skipped is not None:
+            self.state.may_be(skipped, "it is set only if the commands before it succeed")
+
+    # ── compound statements ──
+
+    def opaque_statement(self, parts: Sequence[Sequence[Node]], why: str, *, repeats: bool = False) -> Status:
+        """Follow the parts of a compound statement, each of which may run or not: what they change is unknown.
+
+        `repeats`: a part may run several times, so it is followed in a state in which its own changes are unknown.
+        """
+        if repeats and not self.blind:
+            with self.unseen():
+                self.opaque_statement(parts, why)
+        before, ends, exits = self.state, list[ShellState](), self.exits
+        self.opaque += 1
+        try:
+            for part in parts:
+                self.state = self.copy_of(before)
+                try:
+                    self.block(part)
+                except Exit as end:
+                    exits = exits or not end.failed
+                ends.append(self.state)
+                exits = exits or self.exits
+        finally:
+            self.opaque -= 1
+            self.state, self.exits = before, exits
+        said = f"it depends on {_SPACE.sub(' ', why[:200])[:60]}"
+        for state in ends:
+            self._note_environment(state)
+            before.may_be(state, said)
+        return "maybe"
+
+    def _note_environment(self, state: ShellState) -> None:
+        """Count a PATH or PYTHONPATH that a compound statement may have set as set."""
+        values = ((name, state.variables.get(name)) for name in python.READ_VARIABLES)
+        change = python.by_variables({name: value for name, value in values if isinstance(value, tuple)})
+        if change is not None:
+            self.changes.add(change)
+
+    def _if(self, node: Node) -> Status:
+        parts: list[list[Node]] = [[]]
+        for child in node.children:
+            if child.type in ("elif_clause", "else_clause"):
+                parts.append(child.children)
+            else:
+                parts[0].append(child)
+        return self.opaque_statement(parts, source(node))
+
+    def _case(self, node: Node) -> Status:
+        parts = []
+        for item in (child for child in node.children if child.type == "case_item"):
+            closing = next((n for n, child in enumerate(item.children) if child.type == ")"), 0)
+            parts.append(item.children[closing + 1 :])
+        return self.opaque_statement(parts, source(node))
+
+    def _loop(self, node: Node) -> Status:
+        """`for`, `select`, `while` and `until`: the condition and the body."""
+        body = node.child_by_field_name("body")
+        if body is None:
+            return "maybe"
+        variable = node.child_by_field_name("variable")
+        if variable is not None:
+            self.state.forget([source(variable)], "it is set by a loop")
+        elif node.type == "c_style_for_statement":
+            head = (node.text or b"")[: body.start_byte - node.start_byte].decode(errors="replace")
+            self.state.forget(_NAME.findall(head), "it is set by a loop")
+        question = node.children_by_field_name("condition") if node.type == "while_statement" else []
+        return self.opaque_statement([[*question, body]], source(node), repeats=True)
 
     def _function_definition(self, node: Node) -> Status:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
@@ -279,10 +349,54 @@ class Shell:
             self.state.functions[source(name)] = (body,)
         return "yes"
 
+    def _call(self, name: str, positional: list[Value], prefix: dict[str, Value]) -> Status:
+        """Follow a function's bodies, with positional parameters of its own."""
+        self.state.forget(prefix, f"it is set for {name}")
+        before, self.state.positional = self.state.positional, positional
+        self.calls += 1
+        self.depth += 1
+        try:
+            return self.opaque_statement([[body] for body in self.state.functions[name]], name)
+        finally:
+            self.depth -= 1
+            self.calls -= 1
+            self.state.positional = before
+
+    def _eval(self, argv: list[Value]) -> Status:
+        self._follow_text(joined_list(argv), "eval")
+        if any(reason_of(word) is not None for word in argv):
+            self.state.forget_all(f"eval {' '.join(map(text_of, argv))} may set any variable")
+        return "likely"
+
+    def _source(self, argv: list[Value]) -> Status:
+        path = known(argv[0]) if argv else None
+        text = self.contents(path) if path else None
+        if text is not None:
+            self._follow_text(text, path or "")
+        else:
+            self.changes.add(changes.sourced(path))
+            if path is None or not _SETS_PATHS.search(path):
+                self.state.forget_all(f"{path or 'a file'} may set any variable when it is sourced")
+        return "likely"
+
+    def _follow_text(self, text: Value, name: str) -> None:
+        """Follow a text that the shell itself reads (`eval`, `source`)."""
+        script, doubt = handed.to_itself(text), self.doubt
+        self.state.variables.update(script.variables)
+        self.doubt = doubt or script.doubt
+        self.depth += 1
+        try:
+            self.opaque_statement([self.parse(script.text).children], name)
+        finally:
+            self.depth -= 1
+            self.doubt = doubt
+
+    # ── commands ──
+
     @property
     def words(self) -> WordExpander:
         """The expander of words for the present state."""
-        return WordExpander(self.state, functools.partial(output.substitute, self), self.budget)
+        return WordExpander(self.state, self.budget)
 
     def spend(self, work: int) -> None:
         """Charge work; raises GiveUp if the script costs too much."""
@@ -290,8 +404,12 @@ class Shell:
 
     def copy(self) -> ShellState:
         """A copy of the state; its work is charged."""
-        self.spend(len(self.state.variables) // 8)
-        return self.state.copy()
+        return self.copy_of(self.state)
+
+    def copy_of(self, state: ShellState) -> ShellState:
+        """A copy of a state; its work is charged."""
+        self.spend(len(state.variables) // 8)
+        return state.copy()
 
     def argv(self, node: Node) -> list[Value]:
         """The words of a command."""
@@ -311,38 +429,71 @@ class Shell:
         only = fields[0][0]
         return [(Piece(only.text, only.path, only.unknown, (node.start_byte, node.end_byte)),)]
 
+    def _redirected(self, node: Node, alone: bool) -> Status:
+        """Follow a statement with redirections: the files that it writes, and its input."""
+        body = node.child_by_field_name("body")
+        redirects = node.children_by_field_name("redirect")
+        before, self.stdin = self.stdin, redirect.given(self.words, node) or self.stdin
+        files = dict(self.state.files) if body is not None and body.type == "list" else None
+        try:
+            if body is None:
+                status = self.block(node.children)
+            elif body.type == "command":
+                # `vllm serve m 2>&1 --flag`: the grammar reads the words after a redirection as further destinations.
+                files_of = [r for r in redirects if r.type == "file_redirect"]
+                more = [d for r in files_of for d in r.children_by_field_name("destination")[1:]]
+                status = self.command(body, alone, more)
+            else:
+                status = self.statement(body, alone)
+        finally:
+            self.stdin = before
+        writer = body
+        while writer is not None and writer.type == "list" and writer.children:
+            writer = writer.children[-1]
+        redirect.write(self.words, node, self.argv(writer) if writer is not None and writer.type == "command" else [])
+        if files is not None and (status in ("maybe", "no") or b"||" in (node.text or b"")):
+            self.state.unsettle(files)  # `A && B > FILE`: B may not run
+        for one in redirects:
+            if one.type == "heredoc_redirect":
+                following = [*one.children_by_field_name("right"), *(c for c in one.children if c.type == "pipeline")]
+                for child in following:
+                    status = self.statement(child)
+        return status
+
     def command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
         """Follow a simple command; `more`: words of it that the grammar assigned to another node."""
         self._node = node
         argv = self.argv(node)
         argv += [field for word in more for field in self.words.fields(word)]
-        assignments = [child for child in node.children if child.type == "variable_assignment"]
+        kinds = [child.type for child in node.children]
+        if "command_name" in kinds and "herestring_redirect" in kinds[: kinds.index("command_name")]:
+            self.doubt = self.doubt or _NOT_UNDERSTOOD  # the grammar joins the next line to `A=b <<< text`
         prefix: dict[str, Value] = {}
-        for child in assignments:
-            name = child.child_by_field_name("name")
-            if name is not None:
-                prefix[source(name)] = self.words.scalar(child.child_by_field_name("value"))
+        for child in (child for child in node.children if child.type == "variable_assignment" and argv):
+            named, value = child.child_by_field_name("name"), child.child_by_field_name("value")
+            if named is not None and not (value is not None and value.type == "array"):
+                prefix[source(named)] = self.words.scalar(value)
         if not argv:
-            self.state.variables.update(prefix)
+            for child in node.children:
+                if child.type == "variable_assignment":
+                    assign.assignment(self.words, child)
             return "yes"
-        before, self.stdin = self.stdin, output.given(self, node) or self.stdin
-        try:
-            return self.invoke(argv, prefix, alone)
-        finally:
-            self.stdin = before
+        if reason_of(argv[0]) is not None:
+            self.state.forget(prefix, "it is kept if the command behind it expands to nothing")
+        return self.invoke(argv, prefix, alone)
 
     def invoke(self, argv: list[Value], prefix: dict[str, Value], alone: bool = False) -> Status:
         """Follow one simple command: a function, a builtin, or a program."""
         self.spend(10)
         name = text_of(argv[0])
         if name in self.state.functions:
-            calls = [functools.partial(self._call, body, argv, prefix) for body in self.state.functions[name]]
-            return calls[0]() if len(calls) == 1 else self.either(calls, f"which {name} is defined")
+            return self._call(name, argv[1:], prefix)
+        if name in _SPECIAL:
+            self.state.forget(prefix, f"bash and sh differ in whether `A=b {name}` keeps A")
+        if name in _OWN:
+            return _OWN[name](self, argv[1:])
         if name in builtin.BUILTINS:
-            if name in _SPECIAL:
-                self.state.forget(prefix, f"bash and sh differ in whether `A=b {name}` keeps A")
-            with self._given(prefix):
-                return builtin.BUILTINS[name](self, argv[1:])
+            return builtin.BUILTINS[name](self.state, argv[1:])
         if name in _IGNORED:
             return "likely"
         if name in _ENDLESS and _ENDLESS[name] == " ".join(map(text_of, argv[1:3])):
@@ -353,7 +504,7 @@ class Shell:
                 return "yes"
             raise Exit(failed=self._program(rest, prefix, replaces=self.detached == 0))
         if self._program(argv, prefix, replaces=alone and self.detached == 0):
-            if self.state.errexit and not (self.detached or self.branches):
+            if self.state.errexit and not (self.detached or self.caught or self.opaque):
                 raise Exit(failed=True)
             return "no"
         if name in _QUESTIONS:
@@ -361,20 +512,6 @@ class Shell:
         if name == "command":
             return "maybe" if len(argv) > 1 and text_of(argv[1]) in ("-v", "-V") else "likely"
         return "likely"
-
-    @contextlib.contextmanager
-    def _given(self, prefix: dict[str, Value]) -> Iterator[None]:
-        """Set the prefix of `IFS=, read …`: a separator for only one builtin."""
-        before = self.state.variables.get("IFS")
-        if "IFS" in prefix:
-            self.state.variables["IFS"] = prefix["IFS"]
-        try:
-            yield
-        finally:
-            if "IFS" in prefix:
-                self.state.variables.pop("IFS", None)
-                if before is not None:
-                    self.state.variables["IFS"] = before
 
     def _program(self, argv: list[Value], prefix: dict[str, Value], *, replaces: bool) -> bool:
         """Start a program; returns whether it certainly fails."""
@@ -385,85 +522,66 @@ class Shell:
         self.followed = False
         self.visit(argv, self)
         if not self.followed:
-            overwrite.by_program(self, argv)
+            redirect.overwrite(self.words, argv, self.stdin)
         return self.failed
 
-    def _call(self, body: Node | None, argv: list[Value], prefix: dict[str, Value]) -> Status:
-        """Follow a function's body with its own positional parameters, and the variables set before its name."""
-        if body is None:
-            return "maybe"  # a program of this name, or an error
-        skips, returns, self.returns = self.skips, self.returns, []
-        before = self.copy()
-        self.state.positional = argv[1:]
-        self.locals.append({name: self.state.variables.get(name) for name in prefix})
-        self.state.variables.update(prefix)
-        self.state.exported |= prefix.keys()
-        try:
-            with self.deeper():
-                return either_of([self.statement(body), *self.returns])
-        except Return as end:
-            return either_of([end.status, *self.returns])
-        finally:
-            self.returns = returns
-            self.state.exported -= prefix.keys() - before.exported
-            for name, value in self.locals.pop().items():
-                self.state.variables.pop(name, None)
-                if value is not None:
-                    self.state.variables[name] = value
-            self.state.positional = before.positional
-            if self.skips > skips:
-                self.state.forget(self.state.changed(before), f"{text_of(argv[0])} may have ended before")
-                self.state.unsettle(before.files)
-            self.skips = skips
+    def _cd(self, argv: list[Value]) -> Status:
+        to = argv[-1] if argv else None
+        self.elsewhere = self.elsewhere or python.went_elsewhere(known(to) if to is not None else None)
+        return "likely"
 
-    @contextlib.contextmanager
-    def deeper(self) -> Iterator[None]:
-        """Go one level deeper, into a function or another text."""
-        self.depth += 1
-        try:
-            yield
-        finally:
-            self.depth -= 1
+    def _return(self, _: list[Value]) -> Status:
+        """End a function or a sourced file; outside of both, dash ends the script."""
+        self.exits = self.exits or not self.depth
+        return "maybe"
+
+    def _alias(self, argv: list[Value]) -> Status:
+        if argv:
+            self.doubt = self.doubt or f"the alias {text_of(argv[-1])[:80]} may replace a command"
+        return "likely"
+
+    def contents(self, path: str) -> Value | None:
+        """The text of a file, with its unknown parts; None if the file is unknown."""
+        self.spend(len(self.state.files) // 4)
+        return contents(self.state.files, path)
 
     def file(self, path: str) -> str | None:
         """The text of a file from the manifest or written by the script; None if a part of it is unknown."""
         text = self.contents(path)
         return known(text) if text is not None else None
 
-    def contents(self, path: str) -> Value | None:
-        """The same, with its unknown parts; None if the file is unknown."""
-        files = self.state.files
-        path = posixpath.normpath(path)
-        if path in files:
-            return files[path]
-        self.spend(len(files) // 4)
-        # Relative to an unknown directory: use the only file whose path ends with it.
-        ends = [text for name, text in files.items() if name.endswith("/" + path)] if path[:1] != "/" else []
-        return ends[0] if len(ends) == 1 else None
-
 
 _STATEMENTS: Mapping[str, Callable[[Shell, Node], Status]] = {
-    "list": branch.and_or,
+    "list": Shell._list,
     "pipeline": Shell._pipeline,
     "subshell": Shell._subshell,
-    "compound_statement": Shell.compound,
-    "do_group": Shell.compound,
-    "negated_command": Shell._negated_command,
+    "compound_statement": Shell._group,
+    "do_group": Shell._group,
+    "negated_command": Shell._negated,
     "function_definition": Shell._function_definition,
     "comment": lambda shell, node: "yes",
-    "if_statement": branch.if_statement,
-    "case_statement": branch.case_statement,
-    "for_statement": loop.for_statement,
-    "select_statement": loop.for_statement,
-    "c_style_for_statement": loop.c_style_for_statement,
-    "while_statement": loop.while_statement,
-    "variable_assignment": assign.assignment,
+    "if_statement": Shell._if,
+    "case_statement": Shell._case,
+    "for_statement": Shell._loop,
+    "select_statement": Shell._loop,
+    "c_style_for_statement": Shell._loop,
+    "while_statement": Shell._loop,
+    "variable_assignment": lambda shell, node: assign.assignment(shell.words, node),
     "variable_assignments": lambda shell, node: shell.block(node.children),
-    "declaration_command": assign.declaration,
-    "unset_command": assign.unset,
-    "test_command": condition.command,
+    "declaration_command": lambda shell, node: assign.declaration(shell.words, node, shell.calls > 0),
+    "unset_command": lambda shell, node: assign.unset(shell.words, node),
+    "test_command": Shell._question,
 }
 """Kind of node → the method that follows it."""
+_OWN: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
+    ".": Shell._source,
+    "source": Shell._source,
+    "eval": Shell._eval,
+    "cd": Shell._cd,
+    "alias": Shell._alias,
+    "return": Shell._return,
+}
+"""Builtins that change more than the state."""
 
 
 def shell(

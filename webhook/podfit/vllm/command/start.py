@@ -189,7 +189,7 @@ class _Resolver(Reading):
 
     def _started(self, argv: Sequence[Value]) -> Command | None:
         """The command that a program starts, through wrappers and scripts."""
-        argv = entry.unwrapped(argv, self.env, self.budget.spend)
+        argv = entry.unwrapped(argv, self.budget.spend)
         started = entry.start(argv)
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
@@ -354,7 +354,7 @@ class _Resolver(Reading):
 
     def _visit(self, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
         """Visit one command of a script."""
-        argv = entry.unwrapped(words, sh.environment, sh.spend)
+        argv = entry.unwrapped(words, sh.spend)
         started = entry.start(argv)
         if isinstance(started, Serve | Script):
             sh.state.hide(sh.state.variables)
@@ -362,7 +362,7 @@ class _Resolver(Reading):
             removed = entry.removals(argv)
             env = {**_without(sh.environment, removed), **entry.assignments(argv)}
             decided = sh.state.removed | removed | env.keys()
-            guessed = "it is in a branch of the script that may not run" if sh.conditional else None
+            guessed = "it is in a part of the script that may not run" if sh.conditional else None
             command = self.serve(
                 started,
                 env,
@@ -388,6 +388,7 @@ class _Resolver(Reading):
                         changes=command.changes | sh.changes,
                         exec_at=self._exec_at(sh),
                         unforked=self._unforked(sh),
+                        cut_off=words_of(map(literal, sh.words_cut_off), self.script_path),
                         branched=sh.branched,
                         may_follow=seen.may_follow(sh),
                         survived="the script starts it in the background" if sh.background else sh.doubt,

@@ -1,22 +1,21 @@
-"""The state of a shell, and what two branches of a script leave in common."""
+"""The state of a shell: variables, positional parameters and files, as far as they are known."""
 
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from podfit.base.secret import gives
-from podfit.vllm.command.word import Piece, Value, known, mystery, origin_of, text_of
+from podfit.vllm.command.word import Value, known, mystery, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 Array = list[Value]
-_MOST_BODIES = 8
-"""Maximum number of bodies of one function that are followed."""
+"""The elements of an array. It is never changed in place."""
+Text = TypeVar("Text")
 
 
 @dataclass
@@ -28,19 +27,19 @@ class ShellState:
     unexported: dict[str, Value | Array] | None = None
     """The variables before `set -a`, which exports every variable that is assigned later; None if it is off."""
     computed: set[str] = field(default_factory=set)
-    """Variables whose values bash or a trap may change after an assignment (`declare -i`, `-l`, `-u`)."""
+    """Variables whose values the shell may change after an assignment (`declare -i`, `readonly`, a trap)."""
     positional: Array = field(default_factory=list)
     zero: Value = field(default_factory=lambda: mystery("$0", "$0 is the shell's own name"))
     files: dict[str, Value | None] = field(default_factory=dict)
     """Path → text of the files that are mounted or that the script has written; None if a text is unknown."""
     mounted: frozenset[str] = frozenset()
     """Paths of files that no process in the container can write."""
-    functions: dict[str, tuple[Node | None, ...]] = field(default_factory=dict)
-    """Name → body; several, if different branches define the function, and None if one of them does not."""
+    functions: dict[str, tuple[Node, ...]] = field(default_factory=dict)
+    """Name → body; several, if different parts of the script define the function."""
     removed: set[str] = field(default_factory=set)
-    """Variables that the script has unset on at least one branch."""
+    """Variables that the script may have unset."""
     errexit: bool = False
-    """The script exits at the first command that fails (`set -e`), on every branch so far."""
+    """The script certainly exits at the first command that fails (`set -e`)."""
     rest: str | None = None
     """Why there may be variables beyond these."""
     hidden: set[str] = field(default_factory=set)
@@ -49,30 +48,27 @@ class ShellState:
 
     def copy(self) -> ShellState:
         """A copy that can be changed independently."""
-        return ShellState(
-            {k: list(v) if isinstance(v, list) else v for k, v in self.variables.items()},
-            set(self.exported),
-            self.unexported,
-            set(self.computed),
-            list(self.positional),
-            self.zero,
-            dict(self.files),
-            self.mounted,
-            dict(self.functions),
-            set(self.removed),
-            self.errexit,
-            self.rest,
-            self.hidden,
+        return replace(
+            self,
+            variables=dict(self.variables),
+            exported=set(self.exported),
+            computed=set(self.computed),
+            files=dict(self.files),
+            functions=dict(self.functions),
+            removed=set(self.removed),
         )
+
+    def assign(self, name: str, value: Value | Array) -> None:
+        """Set a variable; its value is unknown if the shell may change it."""
+        self.variables[name] = value
+        if name in self.computed:
+            self.forget([name], f"its value is not the one that {name} is assigned")
 
     def forget(self, names: Iterable[str], why: str) -> None:
         """Make variables unknown: their known values may have been replaced."""
         for name in names:
-            value = self.variables.get(name)
-            if isinstance(value, list):
-                self.variables[name] = [_doubtful(one, why) for one in value]
-            else:
-                self.variables[name] = mystery(text_of(value) if value else f"${name}", why)
+            lost = mystery(f"${name}", why)
+            self.variables[name] = [lost] if isinstance(self.variables.get(name), list) else lost
 
     def forget_all(self, why: str) -> None:
         """Make every variable unknown, including those that are not set."""
@@ -101,13 +97,34 @@ class ShellState:
             if gives(name):
                 self.hidden.update(map(text_of, value) if isinstance(value, list) else (text_of(value),))
 
-    def changed(self, before: ShellState) -> set[str]:
-        """Variables whose value has changed."""
+    def assigned(self, before: ShellState) -> set[str]:
+        """Variables that were assigned or unset since a copy was made, also if their values are the same as before."""
         names = {**self.variables, **before.variables}
-        return {name for name in names if self.variables.get(name) != before.variables.get(name)}
+        return {name for name in names if self.variables.get(name) is not before.variables.get(name)}
+
+    def may_be(self, other: ShellState, why: str) -> None:
+        """The script may also have reached this place with another state: what differs becomes unknown."""
+        for name in self.assigned(other):
+            one, two = self.variables.get(name), other.variables.get(name)
+            if isinstance(one, list) or isinstance(two, list):
+                self.variables[name] = _common(_elements(one), _elements(two), name, why)
+            else:
+                self.forget([name], why)
+        if self.positional is not other.positional:
+            self.positional = _common(self.positional, other.positional, "@", why)
+        self.exported |= other.exported
+        self.unexported = other.unexported if self.unexported is None else self.unexported
+        self.computed |= other.computed
+        self.removed |= other.removed
+        self.errexit = self.errexit and other.errexit
+        self.rest = self.rest or other.rest
+        self.unsettle(other.files)
+        for name, bodies in other.functions.items():
+            have = self.functions.get(name, ())
+            self.functions[name] = (*have, *(body for body in bodies if body not in have))
 
     def unsettle(self, files: Mapping[str, Value | None]) -> None:
-        """Make files unknown that differ, or are missing, in the files after another branch of the script."""
+        """Make files unknown that differ, or are missing, in the files after another part of the script."""
         if files != self.files:
             for path in {**self.files, **files}:
                 if path not in self.files or path not in files or self.files[path] != files[path]:
@@ -132,69 +149,20 @@ class ShellState:
         return mystery(f"${name}", self.rest) if self.rest else None
 
 
-def merge(one: ShellState, two: ShellState, why: str) -> ShellState:
-    """The state after two branches; `why` is the condition that chose between them."""
-    merged = one.copy()
-    for name in {**one.variables, **two.variables}:
-        a, b = one.variables.get(name), two.variables.get(name)
-        if a == b:
-            continue
-        if isinstance(a, list) or isinstance(b, list):
-            merged.variables[name] = _merge_lists(_as_list(a), _as_list(b), why)
-        else:
-            merged.variables[name] = _merge_values(name, a, b, why)
-    if one.positional != two.positional:
-        merged.positional = _merge_lists(one.positional, two.positional, why)
-    merged.exported |= two.exported
-    merged.unexported = two.unexported if one.unexported is None else one.unexported
-    merged.computed |= two.computed
-    merged.removed |= two.removed
-    merged.errexit = one.errexit and two.errexit
-    merged.rest = one.rest or two.rest
-    merged.unsettle(two.files)
-    if one.functions != two.functions:
-        for name in {**one.functions, **two.functions}:
-            bodies = one.functions.get(name, (None,))
-            new = [body for body in two.functions.get(name, (None,)) if body not in bodies]
-            merged.functions[name] = (*bodies, *new)[:_MOST_BODIES]
-    return merged
-
-
-def _as_list(value: Value | Array | None) -> Array:
+def _elements(value: Value | Array | None) -> Array:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _merge_values(name: str, a: Value | None, b: Value | None, why: str) -> Value:
-    short, long = sorted((text_of(a or ()), text_of(b or ())), key=len)
-    base, more = (a, b) if text_of(a or ()) == short else (b, a)
-    added = long[len(short) :]
-    certain = base is not None and more is not None and known(base) is not None and known(more) is not None
-    # `ARGS="$ARGS --more"` in one branch: the text from before stays known.
-    if certain and long.startswith(short) and (not short or added[:1].isspace() or short[-1:].isspace()):
-        pieces = list(base or ())
-        for word in re.findall(r"\s+|\S+", added):
-            pieces.append(Piece(word) if word.isspace() else Piece(word, unknown=f"only if {why}"))
-        return tuple(pieces)
-    return mystery(f"${name}", f"{name} depends on {why}")
+def _common(one: Array, two: Array, name: str, why: str) -> Array:
+    """The first elements that two lists have in common, and any number of unknown ones."""
+    same = next((n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    return [*one[:same], mystery(f"${name}", why)]
 
 
-def _merge_lists(a: Array, b: Array, why: str) -> Array:
-    short, long = (a, b) if len(a) <= len(b) else (b, a)
-    if long[: len(short)] != short:
-        same = sum(1 for _ in _common_prefix(short, long))
-        return long[:same] + [_doubtful(v, f"depends on {why}") for v in long[same:]]
-    return long[: len(short)] + [_doubtful(v, f"only if {why}") for v in long[len(short) :]]
-
-
-def _common_prefix(a: Array, b: Array) -> list[Value]:
-    """The first items that two arrays have in common."""
-    same: list[Value] = []
-    for one, two in zip(a, b, strict=False):
-        if one != two:
-            break
-        same.append(one)
-    return same
-
-
-def _doubtful(value: Value, why: str) -> Value:
-    return mystery(text_of(value), why, origin_of(value))
+def contents(files: Mapping[str, Text], path: str) -> Text | None:
+    """The text of a file; None if it is unknown. A relative path names the only file that ends with it."""
+    path = posixpath.normpath(path)
+    if path in files or path[:1] == "/":
+        return files.get(path)
+    ends = [text for name, text in files.items() if name.endswith("/" + path)]
+    return ends[0] if len(ends) == 1 else None

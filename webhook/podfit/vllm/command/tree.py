@@ -38,8 +38,17 @@ _READ = 8, 512
 _OPENINGS, _OPENED = re.compile(rb"(?:[!~+(\[{-]\s*+)++"), 1000
 """Consecutive signs that may each open something, and how many are read: the parser recurses once for each of them
 (`podfit.server.memory.STACK`)."""
-_BLANKS = re.compile(rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}|(?<=\s)=[=~](?=[\s;]|$)")
-"""`<MODEL>` and `{{ .Values.model }}`. Also `==` and `=~`, which the grammar reads as operators of a command."""
+_BLANKS = re.compile(
+    rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}|(?<=\s)=[=~](?=[\s;]|$)|(?<!\\)\\[ \t](?=[ \t]*[#\n])"
+)
+"""`<MODEL>` and `{{ .Values.model }}`. Also `==` and `=~`, which the grammar reads as operators of a command, and the
+word of a backslash and a blank, after which the grammar sees a comment, or no end of the line."""
+
+
+_TEXTS = frozenset(
+    {"string", "string_content", "raw_string", "ansi_c_string", "heredoc_body", "heredoc_content", "comment", "regex"}
+)
+"""Nodes in which a backslash has another meaning."""
 
 
 class GiveUp(Exception):  # noqa: N818
@@ -182,7 +191,9 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
     for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
         node = root.descendant_for_byte_range(match.start(), match.start() + 1)
         kind = node.type if node is not None else ""
-        if match[0].startswith(b"="):
+        if match[0].startswith(b"\\"):
+            replacement = match[0] if kind in _TEXTS else b"'%s'" % match[0][1:]
+        elif match[0].startswith(b"="):
             parent = node.parent if node is not None else None
             in_command = kind in ("==", "=~") and parent is not None and parent.type in ("command", "ERROR")
             replacement = b"'" + match[0] + b"'" if in_command else match[0]
@@ -286,6 +297,24 @@ def tail(root: Node) -> Tail | None:
         return None
     after = (root.text or b"")[node.end_byte - root.start_byte :]
     return Tail(node, plain and after.strip(b" ;") in (b"", b"\n"))
+
+
+def words_cut_off(command: Node) -> list[str]:
+    """The words on the lines after a command that look like its next arguments: a comment between two lines of a
+    command, or a blank after a backslash, ends the command, and a shell reads the next line as a command of its own.
+    """
+    node = command
+    while node.parent is not None and node.parent.type in ("redirected_statement", "list", "pipeline"):
+        node = node.parent
+    words: list[str] = []
+    while (following := node.next_named_sibling) is not None:
+        node = following
+        name = source(node)
+        if node.type == "command" and name.startswith("-"):
+            words += [source(child) for child in node.children]
+        elif node.type != "comment":
+            break
+    return words
 
 
 _LITERAL = frozenset({"word", "number", "string", "string_content", "raw_string", "concatenation"})

@@ -206,6 +206,8 @@ class Command:
     starts no server."""
     lost: tuple[Word, ...] = ()
     """Words of the manifest that never reach vLLM (`sh -c 'vllm serve' --flag`)."""
+    cut_off: tuple[Word, ...] = ()
+    """Words on the next lines of the script that vLLM does not get, because the command ends before them."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Path in the container → text, of the mounted files that `--config` names."""
     program: str = "vllm serve"
