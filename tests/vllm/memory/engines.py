@@ -96,3 +96,7 @@ GPT_OSS_120B: Mapping[str, Any] = {
     "max_position_embeddings": 131072, "tie_word_embeddings": False,
     "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]},
 }  # fmt: skip
+GPT_OSS_20B: Mapping[str, Any] = {
+    **GPT_OSS_120B, "num_hidden_layers": 24, "num_local_experts": 32,
+    "layer_types": [("full_attention" if i % 2 else "sliding_attention") for i in range(24)],
+}  # fmt: skip

@@ -19,7 +19,7 @@ from podfit.vllm.memory.plan import plan
 from podfit.vllm.model import Model
 from podfit.vllm.model.config import from_config
 from podfit.vllm.release import Release, parse
-from tests.vllm.memory.engines import GPT_OSS_120B, QWEN35_35B, engine, gpu, model, on
+from tests.vllm.memory.engines import GPT_OSS_20B, GPT_OSS_120B, QWEN35_35B, engine, gpu, model, on
 
 ANSWERS = [json.loads(line) for line in Path(__file__).with_name("kv_answers.jsonl").read_text().splitlines()]
 KINDS = {
@@ -275,3 +275,56 @@ def test_all_stages_use_as_many_blocks_as_the_one_with_the_fewest(release: str) 
     ledger = plan(asked, windows("fff" + "w" * 9, 4, 128, 512), H100, kv_cache_memory=120_000_000).gpu
     assert ledger is not None
     assert ledger.kv_capacity.blocks(ledger.kv_cache) == 120_000_000 // (3 * 32 * 1024)
+
+
+PACKAGED = {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both"}
+
+
+@pytest.mark.parametrize(
+    ("release", "connector", "env", "manager"),
+    [
+        ("0.27.0", PACKAGED, {}, False),
+        ("0.27.1", PACKAGED, {}, None),  # the lmcache package's class, if it is in the image
+        ("0.27.1", PACKAGED, {"LMCACHE_USE_UPSTREAM_MP": "1"}, False),
+        ("0.27.1", PACKAGED, {"LMCACHE_USE_UPSTREAM_MP": ""}, None),
+        ("0.27.1", {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}, {}, False),
+        ("0.27.1", {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": [PACKAGED]}}, {},
+         None),
+    ],
+)  # fmt: skip
+def test_a_connector_of_another_package_may_leave_the_manager_on(
+    release: str, connector: Mapping[str, Any], env: Mapping[str, str], manager: bool | None
+) -> None:
+    args = engine(release, kv_transfer_config=connector)
+    running = args.release or Release(0, 27)
+    resolved = settings.resolve(args, model(), gpu(79.19), 79 * GI, running, env)
+
+    assert resolved.manager is manager
+
+
+@pytest.mark.parametrize(
+    ("release", "checks"), [("0.14.1", "part"), ("0.16.0", "part"), ("0.18.0", "part"), ("0.19.0", "all")]
+)
+def test_a_request_takes_the_blocks_of_all_groups_whatever_the_release_checks(release: str, checks: str) -> None:
+    """gpt-oss: half of the layers keep a window of 128 tokens. vLLM 0.14 to 0.18 check the first group alone."""
+    windowed = model(**GPT_OSS_20B)
+    ledger = plan(engine(release, max_model_len=131_072), windowed, on(gpu(79.19))).gpu
+    assert ledger is not None
+    assert ledger.request_bytes is not None
+    assert ledger.request_bytes / GI == pytest.approx(3.1, rel=0.05)
+    assert (ledger.kv_cache_bytes_per_request == ledger.request_bytes) == (checks == "all")
+    assert bool(ledger.checks_only) == (checks == "part")
+
+
+def test_the_longest_request_finishes_with_the_memory_that_is_left() -> None:
+    args = engine("0.14.1", max_model_len=131_072, kv_cache_memory_bytes=GI)
+    ledger = plan(args, model(**GPT_OSS_20B), on(gpu(79.19))).gpu
+    assert ledger is not None
+    longest = ledger.longest_request or 0
+    capacity = ledger.kv_capacity
+    assert capacity.layout is not None
+
+    assert ledger.estimated_max_model_len == 131_072
+    assert (
+        capacity.layout.bytes(longest, capacity.settings) <= GI < capacity.layout.bytes(longest + 17, capacity.settings)
+    )

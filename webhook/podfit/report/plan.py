@@ -88,6 +88,8 @@ def _gpu(ledger: GpuLedger) -> dict[str, Any]:
         **{name: getattr(ledger, name).json() for name in GPU_AMOUNTS},
         "loading": ledger.loading.json() if ledger.loading else None,
         "kv_cache_bytes_per_token": ledger.kv_cache_bytes_per_token,
+        "request_bytes": ledger.request_bytes,
+        "longest_request": ledger.longest_request,
         "kv_cache_bytes_per_request": ledger.kv_cache_bytes_per_request,
         "kv_cache_tokens": None if tokens is None else dict(zip(("low", "likely", "high"), tokens, strict=True)),
         "max_model_len": ledger.max_model_len,
@@ -232,8 +234,9 @@ def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:
     if ledger.kv_cache_tokens:
         low, likely, high = ledger.kv_cache_tokens
         rows.append(("GPU KV cache size", f"{likely:,} tokens  ({low:,} … {high:,})"))
-    if ledger.max_model_len and ledger.kv_cache_bytes_per_request:
-        rows.append(("one request", f"{ledger.max_model_len:,} tokens take {human(ledger.kv_cache_bytes_per_request)}"))
+    if ledger.max_model_len and ledger.request_bytes:
+        need = f"{human(ledger.request_bytes)}{ledger.checks_only}"
+        rows.append(("one request", f"{ledger.max_model_len:,} tokens take {need}"))
     if ledger.max_concurrency is not None and ledger.max_model_len:
         rows.append(
             ("Maximum concurrency", f"{ledger.max_concurrency:.2f}x for {ledger.max_model_len:,} tokens per request")

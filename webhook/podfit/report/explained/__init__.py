@@ -147,7 +147,7 @@ def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
         yield Bar("KV cache", "left", max(0, budget - left), left, ledger.kv_cache, ledger.left)
     else:
         yield Bar("short by", "missing", budget, -left, None, "nothing is left for the KV cache")
-    needed = ledger.kv_cache_bytes_per_request
+    needed = ledger.request_bytes
     if needed and ledger.max_model_len:
         note = f"one request of {ledger.max_model_len:,} tokens"
         yield Bar(

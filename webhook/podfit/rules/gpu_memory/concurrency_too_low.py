@@ -39,7 +39,7 @@ class ConcurrencyTooLow(Rule):
         ledger = engine.plan.gpu
         many = ledger.max_concurrency if ledger else None
         if ledger is None or many is None or not 1 <= many < self.minimum:
-            return  # below 1 it does not start: kv-cache-too-small speaks of that
+            return  # below 1: kv-cache-too-small or request-never-finishes report that
         if engine.plan.verdict == "does-not-fit" or not ledger.max_model_len:
             return
         if str(engine.args.given.get("max_model_len")) == "-1":

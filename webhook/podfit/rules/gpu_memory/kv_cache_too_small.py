@@ -52,12 +52,12 @@ class KvCacheTooSmall(Rule):
         certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
         likelihood, limited = _shortage.of_kv_cache(ledger, needed)
         longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
-        short = f" (short by {human(needed - there)})" if needed > there >= 0 else ""
+        whole = ledger.request_bytes or needed
+        short = f" (short by {human(whole - there)})" if whole > there >= 0 else ""
         yield Finding(
             path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
-            message=f"one request of {ledger.max_model_len:,} tokens needs {human(needed)} of KV cache, "
-            + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left)
-            + short,
+            message=f"one request of {ledger.max_model_len:,} tokens needs {human(whole)} of KV cache"
+            f"{ledger.checks_only}, " + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left) + short,
             details=lines(
                 "" if certain else limited,
                 "" if given else f"{not_given(engine)}; the model's default of {ledger.max_model_len:,} tokens applies",

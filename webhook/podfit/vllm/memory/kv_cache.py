@@ -276,14 +276,28 @@ def concurrency(available: int, found: Layout, length: int, settings: Settings) 
 def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
     """ "the estimated maximum model length is N": the longest single request that fits, up to `ceiling` tokens; 0 if
     none fits."""
-    room = available - found.null
     if found.refusal and settings.release >= since.FIRST_GROUP:  # in earlier releases, this check comes first
         return 0
-    if found.needed(ceiling, settings) <= room:
+    step = gcd(*(spec.block_size for spec, _ in found.checked)) or 1
+    return _largest(ceiling, step, lambda length: found.needed(length, settings) <= available - found.null)
+
+
+def longest_served(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
+    """Tokens of the longest single request that starts and finishes, up to `ceiling`: the blocks of all its groups
+    fit, whatever the release checks."""
+    checked = longest(available, found, ceiling, settings)
+    if not found.groups:
+        return checked
+    step = gcd(*(group.spec.block_size for group in found.groups)) or 1
+    return _largest(checked, step, lambda length: found.bytes(length, settings) <= available - found.null)
+
+
+def _largest(ceiling: int, step: int, fits: Callable[[int], bool]) -> int:
+    """The largest length up to `ceiling` that fits. Lengths within a block of `step` tokens are alike."""
+    if fits(ceiling):
         return ceiling
-    step = gcd(*(spec.block_size for spec, _ in found.checked)) or 1  # the result is the same within a block
     low, high = 0, ceiling // step
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if found.needed(middle * step, settings) <= room else (low, middle - 1)
+        low, high = (middle, high) if fits(middle * step) else (low, middle - 1)
     return low * step

@@ -37,6 +37,13 @@ class KvCapacity(NamedTuple):
         return self.layout.needed(self.length, self.settings) if self.layout and self.length else None
 
     @property
+    def request_bytes(self) -> int | None:
+        """Bytes that one request of max_model_len takes until it finishes: those of all groups."""
+        if self.layout is None or not self.length:
+            return None
+        return self.layout.bytes(self.length, self.settings) if self.layout.groups else self.bytes_per_request
+
+    @property
     def model_length(self) -> int | None:
         """The longest context that the model's config allows; None if unknown."""
         return longest_max_model_len(self.model, self.settings.release)
@@ -53,19 +60,16 @@ class KvCapacity(NamedTuple):
 
     def estimated(self, left: Estimate) -> int | None:
         """The longest single request that fits (likely), up to max_model_len."""
-        return self._longest(left, self.length) if self.length else None
-
-    def longest(self, left: Estimate) -> int | None:
-        """The longest request that fits, up to the model's own length."""
-        estimated, own = self.estimated(left), self.model_length
-        if estimated is not None and estimated == self.length and own and own > estimated:
-            return self._longest(left, own)
-        return estimated
-
-    def _longest(self, left: Estimate, ceiling: int) -> int | None:
-        if self.layout is None or self.model.is_minimum:
+        if self.layout is None or not self.length or self.model.is_minimum:
             return None
-        return kv_cache.longest(left.likely, self.layout, ceiling, self.settings)
+        return kv_cache.longest(left.likely, self.layout, self.length, self.settings)
+
+    def longest(self, available: int) -> int | None:
+        """The longest request that finishes with so many bytes, up to the model's own length."""
+        if self.layout is None or not self.length or self.model.is_minimum:
+            return None
+        ceiling = max(self.length, self.model_length or 0)
+        return kv_cache.longest_served(available, self.layout, ceiling, self.settings)
 
     def concurrency(self, left: Estimate) -> float | None:
         """ "Maximum concurrency for N tokens per request" (likely)."""

@@ -102,6 +102,11 @@ SUPPORTS_MANAGER = (  # connector → the first release, not before CONNECTORS, 
     ("UMBPStoreConnector", Release(0, 33)),
 )  # fmt: skip
 """vLLM 0.22 … 0.33 distributed/kv_transfer/kv_connector/v1."""
+OF_THE_PACKAGE = "LMCacheMPConnector", Release(0, 27, 1)
+"""A connector that is the lmcache package's class if that is installed, since this release; it leaves the manager on
+(kv_connector/v1/lmcache_mp_connector.py _resolve_lmcache_mp_connector)."""
+BUILT_IN = "LMCACHE_USE_UPSTREAM_MP"
+"""Set to anything, this variable selects vLLM's own class for OF_THE_PACKAGE."""
 Check = Literal["layers", "first group", "groups"]
 
 
@@ -115,11 +120,16 @@ def ratio(release: Release) -> float:
     return next((factor for since, factor in RATIOS if release >= since), 0.0)
 
 
-def supports_manager(connector: Mapping[str, Any], release: Release) -> bool | None:
-    """Whether a `--kv-transfer-config` leaves the hybrid KV cache manager on; None for another package's connector."""
+def supports_manager(connector: Mapping[str, Any], release: Release, *, built_in: bool) -> bool | None:
+    """Whether a `--kv-transfer-config` leaves the hybrid KV cache manager on; None for another package's connector.
+
+    `built_in`: whether BUILT_IN is set."""
     if release < CONNECTORS:
         return False
     if connector.get("kv_connector_module_path"):
+        return None
+    packaged, since_release = OF_THE_PACKAGE
+    if connector.get("kv_connector") == packaged and release >= since_release and not built_in:
         return None
     name, extra = connector.get("kv_connector"), connector.get("kv_connector_extra_config")
     since = dict(SUPPORTS_MANAGER).get(str(name))
@@ -129,7 +139,9 @@ def supports_manager(connector: Mapping[str, Any], release: Release) -> bool | N
     if name != "MultiConnector" or not isinstance(parts, list):
         return True
     each = [
-        supports_manager(one, release) for one in parts if isinstance(one, Mapping) and one.get("kv_connector") != name
+        supports_manager(one, release, built_in=built_in)
+        for one in parts
+        if isinstance(one, Mapping) and one.get("kv_connector") != name
     ]
     return False if False in each else None if None in each else True
 

@@ -56,8 +56,21 @@ class GpuLedger(NamedTuple):
 
     @property
     def kv_cache_bytes_per_request(self) -> int | None:
-        """Bytes of the KV cache for one request of max_model_len."""
+        """Bytes of the KV cache that this release's start-up check counts for one request of max_model_len."""
         return self.kv_capacity.bytes_per_request
+
+    @property
+    def request_bytes(self) -> int | None:
+        """Bytes of the KV cache that one request of max_model_len takes."""
+        return self.kv_capacity.request_bytes
+
+    @property
+    def checks_only(self) -> str:
+        """For people, after `request_bytes`: what vLLM checks at start-up, if that is less; else empty."""
+        needed, checked = self.request_bytes, self.kv_cache_bytes_per_request
+        if needed is None or checked is None or checked >= needed:
+            return ""
+        return f" (vLLM {self.kv_capacity.settings.release} checks {human(checked)} only)"
 
     @property
     def kv_cache_tokens(self) -> tuple[int, int, int] | None:
@@ -77,8 +90,8 @@ class GpuLedger(NamedTuple):
 
     @property
     def longest_request(self) -> int | None:
-        """The longest request that fits, up to the model's own length."""
-        return self.kv_capacity.longest(self.kv_cache)
+        """The longest request that likely finishes, up to the model's own length."""
+        return self.kv_capacity.longest(self.kv_cache.likely)
 
     @property
     def model_length(self) -> int | None:

@@ -178,7 +178,8 @@ def fits(
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> bool:
-    """Whether `verdict` is `fits`: like `judge`, but it stops at the first GPU model or release that does not fit."""
+    """Whether `verdict` is `fits` and a request of max_model_len finishes: like `judge`, but it stops at the first GPU
+    model or release that does not fit."""
     asked, gpus = arguments.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
     return not accelerator.shared and all(fit(asked, gpus, gpu_memory, release) for release in releases_of(args, model))
 
@@ -193,9 +194,16 @@ def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None
         if begun is None or begun.is_full():
             return False
         for rank in begun.ranks.ranks:
-            if not verdict.fits(asked.args, begun.settings, _ledger(begun, rank)):
+            ledger = _ledger(begun, rank)
+            if not verdict.fits(asked.args, begun.settings, ledger) or not _finishes(ledger):
                 return False
     return bool(gpus)
+
+
+def _finishes(ledger: GpuLedger) -> bool:
+    """Whether the low end of the KV cache holds a request of max_model_len until it finishes."""
+    capacity = ledger.kv_capacity
+    return capacity.settings.auto_len or ledger.kv_cache.low >= (capacity.request_bytes or 0)
 
 
 def longest(
@@ -222,7 +230,7 @@ def _longest(begun: LoadedEngine) -> int:
     for rank in begun.ranks.ranks:
         if rank.layout is not None:
             left = _left(begun.budget, resolved, rank)
-            least = min(least, kv_cache.longest(left.low, rank.layout, least, resolved))
+            least = min(least, kv_cache.longest_served(left.low, rank.layout, least, resolved))
     return least
 
 

@@ -195,7 +195,8 @@ def _manager(asked: MemoryArguments, release: Release) -> bool | None:
     connector = given.get("kv_transfer_config")
     if connector is None:
         return None if "kv_transfer_config" in asked.args.unresolved else True
-    return kv_releases.supports_manager(connector if isinstance(connector, Mapping) else {}, release)
+    built_in = bool(dict(asked.variables).get(kv_releases.BUILT_IN))
+    return kv_releases.supports_manager(connector if isinstance(connector, Mapping) else {}, release, built_in=built_in)
 
 
 EAGLES = ("eagle", "eagle3", "mtp", "dflash", "extract_hidden_states")

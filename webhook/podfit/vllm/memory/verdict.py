@@ -247,7 +247,8 @@ def _with_cache(
     def request() -> str:
         if resolved.auto_len:
             return f"{why()}; --max-model-len auto takes the longest that fits, about {length:,} tokens"
-        return f"{why()}; one request of {length:,} tokens needs {human(needed)}"
+        taken = f"{human(ledger.request_bytes or needed)}{ledger.checks_only}"
+        return f"{why()}; one request of {length:,} tokens needs {taken}"
 
     if left.low >= needed + layout.null:
         return "fits", request, None

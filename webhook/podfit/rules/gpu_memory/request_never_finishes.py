@@ -1,0 +1,55 @@
+"""Rule request-never-finishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.kube.quantity import human
+from podfit.rules import _shortage
+from podfit.rules._flags import spoilt
+from podfit.rules.engine import Engine
+from podfit.rules.gpu_memory._length import is_short
+from podfit.rules.rule import Finding, Rule, lines
+
+
+class RequestNeverFinishes(Rule):
+    """vLLM starts, but a request of the maximum length never finishes.
+
+    From v0.14 to v0.18, the check at start-up counts only the first group of layers of a hybrid model (sliding windows,
+    Mamba, Gated DeltaNet). So vLLM starts with a KV cache that is smaller than one request of `--max-model-len` tokens
+    and logs, for example:
+
+        Maximum concurrency for 131,072 tokens per request: 0.66x
+
+    A request that outgrows the KV cache is preempted, computed again, and preempted again. It gets no answer, and the
+    requests behind it wait. v0.19 and newer count all groups and do not start. A shorter `--max-model-len` rejects such
+    a request at once.
+    """
+
+    plane = "gpu"
+    threatens = "uptime"
+    mode = "warn"
+    never_denies = "vLLM starts, and requests that are short enough are answered"
+    needs = ("model", "gpu", "plan.gpu")
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely or possible, by the range of the KV cache. Reports nothing if vLLM does not start, or with
+        `--max-model-len auto`."""
+        ledger = engine.plan.gpu
+        if ledger is None or engine.plan.verdict == "does-not-fit" or spoilt(engine, "max_model_len"):
+            return
+        needed, left = ledger.request_bytes, ledger.kv_cache
+        if needed is None or left.likely <= 0 or is_short(engine) or ledger.kv_capacity.settings.auto_len:
+            return
+        certainty, limited = _shortage.of_kv_cache(ledger, needed)
+        if certainty is None:
+            return
+        yield Finding(
+            path=engine.argument("max_model_len"),
+            message=f"vLLM starts, but a request of {ledger.max_model_len:,} tokens never finishes: it needs "
+            f"{human(needed)} of KV cache{ledger.checks_only}, about {human(left.likely)} are left on each GPU",
+            details=lines(limited, f"the longest request that finishes has {ledger.longest_request or 0:,} tokens"),
+            certainty="likely" if certainty == "likely" else "possible",
+            suggestions=engine.alternatives,
+            computed=True,
+        )
