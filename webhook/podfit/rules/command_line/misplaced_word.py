@@ -17,8 +17,8 @@ class MisplacedWord(Rule):
 
         vllm: error: unrecognized arguments: gpu-memory-utilization=0.9
 
-    In a script, `\\ # note` is not a comment: the shell reads the backslash and the blank as the first character of a
-    word, and vLLM gets the words of the note.
+    In a script, `\\ # note` is not a comment. The backslash makes the blank the first character of a word, and vLLM
+    gets the words of the note.
 
     YAML that is indented too far becomes part of a block scalar: `env:` and all below it are words of the script
     then, and the container has no env. A key with two colons (`args::`) is a field that Kubernetes does not know, and

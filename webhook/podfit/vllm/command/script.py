@@ -2,8 +2,8 @@
 
 Nothing is executed. The top level is followed in order: assignments, `export`, `cd`, `set --`, lists, groups, pipes,
 `sh -c TEXT`, and a here-document that a later command runs. A compound statement (`if`, `for`, `while`, `case`, a
-function, `eval`, `source`) is opaque: each of its parts is searched for servers, and afterwards whatever it may assign
-or write is unknown.
+function, `eval`, `source`) is opaque. Each of its parts is searched for servers. Afterwards, what it may assign or
+write is unknown.
 
 `tree` is the grammar, `parameter` expands words, `assign` and `builtin` change the state, and `redirect` follows files.
 """

@@ -41,8 +41,8 @@ _OPENINGS, _OPENED = re.compile(rb"(?:[!~+(\[{-]\s*+)++"), 1000
 _BLANKS = re.compile(
     rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}|(?<=\s)=[=~](?=[\s;]|$)|(?<!\\)\\[ \t](?=[ \t]*[#\n])"
 )
-"""`<MODEL>` and `{{ .Values.model }}`. Also `==` and `=~`, which the grammar reads as operators of a command, and the
-word of a backslash and a blank, after which the grammar sees a comment, or no end of the line."""
+"""`<MODEL>` and `{{ .Values.model }}`. `==` and `=~` too: the grammar reads them as operators of a command. And a
+backslash with a blank: after it the grammar sees a comment, or no end of the line."""
 
 
 _TEXTS = frozenset(
@@ -300,8 +300,10 @@ def tail(root: Node) -> Tail | None:
 
 
 def words_cut_off(command: Node) -> list[str]:
-    """The words on the lines after a command that look like its next arguments: a comment between two lines of a
-    command, or a blank after a backslash, ends the command, and a shell reads the next line as a command of its own.
+    """The words on the lines after a command that look like its next arguments.
+
+    A comment between two lines of a command, or a blank after a backslash, ends the command. A shell reads the next
+    line as a command of its own.
     """
     node = command
     while node.parent is not None and node.parent.type in ("redirected_statement", "list", "pipeline"):
