@@ -18,6 +18,8 @@ from prometheus_client.metrics_core import Metric
 from podfit.cli.support.exporter import Planned
 from podfit.evaluation.scan import Scan
 from podfit.generate import autoscale
+from podfit.report.checked import RULE_PAGES
+from podfit.server.live import Live
 from podfit.server.metrics import Metrics
 from podfit.vllm.release import Release
 from tests.e2e import binaries
@@ -51,6 +53,7 @@ EXPORTED = {
     "kube_pod_container_status_restarts_total": "",
     "kube_pod_container_status_running": "",
     "kube_pod_status_unschedulable": "",
+    "kube_deployment_status_replicas_available": "docs/metrics/workload/deployment-metrics.md",
     # NVIDIA's DCGM exporter etc/default-counters.csv, in MiB
     "DCGM_FI_DEV_FB_FREE": "",
     "DCGM_FI_DEV_FB_USED": "",
@@ -127,7 +130,11 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alert: str) -> 
 
 @pytest.mark.parametrize(("where", "query"), list(queries()))
 def test_every_series_is_one_that_somebody_exports(where: str, query: str) -> None:
-    own = {line.split()[2] for line in Metrics("", "", "").text().decode().splitlines() if line.startswith("# TYPE")}
+    metrics = Metrics("", "", "")
+    metrics.watch_policy(Live([]))
+    metrics.watch_switch(lambda: False)
+    metrics.watch_cluster(lambda: ())
+    own = {line.split()[2] for line in metrics.text().decode().splitlines() if line.startswith("# TYPE")}
     recorded = {rule["record"] for rule in RULES if "record" in rule}
     own |= {one.name for one in _planned()}
     known = EXPORTED.keys() | own | recorded | {"podfit_certificate_expiry_timestamp_seconds"}
@@ -143,9 +150,31 @@ def test_every_series_is_one_that_somebody_exports(where: str, query: str) -> No
 def test_every_alert_says_what_is_where_and_what_next(alert: str) -> None:
     rule = ALERTS[alert]
 
-    assert {"summary", "description", "runbook"} == rule["annotations"].keys()
+    assert {"summary", "description", "runbook", "runbook_url"} == rule["annotations"].keys()
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert alert in PAGE.read_text()
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_runbook_url_is_a_section_that_names_the_alert(alert: str) -> None:
+    page, _, anchor = ALERTS[alert]["annotations"]["runbook_url"].partition("#")
+    sections = re.split(r"(?m)^## ", PAGE.with_name("runbook.md").read_text())[1:]
+    bodies = {
+        re.sub("[^a-z0-9 -]", "", title.lower()).replace(" ", "-"): body
+        for title, _, body in (section.partition("\n") for section in sections)
+    }
+
+    assert page == RULE_PAGES.replace("rules/{rule}", "runbook")
+    assert f"`{alert}`" in bodies[anchor]
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_a_counter_that_begins_with_the_failure_counts(alert: str) -> None:
+    """`increase` over a series that was not there is nothing: the alternative takes its whole value."""
+    expression = ALERTS[alert]["expr"]
+    for counter in re.findall(r"increase\(\s*(\w+_total|\w+_count)\b", expression):
+        from_zero = counter.startswith(("container_", "kube_"))  # of each container, from its start on
+        assert from_zero or re.search(rf"unless last_over_time\(\s*{counter}\b", expression), counter
 
 
 def test_the_page_says_which_releases_export_a_metric_and_every_release_has_what_the_alerts_need() -> None:

@@ -403,10 +403,39 @@ def test_off_and_on_leave_everything_else_as_it_was() -> None:
     assert (registration.state(before), registration.state(switched)) == ("on", "off")
     assert registration.note(switched) == "since now: a false alarm"
     assert registration.on(switched) == {
-        "metadata": {"resourceVersion": "7", "annotations": {registration.OFF_ANNOTATION: None}},
+        "metadata": {
+            "resourceVersion": "7",
+            "annotations": {registration.OFF_ANNOTATION: None, registration.OFF_UNTIL_ANNOTATION: None},
+        },
         "webhooks": before["webhooks"],
     }  # fmt: skip
     assert registration.on(before) is None
+    assert registration.switched_on(switched) == {**before, "metadata": {**before["metadata"], "annotations": {}}}
+
+
+@pytest.mark.parametrize(
+    ("until", "then", "ends"),
+    [
+        (None, "2026-11-28T12:00:00Z", datetime(2026, 11, 28, 12, tzinfo=UTC)),
+        ("2026-11-28T12:00:00Z", "2026-11-28T14:00:00Z", datetime(2026, 11, 28, 14, tzinfo=UTC)),
+        ("2026-11-28T12:00:00Z", None, None),
+        ("soon", "2026-11-28T12:00:00", None),
+    ],
+    ids=["given later", "later", "without an end", "no time with a zone"],
+)
+def test_an_end_may_be_changed_later(until: str | None, then: str | None, ends: datetime | None) -> None:
+    annotations = {registration.OFF_ANNOTATION: "since 1: ticket 17"}
+    annotations |= {registration.OFF_UNTIL_ANNOTATION: until} if until else {}
+    before = {"metadata": {"annotations": annotations}, "webhooks": [{"name": "a", "matchConditions": OFF}]}
+
+    changed = registration.off(before, "", "2", then)
+
+    assert changed
+    assert changed["metadata"]["annotations"] == {
+        registration.OFF_ANNOTATION: "since 1: ticket 17", registration.OFF_UNTIL_ANNOTATION: then,
+    }  # fmt: skip
+    assert registration.ends(changed) == ends
+    assert registration.off(changed, "", "3", then) is None
 
 
 @pytest.mark.parametrize(

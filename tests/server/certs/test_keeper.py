@@ -107,6 +107,31 @@ def test_one_look_issues_announces_and_serves(keeper: Keeper, server: APIServer)
     assert {bundle(server, path) for path in PATHS} == {base64.b64decode(secret["data"]["ca.crt"])}
 
 
+@pytest.mark.parametrize(
+    ("ends", "then"),
+    [(timedelta(minutes=-1), False), (timedelta(minutes=1), True), (None, True)],
+    ids=["its time is over", "not yet", "it has no end"],
+)
+def test_it_ends_an_off_that_has_an_end(keeper: Keeper, server: APIServer, ends: timedelta | None, then: bool) -> None:
+    until = f"{NOW + ends:%Y-%m-%dT%H:%M:%SZ}" if ends is not None else None
+    keeper.look()
+    assert keeper.is_off() is False
+    for path in PATHS:
+        patch = registration.off(server.objects[path], "an urgent change", "2026-06-01T10:00:00Z", until)
+        assert patch
+        annotations = {key: value for key, value in patch["metadata"]["annotations"].items() if value}
+        server.put(path, {**server.objects[path], "metadata": {"name": "podfit", "annotations": annotations}} | {
+            "webhooks": patch["webhooks"]
+        })  # fmt: skip
+
+    keeper.look()
+
+    assert keeper.is_off() is then
+    assert {registration.state(server.objects[path]) == "off" for path in PATHS} == {then}
+    assert {bool(registration.note(server.objects[path])) for path in PATHS} == {then}
+    assert all(bundle(server, path) for path in PATHS)
+
+
 def test_a_look_that_finds_all_well_writes_nothing(keeper: Keeper, server: APIServer) -> None:
     keeper.look()
     before = deepcopy(server.objects)

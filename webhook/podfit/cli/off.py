@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from podfit.base.printable import one_line
-from podfit.cli.support import edge, user_cluster
+from podfit.cli.support import certificate, edge, user_cluster
 from podfit.cli.support.edge import UnusableError
 from podfit.server import registration
 
 if TYPE_CHECKING:
     from podfit.cluster.access import Client
 
+MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 MAX_CONFLICTS = 5
 """How often another client may change a configuration between reading and writing it."""
 
@@ -28,11 +29,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Sets a match condition that is always false on every webhook of podfit's two configurations. "
         "Until `podfit on`, no object is checked, patched or denied, with any failurePolicy. Nothing else changes; "
         "upgrades keep it.",
-        epilog=edge.examples('podfit off --reason "every Pod waits for it"'),
+        epilog=edge.examples(
+            'podfit off --reason "every Pod waits for it"', 'podfit off --for 2h --reason "an urgent change"'
+        ),
         formatter_class=edge.Examples,
     )
     add_arguments(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the annotation podfit.dev/off")
+    parser.add_argument(
+        "--for",
+        dest="lasting",
+        type=certificate.duration,
+        metavar="TIME",
+        help="such as 30m or 2h: then podfit's servers switch on again; they may with certificates.mode self, the "
+        "chart's default",
+    )
     parser.set_defaults(run=run)
 
 
@@ -48,8 +59,12 @@ def run(args: argparse.Namespace) -> int:
     """Exit 0: off; 3: a configuration can't be read or changed."""
     from datetime import UTC, datetime
 
-    reason, at = one_line(args.reason).strip(), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return switch(args, "off", lambda configuration: registration.off(configuration, reason, at))
+    reason, now = one_line(args.reason).strip(), datetime.now(UTC)
+    at, until = (f"{one:{MOMENT}}" if one else None for one in (now, args.lasting and now + args.lasting))
+    done = switch(args, "off", lambda configuration: registration.off(configuration, reason, str(at), until))
+    if until:
+        print(f"podfit's servers switch on again at {until}, with certificates.mode self; in other modes: podfit on")
+    return done
 
 
 Change = Callable[[JSON], dict[str, Any] | None]

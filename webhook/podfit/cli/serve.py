@@ -227,6 +227,7 @@ def application(
 
     metrics = Metrics(__version__, live.policy.version, facts.facts.version)
     metrics.watch_certificate(serving.not_after)
+    metrics.watch_switch(serving.is_off)
     metrics.watch_policy(live)
     metrics.watch_facts(facts)
     metrics.watch_log(said)

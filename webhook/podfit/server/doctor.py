@@ -154,7 +154,12 @@ def _switch(found: Mapping[str, JSON]) -> Iterator[CheckResult]:
     for kind, one in found.items():
         state, note = registration.state(one), registration.note(one)
         if state != "on":
-            said = f"{kind} is {state}" + (f", {note}" if note else "")
+            end = registration.ends(one)
+            said = (
+                f"{kind} is {state}"
+                + (f", {note}" if note else "")
+                + (f", until {end:%Y-%m-%d %H:%M} UTC" if end else "")
+            )
             yield CheckResult("warn", "switch", said, "podfit on" if state == "off" else "podfit off, or podfit on")
     if all(registration.state(one) == "on" for one in found.values()):
         yield CheckResult("ok", "switch", "on")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -49,14 +50,31 @@ class _Cluster(Collector):
             labels=["kind"],
         )
         fresh = GaugeMetricFamily(
-            "podfit_cluster_fresh", "1: current; 0: stale, forbidden or not seen yet", labels=["kind"]
+            "podfit_cluster_fresh",
+            "1: current; 0: stale, forbidden or not seen yet; absent: the API server does not have the kind",
+            labels=["kind"],
         )
         for one in self._status():
-            fresh.add_metric([one.kind], one.fresh)
+            if one.served:
+                fresh.add_metric([one.kind], one.fresh)
             if one.objects is not None:
                 objects.add_metric([one.kind], one.objects)
                 age.add_metric([one.kind], one.silence)
         yield from (objects, age, fresh)
+
+
+class _Switch(Collector):
+    """Whether `podfit off` is in force."""
+
+    def __init__(self, is_off: Callable[[], bool | None]) -> None:
+        self._is_off = is_off
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at a scrape."""
+        off = GaugeMetricFamily("podfit_off", "1: `podfit off` has paused a webhook; absent: not known")
+        if (is_off := self._is_off()) is not None:
+            off.add_metric([], is_off)
+        yield off
 
 
 class _Dropped(Collector):
@@ -151,6 +169,10 @@ class Metrics:
         )
         gauge.set_function(not_after)
 
+    def watch_switch(self, is_off: Callable[[], bool | None]) -> None:
+        """Exports whether `podfit off` is in force, read again at each scrape; nothing if that is not known."""
+        self._registry.register(_Switch(is_off))
+
     def watch_cluster(self, status: Callable[[], Iterable[Status]]) -> None:
         """Exports the state of the cluster snapshot, read again at each scrape."""
         self._registry.register(_Cluster(status))
@@ -242,6 +264,10 @@ class Metrics:
                 lambda: live.changed.timestamp(),
             ),
             "podfit_policies": ("Policies in force", lambda: len(live.policy.everything)),
+            "podfit_policy_exception_end_timestamp_seconds": (
+                "When the next exception ends; +Inf: none does",
+                lambda: min((one.expires.timestamp() for one in live.policy.holding), default=math.inf),
+            ),
             "podfit_policy_exceptions_expired": (
                 "Exceptions that no longer hold: to be renewed or removed",
                 lambda: len(live.policy.expired),

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--ca-pause", "1m", "a new CA must have been in both configurations before a certificate of it serves"),
     ):
         group.add_argument(
-            flag, type=_duration, default=default, metavar="TIME", help=f"how long: {what} (default: {default})"
+            flag, type=duration, default=default, metavar="TIME", help=f"how long: {what} (default: {default})"
         )
     group.add_argument(
         "--client-ca",
@@ -57,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _duration(text: str) -> timedelta:
+def duration(text: str) -> timedelta:
+    """A duration such as 90d, 12h, 10m or 30s."""
     found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90d, 12h, 10m or 30s")

@@ -98,6 +98,11 @@ class Policy:
             remembered[shadow, answers] = found
         return found
 
+    @property
+    def holding(self) -> tuple[PolicyException, ...]:
+        """The exceptions that hold at the policy's time, of all policies."""
+        return tuple(one for layer in self.everything for one in layer.exceptions if one.holds(self.now))
+
     @cached_property
     def expired(self) -> tuple[PolicyException, ...]:
         """The exceptions that no longer hold, of all policies."""

@@ -80,6 +80,8 @@ class KeeperStatus:
     """Every live configuration holds the CA of what is served."""
     rights: str = field(default="")
     """Why a configuration can't be read."""
+    off: bool | None = None
+    """Whether `podfit off` has paused a webhook; None: not known."""
 
 
 class Keeper:
@@ -142,6 +144,10 @@ class Keeper:
         leaf = self._replica.leaf
         return certs.not_after(leaf.certificate).timestamp() if leaf else 0.0
 
+    def is_off(self) -> bool | None:
+        """Whether `podfit off` has paused a webhook, as seen at the last look."""
+        return self.state.off
+
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def run(self, stop: Event) -> None:
@@ -178,6 +184,8 @@ class Keeper:
             done = renewal.next_step(self._replica, seen.stored, seen.bundles, self._terms, clocks)
             self._adopt(done.replica)
             self._judge(seen)
+            if self._switch_on(seen):
+                continue
             if done.secret is not None:
                 try:
                     self._store(seen, done.secret)
@@ -226,7 +234,19 @@ class Keeper:
 
     def _judge(self, seen: Seen) -> None:
         self.state.rights = seen.unreadable
+        states = [registration.state(one) for one in seen.configurations.values()]
+        self.state.off = None if seen.unreadable else any(one != "on" for one in states)
         self.state.trusted = seen.bundles is not None and renewal.trusted(self._replica, seen.bundles)
+
+    def _switch_on(self, seen: Seen) -> bool:
+        """Ends a `podfit off --for` whose time is over by both clocks; whether there was one."""
+        now = min(seen.now, self._today())
+        over = {
+            path: one for path, one in seen.configurations.items() if (end := registration.ends(one)) and end <= now
+        }
+        for path, configuration in over.items():
+            self._write("PUT", path, registration.switched_on(configuration))
+        return bool(over)
 
     def _store(self, seen: Seen, held: StoredCertificates) -> None:
         """Writes the certificates into the Secret; code 409 if another replica was faster."""

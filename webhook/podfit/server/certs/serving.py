@@ -44,6 +44,9 @@ class Serving(Protocol):
     def not_after(self) -> float:
         """When the certificate ends, in seconds since the epoch; 0: there is none."""
 
+    def is_off(self) -> bool | None:
+        """Whether `podfit off` has paused a webhook; None: the configurations are not read."""
+
 
 class Contexts:
     """A pair's context, with the current contents of the clients' CA file.
@@ -114,6 +117,10 @@ class CertificateFiles:
             return certs.not_after(self._certificate.read_bytes()).timestamp()
         except (OSError, ValueError):
             return 0.0
+
+    def is_off(self) -> bool | None:
+        """Not known: a server with certificates in files has no right to read the configurations."""
+        return None
 
     def _read(self) -> Pair:
         return Pair(self._certificate.read_bytes(), self._key.read_bytes())
