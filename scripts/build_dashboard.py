@@ -169,6 +169,18 @@ ROWS: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {
             {"{{rule}} {{mode}}": "sum by (rule, mode) (rate(podfit_findings_total[5m]))"},
         ),
         (
+            "Denied if the policy enforced",
+            "reqps",
+            "Reviews that only enforce.mode kept from being denied.",
+            {"{{namespace}}": 'sum by (namespace) (rate(podfit_would_deny_total{dry_run="false"}[5m]))'},
+        ),
+        (
+            "Exceptions in use",
+            "reqps",
+            "Findings that an exception of a policy, or an author's annotation, accepts.",
+            {"{{rule}} {{by}}": 'sum by (rule, by) (rate(podfit_exempted_findings_total{dry_run="false"}[5m]))'},
+        ),
+        (
             "Time that the API server waited",
             "s",
             "99 % of the calls are faster, with network and TLS.",

@@ -72,6 +72,46 @@ def test_a_good_pod_is_allowed_without_a_word(pod: JSONDict) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("{}", {"decision": "denied", "rules": "unknown-flag=deny"}),
+        ("{enforce: {mode: warn}}", {
+            "decision": "allowed", "rules": "unknown-flag=warn", "would": "denied",
+            "would-rules": "unknown-flag=warn(deny)",
+        }),
+        ("{enforce: {mode: audit}}", {
+            "decision": "allowed", "rules": "unknown-flag=audit", "would": "denied",
+            "would-rules": "unknown-flag=audit(deny)",
+        }),
+        ("{enforce: {mode: audit}, rules: {unknown-flag: {mode: warn}}}", {
+            "decision": "allowed", "rules": "unknown-flag=audit", "would-rules": "unknown-flag=audit(warn)",
+        }),
+        ("{rules: {unknown-flag: {mode: audit}}}", {"decision": "allowed", "rules": "unknown-flag=audit"}),
+        ("{enforce: {mode: ignore}}", {"decision": "allowed"}),
+    ],
+)  # fmt: skip
+def test_the_audit_log_has_what_is_decided_and_what_would_be_if_the_policy_enforced(
+    pod: JSONDict, policy: str, said: JSONDict
+) -> None:
+    annotations = validate(admission_review(doomed(pod)), policy_of(policy))["auditAnnotations"]
+
+    assert {key: value for key, value in annotations.items() if "version" not in key} == said
+
+
+def test_an_update_would_be_denied_for_what_it_introduces_alone(pod: JSONDict) -> None:
+    """Enforcing does not deny what ran before, so that observing does not announce it."""
+    bad, observe = deployment(doomed(pod)), policy_of("{enforce: {mode: audit}}")
+    scaled = copy.deepcopy(bad)
+    scaled["spec"]["replicas"] = 3
+
+    same = validate(admission_review(scaled, "UPDATE", old=bad), observe)["auditAnnotations"]
+    worse = validate(admission_review(bad, "UPDATE", old=deployment(pod)), observe)["auditAnnotations"]
+
+    assert "would" not in same
+    assert worse["would"] == "denied"
+
+
 def test_a_refusal_is_403_forbidden_with_a_cause_for_machines(pod: JSONDict) -> None:
     response = validate(admission_review(doomed(pod)))
     status = response["status"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from podfit.evaluation import review
-from podfit.evaluation.policy import builtin
+from podfit.evaluation.policy import Policy, builtin, load
 from podfit.server import lines as lines_
 from podfit.server.accesslog import LONGEST, AccessLog
 from podfit.server.app import create_app
@@ -25,10 +25,12 @@ from tests.reviews import UID, admission_review, doomed
 NOW = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def lines(*bodies: bytes | dict[str, Any], path: str = "/validate?timeout=10s") -> list[dict[str, Any]]:
+def lines(
+    *bodies: bytes | dict[str, Any], path: str = "/validate?timeout=10s", policy: Policy | None = None
+) -> list[dict[str, Any]]:
     """What is logged of these requests."""
     stream = io.BytesIO()
-    policy = builtin()
+    policy = policy or builtin()
     access = AccessLog(stream, lambda: NOW)
     app = create_app(policy, Facts(), Metrics("", "", ""), access=access)
     for body in bodies:
@@ -49,6 +51,7 @@ def test_a_line_says_what_was_asked_and_decided() -> None:
         "time": "2026-11-21T12:00:00.123+00:00",
         "webhook": "validate",
         "uid": UID,
+        "user": "kubernetes-admin",
         "operation": "CREATE",
         "group": "",
         "kind": "Pod",
@@ -57,9 +60,41 @@ def test_a_line_says_what_was_asked_and_decided() -> None:
         "name": GOOD_POD["metadata"]["name"],
         "dry_run": False,
         "decision": "denied",
+        "exempted": "",
+        "would": "",
+        "would_rules": "",
         "remembered": False,
     }
     assert (second["decision"], second["remembered"]) == ("denied", True)
+
+
+def test_a_line_says_who_asked_what_is_accepted_and_what_enforcing_would_deny() -> None:
+    """Also of a decision that is remembered from another user's review."""
+    pod = doomed(GOOD_POD)
+    pod["spec"]["containers"][0]["args"] += ["--gpu-memory-utilization", "0.99"]
+    pod["metadata"] = {
+        **pod["metadata"],
+        "annotations": {"podfit.dev/ignore.gpu-memory-utilization-too-high": "a trial"},
+    }
+    users = ("system:serviceaccount:argocd:argocd", "jane@example.com")
+    policy = load([("observe.yaml", OBSERVE)])
+
+    found = lines(*[admission_review(pod, userInfo={"username": user}) for user in users], policy=policy)
+
+    assert [(line["user"], line["remembered"]) for line in found] == [(users[0], False), (users[1], True)]
+    for line in found:
+        assert (line["decision"], line["would"]) == ("allowed", "denied")
+        assert line["exempted"] == "gpu-memory-utilization-too-high=annotation"
+        assert "unknown-flag=audit" in line["rules"].split(",")
+        assert line["would_rules"] == "unknown-flag=audit(deny)"
+
+
+OBSERVE = """
+apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata: {name: observe}
+spec: {enforce: {mode: audit}, allowIgnore: [gpu-memory-utilization-too-high]}
+"""
 
 
 def test_what_is_no_review_is_a_line_too() -> None:

@@ -10,10 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from podfit.base import data
+from podfit.cli.doctor import DOOMED
 from podfit.evaluation import review
-from podfit.evaluation.policy import builtin
+from podfit.evaluation.policy import builtin, load
 from podfit.server.app import create_app
-from podfit.server.metrics import Metrics
+from podfit.server.metrics import MAX_NAMESPACES, Metrics
 from podfit.server.readiness import Readiness
 from podfit.server.reviews import MAX_BODY
 from podfit.vllm.facts import Facts
@@ -169,11 +170,41 @@ def test_metrics_count_reviews_findings_and_patches(client: Client, pod: JSONDic
 
     assert reviews(webhook="validate", decision="denied", dry_run="false") == 1
     assert reviews(webhook="mutate", decision="patched", dry_run="true") == 1
-    assert found["podfit_findings_total", (("mode", "deny"), ("rule", "unknown-flag"))] == 1
-    assert found["podfit_patches_total", ()] == 1
+    finding = (("dry_run", "false"), ("mode", "deny"), ("rule", "unknown-flag"), ("would", "deny"))
+    assert found["podfit_findings_total", finding] == 1
+    assert found["podfit_patches_total", (("dry_run", "true"),)] == 1
     assert found["podfit_review_duration_seconds_count", (("webhook", "validate"),)] == 1
     build = (("facts_version", "facts"), ("policy_version", "policy"), ("version", "1.2.3"))
     assert found["podfit_build_info", build] == 1
+
+
+OBSERVE = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: o}\nspec: {enforce: {mode: audit}}\n"
+
+
+def test_what_enforcing_would_deny_is_counted_by_namespace_up_to_a_bound(pod: JSONDict) -> None:
+    observed = Client(create_app(load([("observe.yaml", OBSERVE)]), Facts(), Metrics("1.2.3", "policy", "facts")))
+    for number in range(MAX_NAMESPACES + 2):
+        name = f"team-{number}"
+        bad = doomed({**pod, "metadata": {**pod["metadata"], "namespace": name}})
+        post(observed, admission_review(bad, namespace=name))
+        post(observed, admission_review(bad, namespace=name, dryRun=True))
+    post(observed, admission_review(pod))
+
+    rows = {key: value for key, value in samples(observed).items() if key[0] == "podfit_would_deny_total"}
+    real = {dict(labels)["namespace"]: value for (_, labels), value in rows.items() if ("dry_run", "false") in labels}
+
+    assert len(real) == MAX_NAMESPACES + 1
+    assert (real["team-0"], real["other"]) == (1, 2)
+    assert sum(rows.values()) == 2 * (MAX_NAMESPACES + 2)
+
+
+def test_the_faulty_pod_of_the_doctor_is_evaluated_and_not_counted(client: Client) -> None:
+    answer = post(client, admission_review(DOOMED, dryRun=True, namespace="default"))
+    assert answer.get_json()["response"]["allowed"] is False
+    assert not {name for (name, _), value in samples(client).items() if value and name.startswith("podfit_reviews")}
+
+    post(client, admission_review(DOOMED, namespace="default"))
+    assert {value for (name, _), value in samples(client).items() if name == "podfit_reviews_total"} == {1}
 
 
 def test_no_user_can_invent_a_metrics_label(client: Client) -> None:

@@ -34,7 +34,7 @@ def text(mode: str, name: str = "mine") -> str:
 
 
 def mode(live: Live) -> str:
-    return live.policy.of(POD).settings["unpinned-image"].mode
+    return live.policy.of(POD).mode("unpinned-image")
 
 
 class ConfigMap:
@@ -253,7 +253,8 @@ def test_without_the_kind_of_policy_objects_nothing_is_enforced(caplog: pytest.L
     stop = Looks(2)
     live.run(stop)
 
-    assert {one.mode for one in live.policy.of(POD).settings.values()} <= {"audit", "ignore"}
+    limited = live.policy.of(POD)
+    assert {limited.mode(rule) for rule in limited.settings} <= {"audit", "ignore"}
     assert {rule: one.fix for rule, one in live.policy.of(POD).settings.items()} == {
         rule: one.fix for rule, one in observed.items()
     }
@@ -267,7 +268,7 @@ def test_without_the_kind_of_policy_objects_nothing_is_enforced(caplog: pytest.L
     objects, served = {}, True
     live.look()
 
-    assert live.policy.of(POD).settings["unknown-flag"].mode == "deny", "a CRD without objects: the files count"
+    assert live.policy.of(POD).mode("unknown-flag") == "deny", "a CRD without objects: the files count"
     assert "podfit_policy_objects_unknown 0.0" in client.get("/metrics").text
 
 
@@ -346,10 +347,13 @@ def test_exemptions_and_shadows_are_counted_and_audited(tmp_path: Path) -> None:
     answers = [json.loads(client.post("/validate", json=admission_review(bad)).data) for _ in range(2)]
 
     said = metrics.text().decode()
-    assert 'podfit_exempted_findings_total{by="exception",rule="unknown-flag"} 2.0' in said
-    assert 'podfit_shadow_reviews_total{decision="denied",policy="shadow"} 2.0' in said
-    assert 'podfit_shadow_findings_total{mode="deny",policy="shadow",rule="unpinned-image"} 2.0' in said
-    assert 'podfit_findings_total{mode="warn",rule="unpinned-image"} 2.0' in said
+    exempted = 'by="exception",dry_run="false",rule="unknown-flag"'
+    shadow_finding = 'dry_run="false",mode="deny",policy="shadow",rule="unpinned-image",would="deny"'
+    assert f"podfit_exempted_findings_total{{{exempted}}} 2.0" in said
+    assert 'podfit_shadow_reviews_total{decision="denied",dry_run="false",policy="shadow"} 2.0' in said
+    assert f"podfit_shadow_findings_total{{{shadow_finding}}} 2.0" in said
+    finding = 'dry_run="false",mode="warn",rule="unpinned-image",would="warn"'
+    assert f"podfit_findings_total{{{finding}}} 2.0" in said
     for answer in answers:
         assert answer["response"]["allowed"]
         assert answer["response"]["auditAnnotations"]["exempted"] == "unknown-flag=exception"
@@ -361,4 +365,23 @@ def test_exemptions_and_shadows_are_counted_and_audited(tmp_path: Path) -> None:
     response = json.loads(client.post("/validate", json=admission_review(bad)).data)["response"]
 
     assert (response["allowed"], response["auditAnnotations"]["exempted"]) == (True, "unknown-flag=annotation")
-    assert 'podfit_exempted_findings_total{by="annotation",rule="unknown-flag"} 1.0' in metrics.text().decode()
+    exempted = 'by="annotation",dry_run="false",rule="unknown-flag"'
+    assert f"podfit_exempted_findings_total{{{exempted}}} 1.0" in metrics.text().decode()
+
+
+def test_a_shadow_below_a_limit_says_what_it_would_deny_without_it(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    shadow = text("deny", "shadow").replace("spec:\n", "spec:\n  shadow: true\n")
+    observe = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: z}\nspec: {enforce: {mode: audit}}\n"
+    file.write_text(f"{shadow}---\n{observe}")
+    live = Live([file], clock=lambda: NOW)
+    metrics = Metrics("1", live.policy.version, "f")
+    bad = json.loads(json.dumps(GOOD_POD))
+    bad["spec"]["containers"][0]["image"] = "vllm/vllm-openai:latest"
+
+    Client(create_app(live, Facts(), metrics)).post("/validate", json=admission_review(bad, dryRun=True))
+
+    said = metrics.text().decode()
+    finding = 'dry_run="true",mode="audit",policy="shadow",rule="unpinned-image",would="deny"'
+    assert 'podfit_shadow_reviews_total{decision="would_deny",dry_run="true",policy="shadow"} 1.0' in said
+    assert f"podfit_shadow_findings_total{{{finding}}} 1.0" in said

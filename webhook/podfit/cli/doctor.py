@@ -19,6 +19,7 @@ from podfit.base.printable import one_line
 from podfit.cli import off
 from podfit.cli.support import terminal, user_cluster
 from podfit.cli.support.edge import UnusableError
+from podfit.evaluation.subject import PROBE_POD
 from podfit.server import registration
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ MAX_PAGES = 20
 DOOMED: JSON = {
     "apiVersion": "v1",
     "kind": "Pod",
-    "metadata": {"name": "podfit-doctor"},
+    "metadata": {"name": PROBE_POD},
     "spec": {
         "containers": [
             {
@@ -266,7 +267,7 @@ def _asked(client: Client, namespace: str) -> str | Unseen:
     from podfit.server.doctor import Unseen
 
     try:
-        client.apply(f"/api/v1/namespaces/{namespace}/pods/podfit-doctor", DOOMED, dry_run="All")
+        client.apply(f"/api/v1/namespaces/{namespace}/pods/{PROBE_POD}", DOOMED, dry_run="All")
     except StatusError as error:
         said = str(error)
         return said if "webhook" in said else Unseen(one_line(said))

@@ -18,8 +18,8 @@ from podfit.base.data import using
 from podfit.base.frozen import frozen
 from podfit.base.printable import one_line, shortened
 from podfit.base.secret import FORMS, Secrets
-from podfit.evaluation import bounds, denial
-from podfit.evaluation.lint import Judged, Report, RuleError, lint
+from podfit.evaluation import bounds, denial, subject
+from podfit.evaluation.lint import Judged, Report, RuleError, Shadow, lint
 from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.layer import harder_mode
 from podfit.evaluation.repair import Repaired, repair
@@ -52,6 +52,8 @@ choice, so that nothing can be said of it."""
 _KINDS = {kind: resource for resource, kind in _RESOURCES.items()}
 _LINT = "next: podfit policy lint FILE says the same before anything is applied; docs/policies.md has every field"
 _MIRROR = "kubernetes.io/config.mirror"
+FoundRule = tuple[str, Mode, Mode]
+"""A finding's rule, its mode, and its mode without the limit of `enforce.mode`."""
 
 
 class BadReview(ValueError):  # noqa: N818 - the name that other rooms and the documentation use
@@ -76,11 +78,18 @@ class Request:
     """None on DELETE."""
     old_object: JSON | None
     dry_run: bool
+    user: str = ""
+    """The name of the user who asks; empty if it is unknown."""
 
     @property
     def is_pod(self) -> bool:
         """It is about a Pod (or one of its subresources that carry the whole Pod)."""
         return (self.group, self.kind) == ("", "Pod")
+
+    @property
+    def is_probe(self) -> bool:
+        """`podfit doctor` asks whether podfit is asked: a dry run of a faulty Pod, of which nothing remains."""
+        return self.dry_run and self.is_pod and self.name == subject.PROBE_POD
 
 
 @frozen
@@ -88,8 +97,9 @@ class Shadowed:
     """What a policy that is only counted would have done."""
 
     policy: str
-    denied: bool
-    found: tuple[tuple[str, Mode], ...]
+    outcome: Literal["denied", "would_deny", "allowed"]
+    """would_deny: denied without the limit of `enforce.mode`."""
+    found: tuple[FoundRule, ...]
 
 
 @frozen
@@ -98,8 +108,8 @@ class Decision:
 
     request: Request
     outcome: Outcome
-    found: tuple[tuple[str, Mode], ...] = ()
-    """Rule and mode of each finding."""
+    found: tuple[FoundRule, ...] = ()
+    """Each finding's rule and modes."""
     errors: tuple[RuleError, ...] = ()
     """Rules that failed with an error: they denied nothing."""
     exempted: tuple[tuple[str, str], ...] = ()
@@ -118,6 +128,11 @@ class Decision:
     """It was decided before, for an object that differs in nothing that matters."""
 
     @property
+    def would_deny(self) -> bool:
+        """The validating webhook would deny without the limit of `enforce.mode`, and does not."""
+        return self.outcome == "allowed" and any(would == "deny" for _, _, would in self.found)
+
+    @property
     def answer(self) -> dict[str, Any]:
         """The whole AdmissionReview to send, with HTTP status 200."""
         response: dict[str, Any] = {"uid": self.request.uid, "allowed": self.outcome != "denied"}
@@ -129,20 +144,26 @@ class Decision:
             response["patchType"] = "JSONPatch"
             response["patch"] = self.patch
         if self.outcome != "skipped":
-            response["auditAnnotations"] = {"decision": self.outcome, **self._rules(), **self.versions}
+            response["auditAnnotations"] = {"decision": self.outcome, **self.annotations(), **self.versions}
         return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
-    def _rules(self) -> dict[str, str]:
-        """The audit annotations: rule=mode, and rule=reason of the exempted ones."""
+    def annotations(self) -> dict[str, str]:
+        """What was found, for the audit log and the access log: rule=mode, and rule=reason of the exempted ones.
+
+        `would` and `would-rules`: the same without the limit of `enforce.mode`, if that is different."""
         modes: dict[str, Mode] = {}
-        for rule, mode in self.found:
+        unlimited: dict[str, Mode] = {}
+        for rule, mode, would in self.found:
             modes[rule] = harder_mode(mode, modes.get(rule, "ignore"))
-        said: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(self.exempted)}
-        return {
+            unlimited[rule] = harder_mode(would, unlimited.get(rule, "ignore"))
+        limited = {rule: f"{modes[rule]}({would})" for rule, would in unlimited.items() if would != modes[rule]}
+        lists: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(self.exempted), "would-rules": limited}
+        shown = {
             key: bounds.listed([f"{rule}={words[rule]}" for rule in sorted(words)])
-            for key, words in said.items()
+            for key, words in lists.items()
             if words
         }
+        return {**shown, "would": "denied"} if self.would_deny else shown
 
 
 def validate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
@@ -202,7 +223,7 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
         _rules_and_modes(report.findings),
         report.errors,
         exempted=tuple((judged.rule, judged.exempted) for judged in report.findings if judged.exempted),
-        shadowed=tuple(Shadowed(one.policy, one.denied, _rules_and_modes(one.findings)) for one in report.shadows),
+        shadowed=tuple(map(_shadowed, report.shadows)),
         warnings=tuple(denial.warnings(report)),
         status=_status(report) if report.denied else None,
         versions=_versions(policy, facts),
@@ -255,9 +276,15 @@ def _repaired(made: Repaired) -> tuple[str, ...]:
     return tuple(bounds.warnings([denial.warning(one, "; repaired") for one in made.made]))
 
 
-def _rules_and_modes(findings: Iterable[Judged]) -> tuple[tuple[str, Mode], ...]:
-    """Each finding's rule and mode."""
-    return tuple((judged.rule, judged.mode) for judged in findings)
+def _rules_and_modes(findings: Iterable[Judged]) -> tuple[FoundRule, ...]:
+    """Each finding's rule and modes."""
+    return tuple((judged.rule, judged.mode, judged.would) for judged in findings)
+
+
+def _shadowed(shadow: Shadow) -> Shadowed:
+    """What the metrics need of a shadow policy's decision."""
+    outcome: Literal["denied", "would_deny", "allowed"] = "would_deny" if shadow.would_deny else "allowed"
+    return Shadowed(shadow.policy, "denied" if shadow.denied else outcome, _rules_and_modes(shadow.findings))
 
 
 def _is_allowed_at_once(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> bool:
@@ -320,6 +347,7 @@ def parse(body: bytes) -> Request:
         object=_optional_object(request, "object"),
         old_object=_optional_object(request, "oldObject"),
         dry_run=request.get("dryRun") is True,
+        user=_string_field(mapping(request.get("userInfo")), "username", "userInfo.username", optional=True),
     )
     _check_kinds_agree(found, _string_field(kind, "version", "kind.version", optional=True), resource)
     return found

@@ -8,6 +8,8 @@ from podfit.base.printable import clean, shortened
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
 
+PROBE_POD = "podfit-doctor"
+"""The name of the faulty Pod that `podfit doctor` sends as a dry run."""
 LONGEST = 253
 """Characters of a name: the most that Kubernetes allows, which a file need not keep to."""
 

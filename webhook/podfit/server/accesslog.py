@@ -20,6 +20,8 @@ LONGEST = 253
 """Characters of a name: the most that Kubernetes allows. Whatever is longer did not come from it."""
 RULES = 1024
 """Bytes of the list of rules."""
+FOUND = {"exempted": "exempted", "would": "would", "would_rules": "would-rules"}
+"""Field → audit annotation, as `Decision.annotations` has it."""
 log = logging.getLogger(__name__)
 
 
@@ -47,10 +49,11 @@ class AccessLog:
         """An answered review: `seconds` from its first byte's reading to its answer, `waited` for a thread before."""
         if self._lines is None:
             return
-        asked = decision.request
+        asked, found = decision.request, decision.annotations()
         line = {
             "webhook": webhook,
             "uid": asked.uid[:LONGEST],
+            "user": asked.user[:LONGEST],
             "operation": asked.operation,
             "group": asked.group[:LONGEST],
             "kind": asked.kind[:LONGEST],
@@ -59,7 +62,8 @@ class AccessLog:
             "name": (asked.name or "")[:LONGEST],
             "dry_run": asked.dry_run,
             "decision": decision.outcome,
-            "rules": listed([f"{rule}={mode}" for rule, mode in sorted(set(decision.found))], RULES),
+            "rules": listed(sorted({f"{rule}={mode}" for rule, mode, _ in decision.found}), RULES),
+            **{name: found.get(key, "") for name, key in FOUND.items()},
             "remembered": decision.remembered,
             "policy": decision.versions.get("policy-version", ""),
             "seconds": round(seconds, 6),

@@ -115,6 +115,7 @@ def _essential(request: Request) -> Request:
         object=_without_made_up(obj),
         old_object=_without_made_up(request.old_object),
         dry_run=False,
+        user="",
     )
 
 

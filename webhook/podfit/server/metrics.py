@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -30,6 +31,9 @@ k8s.io/apiserver v0.37 pkg/admission/metrics), and some between: the two can be 
 
 MAX_SERIES = 1024
 """Series of one metric that are found without a search; a metric has fewer."""
+
+MAX_NAMESPACES = 200
+"""Namespaces that get a label value of their own; all others are "other"."""
 
 LABELLED_KINDS = frozenset(kind for _, kind in WORKLOAD_KINDS)
 """Kinds that get a label value of their own; all others are "other"."""
@@ -91,6 +95,21 @@ class _Dropped(Collector):
         yield CounterMetricFamily(self._name, help_, value=self._lines.dropped)
 
 
+class _Namespaces:
+    """Label values for namespaces, which tenants can invent: the first ones, and "other". Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: set[str] = set()
+
+    def label(self, namespace: str) -> str:
+        """The namespace, or "other" if there are too many."""
+        with self._lock:
+            if len(self._known) < MAX_NAMESPACES:
+                self._known.add(namespace)
+            return namespace if namespace in self._known else "other"
+
+
 class Metrics:
     """The server's metrics."""
 
@@ -106,12 +125,22 @@ class Metrics:
             "podfit_bad_requests", "Requests rejected with an HTTP error", ("code",), registry=self._registry
         )
         self._findings = Counter(
-            "podfit_findings", "Findings of the validating webhook", ("rule", "mode"), registry=self._registry
+            "podfit_findings",
+            "Findings of the validating webhook; would: the mode without the limit of enforce.mode",
+            ("rule", "mode", "would", "dry_run"),
+            registry=self._registry,
         )
+        self._would_deny = Counter(
+            "podfit_would_deny",
+            "Reviews that only the limit of enforce.mode kept from being denied",
+            ("namespace", "dry_run"),
+            registry=self._registry,
+        )
+        self._namespaces = _Namespaces()
         self._errors = Counter(
             "podfit_rule_errors", "Errors in podfit itself, by the rule that raised", ("rule",), registry=self._registry
         )
-        self._patches = Counter("podfit_patches", "Answers that carried a patch", registry=self._registry)
+        self._patches = Counter("podfit_patches", "Answers that carried a patch", ("dry_run",), registry=self._registry)
         self._remembered = Counter(
             "podfit_remembered_reviews",
             "Reviews answered from memory: an object without a relevant difference had been checked before",
@@ -120,19 +149,19 @@ class Metrics:
         self._exempted = Counter(
             "podfit_exempted_findings",
             "Findings that are only audited because of an exception in a policy, or their author's annotation",
-            ("rule", "by"),
+            ("rule", "by", "dry_run"),
             registry=self._registry,
         )
         self._shadow_reviews = Counter(
             "podfit_shadow_reviews",
-            "What a shadow policy would have decided about a checked object",
-            ("policy", "decision"),
+            "What a shadow policy would have decided about a checked object; would_deny: without enforce.mode",
+            ("policy", "decision", "dry_run"),
             registry=self._registry,
         )
         self._shadow_findings = Counter(
             "podfit_shadow_findings",
             "Findings as a shadow policy would have had them",
-            ("policy", "rule", "mode"),
+            ("policy", "rule", "mode", "would", "dry_run"),
             registry=self._registry,
         )
         self._seconds = Histogram(
@@ -219,8 +248,11 @@ class Metrics:
         self._errors.labels(rule).inc()
 
     def observe(self, webhook: Webhook, decision: Decision, seconds: float, waited: float = 0.0) -> None:
-        """Counts one answered review, which took so long after it had waited for a thread."""
+        """Counts one answered review, which took so long after it had waited for a thread; but not one of `podfit
+        doctor`: alerts and a rollout's numbers are about what users apply."""
         request = decision.request
+        if request.is_probe:
+            return
         kind = request.kind if request.kind in LABELLED_KINDS else "other"
         dry_run = "true" if request.dry_run else "false"
         self._review_row(webhook, request.operation, kind, decision.outcome, dry_run).inc()
@@ -229,20 +261,22 @@ class Metrics:
         if decision.remembered:
             self._remembered.inc()
         if decision.patch:
-            self._patches.inc()
+            self._patches.labels(dry_run).inc()
         if decision.error is not None:
             self._errors.labels("review").inc()
         for error in decision.errors:
             self._errors.labels(error.rule).inc()
         if webhook == "validate":
-            for rule, mode in decision.found:
-                self._finding_row(rule, mode).inc()
+            for rule, mode, would in decision.found:
+                self._finding_row(rule, mode, would, dry_run).inc()
+            if decision.would_deny:
+                self._would_deny.labels(self._namespaces.label(request.namespace or ""), dry_run).inc()
             for rule, by in decision.exempted:
-                self._exempted.labels(rule, by).inc()
+                self._exempted.labels(rule, by, dry_run).inc()
             for shadow in decision.shadowed:
-                self._shadow_reviews.labels(shadow.policy, "denied" if shadow.denied else "allowed").inc()
-                for rule, mode in shadow.found:
-                    self._shadow_findings.labels(shadow.policy, rule, mode).inc()
+                self._shadow_reviews.labels(shadow.policy, shadow.outcome, dry_run).inc()
+                for rule, mode, would in shadow.found:
+                    self._shadow_findings.labels(shadow.policy, rule, mode, would, dry_run).inc()
 
     def bad_request(self, code: int) -> None:
         """Counts a request that was answered with an HTTP error."""

@@ -137,6 +137,10 @@ class Terms:
         said = [one.rule.about for one in self.settings.values()]
         return frozenset(word for words in said if isinstance(words, tuple) for word in words)
 
+    def mode(self, rule: str) -> Mode:
+        """The strongest mode that a finding of the rule can have."""
+        return softer_mode(self.settings[rule].mode, self.at_most)
+
     def may_ignore(self, rule: str) -> bool:
         """An author's annotation against this rule is honoured."""
         return rule in self.allow_ignore or "*" in self.allow_ignore

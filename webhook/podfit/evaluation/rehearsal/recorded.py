@@ -8,7 +8,7 @@ from typing import Any
 from podfit.base.printable import clean, shortened
 from podfit.evaluation import subject
 from podfit.evaluation.policy import Policy, Subject
-from podfit.evaluation.policy.layer import harder_mode, softer_mode
+from podfit.evaluation.policy.layer import harder_mode
 from podfit.evaluation.rehearsal.changes import RuleChange, kind_of_change
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
@@ -51,7 +51,7 @@ def _modes(obj: JSON, findings: Sequence[Mapping[str, Any]], policy: Policy) -> 
         rule = str(one.get("rule"))
         if rule not in all_rules() or one.get("accepted"):
             continue
-        mode = softer_mode(terms.settings[rule].mode, terms.at_most)
+        mode = terms.mode(rule)
         if mode == "deny" and (one.get("certainty") != "certain" or one.get("why") or all_rules()[rule].never_denies):
             mode = "warn"
         before = found.get(rule, ("ignore", ""))[0]
