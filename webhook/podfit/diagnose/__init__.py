@@ -22,6 +22,7 @@ from typing import Any, Literal
 from podfit.diagnose import calibrate, events, line, log, remedy, status
 from podfit.diagnose.calibrate import Start
 from podfit.diagnose.cause import Cause, Signature
+from podfit.diagnose.phase import Phase
 from podfit.diagnose.sighting import Sighting
 from podfit.diagnose.status import ContainerState
 from podfit.kube import manifest
@@ -33,6 +34,8 @@ from podfit.vllm.args.flags import builtin
 EVIDENCE = 5
 """Lines that are shown of a cause."""
 _KILLED = (137, 143)
+AFTER_ENGINE_DEATH = "engine-dead-exit-zero"
+"""The cause of which exit code 0 is a sign only if the log shows that the engine died."""
 CONTAINER_SHM = 64
 """MiB at /dev/shm where nothing is mounted there (containerd oci/mounts.go)."""
 
@@ -55,6 +58,12 @@ class Diagnosis:
 
     foreign: bool = False
     """The input is text without a line of vLLM, an Event or a container's status."""
+    phase: Phase | None = None
+    """What vLLM was doing when it failed, if the log shows it."""
+    weak: bool = False
+    """The cause is only a symptom's."""
+    healthy: bool = False
+    """Without a cause: something shows that the container is well, and nothing speaks against it."""
 
     @property
     def plane(self) -> Plane | None:
@@ -82,13 +91,15 @@ class Diagnosis:
             return None
         said = " ".join(self.evidence)
         meant = (meaning for word, meaning in self.cause.meanings if re.search(word, said))
-        specific = [*remedy.specific(self.cause.id, remedy.Known(said, self.start, engine)), *more]
+        specific = [*remedy.specific(self.cause.id, remedy.Known(said, self.start, engine, self.phase)), *more]
         return " ".join((*(specific or [self.cause.remedy]), *meant))
 
     @property
     def certainty(self) -> Literal["certain", "likely"] | None:
         """Likely: only a symptom was seen."""
-        return None if self.signature is None else "likely" if self.signature.weak else "certain"
+        if self.signature is None:
+            return None
+        return "likely" if self.weak or self.signature.ambiguous else "certain"
 
 
 def _rules_named_by_line(line: str, rules: Sequence[str]) -> tuple[str, ...]:
@@ -123,14 +134,28 @@ def diagnose(text: str) -> list[Diagnosis]:
 
 def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
     """Diagnose a log, or text that kubectl printed, together with what is already known about the Pod."""
-    lines = line.read(text)
-    rows, taken = events.from_lines(lines)
-    said = [*words, *status.from_lines(lines)]
-    rest = [one for index, one in enumerate(lines) if index not in taken]
-    found = _choose_cause(said, log.read(rest), [*more, *rows])
-    foreign = not (said or rows or more or _OF_VLLM.search(text))
-    begun = [one for one in calibrate.starts(rest) if found.line is None or one.line <= found.line]
-    return replace(found, start=begun[-1] if begun else None, foreign=foreign)
+    return of_logs([text], words, more)
+
+
+def of_logs(texts: Sequence[str], words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
+    """Diagnose logs of several runs or containers of one Pod, the likeliest to have the cause first."""
+    states, rows, rests = [*words], [*more], []
+    for text in texts:
+        lines = line.read(text)
+        found, taken = events.from_lines(lines)
+        rows += found
+        states += status.from_lines(lines)
+        rests.append([one for index, one in enumerate(lines) if index not in taken])
+    readings = [log.read(rest) for rest in rests]
+    diagnosis = _choose_cause(states, readings, rows)
+    begun = [one for rest in rests for one in calibrate.starts(rest) if _is_before(one, diagnosis, len(texts))]
+    foreign = not (states or rows or any(_OF_VLLM.search(text) for text in texts))
+    return replace(diagnosis, start=begun[-1] if begun else None, foreign=foreign)
+
+
+def _is_before(start: Start, diagnosis: Diagnosis, logs: int) -> bool:
+    """Whether a start may be the one that the diagnosis is of; the lines of several logs are not compared."""
+    return logs > 1 or diagnosis.line is None or start.line <= diagnosis.line
 
 
 def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
@@ -148,12 +173,17 @@ def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
     ]
 
 
-def of_pod(pod: JSON | None, text: str, seen: Sequence[events.Event] = (), shown: JSON | None = None) -> Diagnosis:
-    """Diagnose one Pod by its status, its log and its Events."""
+def of_pod(
+    pod: JSON | None, logs: str | Sequence[str], seen: Sequence[events.Event] = (), shown: JSON | None = None
+) -> Diagnosis:
+    """Diagnose one Pod by its status, its logs and its Events."""
     words = list(status.from_pod(pod)) if pod is not None else []
     tail = "\n".join(word.message for word in words if word.log and word.message)
-    found = of_text(tail + "\n" + text if tail else text, words, seen)
-    return replace(found, line=None, pod=shown or pod, foreign=found.foreign and pod is None and shown is None)
+    texts = [text for text in (tail, *([logs] if isinstance(logs, str) else logs)) if text]
+    found = of_logs(texts, words, seen)
+    healthy = found.cause is None and status.is_well(pod) if pod is not None else found.healthy
+    foreign = found.foreign and pod is None and shown is None
+    return replace(found, line=None, pod=shown or pod, foreign=foreign, healthy=healthy)
 
 
 def _name(pod: JSON) -> str:
@@ -171,28 +201,43 @@ def _replica_failures(obj: JSON) -> Iterator[events.Event]:
             yield events.Event(reason, message, "", 0.0, 0.0, f"{reason}: {message}")
 
 
-def _choose_cause(words: Sequence[ContainerState], read: log.LogReading, seen: Sequence[events.Event]) -> Diagnosis:
-    """The diagnosis by the order of evidence: what the kubelet proves, errors in the log, Events, then weak
+def _choose_cause(
+    words: Sequence[ContainerState], readings: Sequence[log.LogReading], seen: Sequence[events.Event]
+) -> Diagnosis:
+    """The diagnosis by the order of evidence: what the kubelet proves, errors in the logs, Events, then weak
     symptoms."""
+    unwell = [one for reading in readings for one in reading.unwell]
+    engine_died = any("EngineDeadError" in one.text for one in unwell) or any(
+        "EngineDeadError" in evidence for reading in readings for one in reading.sightings for evidence in one.evidence
+    )
+    logged = [one for reading in readings for one in reading.sightings]
     proofs = status.sightings(words)
+    if not engine_died:
+        proofs = [one for one in proofs if one.cause.id != AFTER_ENGINE_DEATH]
+        logged = [one for one in logged if one.cause.id != AFTER_ENGINE_DEATH]
     reported = events.sightings(seen)
     killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in words)
-    strong = [one for one in reported if not one.signature.weak]
-    weak = [one for one in reported if one.signature.weak and killed]
     order = [
-        *(one for one in proofs if not one.signature.weak),
-        *(one for one in read.sightings if not one.signature.weak),
-        *strong,
-        *weak,
-        *(one for one in read.sightings if one.signature.weak),
-        *(one for one in proofs if one.signature.weak),
+        *(one for one in proofs if not one.weak),
+        *(one for one in logged if not one.weak and not one.signature.running),
+        *(one for one in reported if not one.weak),
+        *(one for one in reported if one.weak and killed),
+        *(one for one in logged if one.signature.running and not one.weak),
+        *(one for one in logged if one.weak),
+        *(one for one in proofs if one.weak),
     ]
     if order:
         return _diagnosis_of(order)
-    if read.unexplained is not None:
-        return Diagnosis(None, None, (read.unexplained.raw.strip(),), read.unexplained.number)
-    ended = next((word for word in words if word.exit_code not in (None, 0)), None)
-    return Diagnosis(None, None, ended.evidence if ended else ())
+    unexplained = next((one.unexplained for one in readings if one.unexplained), None)
+    if unexplained is not None:
+        return Diagnosis(None, None, (unexplained.raw.strip(),), unexplained.number)
+    against = [
+        *(evidence for word in words if word.speaks_against_health for evidence in word.evidence[:1]),
+        *(event.evidence for event in events.unresolved(seen)),
+        *(one.raw.strip() for one in unwell),
+    ]
+    well = any(one.serves for one in readings) or events.show_health(seen)
+    return Diagnosis(None, None, tuple(dict.fromkeys(against))[:EVIDENCE], healthy=well and not against)
 
 
 def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
@@ -200,4 +245,12 @@ def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
     first = order[0]
     mine = [line for one in order if one.cause is first.cause for line in one.evidence]
     then = dict.fromkeys(one.cause.id for one in order if one.cause is not first.cause)
-    return Diagnosis(first.cause, first.signature, tuple(dict.fromkeys(mine))[:EVIDENCE], first.line, tuple(then))
+    return Diagnosis(
+        first.cause,
+        first.signature,
+        tuple(dict.fromkeys(mine))[:EVIDENCE],
+        first.line,
+        tuple(then),
+        phase=first.phase,
+        weak=first.weak,
+    )

@@ -7,8 +7,9 @@ from typing import Literal
 
 from podfit.rules.rule import Plane
 
-Channel = Literal["log", "event", "status"]
-"""Where a text is: a line of a log, `Reason: message` of an Event, what the kubelet says of a container."""
+Channel = Literal["log", "event", "status", "statistics"]
+"""Where a text is: a line of a log, `Reason: message` of an Event, what the kubelet says of a container, vLLM's
+statistics lines of a whole minute."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Signature:
     """What neither the line nor its traceback may hold."""
     any_level: bool = False
     """Also where the line is logged as information or a warning."""
+    ambiguous: bool = False
+    """Other causes print this text too: the cause is likely, not certain."""
+    running: bool = False
+    """Printed by a server that runs, for a request that it rejects: requests that succeed later do not refute it."""
     rules: tuple[str, ...] = ()
     """The rules that catch this text's case, where they are not the cause's."""
     plane: Plane | None = None

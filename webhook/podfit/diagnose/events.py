@@ -137,8 +137,26 @@ def sightings(events: Iterable[Event]) -> list[Sighting]:
             continue
         match = next(matching_signatures("event", event.text), None)
         if match is not None:
-            found.append(Sighting(match.cause, match.signature, (event.evidence,), event.line, event.first))
+            found.append(
+                Sighting(
+                    match.cause, match.signature, (event.evidence,), event.line, event.first, weak=match.signature.weak
+                )
+            )
     return sorted(found, key=lambda one: one.at)
+
+
+_UNWELL = frozenset({"BackOff", "Unhealthy", "Failed", "Killing", "CrashLoopBackOff"})
+"""Reasons that speak against health, whatever their message is."""
+
+
+def unresolved(events: Sequence[Event]) -> list[Event]:
+    """The Events that speak against health and that no later Event resolves."""
+    return [event for event in events if event.reason in _UNWELL and not _is_solved(event, events)]
+
+
+def show_health(events: Sequence[Event]) -> bool:
+    """Whether Events show a container that was started, and nothing that speaks against its health."""
+    return any(event.reason == "Started" for event in events) and not unresolved(events)
 
 
 def _is_solved(event: Event, events: Sequence[Event]) -> bool:

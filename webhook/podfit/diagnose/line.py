@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Level = Literal["debug", "info", "warning", "error"]
 
-MAX_LINE = 4096
+MAX_LINE = 16_384
 """Characters of a line that are searched; the rest of a longer line is ignored."""
 
 
@@ -29,7 +29,12 @@ class LogLine:
     """What the program wrote: without the prefix of process, level, time and place."""
     level: Level | None
     """None: written without a logger, as tracebacks of a dying process are."""
-    source: str = """The process: "EngineCore_DP0 pid=123"."""
+    source: str = ""
+    """The process: "EngineCore_DP0 pid=123"."""
+    stream: str = ""
+    """The container, if what a collector put before the line names it: "pod/vllm-0/vllm"."""
+    own: bool = False
+    """Written by the program's own logger."""
 
 
 _COLOUR = re.compile(
@@ -39,17 +44,20 @@ _WRAPPED = re.compile(
     r"""(?:
       \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\s?[+-]\d\d:?\d\d)?\s+   # kubectl logs --timestamps, collectors
     | (?:stdout|stderr)\s+[FP]\s+                                               # a container runtime's file (CRI)
-    | \[pod/[^\]\s]+\]\s+                                                       # kubectl logs --prefix
-    | [\w.-]+\s+\|\s                                                            # docker compose
-    | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d\s[\w.-]+\s[\w./@-]+\[\d+\]:\s        # syslog, journalctl
+    | \[(?P<pod>pod/[^\]\s]+)\]\s+                                               # kubectl logs --prefix
+    | (?P<service>[\w.-]+)\s+\|\s                                                # docker compose
+    | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d\s(?P<unit>[\w.-]+\s[\w./@-]+)\[\d+\]:\s  # syslog, journalctl
+    | (?:\d{4}-\d\d-\d\dT\S+\s)?(?P<host>[\w.-]+\s[\w./@-]+)\[\d+\]:\s             # journalctl -o short-iso
     | -\s(?:DEBUG|INFO|WARNING|ERROR)\s-\s\[[\w.-]+\]\s                          # a launcher around the container
     | \[(?:Trace|Debug|Info|Warning|Error)\]\s\([\w -]+\)\s                      # one around the process
-    | \{\w+="[^{}]*"\}\s+                                                       # logcli: the stream's labels
+    | (?P<labels>\{\w+="[^{}]*"\})\s+                                            # logcli: the stream's labels
     )""",
     re.VERBOSE,
 )
+_NAMED = ("pod", "service", "unit", "host")
+_LABEL = re.compile(r'\b(?:pod|pod_name|container|container_name|instance)="([^"]*)"')
 _SOURCE = re.compile(
-    r"\(([A-Z][A-Za-z0-9_]*(?: (?:rank|pid|ip)=[\w.:]+,?)+|raylet|pid=\d+[^()]{0,40})\)\s?|\[(rank\d+)\]:\s?"
+    r"\s?\(([A-Z][A-Za-z0-9_]*(?: (?:rank|pid|ip)=[\w.:]+,?)+|raylet|pid=\d+[^()]{0,40})\)\s?|\s?\[(rank\d+)\]:\s?"
 )
 _LEVEL = re.compile(
     r"(?:^|[\s\[|(:\"-])(?P<word>TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|"
@@ -58,6 +66,7 @@ _LEVEL = re.compile(
 )
 _PLACE = re.compile(r"^\s*\d\d-\d\d \d\d:\d\d:\d\d (?:\[[^\]\n]{1,120}:\d+\]|[\w./]+:\d+\]) ?")
 """`04-22 15:14:02 [multiproc_executor.py:857]`, and `07-24 14:07:31 model_runner.py:692]` before 0.8."""
+_LEVEL_WORD = re.compile(r"\s*(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b[: ]*")
 _WARNS = re.compile(r"^(?:\S*: )?\w*Warning: |^\s*warnings\.warn\(|: \w*Warning: ")
 _LEVELS: dict[str, Level] = {
     "trace": "debug", "debug": "debug", "d": "debug",
@@ -70,6 +79,7 @@ _MESSAGE_KEYS = ("message", "msg", "log", "textPayload", "text", "event", "body"
 _LEVEL_KEYS = ("levelname", "level", "severity", "lvl", "log.level", "loglevel")
 _LOGGER_KEYS = {"levelname", "logger", "logger_name", "name", "funcName", "module", "filename", "lineno", "processName"}
 """Keys of a record that the program's own logger wrote."""
+_CONTAINER_KEYS = ("pod_name", "pod", "k8s.pod.name", "container_name", "k8s.container.name")
 _TRACE_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "traceback", "stack_info", "error")
 
 
@@ -84,38 +94,48 @@ def read(text: str) -> list[LogLine]:
 
 def _read_line(number: int, raw: str) -> Iterator[LogLine]:
     """The log lines in one raw line: a JSON record may hold several."""
-    raw = _COLOUR.sub("", raw)
-    unwrapped = _without_collector_prefix(raw)
+    raw = _without_colors(raw)
+    unwrapped, stream = _unwrapped(raw)
     if unwrapped.startswith("{") and (record := _parse_json_record(unwrapped)) is not None:
-        level = _record_level(record)
+        level, stream = _record_level(record), stream or _record_stream(record)
         for text in _record_texts(record):
             for part in text.replace("\r", "").split("\n"):
                 if part.strip():
-                    yield _log_line(number, raw, _without_collector_prefix(_COLOUR.sub("", part)), level)
+                    inner, of_line = _unwrapped(_without_colors(part))
+                    line = _log_line(number, raw, inner, level, stream or of_line)
+                    yield line if _LOGGER_KEYS.isdisjoint(record) else replace(line, own=True)
         return
-    yield _log_line(number, raw, unwrapped, None)
+    yield _log_line(number, raw, unwrapped, None, stream)
 
 
-def _without_collector_prefix(text: str) -> str:
-    """The text without the prefixes that log collectors add."""
+def _without_colors(text: str) -> str:
+    return _COLOUR.sub("", text) if "[" in text else text
+
+
+def _unwrapped(text: str) -> tuple[str, str]:
+    """The text without the prefixes that log collectors add, and the container that they name."""
+    stream = ""
     while match := _WRAPPED.match(text):
         text = text[match.end() :]
-    return text
+        named = match.groupdict()
+        labels = _LABEL.findall(named["labels"] or "")
+        stream = stream or " ".join(labels) or next((named[name] for name in _NAMED if named[name]), "")
+    return text, stream
 
 
-def _log_line(number: int, raw: str, text: str, outer: Level | None) -> LogLine:
+def _log_line(number: int, raw: str, text: str, outer: Level | None, stream: str) -> LogLine:
     """A line of text; its own level wins over that of the record it came in (collectors call all of stderr errors)."""
-    source = ""
+    source, own = "", False
     while match := _SOURCE.match(text):
         source = source or match[1] or match[2]
         text = text[match.end() :]
     level = level_of(text) or outer
-    word = re.match(r"\s*(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b[: ]*", text)
+    word = _LEVEL_WORD.match(text)
     if word and (place := _PLACE.match(text[word.end() :])):
-        text = text[word.end() + place.end() :]
-    if not source and (match := _SOURCE.search(text[:80])):
+        text, own = text[word.end() + place.end() :], True
+    if not source and "(" in text[:80] and (match := _SOURCE.search(text[:80])):
         source = match[1] or match[2]
-    return LogLine(number, raw, text, level, source)
+    return LogLine(number, raw, text, level, source, stream, own)
 
 
 def level_of(text: str) -> Level | None:
@@ -141,6 +161,18 @@ def _parse_json_record(text: str) -> Mapping[str, Any] | None:
     except (JSONDecodeError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _record_stream(record: Mapping[str, Any]) -> str:
+    """The Pod and container that a collector's record names."""
+    inner = [record.get(key) for key in ("kubernetes", "labels", "resource", "k8s", "attributes")]
+    inner += [one.get("labels") for one in inner if isinstance(one, Mapping)]
+    for one in (*inner, record):
+        if isinstance(one, Mapping):
+            names = [one[key] for key in _CONTAINER_KEYS if isinstance(one.get(key), str)]
+            if names:
+                return " ".join(names)
+    return ""
 
 
 def _record_level(record: Mapping[str, Any]) -> Level | None:

@@ -14,6 +14,7 @@ from typing import Any
 from podfit.base.near import nearest
 from podfit.diagnose import contradiction
 from podfit.diagnose.calibrate import Start
+from podfit.diagnose.phase import Phase
 from podfit.kube.quantity import GI, MI, human, quantity
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
@@ -32,6 +33,8 @@ class Known:
     """The evidence: the lines that say what it died of."""
     start: Start | None = None
     engine: Engine | None = None
+    phase: Phase | None = None
+    """What vLLM was doing when it failed."""
 
     def value(self, dest: str) -> Any:
         """An argument's value, or its default in the release; None if it is not known."""

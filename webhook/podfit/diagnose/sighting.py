@@ -9,6 +9,8 @@ from functools import cache
 
 from podfit.diagnose.cause import Cause, Channel, Signature
 from podfit.diagnose.causes import CAUSES
+from podfit.diagnose.needles import Index
+from podfit.diagnose.phase import Phase
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,10 @@ class Sighting:
     """In the file, from 1; None where it is a field of an object."""
     at: float = 0.0
     """For events: when it was first seen; only the order counts."""
+    phase: Phase | None = None
+    """What vLLM was doing, of a failure in a log; None if the log does not show it."""
+    weak: bool = False
+    """Only a symptom: it counts if nothing else explains the failure."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +53,20 @@ def signatures(channel: Channel) -> tuple[Compiled, ...]:
 
 
 @cache
-def quiet_signatures() -> tuple[Compiled, ...]:
-    """The signatures that count at any log level."""
-    return tuple(one for one in signatures("log") if one.signature.any_level)
+def _index(channel: Channel) -> Index:
+    return Index([one.signature.pattern for one in signatures(channel)])
 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:
     return re.compile(pattern) if pattern else None
 
 
+def candidates(channel: Channel, text: str) -> Iterator[Compiled]:
+    """The signatures whose pattern `text` fits, in the order of the table."""
+    table = signatures(channel)
+    return (table[place] for place in _index(channel).candidates(text) if table[place].pattern.search(text))
+
+
 def matching_signatures(channel: Channel, text: str) -> Iterator[Compiled]:
     """The signatures that `text` alone fits."""
-    return (one for one in signatures(channel) if one.pattern.search(text) and not _is_excluded(one, text))
-
-
-def _is_excluded(one: Compiled, text: str) -> bool:
-    """Whether the text contains what a signature excludes."""
-    return one.unless is not None and one.unless.search(text) is not None
+    return (one for one in candidates(channel, text) if not (one.unless and one.unless.search(text)))

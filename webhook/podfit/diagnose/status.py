@@ -30,6 +30,19 @@ class ContainerState:
         code = f" (exit code {self.exit_code})" if self.exit_code is not None else ""
         return f"{self.reason}: {self.message}{code}" if self.message else f"{self.reason}{code}"
 
+    @property
+    def speaks_against_health(self) -> bool:
+        """The container ended with an error, or waits to be started again."""
+        return self.exit_code not in (None, 0) or self.reason in ("CrashLoopBackOff", "Error", "Failed", "Unknown")
+
+
+def is_well(pod: Mapping[str, Any]) -> bool:
+    """All containers of a Pod are ready, and none was restarted."""
+    held = pod.get("status")
+    found = held.get("containerStatuses") if isinstance(held, Mapping) else None
+    containers = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    return bool(containers) and all(one.get("ready") is True and not one.get("restartCount") for one in containers)
+
 
 def from_pod(pod: Mapping[str, Any]) -> Iterator[ContainerState]:
     """The words of a Pod's `status`: its own first, then its containers', then its conditions."""
@@ -139,5 +152,5 @@ def sightings(words: Iterable[ContainerState]) -> list[Sighting]:
         text = ContainerState(word.reason, "", (), word.exit_code).text if word.log else word.text
         match = next(matching_signatures("status", text), None)
         if match is not None:
-            found.append(Sighting(match.cause, match.signature, word.evidence, word.line))
+            found.append(Sighting(match.cause, match.signature, word.evidence, word.line, weak=match.signature.weak))
     return found

@@ -121,7 +121,8 @@ def tree(one: DiagnosedPod) -> dict[str, Any]:
         "rule": one.rule if found.cause else None,
         "certainty": found.certainty,
         "line": found.line,
-        "title": found.cause.title if found.cause else None,
+        "title": found.cause.title if found.cause else _outcome(found),
+        "phase": found.phase if found.cause else None,
         "remedy": one.remedy,
         "then": list(found.then),
         "log": _log(found),
@@ -241,20 +242,34 @@ def _without_cause(one: DiagnosedPod, width: int) -> list[str]:
     if not found.evidence and found.foreign:
         said = f"{where}: no line of vLLM, an Event or a container's status. Fix: give the log of the container that "
         return textwrap.wrap(f"{said}failed, as in kubectl logs --previous POD -c CONTAINER", width)
-    if not found.evidence:
-        return [f"{where}: no failure seen"]
-    said = "an error that podfit does not know" if found.line else "it ended, and nothing here says why"
-    out = [f"{where}: {said}", *_evidence(one.evidence, width)]
+    out = textwrap.wrap(f"{where}: {_outcome(found)}", width)
+    if found.healthy:
+        return out
+    out += _evidence(one.evidence, width)
+    out += _labelled("remedy", WITHOUT_CAUSE, width) if found.line is None else []
     if any("137" in line for line in found.evidence):
         out += _labelled(
-            "remedy",
+            "",
             (
                 "137 is SIGKILL: the kubelet's, after a probe failed, as well as the kernel's. See the Pod's "
-                "Events (kubectl describe pod) and its last log (kubectl logs --previous)."
+                "Events (kubectl describe pod)."
             ),
             width,
         )
     return out
+
+
+WITHOUT_CAUSE = (
+    "The log of the run that failed has it: kubectl logs --previous POD -c CONTAINER, from its first line. "
+    "Events and exit code: kubectl describe pod POD."
+)
+
+
+def _outcome(found: Diagnosis) -> str:
+    """What is known without a cause, in one line."""
+    if found.healthy:
+        return "no failure seen"
+    return "an error that podfit does not know" if found.line else "this text shows no cause"
 
 
 def _evidence(lines: Sequence[str], width: int) -> list[str]:

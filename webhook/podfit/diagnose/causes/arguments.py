@@ -20,12 +20,75 @@ CAUSES = (
         ("max-model-len-too-long",),
     ),
     Cause(
+        "entrypoint-repeated",
+        "config",
+        "The command of the image is in the arguments once more",
+        "The image's entrypoint is `vllm serve` already: leave `vllm serve` (or `python3 -m …`) out of args, or set "
+        "command to the whole line.",
+        (
+            Signature(
+                r"error: unrecognized arguments?: (?:.* )?(?:vllm serve|serve(?: |$)|python3? -m vllm)|"
+                r"invalid choice: '(?:vllm|python3?|bash|sh|/bin/\w*sh|/usr/\S+|-c)' \(choose from|"
+                r"(?:Repo id must|Invalid repository ID|is not a (?:local folder|valid model)).*['\"](?:vllm|serve|"
+                r"python3?)"
+                r"['\"]|^(?:\w+: )?(?:vllm|serve|python3?) is not a local folder|"
+                r"can't open file '[^']*/(?:vllm|serve|python3?)'",
+                "Python argparse, transformers, huggingface_hub, of the words of the command",
+                "0.4–0.33",
+            ),
+        ),
+        ("entrypoint-repeated",),
+    ),
+    Cause(
+        "lora-rank-too-high",
+        "config",
+        "An adapter's LoRA rank is above --max-lora-rank",
+        "Raise --max-lora-rank to the adapter's rank (r in its adapter_config.json); 16 is the default.",
+        (
+            Signature(
+                r"LoRA rank \d+ is greater than max_lora_rank",
+                "vLLM lora/peft_helper.py, before 0.7 lora/models.py",
+                "0.4–0.33",
+            ),
+        ),
+        ("conflicting-flags",),
+    ),
+    Cause(
+        "speculative-config",
+        "config",
+        "vLLM rejects the speculative decoding that the arguments ask for",
+        "Give --speculative-config one JSON object: method (ngram, eagle3, mtp …), num_speculative_tokens, and model "
+        "if "
+        "the method has a draft model. The draft model must be one of this release.",
+        (
+            Signature(
+                r"num_speculative_tokens|[Uu]nsupported speculative|[Ss]peculative (?:decoding|method|model|config)\S* "
+                r".{0,80}(?:not (?:yet )?supported|unsupported|requires|must|cannot|not found|invalid)|"
+                r"speculative_(?:model|config|method)\b.{0,60}(?:must|requires|not|without|invalid)|"
+                r"validation errors? for SpeculativeConfig|[Dd]raft (?:model|tensor)\S* .{0,60}(?:must|not supported|"
+                r"cannot|requires)|draft_tensor_parallel_size|"
+                r"(?:EAGLE|Eagle|MTP|Medusa|ngram)\S* .{0,40}(?:is not supported|only supports|not yet supported)",
+                "vLLM config/speculative.py, before 0.11 config.py SpeculativeConfig",
+                "0.4–0.33",
+                ambiguous=True,
+            ),
+        ),
+        ("conflicting-flags", "unknown-config-key"),
+    ),
+    Cause(
         "wrong-flag",
         "config",
         "vLLM rejects an argument",
         "The line names the argument: a flag that this release does not know, a value it can't read, or two "
-        "that contradict each other.",
+        "that contradict each other. `podfit check` reads the arguments as the release does.",
         (
+            Signature(
+                r"is not supported(?: by the V1 Engine)?\. (?:No |Falling back|We recommend|Please)",
+                "vLLM engine/arg_utils.py _raise_unsupported_error, _raise_or_fallback",
+                "0.8–0.33",
+                within=r"NotImplementedError",
+                rules=("conflicting-flags",),
+            ),
             Signature(
                 r"error: unrecognized arguments?:",
                 "Python argparse, in vLLM's parser",
@@ -58,7 +121,7 @@ CAUSES = (
                 r"max_num_batched_tokens \(\d+\) (?:is smaller than max_model_len|"
                 r"must be greater than or equal to max_num_seqs)|"
                 r"Error: --[\w-]+ requires|can only be set with --|(?:Cannot use|Please (?:increase|decrease|set|"
-                r"disable)) .{0,60}--[a-z]|LoRA rank \d+ is greater than max_lora_rank|"
+                r"disable)) .{0,60}--[a-z]|"
                 r"Pipeline parallelism is not supported|must be divisible by pipeline parallel size",
                 "vLLM config/, lora/peft_helper.py",
                 "0.5–0.33",
@@ -96,6 +159,23 @@ CAUSES = (
         ("unknown-flag", "removed-flag", "invalid-flag-value", "conflicting-flags", "argument-string-not-split"),
     ),
     Cause(
+        "quantization-block-indivisible",
+        "config",
+        "The tensor-parallel size cuts a quantization group of the checkpoint",
+        "Each rank needs whole groups of the quantized weights. Lower --tensor-parallel-size (1 always fits), with "
+        "--pipeline-parallel-size for more GPUs, or use a checkpoint with smaller or padded groups.",
+        (
+            Signature(
+                r"not aligned with the quantized weight shape|"
+                r"not divisible by\s+(?:weight quantization block_|min_thread_|group_size|\w*block_(?:n|k|size)\b)|"
+                r"size_[kn] = \d+ is not divisible by|(?:block|group)[_ ]size\S* .{0,60}not divisible",
+                "vLLM model_executor/layers/quantization/ (fp8.py, gptq.py, awq.py, utils/marlin_utils.py)",
+                "0.2–0.33",
+            ),
+        ),
+        ("tensor-parallel-indivisible",),
+    ),
+    Cause(
         "tensor-parallel-indivisible",
         "config",
         "The tensor-parallel size does not divide the model",
@@ -113,10 +193,10 @@ CAUSES = (
                 "0.5–0.33",
             ),
             Signature(
-                r"not divisible by (?:weight quantization block_|\s*min_thread_|group_size|tp_size|TP\b)|"
-                r"not aligned with the quantized weight shape|must be (?:positive and )?divisible by (?:the )?(?:tp\b|"
+                r"not divisible by (?:tp_size|TP\b)|"
+                r"must be (?:positive and )?divisible by (?:the )?(?:tp\b|"
                 r"tp_size|TP|tensor[ -]parallel)|heads .{0,60}divisible by .{0,20}(?:tensor|tp)",
-                "vLLM model_executor/layers/quantization/, distributed/utils.py, models/",
+                "vLLM distributed/utils.py, model_executor/models/",
                 "0.5–0.33",
             ),
         ),
@@ -149,6 +229,21 @@ CAUSES = (
             ),
             Signature(r"invalid device ordinal", "CUDA runtime API, cudaErrorInvalidDevice"),
             Signature(
+                r"Not enough resources to allocate \d+|No available node types can fulfill resource request|"
+                r"Current node has no GPU available|Placement group bundle cannot have|"
+                r"placement group .{0,60}(?:timed out|infeasible|cannot be (?:scheduled|created|fulfilled))",
+                "vLLM v1/engine/utils.py (Ray data parallel), v1/executor/ray_utils.py; Ray's autoscaler",
+            ),
+            Signature(
+                r"Tensor parallel size \(\d+\) exceeds available GPUs|"
+                r"Waiting for creating a placement group of specs for (?!10 seconds)|"
+                r"The following resource request cannot be scheduled right now",
+                "vLLM v1/executor/ray_utils.py, a warning before it waits; Ray's autoscaler",
+                "0.6–0.33",
+                weak=True,
+                any_level=True,
+            ),
+            Signature(
                 r"Ray does not allocate any GPUs on the driver node|You don't have enough GPUs available in a current|"
                 r"local[_ ]rank \d+ is out of (?:bounds|range)|exceeds the number of visible \w+ devices|"
                 r"--device-ids (?:index \d+ is out of range|provides \d+ devices)",
@@ -162,8 +257,10 @@ CAUSES = (
         "no-gpu",
         "config",
         "The container sees no GPU",
-        "Needs resources.limits nvidia.com/gpu (or the GPU vendor's resource), a node with the driver, and "
-        "the runtime class of the cluster.",
+        "Needs resources.limits nvidia.com/gpu (or the GPU vendor's resource), a node with driver and device plugin, "
+        "and "
+        "runtimeClassName: nvidia if the cluster's default runtime is another. NVIDIA_VISIBLE_DEVICES must not be "
+        "void.",
         (
             Signature(
                 r"Failed to infer device type|Device string must not be empty",
@@ -176,7 +273,31 @@ CAUSES = (
                 "PyTorch torch/cuda/__init__.py; CUDA runtime API",
             ),
             Signature(
-                r"NVML Shared Library Not Found|libcuda\.so(?:\.1)?: cannot open shared object file", "pynvml; ld.so"
+                r"NVML Shared Library Not Found|NVMLError_LibraryNotFound|could not load NVML library|"
+                r"load library failed: libnvidia-ml|could not select device driver|nvml error: driver not loaded|"
+                r"no runtime for \"nvidia\" is configured|RuntimeClass\S* \"?nvidia\S* not found",
+                "pynvml; NVIDIA's device plugin; nvidia-container-cli; containerd",
+            ),
+            Signature(
+                r"load library failed: libnvidia-ml|nvml error: driver not loaded|"
+                r"no runtime for \"nvidia\" is configured|"
+                r"RuntimeClass\S* \"?nvidia\S* not found",
+                "nvidia-container-cli; containerd; the RuntimeClass admission plugin",
+                channel="event",
+            ),
+            Signature(
+                r"load library failed: libnvidia-ml|nvml error: driver not loaded|"
+                r"no runtime for \"nvidia\" is configured",
+                "nvidia-container-cli; containerd",
+                channel="status",
+            ),
+            Signature(
+                r"No platform detected, vLLM is running on UnspecifiedPlatform|NVML Shared Library Not Found|"
+                r"No CUDA runtime is found|No devices found\. Waiting indefinitely|could not load NVML library",
+                "vLLM platforms/__init__.py; PyTorch torch/utils/cpp_extension.py; NVIDIA's device plugin",
+                "0.6–0.33",
+                weak=True,
+                any_level=True,
             ),
         ),
         ("gpu-count-mismatch", "unknown-gpu", "image-for-other-gpu"),

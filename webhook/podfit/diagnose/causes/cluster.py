@@ -11,6 +11,39 @@ _PULL = (
 
 CAUSES = (
     Cause(
+        "probe-wrong-path",
+        "cluster",
+        "The probe asks for a path that the server does not answer",
+        "vLLM answers GET /health on its port, without an API key. Set the probe's httpGet.path to /health.",
+        (
+            Signature(
+                r"^Unhealthy: .*probe failed: HTTP probe failed with statuscode: 40[1345]",
+                "kubelet pkg/probe/http",
+                channel="event",
+            ),
+            Signature(
+                r"probe failed: HTTP probe failed with statuscode: 40[1345]",
+                "kubelet's own log, Events as others print them",
+                weak=True,
+                any_level=True,
+            ),
+            Signature(
+                r"\"GET /(?:[\w/-]*(?:health|healthz|livez|readyz|ready|live|liveness|readiness|startup|ping|"
+                r"status))?/? "
+                r"HTTP/1\.[01]\" 40[1345]",
+                "uvicorn's access log, of requests that look like a probe's",
+                weak=True,
+                any_level=True,
+                running=True,
+            ),
+        ),
+        ("probe-wrong-path", "probe-wrong-port"),
+        meanings=(
+            (r"\b401\b", "401: the path wants the key of --api-key, which /health does not."),
+            (r"\b405\b", "405: the path takes POST only."),
+        ),
+    ),
+    Cause(
         "probe-killed",
         "cluster",
         "The kubelet killed the container because its probe failed",
@@ -90,29 +123,78 @@ CAUSES = (
         ("unpinned-image",),
     ),
     Cause(
+        "driver-libraries-shadowed",
+        "cluster",
+        "The container's libcuda is not that of the node's driver",
+        "Another libcuda comes first: the image's CUDA compatibility libraries (/usr/local/cuda/compat), or a folder "
+        "in "
+        "LD_LIBRARY_PATH. Take it out of LD_LIBRARY_PATH, or use an image for this driver's CUDA. After an upgrade of "
+        "the "
+        "node's driver, restart the node.",
+        (
+            Signature(
+                r"unsupported display driver / cuda driver combination|Error 803\b|"
+                r"Failed to initialize NVML: Driver/library version mismatch|NVMLError_LibRmVersionMismatch",
+                "CUDA runtime API, cudaErrorSystemDriverMismatch (803); NVML",
+            ),
+        ),
+        ("invalid-environment",),
+    ),
+    Cause(
         "driver-too-old",
         "cluster",
-        "The node's GPU driver does not fit the image's CUDA",
+        "The node's GPU driver is too old for the image's CUDA",
         "Needs a newer driver on the node, or an image with an older CUDA.",
         (
             Signature(
                 r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA runtime|"
-                r"unsupported display driver / cuda driver combination|PTX was compiled with an unsupported toolchain|"
-                r"forward compatibility was attempted on non supported HW|unsatisfied condition: cuda|"
-                r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|"  # style: quoted
-                r"Failed to initialize NVML: Driver/library version mismatch|NVMLError_LibRmVersionMismatch",
-                "PyTorch torch/cuda/__init__.py; CUDA runtime API; nvidia-container-cli",
+                r"PTX was compiled with an unsupported toolchain|Error 804\b|"
+                r"forward compatibility was attempted on non supported HW|unsatisfied condition: cuda",  # style: quoted
+                "PyTorch torch/cuda/__init__.py; CUDA runtime API (804); nvidia-container-cli",
             ),
             Signature(
-                r"unsatisfied condition: cuda|nvidia-container-cli: \w+ error|failed to get device: .*nvml",
+                r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA runtime|Error 804\b",
+                "PyTorch torch/cuda/__init__.py, a warning before the failure",
+                weak=True,
+                any_level=True,
+            ),
+            Signature(
+                r"unsatisfied condition: cuda",
                 "nvidia-container-cli",
                 channel="status",
             ),
             Signature(
-                r"unsatisfied condition: cuda|nvidia-container-cli: \w+ error",
+                r"unsatisfied condition: cuda",
                 "nvidia-container-cli",
                 channel="event",
             ),
+        ),
+    ),
+    Cause(
+        "gpu-fabric-not-ready",
+        "cluster",
+        "The node's NVLink fabric is not ready",
+        "On machines with NVSwitch (HGX, DGX), nvidia-fabricmanager must run on the node, in the driver's version. See "
+        "`nvidia-smi -q -i 0 | grep -A 3 Fabric` there.",
+        (
+            Signature(
+                r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|Error 802\b",
+                "CUDA runtime API, cudaErrorSystemNotReady (802)",
+            ),
+        ),
+    ),
+    Cause(
+        "runtime-failed",
+        "cluster",
+        "The node's NVIDIA runtime could not prepare the container",
+        "The message is nvidia-container-cli's. Restart the device plugin on the node, and create the Pod again.",
+        (
+            Signature(
+                r"nvidia-container-cli: \w+ error|failed to get device: .*nvml",
+                "nvidia-container-cli",
+                channel="status",
+            ),
+            Signature(r"nvidia-container-cli: \w+ error", "nvidia-container-cli", channel="event"),
         ),
     ),
     Cause(

@@ -55,9 +55,15 @@ CAUSES = (
                 channel="event",
             ),
             Signature(
-                r"(?:bash|sh|dash|/bin/sh)\b.*: (?:line \d+: )?\S+: (?:command )?not found|can't open file '[^']*'|"
-                r"No module named '?vllm\b",
+                r"(?:bash|sh|dash|/bin/sh)\b.*: (?:line \d+: )?(?:\S*/)?(?:vllm|python\d*(?:\.\d+)?|serve)\S*: "
+                r"(?:command )?not found|can't open file '[^']*'|No module named '?vllm'?$",
                 "bash, dash, Python",
+            ),
+            Signature(
+                r"(?:bash|sh|dash|/bin/sh)\b.*: (?:line \d+: )?\S+: (?:command )?not found",
+                "bash, dash, of a command in the container's script",
+                weak=True,
+                unless=r"ninja|nvcc|FAILED: |flashinfer|triton|torch|build",
             ),
         ),
         ("entrypoint-repeated", "argument-string-not-split"),
@@ -70,26 +76,6 @@ CAUSES = (
         (
             Signature(r"exec format error", "Linux, errno 8"),
             Signature(r"exec format error", "Linux, errno 8, in the kubelet's words", channel="status"),
-        ),
-    ),
-    Cause(
-        "broken-install",
-        "config",
-        "The image's Python packages do not fit together",
-        "Use vLLM's own image of a release, and install nothing over it without pinning what it needs.",
-        (
-            Signature(
-                r"undefined symbol: |ImportError: (?:cannot import name|.*cannot open shared object file|"
-                r".*version `GLIBC)|ModuleNotFoundError: No module named",
-                "Python, ld.so",
-                unless=r"libcuda\.so|No module named '?vllm\b",
-            ),
-            Signature(
-                r"Segmentation fault|Segfault encountered|SIGSEGV|Illegal instruction|"
-                r"'(?:EngineCore|Worker|VllmWorker)[\w-]*': -(?:4|11)\b|exit code:? -(?:4|11)\b",
-                "Linux, signals 11 and 4; vLLM's stack trace handler",
-                weak=True,
-            ),
         ),
     ),
     Cause(

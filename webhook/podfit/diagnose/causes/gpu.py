@@ -1,155 +1,10 @@
-"""What goes wrong on the GPU: its memory, and what it can't compute."""
+"""What the GPU can't compute, and what fails on it."""
 
 from __future__ import annotations
 
 from podfit.diagnose.cause import Cause, Signature
 
-_PINNED = r"pin_memory|cudaHostAlloc|cudaHostRegister|CachingHostAllocator|pinned"
-"""Frames of an allocation of host memory, whose failure CUDA words like one of its own."""
-
 CAUSES = (
-    Cause(
-        "gpu-out-of-memory",
-        "gpu",
-        "The GPU ran out of memory",
-        "After the KV cache was made: lower --gpu-memory-utilization. While weights are loaded: raise "
-        "--tensor-parallel-size, use a quantized checkpoint or a larger GPU. While the engine profiles: lower "
-        "--max-num-seqs or --max-num-batched-tokens. Host memory "
-        "does not help.",
-        (
-            Signature(
-                r"\b(?:CUDA|HIP|XPU|ROCm|NPU) out of memory",
-                "PyTorch c10/cuda/CUDACachingAllocator.cpp; vLLM v1/worker/gpu_model_runner.py (warming up sampler, "
-                "pooler)",
-                unless=r"Skipping tactic|[Ff]alling back|fallback",
-            ),
-            Signature(
-                r"\btorch\.(?:cuda\.)?OutOfMemoryError\b", "PyTorch 2.5 torch.OutOfMemoryError, before torch.cuda."
-            ),
-            Signature(
-                r"(?:CUDA|HIP)(?: driver)? [Ee]rror: out of memory|cudaMalloc\w* failed: out of memory",
-                "PyTorch c10/cuda/CUDAException.cpp; vLLM csrc/cumem_allocator.cpp",
-                unless=_PINNED,
-            ),
-            Signature(r"Triton Error \[(?:CUDA|HIP)\]: out of memory", "Triton third_party/nvidia/backend/driver.c"),
-            Signature(
-                r"CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory|"
-                r"[Cc]uda failure (?:\d+ )?'out of memory'",
-                "CUDA driver and runtime API; NCCL src/include/checks.h",
-                unless=_PINNED,
-            ),
-            Signature(
-                r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|Failed to CUDA calloc",
-                "cuBLAS, cuDNN; NCCL src/include/alloc.h",
-            ),
-            Signature(
-                r"Failed to load model - not enough GPU memory",
-                "vLLM v1/worker/gpu_model_runner.py load_model",
-                "0.14–0.33",
-            ),
-            Signature(
-                r"RESOURCE_EXHAUSTED: .*(?:hbm|HBM|device buffer)|Ran out of memory in memory space hbm|"
-                r"too large for the current device's HBM memory",
-                "XLA, on TPUs; vLLM v1/worker/tpu_model_runner.py",
-            ),
-            Signature(r"(?:UR_RESULT_ERROR|CL|ZE_RESULT_ERROR)_OUT_OF_DEVICE_MEMORY", "Intel's Level Zero and OpenCL"),
-            Signature(
-                r"may be caused by insufficient memory to allocate|might be due to insufficient GPU memory|"
-                r"higher than the total available device memory",
-                "vLLM model_executor/layers/linear.py, attention/layer.py, worker/openvino_worker.py",
-                "0.6–0.33",
-            ),
-        ),
-        ("gpu-memory-exceeded", "gpu-memory-utilization-too-high", "kv-cache-too-small"),
-    ),
-    Cause(
-        "no-kv-blocks",
-        "gpu",
-        "Weights and activations leave no GPU memory for the KV cache",
-        "Needs a larger share (--gpu-memory-utilization), fewer bytes of weights on each GPU "
-        "(--tensor-parallel-size, a quantized checkpoint), smaller activations (--max-num-batched-tokens, "
-        "--max-num-seqs) or a larger GPU.",
-        (
-            Signature(
-                r"No available memory for the.{0,60}VLLM_CPU_KVCACHE_SPACE",
-                "vLLM worker/cpu_worker.py",
-                "0.5–0.9",
-                plane="host",
-                rules=("memory-limit-too-low",),
-            ),
-            Signature(
-                r"No available memory for the cache",
-                "vLLM worker/worker.py (V0), v1/core/kv_cache_utils.py, 0.33 v1/core/kv_cache_planning.py",
-                "0.4–0.33",
-            ),
-            Signature(
-                r"Cannot auto-fit max_model_len: not enough GPU memory", "vLLM v1/core/kv_cache_utils.py", "0.14–0.33"
-            ),
-            Signature(
-                r"Available KV cache memory:? -\d|reserved for KV Cache is -\d",
-                "vLLM v1/worker/gpu_worker.py, 0.6–0.10 worker/worker.py",
-                "0.6–0.33",
-                weak=True,
-                any_level=True,
-            ),
-        ),
-        ("gpu-memory-exceeded", "gpu-memory-utilization-too-high"),
-    ),
-    Cause(
-        "kv-cache-too-small",
-        "gpu",
-        "The KV cache can't hold one request of the maximum length",
-        "Needs a shorter --max-model-len (vLLM prints the longest that fits), a smaller cache entry "
-        "(--kv-cache-dtype fp8), a larger --gpu-memory-utilization, more GPUs or a larger one.",
-        (
-            Signature(
-                r"at least one request with the model\S* max seq len|GiB KV cache is needed",
-                "vLLM v1/core/kv_cache_utils.py, 0.33 v1/core/kv_cache_planning.py",
-                "0.7–0.33",
-            ),
-            Signature(
-                r"larger than the maximum number of tokens that can be\s+stored in KV cache|"
-                r"max seq len \(\d+\) is larger than the maximum number of tokens",
-                "vLLM worker/worker.py (V0), 0.6 v1/worker/gpu_worker.py",
-                "0.4–0.10",
-            ),
-        ),
-        ("kv-cache-too-small", "max-model-len-unset", "gpu-memory-exceeded"),
-    ),
-    Cause(
-        "mamba-blocks-too-few",
-        "gpu",
-        "The cache has fewer Mamba blocks than sequences run at once",
-        "Needs a --max-num-seqs not above the number of blocks that vLLM prints, or a larger --gpu-memory-utilization.",
-        (Signature(r"exceeds available Mamba cache blocks", "vLLM config/compilation.py", "0.23–0.33"),),
-        ("kv-cache-too-small",),
-    ),
-    Cause(
-        "gpu-memory-taken",
-        "gpu",
-        "Another process uses part of the GPU's memory",
-        "Another process is on the GPU: a second engine (time-slicing, MPS), the last one not yet gone, a "
-        "display. Shares of the engines on one GPU must add up to less than 1; after a crash, wait until the "
-        "old process is gone.",
-        (
-            Signature(
-                r"Free memory on device[^()]*\([^)]*\) on startup is",
-                "vLLM v1/worker/gpu_worker.py, from 0.14 v1/worker/utils.py request_memory",
-                "0.9–0.33",
-            ),
-            Signature(
-                r"Error in memory profiling\. Initial (?:free|used) memory",
-                "vLLM worker/worker.py, v1/worker/gpu_worker.py",
-                "0.5–0.33",
-            ),
-            Signature(
-                r"Externally held weights on device .* exceed the desired GPU memory",
-                "vLLM v1/worker/utils.py",
-                "0.33",
-            ),
-        ),
-        ("gpu-memory-utilization-too-high",),
-    ),
     Cause(
         "gpu-lacks-dtype",
         "gpu",
@@ -217,6 +72,32 @@ CAUSES = (
                 "vLLM platforms/cuda.py, from 0.18 platforms/rocm.py get_attn_backend_cls",
                 "0.11–0.33",
                 rules=("no-attention-backend",),
+            ),
+            Signature(
+                r"[Hh]ead[_ ]?[Ss]ize:? \d+ is not supported|[Uu]nsupported head[_ ](?:size|dim)|"
+                r"forward only supports head dimension|[Hh]ead dim(?:ension)? \d+ (?:is )?not supported|"
+                r"(?:is|are) not supported by (?:\w*Attention\w*|\w*MLA\w*|FLASH\w+|TRITON\w+|XFORMERS)\b",
+                "vLLM v1/attention/backends/, attention/backends/, attention/ops/paged_attn.py",
+                "0.4–0.33",
+                rules=("no-attention-backend",),
+            ),
+            Signature(
+                r"(?:Flash(?:Attention|MLA|Infer)|Triton(?:MLA|Attention)?|FlexAttention|CutlassMLA|XFormers|"
+                r"ROCm\w*)\S* "
+                r"(?:V1 )?(?:with FP8 KV cache not yet supported|(?:backend )?(?:does not|doesn't) support|"
+                r"(?:backend )?is not supported (?:on|for|by)|requires (?:compute|SM|Hopper|GPU))",
+                "vLLM v1/attention/backends/",
+                "0.5–0.33",
+                rules=("no-attention-backend",),
+                ambiguous=True,
+            ),
+            Signature(
+                r"[Ss]inks? (?:are|is) only supported|block[_ ]size .{0,40}(?:must be a multiple|not supported by)|"
+                r"Sliding window .{0,40}not supported|attention backend \S+ (?:is not supported|is not available)",
+                "vLLM v1/attention/backends/",
+                "0.8–0.33",
+                rules=("no-attention-backend",),
+                ambiguous=True,
             ),
         ),
         meanings=(
@@ -290,17 +171,44 @@ CAUSES = (
     Cause(
         "gpu-unsupported",
         "gpu",
-        "The image was not built for this GPU",
-        "Needs an image whose CUDA and PyTorch know the GPU's architecture, or another GPU.",
+        "The GPU can't run the kernels of this image or checkpoint",
+        "Needs an image whose CUDA (or ROCm) and PyTorch know the GPU's architecture, a checkpoint in a format that "
+        "the "
+        "GPU computes, or another GPU.",
         (
             Signature(
-                r"no kernel image is available for execution on the device",
+                r"no kernel image is available for execution on the device|cudaErrorNoKernelImageForDevice",
                 "CUDA runtime API, cudaErrorNoKernelImageForDevice",
+            ),
+            Signature(
+                r"HIP error: (?:invalid device function|no kernel image)|hipErrorNoBinaryForGpu|"
+                r"hipErrorInvalidDeviceFunction|Unsupported (?:GPU )?arch(?:itecture)?:? '?gfx\d",
+                "HIP runtime: the library has no code for the GPU's gfx architecture",
+            ),
+            Signature(
+                r"Quantization scheme is not supported|"
+                r"(?:scheme|method|kernel|[Mm]arlin|NVFP4|MXFP4|FP8|W4A8|W8A8)\b.{0,60} (?:not supported|unsupported) "
+                r"(?:on|for|by) (?:this|the current|current) (?:GPU|device|platform|hardware)",
+                "vLLM model_executor/layers/quantization/compressed_tensors/compressed_tensors.py",
+                "0.5–0.33",
+                rules=("gpu-lacks-quantization",),
+                unless=r"quantization method \S+ is not supported for the current GPU",
             ),
             Signature(
                 r"FlashAttention only supports (?:Ampere|Hopper)", "flash-attention csrc/flash_attn/flash_api.cpp"
             ),
-            Signature(r"Unsupported compute capability", "vLLM vllm_flash_attn/cute/interface.py", "0.19–0.33"),
+            Signature(
+                r"Unsupported compute capability|is not defined for option 'gpu-name'|"
+                r"[Uu]nsupported gpu architecture 'compute_\d+|Unknown CUDA arch|"
+                r"deep_gemm.*Unsupported architecture|CUDA capability sm_\d+ is not (?:compatible|supported)",
+                "vLLM vllm_flash_attn/cute/interface.py; Triton's ptxas; nvcc; PyTorch; DeepGEMM",
+            ),
+            Signature(
+                r"with CUDA capability sm_\d+ is not compatible with the current PyTorch",
+                "PyTorch torch/cuda/__init__.py, a warning before the failure",
+                weak=True,
+                any_level=True,
+            ),
         ),
     ),
     Cause(
@@ -314,21 +222,50 @@ CAUSES = (
     Cause(
         "cuda-error",
         "gpu",
-        "The GPU or its driver failed",
-        "See what the node says of it (dmesg, nvidia-smi -q): an Xid, an ECC error. Without one it is a "
-        "kernel's bug: another attention backend or release, --enforce-eager to find where.",
+        "The GPU, its driver or a kernel failed",
+        "See what the node reports of the GPU (dmesg, `nvidia-smi -q`): an Xid or ECC error is its own. Otherwise a "
+        "kernel "
+        "failed: try another --attention-backend or release. CUDA_LAUNCH_BLOCKING=1 shows which one.",
         (
             Signature(
-                r"(?:CUDA|HIP) error: (?:an illegal (?:memory access|instruction)|unspecified launch failure|"
+                r"(?:CUDA|HIP)(?: driver)? error: (?:an illegal (?:memory access|instruction)|"
+                r"unspecified launch failure|"
                 r"misaligned address|device-side assert|uncorrectable|unknown error|hardware stack|"
-                r"the launch timed out|operation not permitted)|uncorrectable (?:ECC|NVLink) error|"
-                r"[Gg][Pp][Uu] (?:is lost|has fallen off the bus)|NVRM: Xid",
+                r"the launch timed out|operation not permitted|operation failed due to a previous error|"
+                r"invalid (?:argument|configuration|resource handle|program counter))|"
+                r"uncorrectable (?:ECC|NVLink) error|"
+                r"[Gg][Pp][Uu] (?:is lost|has fallen off the bus)|NVRM: Xid|"
+                r"cudaError(?:IllegalAddress|LaunchFailure|Assert|ECCUncorrectable|MisalignedAddress)|"
+                r"hipError(?:IllegalAddress|LaunchFailure)",
                 "CUDA runtime API error strings; NVIDIA kernel module",
             ),
-            Signature(r"Memory access fault by GPU", "ROCm runtime"),
+            Signature(r"Memory access fault by GPU|HSA_STATUS_ERROR", "ROCm runtime"),
             Signature(
-                r"[Cc]uda failure (?:\d+ )?'(?:unspecified launch|an illegal|uncorrectable|unknown error)",
+                r"[Cc]uda failure (?:\d+ )?'(?!out of memory)",
                 "NCCL src/include/checks.h",
+            ),
+            Signature(
+                r"CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|INVALID_VALUE|NOT_SUPPORTED|"
+                r"ARCH_MISMATCH)|CUDNN_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR)|"
+                r"Triton Error \[(?:CUDA|HIP)\]: (?!out of memory)",
+                "cuBLAS, cuDNN, Triton",
+                ambiguous=True,
+            ),
+            Signature(
+                r"(?:CUDA|HIP)(?: driver)? error: \w|AcceleratorError: ",
+                "PyTorch c10/cuda/CUDAException.cpp, of any other error",
+                weak=True,
+            ),
+        ),
+        meanings=(
+            (
+                r"during capture|stream is capturing|uncaptured",
+                "The CUDA graphs were being captured: --enforce-eager leaves them out, and shows the kernel's own "
+                "error.",
+            ),
+            (
+                r"busy or unavailable",
+                "'busy or unavailable': another process holds the GPU in exclusive mode, or the MIG device is gone.",
             ),
         ),
     ),

@@ -85,14 +85,14 @@ CAUSES = (
         "host",
         "An allocation of host memory failed",
         "No process was killed: the allocation itself failed. Needs a higher memory limit or node, less "
-        "swap space or offload, or no limit on locked and virtual memory (ulimit).",
+        "swap space or offload, or no limit on virtual memory (ulimit -v).",
         (
             Signature(
                 r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|"
                 r"\[Errno 12\]|Cannot allocate memory|^\s*MemoryError\b|"
                 r"std::bad_alloc|ENOMEM",
                 "PyTorch c10/core/impl/alloc_cpu.cpp; errno 12",
-                unless=r"GPU|CUDA out of memory",
+                unless=r"GPU|CUDA out of memory|ibv_|memlock|register memory",
             ),
             Signature(
                 r"(?:CUDA|HIP)(?: driver)? [Ee]rror: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",

@@ -24,13 +24,10 @@ CAUSES = (
                 "huggingface_hub utils/_http.py",
             ),
             Signature(
-                r"RepositoryNotFoundError: 401 Client Error",
-                "huggingface_hub errors.py: the same answer as for a private one",
-            ),
-            Signature(
                 r"\b40[13] (?:Client Error|Unauthorized|Forbidden)\b.*(?:huggingface\.co|hf\.co)|(?:huggingface\.co|"
                 r"hf\.co)\S*.{0,40}\b(?:401|403) (?:Unauthorized|Forbidden)",
                 "requests, httpx, huggingface_hub utils/_http.py",
+                unless=r"RepositoryNotFoundError|Repository Not Found",
             ),
             Signature(
                 r"Invalid (?:user token|credentials in Authorization header|username or password)",
@@ -42,16 +39,17 @@ CAUSES = (
     Cause(
         "model-not-found",
         "config",
-        "There is no such model, path or revision",
-        "Check the name, and that a local path is where the volume is mounted and holds a config.json.",
+        "There is no such model or path, or no right to read it",
+        "Check the name, and that a local path is where the volume is mounted and holds a config.json. A private model "
+        "needs HF_TOKEN: without a right to read it, huggingface.co answers as for a wrong name.",
         (
             Signature(
-                r"RepositoryNotFoundError: 404|RevisionNotFoundError|404 Client Error.*huggingface\.co/api/models",
-                "huggingface_hub errors.py",
+                r"RepositoryNotFoundError|Repository Not Found for url|404 Client Error.*huggingface\.co/api/models",
+                "huggingface_hub errors.py: the same for a wrong name and for a private model",
+                ambiguous=True,
             ),
             Signature(
-                r"is not a local folder and is not a valid model identifier|Incorrect path_or_model_id|"
-                r"is not a valid git identifier",
+                r"is not a local folder and is not a valid model identifier|Incorrect path_or_model_id",
                 "transformers utils/hub.py",
             ),
             Signature(
@@ -71,14 +69,29 @@ CAUSES = (
         ("unknown-model", "model-cache-wrong-path"),
     ),
     Cause(
+        "revision-missing",
+        "config",
+        "The model has no such revision",
+        "Correct --revision (or --tokenizer-revision, --code-revision): a branch, tag or full commit of the "
+        "repository.",
+        (
+            Signature(
+                r"RevisionNotFoundError|Revision Not Found for url|is not a valid git identifier|"
+                r"Invalid rev id|revision .{0,80} does not exist",
+                "huggingface_hub errors.py; transformers utils/hub.py",
+            ),
+        ),
+    ),
+    Cause(
         "model-unsupported",
         "config",
         "This release can't run the model's architecture",
         "Needs a release of vLLM (and its transformers) that knows the architecture, or --model-impl transformers.",
         (
             Signature(
-                r"Model architectures .{1,200} (?:are not supported|failed to be inspected)|"
-                r"has no vLLM implementation and the Transformers",
+                r"Model architectures .{1,200} are not supported|"
+                r"has no vLLM implementation and the Transformers|Cannot find model module\. '|"
+                r"architecture '?\w+'? is not (?:yet )?supported|Model type \S+ (?:is )?not supported",
                 "vLLM model_executor/models/registry.py, model_executor/model_loader/utils.py",
                 "0.5–0.33",
             ),
@@ -92,8 +105,8 @@ CAUSES = (
                 weak=True,
             ),
             Signature(
-                r"is not supported by ROCm for now|There is no module or parameter named",
-                "vLLM platforms/rocm.py, models/utils.py",
+                r"is not supported by ROCm for now",
+                "vLLM platforms/rocm.py",
                 "0.5–0.33",
             ),
         ),
@@ -122,9 +135,9 @@ CAUSES = (
         "Needs the tokenizer's files next to the weights, or --tokenizer, or the library that the line names.",
         (
             Signature(
-                r"Can't load tokenizer for '|Couldn't instantiate the backend tokenizer|requires the (?:SentencePiece|"
-                r"protobuf|Tokenizers|tiktoken) library|Unable to load vocabulary from file",
-                "transformers tokenization_utils_base.py, tokenization_utils_fast.py",
+                r"Can't load tokenizer for '|Unable to load vocabulary from file|"
+                r"Tokenizer file .{0,80}not found|No tokenizer file found|tokenizer\.(?:json|model)'? not found",
+                "transformers tokenization_utils_base.py",
             ),
             Signature(
                 r"Found \d+ files matching the pattern: .*Mistral tokenizer",
@@ -134,15 +147,53 @@ CAUSES = (
         ),
     ),
     Cause(
-        "chat-template-missing",
+        "weights-mismatch",
         "config",
-        "The chat template's file is not there",
-        "Mount the file that --chat-template names, or leave the flag out where the tokenizer has a template.",
+        "The checkpoint's files are not those that vLLM expects of this model",
+        "Check that config.json, weights and tokenizer are of one checkpoint and complete. Look for a fine-tune or "
+        "quantization that this release can't read: try a newer release, --quantization, --load-format or "
+        "another checkpoint.",
         (
             Signature(
-                r"supplied chat template (?:path doesn't exist|string \(.*appears path-like)",
-                "vLLM entrypoints/chat_utils.py, 0.33 renderers/chat_utils/chat_template.py",
-                "0.5–0.33",
+                r"weights were not initialized from checkpoint|There is no module or parameter named|"
+                r"^(?:RuntimeError: )?size mismatch for \S+: copying|Attempted to load weight \(|"
+                r"[Tt]rying to (?:set a tensor of shape|load .{0,40}weights? .{0,40}shape)|"
+                r"Converting from (?:SentencePiece and )?[Tt]iktoken failed|"
+                r"Error\(s\) in loading state_dict|(?:Missing|Unexpected) key\(s\) in (?:state_dict|checkpoint)|"
+                r"[Ss]hape mismatch .{0,60}(?:weight|param)|(?:weight|parameter) \S+ (?:has|is of) (?:wrong )?shape",
+                "vLLM model_executor/model_loader/, models/utils.py; PyTorch; transformers convert_slow_tokenizer.py",
+                "0.4–0.33",
+            ),
+            Signature(
+                r"^\s*KeyError: ['\"](?:[\w-]+\.)*(?:layers|blocks|experts|model|visual|vision_\w+|language_model|"
+                r"lm_head|"
+                r"embed_tokens|transformer|encoder|decoder|mtp|norm|h)\.[\w.]*['\"]|"
+                r"^\s*KeyError: ['\"](?:[\w-]+\.)+\w*(?:weight|bias|scale|qweight|qzeros|scales|g_idx|"
+                r"zero_point)\w*['\"]",
+                "vLLM model_executor/models/, params_dict[name]: a name of the checkpoint that the model has not",
+                "0.2–0.33",
+            ),
+            Signature(
+                r"^\s*(?:AssertionError\s*$|KeyError: |RuntimeError: (?:start \(|"
+                r"The (?:expanded )?size of (?:the )?tensor|"
+                r"shape ')|ValueError: .*(?:shape|param|weight)|IndexError|AttributeError: .*weight_loader)",
+                "vLLM model_executor/models/, layers/linear.py, parameter.py, inside of load_weights",
+                "0.4–0.33",
+                within=r"\bload_weights\b|weight_loader|_load_module|load_\w+_weight\b",
+                ambiguous=True,
+            ),
+        ),
+        ("quantization-mismatch", "model-newer-than-release"),
+        meanings=(
+            (
+                r"Tiktoken|tiktoken",
+                "The checkpoint has no tokenizer.json that transformers reads: copy the base model's tokenizer files, "
+                "or "
+                "name them with --tokenizer.",
+            ),
+            (
+                r"_bias'|_bias\b.*KeyError",
+                "The checkpoint has biases that the model's class does not load for this quantization.",
             ),
         ),
     ),
@@ -153,8 +204,7 @@ CAUSES = (
         "Needs the files of the format that --load-format names, whole.",
         (
             Signature(
-                r"Cannot find any (?:safetensors )?model weights with|No model weights found in|"
-                r"weights were not initialized from checkpoint",
+                r"Cannot find any (?:safetensors )?model weights with|No model weights found in",
                 "vLLM model_executor/model_loader/default_loader.py",
                 "0.5–0.33",
             ),

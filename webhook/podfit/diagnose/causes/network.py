@@ -1,4 +1,4 @@
-"""What goes wrong between the Pod and others: the model hub, the other ranks."""
+"""What goes wrong between the Pod and the model hub."""
 
 from __future__ import annotations
 
@@ -13,6 +13,24 @@ _HUB = (
 """Frames and addresses of a download."""
 
 CAUSES = (
+    Cause(
+        "rate-limited",
+        "network",
+        "The model hub limits the rate of requests",
+        "Fill one cache that all replicas share (a volume at HF_HOME), and give the container HF_TOKEN from a Secret. "
+        "A token has a higher limit than an address. With a full cache, HF_HUB_OFFLINE=1 asks nothing.",
+        (
+            Signature(
+                r"\b429 (?:Client Error|Too Many Requests)|(?:HfHubHTTPError|HTTPError|"
+                r"HTTPStatusError): .{0,40}\b429\b|"
+                r"[Ss]tatus(?: code)?:? ?429\b|HTTP 429\b|hit the rate limit|We had to rate limit|"
+                r"rate[- ]limited? .{0,60}hugging|Too Many Requests for url|Rate limit(?:ed)? (?:exceeded|reached)",
+                "huggingface.co; huggingface_hub utils/_http.py",
+                unless=r"thrown while requesting|toomanyrequests|pull rate limit",
+            ),
+        ),
+        ("model-cache-missing",),
+    ),
     Cause(
         "download-failed",
         "network",
@@ -45,8 +63,8 @@ CAUSES = (
                 unless=r"thrown while requesting|[Rr]etrying|Client Error|HTTPError|Repo id must",
             ),
             Signature(
-                r"\b(?:429|5\d\d) (?:Client Error|Server Error|Too Many Requests).*(?:huggingface|hf\.co|modelscope)|"
-                r"(?:HfHubHTTPError|HTTPError): (?:429|5\d\d)\b",
+                r"\b5\d\d (?:Client Error|Server Error).*(?:huggingface|hf\.co|modelscope)|"
+                r"(?:HfHubHTTPError|HTTPError): 5\d\d\b",
                 "huggingface_hub utils/_http.py",
                 unless=r"thrown while requesting",
             ),
@@ -69,28 +87,5 @@ CAUSES = (
             ),
         ),
         ("model-cache-missing",),
-    ),
-    Cause(
-        "ranks-disconnected",
-        "network",
-        "The processes of the engine lost each other",
-        "One rank hung or died, or can't be reached: look at the others' logs first, then at "
-        "NCCL_SOCKET_IFNAME, network policies and the fabric (NCCL_DEBUG=INFO).",
-        (
-            Signature(
-                r"Watchdog caught collective operation timeout|ncclRemoteError|ncclSystemError|ncclInternalError|"
-                r"unhandled system error|NCCL error|NCCL communicator was aborted|"
-                r"Connection closed by (?:remote )?peer|Broken pipe",
-                "PyTorch ProcessGroupNCCL.cpp; NCCL",
-                weak=True,
-            ),
-            Signature(
-                r"DistNetworkError|DistStoreError|The client socket has timed out|"
-                r"The client socket has failed to connect|Timed out after \d+ seconds waiting for clients|"
-                r"wait timeout after \d+ms|Gloo connectFullMesh failed|Barrier timed out",
-                "PyTorch torch/csrc/distributed/c10d/, gloo; vLLM distributed/utils.py",
-                weak=True,
-            ),
-        ),
     ),
 )

@@ -104,17 +104,18 @@ CAUSES = (
         "cache-not-writable",
         "storage",
         "The container may not write where it must",
-        "The user of the container can't write to the cache: set fsGroup, HF_HOME and VLLM_CACHE_ROOT to a "
-        "writable volume.",
+        "Make the path in the line writable for the container's user, or point the program elsewhere.",
         (
             Signature(
                 r"PermissionError: \[Errno 13\]|\[Errno 30\] Read-only file system|"
-                r"Read-only file system \(os error 30\)|PermissionError at .* when downloading",
+                r"Read-only file system \(os error 30\)|Permission denied \(os error 13\)|"
+                r"PermissionError at .* when downloading|[Rr]ead-only file system: '|"
+                r"(?:mkdir|cannot create directory|cannot touch|open) .*(?:Permission denied|Read-only file system)",
                 "errno 13, 30",
-                unless=r"\.sock\b|bind",
+                unless=r"\.sock\b|bind|/dev/nvidia|/dev/kfd|/dev/dri|/dev/shm",
             ),
         ),
-        ("model-cache-wrong-path",),
+        ("cache-read-only", "home-not-writable", "model-cache-wrong-path"),
     ),
     Cause(
         "weights-corrupt",

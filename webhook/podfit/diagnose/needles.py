@@ -1,0 +1,100 @@
+"""A regular expression → words of which every match contains one: most lines need no search at all.
+
+A log of 30 MB has hundreds of thousands of lines, and podfit knows hundreds of texts. `Index` answers which of its
+patterns a line can match, from the literal words in it, and remembers the answer per shape of a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+LEAST = 3
+"""Characters of a needle: shorter ones are in too many lines."""
+MAX_SHAPES = 1 << 15
+"""Shapes of lines that are remembered. The lines of one log statement differ in their numbers alone."""
+_DIGITS = re.compile(r"\d+")
+_TOKEN = re.compile(
+    r"(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<open>\((?:\?(?:P<\w+>|[:=!]|<[=!])?)?)|(?P<close>\))|(?P<or>\|)|"
+    r"(?P<escape>\\[AbBdDsSwWZ\d])|\\(?P<quoted>.)|(?P<wild>[.^$])|(?P<plain>.)",
+    re.DOTALL,
+)
+_QUANTIFIER = re.compile(r"(?:[*+?]|\{(?P<least>\d*)(?:,\d*)?\})[?+]?")
+Needles = frozenset[str] | None
+"""Texts without digits; None if a match may contain none of them."""
+
+
+def needles(pattern: str) -> Needles:
+    """Texts of which each match of `pattern` contains at least one."""
+    return _alternatives(pattern, 0)[0]
+
+
+def _alternatives(pattern: str, at: int) -> tuple[Needles, int]:
+    """The needles of the alternatives from `at` up to the group's end, and where that is."""
+    found: Needles = frozenset()
+    while True:
+        branch, at, ends = _branch(pattern, at)
+        found = None if found is None or branch is None else found | branch
+        if ends:
+            return found, at
+
+
+def _branch(pattern: str, at: int) -> tuple[Needles, int, bool]:
+    """The best needles of one alternative, where it ends, and whether its group ends there too."""
+    candidates: list[frozenset[str]] = []
+    run = ""
+    while (token := _TOKEN.match(pattern, at)) is not None:
+        at = token.end()
+        kind, group = token.lastgroup, None
+        if kind == "open":
+            group, at = _alternatives(pattern, at)
+            group = None if token["open"][2:] in ("=", "!", "<=", "<!") else group
+        quantifier = _QUANTIFIER.match(pattern, at) if kind not in ("or", "close") else None
+        at = quantifier.end() if quantifier else at
+        optional = quantifier is not None and (quantifier[0][0] in "*?" or quantifier["least"] in ("", "0"))
+        text = token["plain"] or token["quoted"] or ""
+        run += text if not optional and not text.isdigit() else ""
+        if group and not optional:
+            candidates.append(group)
+        if quantifier or not text or text.isdigit():
+            candidates.append(frozenset({run}))
+            run = ""
+        if kind in ("or", "close"):
+            return _best(candidates), at, kind == "close"
+    return _best([*candidates, frozenset({run})]), at, True
+
+
+def _best(candidates: Sequence[frozenset[str]]) -> Needles:
+    """The candidate whose shortest needle is the longest."""
+    best = max(candidates, key=lambda one: min(map(len, one)), default=frozenset({""}))
+    return best if min(map(len, best)) >= LEAST else None
+
+
+class Index:
+    """Which of many patterns a line can match."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """`patterns`: regular expressions without flags."""
+        self._places: dict[str, list[int]] = {}
+        self._always: list[int] = []
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        for place, pattern in enumerate(patterns):
+            words = needles(pattern)
+            if words is None:
+                self._always.append(place)
+            for word in words or ():
+                self._places.setdefault(word, []).append(place)
+
+    def candidates(self, text: str) -> tuple[int, ...]:
+        """The places of the patterns that `text` may match, in their order: all others it does not match."""
+        shape = _DIGITS.sub("0", text)
+        found = self._shapes.get(shape)
+        if found is None:
+            places = set(self._always)
+            for word, of_word in self._places.items():
+                if word in shape:
+                    places.update(of_word)
+            if len(self._shapes) >= MAX_SHAPES:
+                self._shapes.clear()
+            found = self._shapes[shape] = tuple(sorted(places))
+        return found
