@@ -401,10 +401,27 @@ def test_a_pod_is_asked_for_by_name(api_server: Server, capsys: pytest.CaptureFi
     assert main(["diagnose", "vllm-0", "-n", "chat"]) == 0
 
     assert "kv-cache-too-small" in capsys.readouterr().out
-    events, log = api_server.asked[-2:]
+    events, log, current = api_server.asked[-3:]
     assert events.query == {"fieldSelector": "involvedObject.name=vllm-0"}
     container = pod["spec"]["containers"][0]["name"]
     assert log.query == {"container": container, "previous": "true", "limitBytes": str(64 << 20)}
+    assert current.query == {"container": container, "limitBytes": str(64 << 20)}
+
+
+def test_a_right_that_the_caller_lacks_is_a_note(api_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = json.loads(_text("oom-killed", "Pod as JSON"))
+    pod["metadata"] |= {"name": "vllm-0", "namespace": "chat"}
+    place = "/api/v1/namespaces/chat/pods/vllm-0"
+    api_server.answers[place] = pod
+    api_server.answers["/api/v1/namespaces/chat/events"] = (403, {}, {"message": "events is forbidden"})
+    api_server.answers[f"{place}/log"] = (403, {}, {"message": "pods/log is forbidden"})
+
+    assert main(["diagnose", "vllm-0", "-n", "chat"]) == 0
+
+    said = capsys.readouterr()
+    assert "oom-killed" in said.out
+    assert "note: the Events are not read: 403: events is forbidden" in said.err
+    assert "note: the logs are not read: 403: pods/log is forbidden" in said.err
 
 
 def test_the_log_that_is_left_is_read_if_the_kubelet_removed_the_one_before(
@@ -605,6 +622,14 @@ memory, the estimated maximum model length is 22624.
 """
 
 
+FULL = """\
+(EngineCore pid=7) ERROR 07-02 11:20:31 [core.py:1]   File "/opt/vllm/vllm/v1/worker/gpu_worker.py", line 1, in {}
+(EngineCore pid=7) ERROR 07-02 11:20:31 [core.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate \
+1.96 GiB. GPU 0 has a total capacity of 22.06 GiB of which 1.40 GiB is free. Including non-PyTorch memory, this \
+process has 20.60 GiB memory in use.
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
@@ -651,7 +676,42 @@ memory, the estimated maximum model length is 22624.
         (  # the end of a log does not say what the memory was for
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of "
             "22.06 GiB of which 1.40 GiB is free.",
-            "or a quantized checkpoint: 1.96 GiB were needed, and 1.40 GiB of 22.06 GiB were free.",
+            "1.96 GiB were needed, and 1.40 GiB of 22.06 GiB were free; this text does not show the phase.",
+        ),
+        (f"{FULL.format('load_model')}", "Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint"),
+        (f"{FULL.format('profile_run')}", "Lower --max-num-batched-tokens"),
+        (
+            f"{FULL.format('capture_model')}",
+            "by 0.04: the weights and the KV cache fitted",
+        ),
+        (f"{FULL.format('_dummy_sampler_run')}", "the sampler's warm-up did not"),
+        (f"{FULL.format('execute_model')}", "vLLM had started"),
+        (
+            f"(EngineCore pid=7) INFO 07-02 11:20:31 [kv_cache_utils.py:1] GPU KV cache size: 8,176 tokens\n{FULL}",
+            "Lower --gpu-memory-utilization by 0.04",
+        ),
+        (
+            "vllm: error: unrecognized arguments: --temperature 0.8 --max-model-length 8192",
+            "Remove --temperature: it is a parameter of requests (default: --override-generation-config "
+            "'{\"temperature\": …}'). Replace --max-model-length with --max-model-len.",
+        ),
+        (
+            "ValueError: Free memory on device cuda:0 (0.41/79.18 GiB) on startup is less than desired GPU memory "
+            "utilization (0.85, 67.3 GiB).",
+            "End the other process on the GPU: 0.41 of 79.18 GiB are free",
+        ),
+        ("ValueError: LoRA rank 48 is greater than max_lora_rank 16.", "Set --max-lora-rank 64"),
+        ("OSError: [Errno 30] Read-only file system: '/models/hub'", "/models/hub is on a read-only mount"),
+        ("PermissionError: [Errno 13] Permission denied: '/.triton'", "set HOME to a writable folder"),
+        ("PermissionError: [Errno 13] Permission denied: '/models/hub'", "Set securityContext.fsGroup"),
+        (
+            "ValueError: ('Quantization scheme is not supported for ', 'the current GPU. Min capability: 89. ', "
+            "'Current capability: 80.')",
+            "compute capability 8.9 or more: this one has 8.0.",
+        ),
+        (
+            "WARNING 07-02 11:20:31 [ray_utils.py:352] Tensor parallel size (16) exceeds available GPUs (8).",
+            "Raise the GPU limit (nvidia.com/gpu) from 8 to 16, or lower --tensor-parallel-size from 16 to 8.",
         ),
     ],
 )

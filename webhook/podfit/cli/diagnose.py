@@ -6,8 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,9 +144,21 @@ def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
     with user_cluster.client(args) as client, user_cluster.errors_reported(f"{kind}/{name}"):
         shown = objects.get(client, kind, name, args.namespace)
         pod = shown if shown.get("kind") == "Pod" else max(objects.pods(client, shown), key=_trouble)
-        seen = [event for one in objects.events(client, pod) if (event := events.from_object(one))]
-        logs = "\n".join(_log(client, pod, container) for container in _containers(args, pod))
+        seen = [event for one in _events(client, pod) if (event := events.from_object(one))]
+        logs = list(_logs(client, pod, _containers(args, pod)))
     return of_pod(pod, logs, seen, shown)
+
+
+def _events(client: Client, pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """The Events of a Pod; none, with a note, if the caller may not read them."""
+    from podfit.cluster import objects
+    from podfit.cluster.access import StatusError
+
+    try:
+        return objects.events(client, pod)
+    except StatusError as error:
+        edge.tell(f"note: the Events are not read: {error}")
+        return []
 
 
 def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
@@ -159,23 +170,30 @@ def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
 
 
 def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
-    """The containers whose logs are read: the one asked for, else all that ended or restarted, else all."""
+    """The containers whose logs are read: the one that the arguments name, else all, those that failed first."""
     if args.container:
         return [args.container]
     status = pod.get("status", {})
     statuses = [one for key in ("initContainerStatuses", "containerStatuses") for one in status.get(key) or []]
     failed = [one["name"] for one in statuses if one.get("restartCount") or "terminated" in (one.get("state") or {})]
-    return failed or [one["name"] for one in statuses if "waiting" not in (one.get("state") or {})]
+    return [*dict.fromkeys((*failed, *(one["name"] for one in statuses)))]
 
 
-def _log(client: Client, pod: dict[str, Any], container: str) -> str:
-    """The log of the start that failed, else of the one that runs."""
+def _logs(client: Client, pod: dict[str, Any], containers: Sequence[str]) -> Iterator[str]:
+    """The log of each container's run before this one, then of this one; a note if the caller may not read them."""
     from podfit.cluster import objects
     from podfit.cluster.access import StatusError
 
-    for previous in (True, False):
-        with suppress(StatusError, OSError):
-            text = objects.log(client, pod, container, MAX_INPUT_BYTES, previous=previous)
-            if not text.startswith(_LOST):
-                return text
-    return ""
+    for container in containers:
+        for previous in (True, False):
+            try:
+                text = objects.log(client, pod, container, MAX_INPUT_BYTES, previous=previous)
+            except StatusError as error:
+                if error.code in (401, 403):
+                    edge.tell(f"note: the logs are not read: {error}")
+                    return
+                continue  # no run before this one, or the container waits to be started
+            except OSError:
+                continue
+            if text and not text.startswith(_LOST):
+                yield text

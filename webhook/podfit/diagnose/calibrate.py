@@ -22,7 +22,10 @@ from podfit.vllm.measured import GPU_LINES
 from podfit.vllm.model.given import key
 from podfit.vllm.release import Release, parse
 
-START_LINE = re.compile(r"(?:vLLM API server|█) +version v?(\d\S*)|Initializing an? (?:V\d )?LLM engine \(v([^)\s]+)\)")
+START_LINE = re.compile(
+    r"(?:vLLM API server|█) +version v?(\d\S*)|Initializing an? (?:V\d )?LLM engine \(v([^)\s]+)\)|"
+    r"^version v?(\d[^\s,]*), model "
+)
 ARGUMENTS = re.compile(r"non-default args: (\{.*\})")
 MODEL = re.compile(r"LLM engine \(v[^)]*\) with config: .*?\bmodel='([^']+)'")
 SIZE = r"(-?\d+(?:\.\d+)?) ?Gi?B"
@@ -116,7 +119,7 @@ def starts(lines: Sequence[line.LogLine]) -> list[Start]:
 def _take_line(start: Start, text: str, begins: re.Match[str] | None) -> None:
     """Take what one line of a log says of the start-up."""
     if begins:
-        start.release = parse(begins[1] or begins[2]) or start.release
+        start.release = parse(begins[1] or begins[2] or begins[3]) or start.release
     if (found := MODEL.search(text)) is not None:
         start.model = start.model or found[1]
     if (found := ARGUMENTS.search(text)) is not None:

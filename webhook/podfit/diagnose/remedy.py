@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.base.near import nearest
-from podfit.diagnose import contradiction
+from podfit.diagnose import contradiction, remedy_arguments
 from podfit.diagnose.calibrate import Start
 from podfit.diagnose.phase import Phase
 from podfit.kube.quantity import GI, MI, human, quantity
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.vllm.args.flags import builtin
+from podfit.vllm.release import Release
 
 MOST = 0.95
 """The largest share of the GPU's memory that is proposed (as in webhook/podfit/vllm/memory/solve.py)."""
@@ -113,18 +113,89 @@ _UNITS = {"KiB": 1 << 10, "MiB": MI, "GiB": GI}
 
 
 def _out_of_memory(known: Known) -> Iterator[str]:
+    """The remedy of the phase: memory that loading needs, and memory that the KV cache leaves, are two things."""
     asked = re.search(r"Tried to allocate (\d+(?:\.\d+)?) ([KMG]iB)", known.text)
     free = re.search(r"of which (\d+(?:\.\d+)?) ([KMG]iB) is free", known.text)
-    if asked and free and known.total:
-        short = float(asked[1]) * _UNITS[asked[2]] - float(free[1]) * _UNITS[free[2]]
-        if known.size("weights") is None:
-            why = _unloaded(known, asked, free)
-            yield f"Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint: {why}."
-        elif known.share is not None and short > 0:
-            share = math.floor((known.share - short / known.total) * 100) / 100
-            yield f"Lower --gpu-memory-utilization from {known.share:g} to {share:g}."
     if (dummies := re.search(r"with (\d+) dummy requests", known.text)) and int(dummies[1]) > 1:
         yield f"Lower --max-num-seqs from {dummies[1]} to {int(dummies[1]) // 2}."
+        return
+    if not (asked and free and known.total):
+        return
+    short = max(0, _bytes(asked) - _bytes(free))
+    if others := _others(known, _bytes(free)):
+        used = f"{others / GI:.1f} of its {known.total / GI:.2f} GiB"
+        yield f"End the other process on this GPU first: others use about {used}."
+    elif known.phase == "load":
+        why = _unloaded(known, asked, free)
+        yield f"Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint: {why}."
+    elif known.phase == "profile":
+        yield from _smaller_batch(known)
+    elif known.phase or known.size("weights") is not None:
+        yield from _lower_share(known, short)
+    else:
+        have = f"{asked[1]} {asked[2]} were needed, and {free[1]} {free[2]} of {known.total / GI:.2f} GiB were free"
+        yield (
+            f"{have}; this text does not show the phase. While weights load: a larger GPU, a higher "
+            "--tensor-parallel-size or a quantized checkpoint. Later: a lower --gpu-memory-utilization."
+        )
+
+
+def _bytes(size: re.Match[str]) -> float:
+    return float(size[1]) * _UNITS[size[2]]
+
+
+LEAST_OTHERS = GI
+"""Bytes of other processes that are worth a word: a CUDA context takes half of it."""
+
+
+def _others(known: Known, free: float) -> float | None:
+    """Bytes of the GPU that neither this process uses nor are free; None if they are few, or not known."""
+    own = re.search(r"this process has (\d+(?:\.\d+)?) ([KMG]iB) memory in use", known.text)
+    others = (known.size("total") or 0) - free - _bytes(own) if own else 0
+    return others if others > LEAST_OTHERS else None
+
+
+def _smaller_batch(known: Known) -> Iterator[str]:
+    """A smaller batch for the activations of profiling."""
+    tokens, sequences = known.value("max_num_batched_tokens"), known.value("max_num_seqs")
+    if isinstance(tokens, int) and tokens > MIN_BATCH:
+        yield f"Lower --max-num-batched-tokens from {tokens} to {tokens // 2}: the weights fit, the activations do not."
+    elif isinstance(sequences, int) and sequences > 1:
+        yield f"Lower --max-num-seqs from {sequences} to {sequences // 2}: the weights fit, the activations do not."
+    else:
+        yield "Lower --max-num-batched-tokens (2048 needs little) or --max-num-seqs: the activations do not fit."
+
+
+MIN_BATCH = 2048
+"""Tokens of a batch below which activations are small next to the weights (vLLM's default of small GPUs)."""
+SPARE = 0.01
+"""Of the GPU's memory, on top of what was short: the next allocation needs some, too."""
+
+
+def _lower_share(known: Known, short: float) -> Iterator[str]:
+    """A smaller share of the GPU's memory, so that less is left to the KV cache and more to what comes after it."""
+    what = {
+        "capture": "the weights and the KV cache fitted, the CUDA graphs did not",
+        "sampler": "the weights and the KV cache fitted, the sampler's warm-up did not",
+        "serve": "vLLM had started, and a request's activations did not fit next to the KV cache",
+        "kv-cache": "the weights fitted, the KV cache did not",
+    }.get(known.phase or "", "the weights fitted")
+    total, share = known.total or 0, known.share
+    less = math.ceil((short / total + SPARE) * 100) / 100
+    if share is not None and share - less >= LEAST_SHARE:
+        yield f"Lower --gpu-memory-utilization from {share:g} to {share - less:.2g}: {what}."
+    else:
+        yield f"Lower --gpu-memory-utilization by {less:g}: {what}."
+    if known.phase == "capture":
+        yield "--enforce-eager leaves the CUDA graphs out."
+        if (release := known.start.release if known.start else None) and SECOND_RUNNER[0] <= release < SECOND_RUNNER[1]:
+            yield "VLLM_USE_V2_MODEL_RUNNER=0 takes the runner that leaves room for them."
+
+
+LEAST_SHARE = 0.2
+"""--gpu-memory-utilization below which no engine of a model that people serve starts."""
+SECOND_RUNNER = (Release(0, 25), Release(0, 29))
+"""Releases whose second model runner captures more graphs than profiling accounts for (vllm#49224)."""
 
 
 def _unloaded(known: Known, asked: re.Match[str], free: re.Match[str]) -> str:
@@ -141,10 +212,17 @@ def _unloaded(known: Known, asked: re.Match[str], free: re.Match[str]) -> str:
 
 def _taken(known: Known) -> Iterator[str]:
     found = re.search(rf"\((-?\d+(?:\.\d+)?)/{_GIB}\).* utilization \((\d(?:\.\d+)?)", known.text)
-    if found and float(found[2]) > 0:
-        share = math.floor(float(found[1]) / float(found[2]) * 100) / 100
-        lower = f"Lower --gpu-memory-utilization from {found[3]} to {share:g}, or end the other process"
-        yield f"{lower}: {found[1]} of {found[2]} GiB are free."
+    if not found or float(found[2]) <= 0:
+        return
+    share = math.floor(float(found[1]) / float(found[2]) * 100) / 100
+    free = f"{found[1]} of {found[2]} GiB are free"
+    if share >= LEAST_SHARE:
+        yield f"Lower --gpu-memory-utilization from {found[3]} to {share:g}, or end the other process: {free}."
+    else:
+        yield (
+            f"End the other process on the GPU: {free}, and no --gpu-memory-utilization makes room. It may be the last "
+            "run, not yet gone; `nvidia-smi` on the node names it."
+        )
 
 
 def _host_memory(known: Known) -> Iterator[str]:
@@ -160,13 +238,18 @@ def _host_memory(known: Known) -> Iterator[str]:
         yield f"Raise the memory limit from {now} to {quantity(advised)}: {about}{cached}."
     elif limit is not None:
         now = memory_sizes.written(engine, engine.memory_at, limit)
-        yield f"Look for another process or a memory volume in the container: its limit is {now}, and {about}."
+        yield f"Raise the memory limit above {now}: the container reached it, though {about}."
 
 
 def _too_few_gpus(known: Known) -> Iterator[str]:
-    if found := re.search(r"World size \((\d+)\) is larger than the number of available GPUs \((\d+)\)", known.text):
+    found = re.search(
+        r"(?:World|Tensor parallel) size \((\d+)\) (?:is larger than the number of|exceeds) available GPUs \((\d+)\)",
+        known.text,
+    )
+    if found:
         size = known.value("tensor_parallel_size")
-        lower = f", or lower --tensor-parallel-size from {size} to {found[2]}" if str(size) == found[1] else ""
+        named = "Tensor" in found[0] or str(size) == found[1]
+        lower = f", or lower --tensor-parallel-size from {found[1]} to {found[2]}" if named else ""
         yield f"Raise the GPU limit (nvidia.com/gpu) from {found[2]} to {found[1]}{lower}."
 
 
@@ -187,23 +270,6 @@ def _mamba_blocks(known: Known) -> Iterator[str]:
         yield f"Lower --max-num-seqs from {found[1]} to {found[2]}."
 
 
-def _wrong_flag(known: Known) -> Iterator[str]:
-    text = known.text
-    if found := re.search(r"unrecognized arguments?:? (--[\w-]+)", text):
-        flag = found[1].replace("_", "-")
-        near = None if flag in builtin().spellings else next(iter(nearest(flag, builtin().spellings)), None)
-        yield f"Replace {found[1]} with {near}." if near else f"Remove {found[1]}."
-    elif found := re.search(r"argument (--[\w-]+)[^:]*: invalid choice: '([^']*)' \(choose from ([^)]*)\)", text):
-        near = next(iter(nearest(found[2], re.findall(r"[^\s',]+", found[3]))), None)
-        yield f"Replace {found[1]} {found[2]} with {found[1]} {near}." if near else f"{found[1]} takes {found[3]}."
-    elif found := re.search(r"argument (--[\w-]+)[^:]*: invalid (int|float) value: '([^']*)'", text):
-        kind = "a whole number" if found[2] == "int" else "a number"
-        yield f"Write {kind} for {found[1]}, instead of {found[3]!r}."
-    elif found := re.search(r"max_num_batched_tokens \((\d+)\) is smaller than max_model_len \((\d+)\)", text):
-        tokens, length = found[1], found[2]
-        yield f"Raise --max-num-batched-tokens from {tokens} to {length}, or lower --max-model-len to {tokens}."
-
-
 def _dtype(known: Known) -> Iterator[str]:
     if found := re.search(r"Your (.+?) GPU has compute capability (\d+\.\d)", known.text):
         yield f"Set --dtype half on the {found[1]}, whose compute capability is {found[2]}."
@@ -222,12 +288,45 @@ def _timeout(known: Known) -> Iterator[str]:
         yield f"Raise {found[2]} from {found[1]} to {2 * int(found[1])} seconds."
 
 
+def _offload_region(known: Known) -> Iterator[str]:
+    if "[Errno 14]" in known.text:
+        yield (
+            "/dev/shm ends before the region. At a first start it is too small: use a larger sizeLimit of the memory "
+            "volume, or lower cpu_bytes_to_use of the offload. Otherwise a crashed run left its file: delete the Pod."
+        )
+
+
+def _capability(known: Known) -> Iterator[str]:
+    if found := re.search(r"Min(?:imum)? capability: (\d+)(\d)\D+Current capability: (\d+)(\d)", known.text):
+        need, have = f"{found[1]}.{found[2]}", f"{found[3]}.{found[4]}"
+        yield f"Use a checkpoint in another format, or a GPU of compute capability {need} or more: this one has {have}."
+
+
+def _cpu_memory(known: Known) -> Iterator[str]:
+    found = re.search(r"memory on node .*?\(([\d.]+)/([\d.]+) GiB\).*?utilization \(([\d.]+)", known.text)
+    if found:
+        share = math.floor(float(found[1]) / float(found[2]) * 100) / 100
+        yield (
+            f"Lower --gpu-memory-utilization, which the CPU backend takes for host memory, from {found[3]} to "
+            f"{share:g}: {found[1]} of {found[2]} GiB are free."
+        )
+    else:
+        yield from _host_memory(known)
+
+
 _OF_CAUSE: Mapping[str, Callable[[Known], Iterator[str]]] = {
     "engine-start-timeout": _timeout,
     "gpu-lacks-dtype": _dtype,
     "gpu-memory-taken": _taken,
     "gpu-out-of-memory": _out_of_memory,
-    "host-memory-exhausted": _host_memory,
+    "cache-not-writable": lambda known: remedy_arguments.unwritable(known.text),
+    "gpu-unsupported": _capability,
+    "host-memory-exhausted": _cpu_memory,
+    "lora-rank-too-high": lambda known: remedy_arguments.lora_rank(known.text),
+    "quantization-block-indivisible": lambda known: remedy_arguments.quantization_block(
+        known.text, known.value("tensor_parallel_size")
+    ),
+    "shm-leftover": _offload_region,
     "kv-cache-too-small": _cache_too_small,
     "mamba-blocks-too-few": _mamba_blocks,
     "max-model-len-too-long": _too_long,
@@ -236,5 +335,5 @@ _OF_CAUSE: Mapping[str, Callable[[Known], Iterator[str]]] = {
     "shm-too-small": _shared_memory,
     "tensor-parallel-indivisible": _indivisible,
     "too-few-gpus": _too_few_gpus,
-    "wrong-flag": _wrong_flag,
+    "wrong-flag": lambda known: remedy_arguments.wrong_flag(known.text),
 }

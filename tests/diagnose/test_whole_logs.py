@@ -1,0 +1,83 @@
+"""Each excerpt inside a whole log of a start-up, other processes between its lines, has the same cause; without its
+evidence the log shows none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, zip_longest
+
+import pytest
+
+from podfit.diagnose import diagnose
+from tests.diagnose.test_diagnose import LOGS
+
+AFTER = """\
+(APIServer pid=1) Traceback (most recent call last):
+(APIServer pid=1)   File "/opt/vllm/vllm/v1/engine/utils.py", line 729, in launch_core_engines
+(APIServer pid=1)     wait_for_engine_startup(
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+[rank0]:[W702 08:40:00 ProcessGroupNCCL.cpp:1476] Warning: destroy_process_group() was not called before program exit
+/usr/lib/python3.12/multiprocessing/resource_tracker.py:279: UserWarning: There appear to be 1 leaked shared_memory \
+objects to clean up at shutdown
+"""
+"""What the processes print that only learn that another one failed."""
+
+
+def _before(lines: int) -> Iterator[str]:
+    """A start-up up to the loading of the weights."""
+    yield "(APIServer pid=1) INFO 07-02 08:00:00 [api_server.py:1805] vLLM API server version 0.21.0"
+    yield "(APIServer pid=1) INFO 07-02 08:00:01 [utils.py:233] non-default args: {'model': 'org/model'}"
+    for number in range(lines - 3):
+        yield f"(EngineCore_DP0 pid=90) DEBUG 07-02 08:01:{number % 60:02d} [core.py:88] waiting, {number} s"
+    yield "(EngineCore_DP0 pid=90) INFO 07-02 08:20:00 [gpu_model_runner.py:2338] Starting to load model org/model..."
+
+
+def _whole(excerpt: str, lines: int) -> str:
+    """The excerpt in a log of so many lines before it, and after each of its lines one of another process."""
+    others = (f"(Worker_TP7 pid=97) INFO 07-02 08:20:01 [loader.py:12] shard {number}" for number in range(10_000))
+    inner = chain.from_iterable(zip(excerpt.splitlines(), others, strict=False))
+    return "\n".join([*_before(lines), *inner]) + "\n" + AFTER
+
+
+FAILED_STARTS = [
+    case
+    for case in LOGS
+    if (found := diagnose(str(case.values[1]))[0]).certainty == "certain"
+    and found.signature
+    and found.signature.channel == "log"
+    and not found.signature.running
+    and "vLLM API server version" not in str(case.values[1])
+    and len(str(case.values[1]).splitlines()) <= 3
+]
+"""Excerpts of at most three lines, as people paste them: what the lines between them show is in themselves."""
+
+
+@pytest.mark.parametrize("lines", [50, 400])
+@pytest.mark.parametrize(("cause", "excerpt"), FAILED_STARTS)
+def test_a_cause_in_a_whole_log_is_the_same(cause: str, excerpt: str, lines: int) -> None:
+    (found,) = diagnose(_whole(excerpt, lines))
+
+    assert found.cause is not None
+    assert found.cause.id == cause
+
+
+@pytest.mark.parametrize("lines", [50, 2000])
+def test_a_whole_log_without_the_evidence_shows_no_cause_and_no_health(lines: int) -> None:
+    (found,) = diagnose(_whole("", lines))
+
+    assert (found.cause, found.healthy) == (None, False)
+    assert any("Engine core initialization failed" in line for line in found.evidence)
+
+
+def test_of_several_replicas_in_one_text_the_one_that_fails_is_diagnosed() -> None:
+    good = ["INFO 07-02 08:00:00 [api_server.py:1805] vLLM API server version 0.21.0", *["INFO: Waiting."] * 3,
+            "INFO:     Application startup complete."]  # fmt: skip
+    bad = [good[0], "ValueError: Free memory on device (2.0/79.1 GiB) on startup is less than desired GPU memory "
+           "utilization (0.9, 71.2 GiB)."]  # fmt: skip
+    pairs = zip_longest(bad, good, fillvalue="INFO: Waiting.")
+    text = "\n".join(f"[pod/vllm-{number}/vllm] {line}" for pair in pairs for number, line in enumerate(pair))
+
+    (found,) = diagnose(text)
+
+    assert found.cause is not None
+    assert found.cause.id == "gpu-memory-taken"

@@ -1,0 +1,102 @@
+"""A line with which vLLM rejects its arguments → the change that helps, with the line's own values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from podfit.base.near import nearest
+from podfit.vllm.args.flags import builtin
+
+LEAST_LIKENESS = 0.75
+"""Of a flag that is suggested for an unknown one: `--max-model-length` and `--max-model-len` are 0.93 alike,
+`--temperature` and `--chat-template` 0.67."""
+OF_REQUESTS = frozenset(
+    ("temperature", "top-p", "top-k", "min-p", "max-tokens", "repetition-penalty", "presence-penalty",
+     "frequency-penalty", "stop", "logprobs")
+)  # fmt: skip
+"""Parameters of requests (vLLM sampling_params.py) that people give to the server."""
+FEATURES = {
+    "Concurrent Partial Prefill": "--max-num-partial-prefills",
+    "Async": "--async-scheduling",
+    "Encoder-decoder": "the model",
+}
+"""Names of features in vLLM's messages (engine/arg_utils.py) → the argument that asks for them."""
+
+
+def wrong_flag(text: str) -> Iterator[str]:
+    """The changes for one rejected command line."""
+    if found := re.search(r"unrecognized arguments?:? (.*)", text):
+        for flag in dict.fromkeys(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", found[1])):
+            yield _unknown(flag)
+    elif found := re.search(r"argument --compilation-config/-O: .*input_value=(\d)", text):
+        level = found[1]
+        yield f'Write -O{level} as one word, or give --compilation-config an object, such as {{"mode": {level}}}.'
+    elif found := re.search(r"argument (--[\w-]+)[^:]*: invalid choice: '([^']*)' \(choose from ([^)]*)\)", text):
+        near = next(iter(nearest(found[2], re.findall(r"[^\s',]+", found[3]))), None)
+        yield f"Replace {found[1]} {found[2]} with {found[1]} {near}." if near else f"{found[1]} takes {found[3]}."
+    elif found := re.search(r"argument (--[\w-]+)[^:]*: invalid (int|float) value: '([^']*)'", text):
+        kind = "a whole number" if found[2] == "int" else "a number"
+        yield f"Write {kind} for {found[1]}, instead of {found[3]!r}."
+    elif found := re.search(r"max_num_batched_tokens \((\d+)\) is smaller than max_model_len \((\d+)\)", text):
+        tokens, length = found[1], found[2]
+        yield f"Raise --max-num-batched-tokens from {tokens} to {length}, or lower --max-model-len to {tokens}."
+    elif found := re.search(r"NotImplementedError: (\S.*?) is not supported", text):
+        flag = FEATURES.get(found[1], found[1])
+        if flag.startswith("--"):
+            yield f"Remove {flag}: this release does not support it here."
+
+
+def _unknown(flag: str) -> str:
+    """What to do with a flag that the release does not know."""
+    dashed = flag.replace("_", "-")
+    if dashed.lstrip("-") in OF_REQUESTS:
+        name = dashed.lstrip("-").replace("-", "_")
+        return (
+            f"Remove {flag}: it is a parameter of requests (default: --override-generation-config '{{\"{name}\": …}}')."
+        )
+    known = builtin().spellings
+    near = None if dashed in known else next(iter(nearest(dashed, known, cutoff=LEAST_LIKENESS)), None)
+    return f"Replace {flag} with {near}." if near else f"Remove {flag}."
+
+
+def lora_rank(text: str) -> Iterator[str]:
+    """The --max-lora-rank for an adapter."""
+    if found := re.search(r"LoRA rank (\d+) is greater than max_lora_rank (\d+)", text):
+        size = next((one for one in LORA_RANKS if one >= int(found[1])), int(found[1]))
+        yield f"Set --max-lora-rank {size}: the adapter's rank is {found[1]}, and {found[2]} is allowed."
+
+
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""What --max-lora-rank takes (vLLM config/lora.py)."""
+
+
+def quantization_block(text: str, size: object) -> Iterator[str]:
+    """The tensor-parallel size that leaves whole groups."""
+    found = re.search(r"_(?:partition|per_partition) = (\d+) is not divisible by\s+[\w ]+ = (\d+)", text)
+    if found and isinstance(size, int) and size > 1:
+        whole, group = int(found[1]) * size, int(found[2])
+        fits = next((one for one in range(size - 1, 0, -1) if whole % (one * group) == 0), 1)
+        yield f"Set --tensor-parallel-size to {fits} instead of {size}: {whole} in groups of {group} are divided by it."
+
+
+def unwritable(text: str) -> Iterator[str]:
+    """The path that a container can't write to, and what makes it writable."""
+    path = re.search(r"['\"](/[^'\"]*)['\"]", text)
+    name = path[1] if path else "the path"
+    if re.search(r"Errno 30|Read-only file system|os error 30", text):
+        yield (
+            f"{name} is on a read-only mount: take readOnly: true off its volumeMount (and of the claim), or fill the "
+            "volume first. Without a volume there, readOnlyRootFilesystem: true is the reason."
+        )
+        yield "fsGroup does not help. HF_HOME can name another folder for the model cache."
+    elif re.match(r"/\.", name):
+        yield (
+            f"{name} is in the home of a user without one (/): set HOME to a writable folder, such as /tmp. "
+            "TRITON_CACHE_DIR, HF_HOME and VLLM_CACHE_ROOT follow it unless they are set."
+        )
+    elif path:
+        yield (
+            f"The container's user may not write to {name}. Set securityContext.fsGroup of the Pod (for a volume), or "
+            "make runAsUser the owner of the folder."
+        )
