@@ -130,7 +130,7 @@ def _timestamp(text: object) -> float:
 
 def sightings(events: Iterable[Event]) -> list[Sighting]:
     """What is wrong and not over, the oldest first."""
-    events = list(events)
+    events = distinct(events)
     found = []
     for event in events:
         if event.reason in _GOOD or _is_solved(event, events):
@@ -151,7 +151,16 @@ _UNWELL = frozenset({"BackOff", "Unhealthy", "Failed", "Killing", "CrashLoopBack
 
 def unresolved(events: Sequence[Event]) -> list[Event]:
     """The Events that speak against health and that no later Event resolves."""
+    events = distinct(events)
     return [event for event in events if event.reason in _UNWELL and not _is_solved(event, events)]
+
+
+def distinct(events: Iterable[Event]) -> list[Event]:
+    """Each Event once, as it was first printed: each is compared with all others."""
+    first: dict[str, Event] = {}
+    for event in events:
+        first.setdefault(event.evidence, event)
+    return list(first.values())
 
 
 def show_health(events: Sequence[Event]) -> bool:

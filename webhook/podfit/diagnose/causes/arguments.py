@@ -29,7 +29,7 @@ CAUSES = (
             Signature(
                 r"error: unrecognized arguments?: (?:.* )?(?:vllm serve|serve(?: |$)|python3? -m vllm)|"
                 r"invalid choice: '(?:vllm|python3?|bash|sh|/bin/\w*sh|/usr/\S+|-c)' \(choose from|"
-                r"(?:Repo id must|Invalid repository ID|is not a (?:local folder|valid model)).*['\"](?:vllm|serve|"
+                r"(?:Repo id must|Invalid repository ID|is not a (?:local folder|valid model)).*\W(?:vllm|serve|"
                 r"python3?)"
                 r"['\"]|^(?:\w+: )?(?:vllm|serve|python3?) is not a local folder|"
                 r"can't open file '[^']*/(?:vllm|serve|python3?)'",

@@ -74,7 +74,7 @@ CAUSES = (
                 rules=("no-attention-backend",),
             ),
             Signature(
-                r"[Hh]ead[_ ]?[Ss]ize:? \d+ is not supported|[Uu]nsupported head[_ ](?:size|dim)|"
+                r"[Hh]ead[_ ]?[Ss]ize:? \d+ is not supported|[Uu]nsupported head(?:_| )(?:size|dim)|"
                 r"forward only supports head dimension|[Hh]ead dim(?:ension)? \d+ (?:is )?not supported|"
                 r"(?:is|are) not supported by (?:\w*Attention\w*|\w*MLA\w*|FLASH\w+|TRITON\w+|XFORMERS)\b",
                 "vLLM v1/attention/backends/, attention/backends/, attention/ops/paged_attn.py",

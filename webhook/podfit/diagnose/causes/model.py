@@ -165,10 +165,10 @@ CAUSES = (
                 "0.4–0.33",
             ),
             Signature(
-                r"^\s*KeyError: ['\"](?:[\w-]+\.)*(?:layers|blocks|experts|model|visual|vision_\w+|language_model|"
+                r"^\s*KeyError: .(?:[\w-]+\.)*(?:layers|blocks|experts|model|visual|vision_\w+|language_model|"
                 r"lm_head|"
                 r"embed_tokens|transformer|encoder|decoder|mtp|norm|h)\.[\w.]*['\"]|"
-                r"^\s*KeyError: ['\"](?:[\w-]+\.)+\w*(?:weight|bias|scale|qweight|qzeros|scales|g_idx|"
+                r"^\s*KeyError: .(?:[\w-]+\.)+\w*(?:weight|bias|scale|qweight|qzeros|scales|g_idx|"
                 r"zero_point)\w*['\"]",
                 "vLLM model_executor/models/, params_dict[name]: a name of the checkpoint that the model has not",
                 "0.2–0.33",
