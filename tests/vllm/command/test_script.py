@@ -600,8 +600,9 @@ def test_escapes_of_c(quoted: str, text: str) -> None:
     assert argv(command) == [text]
 
 
-def test_a_script_with_a_part_that_is_not_understood_is_doubted() -> None:
-    command = script(r"X=a; [ a \< b ] && X=b; vllm serve $X")
+@pytest.mark.parametrize("text", [r"X=a; [ a \< b ] && X=b; vllm serve $X", "X=a > $(b)\nvllm serve $X"])
+def test_a_script_with_a_part_that_is_not_understood_is_doubted(text: str) -> None:
+    command = script(text)
 
     assert command is not None
     assert command.survived == "a part of the script is not understood"

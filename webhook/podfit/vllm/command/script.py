@@ -466,8 +466,9 @@ class Shell:
         argv = self.argv(node)
         argv += [field for word in more for field in self.words.fields(word)]
         kinds = [child.type for child in node.children]
-        if "command_name" in kinds and "herestring_redirect" in kinds[: kinds.index("command_name")]:
-            self.doubt = self.doubt or _NOT_UNDERSTOOD  # the grammar joins the next line to `A=b <<< text`
+        before = kinds[: kinds.index("command_name")] if "command_name" in kinds else []
+        if "herestring_redirect" in before or "file_redirect" in before:
+            self.doubt = self.doubt or _NOT_UNDERSTOOD  # the grammar joins the next line to `A=b > FILE`
         prefix: dict[str, Value] = {}
         for child in (child for child in node.children if child.type == "variable_assignment" and argv):
             named, value = child.child_by_field_name("name"), child.child_by_field_name("value")
