@@ -75,12 +75,19 @@ def models(folder: Path = FACTS) -> dict[str, Any]:
         configs[row["id"]] = config
         doubts[row["id"]] = _doubt(row, config, correction, natives, by_id, indexed=row["id"].lower() in exact)
         aliases.update({alias.lower(): row["id"] for alias in row["aliases"]})
+    confirmed = settle.confirmed_families(catalog, configs)
     named = {name.lower(): row for row in catalog for name in (row["id"], *row["aliases"])}
     for row in sorted(catalog, key=lambda row: str(row["id"]).lower()):
         doubt = _inherited(row, configs, doubts, named, exact)
+        indexed = row["id"].lower() in exact
+        unconfirmed = settle.are_sizes_unconfirmed(row, configs[row["id"]], confirmed, indexed=indexed)
+        if unconfirmed:
+            doubt = doubt or settle.UNCONFIRMED
         changes = corrections.get(row["id"], UNCHANGED)["changes"]
         checkpoint = exact.get(row["id"].lower())
         rows[row["id"]] = _model(row, configs[row["id"]], checkpoint, sources, doubt, files, scaled, changes)
+        if unconfirmed:
+            rows[row["id"]]["sizes_unconfirmed"] = True
     aliases = dict(sorted(aliases.items()))
     known = {name.lower() for name in (*rows, *aliases)}
     relatives = {row["id"].lower(): [row["id"], row["base"], row.get("scheme")] for row in entries("relatives", folder)}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scripts.facts.models import models
-from scripts.facts.settle import UNTOLD
+from scripts.facts.settle import UNCONFIRMED, UNTOLD
 from scripts.facts.table import write_entries
 
 CONFIG = {
@@ -30,9 +30,13 @@ def row(name: str, **changes: Any) -> dict[str, Any]:
     return {"id": name, "config": CONFIG, "confidence": "table", "trusted": True, **source, **changes}
 
 
+CONFIRMS = row("example/counted", parameters=PARAMETERS)
+"""A model whose count confirms the formulas for its family."""
+
+
 def built(folder: Path, *rows: Mapping[str, Any], indexed: str | None = None) -> dict[str, str | None]:
     """Id → what is doubtful of each row."""
-    write_entries("models", [dict(one) for one in rows], folder)
+    write_entries("models", [dict(one) for one in (*rows, CONFIRMS)], folder)
     index = {"id": indexed, "param_count": 404_096, "weight_bytes": 404_096, "dtype_params": {"F8_E4M3": 404_096}}
     write_entries("checkpoints", [index] if indexed else [], folder)
     for name in ("corrections", "relatives"):
@@ -132,3 +136,15 @@ def test_key_value_heads_that_a_table_copied_from_the_heads_are_unknown(tmp_path
     built(tmp_path, row("acme/chat", trusted=False, doubts=[doubt]))
 
     assert models(tmp_path)["models"]["acme/chat"]["kv_heads_unknown"] is True
+
+
+def test_sizes_of_a_family_without_a_counted_model_are_doubtful(tmp_path: Path) -> None:
+    new = CONFIG | {"architectures": ["NewForCausalLM"], "model_type": "new"}
+    found = built(tmp_path, row("acme/new", config=new), row("acme/new-counted", config=new, parameters=404_096))
+
+    assert found["acme/new"] == UNCONFIRMED
+    assert found["acme/new-counted"] is None
+    assert models(tmp_path)["models"]["acme/new"]["sizes_unconfirmed"] is True
+
+    confirmed = built(tmp_path, row("acme/new", config=new), row("acme/n", config=new, parameters=PARAMETERS))
+    assert confirmed["acme/new"] is None

@@ -186,6 +186,18 @@ def test_a_checkpoint_whose_storage_is_unknown_is_not_denied_for_its_size_in_16_
     assert verdicts == ["does-not-fit", "unsure"]
 
 
+def test_formulas_that_no_count_confirms_may_be_twice_too_large() -> None:
+    """Llama 70B in 16 bits on two GPUs of 79 GiB: 65.7 GiB each by the formulas, of which 26.3 are certain."""
+    args = engine(max_model_len=4096, gpu_memory_utilization=0.7, tensor_parallel_size=2)
+    both = [replace(model(**LLAMA_70B), sizes_confirmed=confirmed) for confirmed in (True, False)]
+    known, unknown = [plan(args, one, on(gpu(79.19), count=2)) for one in both]
+    assert known.gpu is not None
+    assert unknown.gpu is not None
+
+    assert (known.verdict, unknown.verdict) == ("does-not-fit", "unsure")
+    assert unknown.gpu.weights.low == pytest.approx(0.45 * known.gpu.weights.likely, rel=0.01)
+
+
 def test_unknown_key_value_heads_are_one_to_all() -> None:
     """One request of 131,072 tokens takes 16 GiB with 8 key-value heads, 2 GiB with one: 7.5 GiB are left."""
     args = engine(max_model_len=131_072, gpu_memory_utilization=0.3)

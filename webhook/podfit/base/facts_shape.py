@@ -45,6 +45,7 @@ class Model(Shape):
     scheme_guessed: bool = False
     storage_unknown: bool = False
     kv_heads_unknown: bool = False
+    sizes_unconfirmed: bool = False
     length_corrected: bool = False
     length_scaled: bool = False
     dtype_inherited: bool = False

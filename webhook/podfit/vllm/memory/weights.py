@@ -61,6 +61,9 @@ FOUR_BITS = 0.27
 """The least share of a 16-bit checkpoint that it takes in 4 bits, with scales."""
 UNKNOWN_STORAGE = Doubt(0.03, 0.25, below=1 - FOUR_BITS)
 """16 bits are likely, 4 bits are possible: neither index nor size nor the checkpoint's own config.json was read."""
+UNCONFIRMED = Doubt(0.25, 0.4, below=0.55)
+"""Formulas that no counted model of the family confirms. Without the latent width of its experts, Kimi-K3 was planned
+with 1.97 times its weights."""
 SIZE = Doubt(0.25, 0.2)
 """The size in a name, rounded."""
 SIZE_ALONE = Doubt(0.25, 0.2, below=1 - FOUR_BITS)
@@ -246,6 +249,8 @@ def _in_bytes(
         if scale is not None:
             doubt = COUNTED_BYTES
             rates = {group: rate * scale for group, rate in rates.items()}
+    if not model.sizes_confirmed and not total_elements(model) and not model.weights_bytes:
+        doubt = UNCONFIRMED
     if not model.storage_known and (scheme is None or scheme.online):
         doubt = UNKNOWN_STORAGE
     rates["experts"] *= how.padding

@@ -244,6 +244,7 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
         scheme_guessed=model.scheme_guessed and not changed.quantization_config,
         storage_known=model.storage_known or bool(changed.quantization_config),
         kv_heads_known=model.kv_heads_known,
+        sizes_confirmed=model.sizes_confirmed,
         vision_config=changed.vision_config or model.vision_config,
         parameters=model.parameters if same_shape else None,
         weights_bytes=model.weights_bytes if same_shape else None,

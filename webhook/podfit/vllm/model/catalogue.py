@@ -63,6 +63,7 @@ def model_of_row(name: str) -> Model:
         weights_bytes=row.get("weights_bytes"),
         storage_known=not row.get("storage_unknown", False),
         kv_heads_known=not row.get("kv_heads_unknown", False),
+        sizes_confirmed=not row.get("sizes_unconfirmed", False),
         gated=row.get("gated", False),
         scheme_guessed=row.get("scheme_guessed", False),
         dtype_parameters=row.get("dtype_parameters", {}),

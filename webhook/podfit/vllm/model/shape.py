@@ -49,6 +49,9 @@ class Model:
     may take 4 to 16 bits."""
     kv_heads_known: bool = True
     """num_key_value_heads is known. Otherwise the model has from one to that many."""
+    sizes_confirmed: bool = True
+    """The formulas give the counted parameters of this model, or of one of its family. Otherwise its layers may have
+    parts that no formula describes, or lack some."""
     sliding_window: int | None = None
     """Tokens; None if the model has no window or does not use it. If `layer_types` is empty, every layer has it."""
     layer_types: tuple[str, ...] = ()
@@ -93,6 +96,8 @@ class Model:
         """What is unknown of its size, for people; None if nothing is."""
         if not self.storage_known:
             return "how the weights are stored (4 to 16 bits each)"
+        if not self.sizes_confirmed:
+            return "its number of parameters (no counted model of its family confirms the formulas)"
         return None if self.kv_heads_known else "the number of key-value heads"
 
     @property
