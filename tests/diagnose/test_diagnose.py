@@ -700,6 +700,11 @@ process has 20.60 GiB memory in use.
             "utilization (0.85, 67.3 GiB).",
             "End the other process on the GPU: 0.41 of 79.18 GiB are free",
         ),
+        (
+            "api_server.py: error: argument --compilation-config/-O: 1 validation error for CompilationConfig\n"
+            "  Input should be an object [type=dataclass_type, input_value=2, input_type=int]",
+            "Write -O2 as one word, or give --compilation-config an object",
+        ),
         ("ValueError: LoRA rank 48 is greater than max_lora_rank 16.", "Set --max-lora-rank 64"),
         ("OSError: [Errno 30] Read-only file system: '/models/hub'", "/models/hub is on a read-only mount"),
         ("PermissionError: [Errno 13] Permission denied: '/.triton'", "set HOME to a writable folder"),

@@ -29,7 +29,7 @@ def wrong_flag(text: str) -> Iterator[str]:
     if found := re.search(r"unrecognized arguments?:? (.*)", text):
         for flag in dict.fromkeys(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", found[1])):
             yield _unknown(flag)
-    elif found := re.search(r"argument --compilation-config/-O: .*input_value=(\d)", text):
+    elif "argument --compilation-config/-O: " in text and (found := re.search(r"input_value=(\d)", text)):
         level = found[1]
         yield f'Write -O{level} as one word, or give --compilation-config an object, such as {{"mode": {level}}}.'
     elif found := re.search(r"argument (--[\w-]+)[^:]*: invalid choice: '([^']*)' \(choose from ([^)]*)\)", text):
