@@ -199,11 +199,11 @@ def test_what_enforcing_would_deny_is_counted_by_namespace_up_to_a_bound(pod: JS
 
 
 def test_the_faulty_pod_of_the_doctor_is_evaluated_and_not_counted(client: Client) -> None:
-    answer = post(client, admission_review(DOOMED, dryRun=True, namespace="default"))
+    answer = post(client, admission_review({**DOOMED}, dryRun=True, namespace="default"))
     assert answer.get_json()["response"]["allowed"] is False
     assert not {name for (name, _), value in samples(client).items() if value and name.startswith("podfit_reviews")}
 
-    post(client, admission_review(DOOMED, namespace="default"))
+    post(client, admission_review({**DOOMED}, namespace="default"))
     assert {value for (name, _), value in samples(client).items() if name == "podfit_reviews_total"} == {1}
 
 
