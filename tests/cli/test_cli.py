@@ -841,4 +841,6 @@ def test_fix_lists_what_it_leaves_with_the_level(run: Run) -> None:
 def test_diagnose_names_an_input_that_no_line_of_vllm_is_in(run: Run) -> None:
     assert "no failure seen" not in run("diagnose", "-", stdin=b"nginx: started\n")[1]
     assert run("diagnose", "-", stdin=b"nginx: started\n")[1].startswith("-: no line of vLLM, an Event")
-    assert "no failure seen" in run("diagnose", "-", stdin=b"INFO 05-01 10:00:00 [api.py:1] vLLM API\n")[1]
+    began = b"INFO 05-01 10:00:00 [api.py:1] vLLM API\n"
+    assert "this text shows no cause" in run("diagnose", "-", stdin=began)[1]
+    assert "no failure seen" in run("diagnose", "-", stdin=began + b"INFO:     Application startup complete.\n")[1]

@@ -826,3 +826,25 @@ def test_skipped_files_are_counted_by_reason(check: Check, tmp_path: Path) -> No
 
 def test_a_whole_input_passes_with_fail_on_skipped(check: Check) -> None:
     assert check("--fail-on-skipped", "--rule", "shm-missing", "pod.yaml")[0] == 0
+
+
+HOSTILE = ("x`\n\n# all checks passed", "a|b `c`\n| d |", "\ud800", "<b>&lt;![a](http://e)", "n\r\n::error::no")
+
+
+@pytest.mark.parametrize("output", FORMATS)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_stays_text_in_every_format(check: Check, tmp_path: Path, output: str, name: str) -> None:
+    pod = yaml.safe_load(POD)
+    pod["metadata"] |= {"name": name, "namespace": name}
+    pod["spec"]["containers"][0] |= {"name": name}
+    pod["spec"]["containers"][0]["args"].append(f"--no-such={name}")
+    file = name.replace("/", "").encode(errors="surrogateescape" if name != "\ud800" else "replace").decode()
+    (tmp_path / f"{file}.json").write_text(json.dumps(pod))
+
+    code, out, _ = check("--format", output, f"{file}.json")
+
+    assert code == 1
+    out.encode()
+    if output in ("sarif", "gitlab", "json"):
+        assert json.loads(out)
+    assert not any(line.lstrip().startswith(("# all", "| d |", "::error::no")) for line in out.splitlines())

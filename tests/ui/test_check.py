@@ -166,3 +166,10 @@ def test_a_secret_in_a_file_that_cannot_be_read_is_masked(tmp_path: Path) -> Non
     (tmp_path / "pod.yaml").write_text(SECRETS + "a: [\n")
 
     assert "s3cretCanary2" not in str(check.given(desk(tmp_path)))
+
+
+def test_half_a_character_in_a_text_is_no_error() -> None:
+    """JSON can name one half of a pair of UTF-16 (`"\\ud800"`), which no encoding has."""
+    text = LONG.read_text().replace("name: llama-8b-long", 'name: "llama-\ud800"', 1)
+
+    assert answer(text)["counts"]["denied"] == 1

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from podfit.base.data import PACKAGED, using
 from podfit.base.frozen import frozen, kept
-from podfit.base.printable import LONGEST, clean, shortened
+from podfit.base.printable import LONGEST, clean, one_line, shortened
 from podfit.base.secret import FORMS, SHOWN, Secrets
 from podfit.evaluation.policy import Policy, Setting, Subject, Terms
 from podfit.evaluation.policy.layer import softer_mode
@@ -637,7 +637,7 @@ def _shown(judged: Judged, secrets: Secrets) -> Judged:
 
 
 def _bounded(text: str) -> str:
-    return shortened(clean(text))
+    return shortened(one_line(text))
 
 
 def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Place) -> tuple[Mode, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.base.printable import clean, shortened
+from podfit.base.printable import one_line, shortened
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
 
@@ -24,7 +24,7 @@ def describe_object(obj: JSON) -> str:
 
 def shown(name: object) -> str:
     """A name of an object or of a part of it, whatever a file has in its place."""
-    return shortened(clean(str(name)), LONGEST)
+    return shortened(one_line(str(name)), LONGEST)
 
 
 def object_reference(obj: JSON) -> dict[str, Any]:

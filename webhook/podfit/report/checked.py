@@ -69,7 +69,7 @@ class Item:
 
         field = re.sub(r"\[\d+\]", "[]", str(self.judged.finding.path))
         parts = (self.judged.rule, self.object, self.result.engine.container.name, field, *names)
-        return sha256("\0".join(parts).encode()).hexdigest()[:16]
+        return sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:16]
 
     @property
     def source(self) -> str:

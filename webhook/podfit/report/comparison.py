@@ -12,6 +12,7 @@ from podfit.evaluation.compare import ContainerComparison, Difference, EstimateC
 from podfit.evaluation.denial import LEVELS, PLANES, many
 from podfit.evaluation.lint import Judged, Level
 from podfit.kube.quantity import human, left
+from podfit.report.markdown import escaped
 from podfit.report.text import DENIED_NOW
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import IN_WORDS, Verdict
@@ -260,7 +261,7 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
     for change in changes:
         if change.state == "unchanged":
             continue
-        out += ["", f"#### {_cell(_name(change))}{_state(change)}", "", "| | before | after |", "| --- | --- | --- |"]
+        out += ["", f"#### {escaped(_name(change))}{_state(change)}", "", "| | before | after |", "| --- | --- | --- |"]
         rows = [one for one in change.facts if not one.same or one.name in ("vLLM", "verdict")]
         numbers = [one for one in change.numbers if not one.same]
         for one in (*rows, *change.settings, *change.defaults, *numbers, *change.flags):
@@ -276,16 +277,12 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
 
 
 def _tabled(name: str, before: str, after: str) -> str:
-    shown = after if before == after else f"**{after}**"
-    return f"| {_cell(name)} | {_cell(before)} | {_cell(shown)} |"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    shown = escaped(after) if before == after else f"**{escaped(after)}**"
+    return f"| {escaped(name)} | {escaped(before)} | {shown} |"
 
 
 def _said(judged: Judged) -> str:
-    return f"`{judged.rule}` ({PLANES[judged.plane]}): {_cell(one_line(judged.finding.message))}"
+    return f"`{judged.rule}` ({PLANES[judged.plane]}): {escaped(judged.finding.message)}"
 
 
 FORMATS: dict[str, Callable[[Sequence[ContainerComparison]], str]] = {

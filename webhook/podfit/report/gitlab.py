@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from json import dumps
 
-from podfit.base.printable import clean, one_line
+from podfit.base.printable import one_line
 from podfit.base.secret import FORMS
 from podfit.evaluation.lint import Level
 from podfit.report.checked import Checked
@@ -29,7 +29,7 @@ def render(checked: Checked) -> str:
                 "fingerprint": _unique(f"{item.fingerprint} {item.file} {seen[item.fingerprint]}"),
                 "severity": GRADES[item.judged.level],
                 "content": {"body": checked.page(item.judged.rule)},
-                "location": {"path": clean(item.file.removeprefix("./")), "lines": {"begin": item.mark.line}},
+                "location": {"path": one_line(item.file.removeprefix("./")), "lines": {"begin": item.mark.line}},
             }
         )
     out += [
@@ -39,7 +39,7 @@ def render(checked: Checked) -> str:
             "fingerprint": _unique(str(problem)),
             "severity": "blocker",
             "location": {
-                "path": clean((problem.file or "-").removeprefix("./")),
+                "path": one_line((problem.file or "-").removeprefix("./")),
                 "lines": {"begin": problem.line or 1},
             },
         }
@@ -51,12 +51,12 @@ def render(checked: Checked) -> str:
             "check_name": "skipped",
             "fingerprint": _unique(f"{note} {number}"),
             "severity": "blocker" if checked.fail_on_skipped else "info",
-            "location": {"path": clean(note.file.removeprefix("./")), "lines": {"begin": note.line or 1}},
+            "location": {"path": one_line(note.file.removeprefix("./")), "lines": {"begin": note.line or 1}},
         }
         for number, note in enumerate(checked.skips)
     ]
-    return dumps(out, indent=1, ensure_ascii=False) + "\n"
+    return dumps(out, indent=1) + "\n"
 
 
 def _unique(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:32]
+    return sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]

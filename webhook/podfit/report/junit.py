@@ -69,7 +69,7 @@ def _finding(item: Item, checked: Checked) -> str:
         return f"<skipped>{_text(f'{item.accepted.by}: {item.accepted.reason}')}</skipped>"
     if not checked.fails(item):
         return ""
-    place = f"{item.file}:{item.mark.line}:{item.mark.column}"
+    place = f"{one_line(item.file)}:{item.mark.line}:{item.mark.column}"
     return _outcome("failure", item.judged.rule, item.judged.finding.message, f"{place}\n{block(item.judged)}")
 
 

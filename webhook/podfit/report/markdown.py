@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from podfit.base.printable import clean, one_line
+from podfit.base.printable import one_line
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS, PLANES
@@ -43,8 +43,11 @@ def _container(container: CheckedContainer) -> list[str]:
     state = next(words for level, words in LEVELS.items() if level in open_levels)
     first = container.items[0]
     engine = container.result.engine
-    template = f", template `{subject.shown(engine.workload.template)}`" if engine.workload.template else ""
-    out = [f"### {escaped(first.object)}{template}, container `{subject.shown(engine.container.name)}`: {state}", ""]
+    template = f", template {code(subject.shown(engine.workload.template))}" if engine.workload.template else ""
+    out = [
+        f"### {escaped(first.object)}{template}, container {code(subject.shown(engine.container.name))}: {state}",
+        "",
+    ]
     out += [escaped(summary(engine, container.report.secrets)), ""]
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
     told, more = few_of_each(item for item in container.items if item.accepted is None)
@@ -63,9 +66,15 @@ def _row(item: Item) -> str:
 
 
 def _place(item: Item) -> str:
-    return f"`{clean(item.file)}:{item.mark.line}`<br>`{one_line(item.judged.path)}`"
+    return f"{code(f'{item.file}:{item.mark.line}')}<br>{code(item.judged.path)}"
+
+
+def code(text: str) -> str:
+    """Return the text as code, in a table too. A text with signs that end a code span is escaped instead."""
+    line = one_line(text)
+    return f"<code>{escaped(line)}</code>" if set("`|\\") & set(line) else f"`{line}`"
 
 
 def escaped(text: str) -> str:
     """Return the text as Markdown takes it for text, in a table too."""
-    return re.sub(r"([\\`*_{}<>|#~\[\]])", r"\\\1", one_line(text))
+    return re.sub(r"([\\`*_{}<>|#~\[\]&$])", r"\\\1", one_line(text))

@@ -43,7 +43,7 @@ def render(checked: Checked) -> str:
         ],
         "results": [_result(item, used) for item in checked.items],
     }
-    return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+    return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _rule(rule_id: str, page: str) -> dict[str, Any]:
@@ -112,5 +112,6 @@ def _notification(level: str, file: str | None, line: int | None, message: str) 
 def uri(file: str) -> str:
     """A path as a URI reference: relative ones stay relative to where podfit ran."""
     path = file.replace("\\", "/").removeprefix("./")
-    quoted = "".join(one if one in _SAFE else "".join(f"%{byte:02X}" for byte in one.encode()) for one in path)
+    data = path.encode(errors="surrogateescape")  # a name that is not UTF-8
+    quoted = "".join(chr(byte) if chr(byte) in _SAFE else f"%{byte:02X}" for byte in data)
     return ("file://" if path.startswith("/") else "") + quoted

@@ -180,7 +180,7 @@ def next_command(checked: Checked) -> list[str]:
     findings."""
     if checked.fix:
         command = shlex.join(["podfit", "fix", *checked.fix])
-        return [f"next: {clean(command)}    # repairs {checked.repairable} of {many(len(checked.open), 'finding')}"]
+        return [f"next: {one_line(command)}    # repairs {checked.repairable} of {many(len(checked.open), 'finding')}"]
     first = min(checked.open, key=lambda item: importance(item.judged), default=None)
     return [f"next: podfit explain {first.judged.rule}"] if first else []
 
@@ -194,8 +194,8 @@ def _container(
     found.sort(key=lambda item: importance(item.judged))
     worst = found[0].judged.level if found else None
     painted = paint(LEVELS[worst] if worst else "no findings", worst or "clean")
-    name = clean(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
-    head = f"{paint(clean(one.file), 'file')}: {name}"
+    name = one_line(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
+    head = f"{paint(one_line(one.file), 'file')}: {name}"
     told = any(item.judged.plane == "gpu" and item.judged.level == "denied" for item in found)
     about = summary(one.result.engine, one.report.secrets, why=not told)
     lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
@@ -239,7 +239,7 @@ def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bo
     words, rule = LEVELS[item.judged.level], item.judged.rule
     head, _, rest = block(item.judged, f"{words}  ", width).partition("\n")
     head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.level)}  {paint(rule, 'rule')}", 1)
-    at = [f"  at {paint(f'{clean(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
+    at = [f"  at {paint(f'{one_line(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
     lines = [head, *((source and _snippet(item, paint, width)) or at), *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened
     newer = newer_than_read(item.result.engine.release)  # the summary of the container has it
@@ -264,7 +264,7 @@ def _snippet(item: Item, paint: Paint, width: int) -> list[str]:
     number = str(mark.line)
     gutter = " " * len(number)
     return [
-        f"  {gutter} {paint('┌', 'place')} {paint(f'{clean(item.file)}:{mark.line}:{mark.column}', 'place')}",
+        f"  {gutter} {paint('┌', 'place')} {paint(f'{one_line(item.file)}:{mark.line}:{mark.column}', 'place')}",
         f"  {paint(number, 'place')} {paint('│', 'place')} {'…' if cut and line[:cut].strip() else ''}{shown}".rstrip(),
         f"  {gutter} {paint('│', 'place')} {' ' * (start - cut + (1 if cut and line[:cut].strip() else 0))}"
         f"{paint('^' * length, 'mark')}",

@@ -65,7 +65,9 @@ def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, str, Sequen
             return one.source, one.text, ()
     folder = posixpath.dirname(name)
     others = [one for one in opened if one.source.name != name and posixpath.dirname(one.source.name) == folder]
-    read, problems = desk.read([(name, body.encode()), *((one.source.name, one.text.encode()) for one in others)])
+    read, problems = desk.read(
+        [(name, body.encode(errors="replace")), *((one.source.name, one.text.encode()) for one in others)]
+    )
     return read[0], body, problems
 
 
