@@ -292,7 +292,7 @@ def test_the_charts_policy_only_observes_until_it_is_told_to_enforce(chart: list
     chat = {"spec": {"match": {"namespaces": ["chat"]}, "enforce": {"mode": "deny"}, "order": 10}}
     raised = effective_terms(chart, {**CHAT_POLICY, **chat})
 
-    assert {one.mode for one in terms.settings.values()} == {"audit"}
+    assert {terms.mode(rule) for rule in terms.settings} == {"audit"}
     assert not [rule for rule, one in terms.settings.items() if one.fix is True], "the webhook patches nothing"
     assert enforced == raised == builtin().of(POD)
 

@@ -79,7 +79,66 @@ def test_it_has_no_secrets(tmp_path: Path, capsys: Capture) -> None:
 
     for text in (KEY, "hunter2hunter2", "in-a-secret", "managedFields", "last-applied"):
         assert text not in report
-    assert json.loads(report)["items"][0]["metadata"]["annotations"] == {"team": "chat"}
+    shown = json.loads(report)["items"][0]
+    assert shown["metadata"]["annotations"]["team"] == "…"
+    assert shown["spec"]["containers"][0]["args"] == ["facebook/opt-125m", "--api-key", "…"]
+
+
+CANARY = "s3cr3t-canary-v4lue"
+MODEL = "unsloth/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"command": ["bash", "-c", f'A=(--model {MODEL} --api-key {CANARY}); vllm serve "${{A[@]}}"']},
+        {"command": ["bash", "-c", f'exec vllm serve {MODEL} --api-key "$1" --nope "$1"', "x", CANARY]},
+        {"command": ["bash", "-c", f'set -- {CANARY}; exec vllm serve {MODEL} --nope "$1"']},
+        {"command": ["bash", "-c", f"read K <<< {CANARY}; exec vllm serve {MODEL} --api-key $K"]},
+        {"command": ["bash", "-c", f"for K in {CANARY}; do vllm serve {MODEL} --api-key $K; done"]},
+        {"command": ["bash", "-c", f"printf -v K %s {CANARY}; vllm serve {MODEL} --nope=$K"]},
+        {"command": ["bash", "-c", f"vllm serve {MODEL} --api-key ${{K:-{CANARY}}}"]},
+        {"command": ["bash", "-c", f"cat > /tmp/k <<E\n{CANARY}\nE\nvllm serve {MODEL} --api-key $(cat /tmp/k)"]},
+        {"args": [MODEL, "--api_keyy", CANARY]},
+        {"args": [MODEL, f"--api_keyy={CANARY}", CANARY]},
+        {"args": [MODEL, "--hf-overrides", json.dumps({"token": CANARY})]},
+        {"args": [MODEL, "--served-model-name", CANARY, "--port", CANARY, "--dtype", CANARY]},
+        {"args": [MODEL], "env": [{"name": "GOOGLE_CREDENTIALS_JSON", "value": CANARY}]},
+        {"args": [MODEL], "env": [{"name": "PASSWD_FILE_CONTENT", "value": CANARY}]},
+        {"args": [MODEL], "env": [{"name": "VLLM_API_KEY", "value": CANARY}]},
+        {"args": [MODEL], "startupProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": CANARY}]}}},
+        {"args": [MODEL], "startupProbe": {"httpGet": {"path": f"/health?token={CANARY}", "port": 8000}}},
+        {"args": [MODEL], "lifecycle": {"preStop": {"exec": {"command": ["curl", CANARY]}}}},
+    ],
+)
+def test_a_text_that_is_not_allowed_is_nowhere_in_the_report(
+    tmp_path: Path, capsys: Capture, container: dict[str, Any]
+) -> None:
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.27.1", **container}
+    metadata = {"name": "x", "annotations": {"note": CANARY}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    more = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": CANARY}}
+    (tmp_path / "pod.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod, more]}))
+
+    report = written(capsys, str(tmp_path / "pod.json"))
+
+    assert CANARY not in report
+    assert "…" in report
+
+
+def test_numbers_choices_and_models_of_vllms_options_are_published(tmp_path: Path, capsys: Capture) -> None:
+    words = ["--model", MODEL, "--max-model-len", "16k", "--dtype=bfloat16", "--enforce-eager", "--nope", "x"]
+    env = [{"name": "VLLM_USE_V1", "value": "1"}, {"name": "OTHER", "value": "x"}]
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.27.1", "args": words, "env": env}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [container]}}
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+
+    about = json.loads(written(capsys, str(tmp_path / "pod.json")))
+    (shown,) = about["items"][0]["spec"]["containers"]
+
+    assert shown["args"] == [*words[:-1], "…"]
+    assert shown["env"] == [{"name": "VLLM_USE_V1", "value": "1"}, {"name": "OTHER", "value": "…"}]
+    assert "unknown-flag" in {one["rule"] for one in about["podfit"]["found"]}
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def judged(
         (L4, "v0.24.0", "--attention-backend FLASH_ATTN", "", None),
         (T4, "v0.11.0", "", "FLASH_ATTN", None),  # it takes another by itself
         (T4, "v0.16.0", "", "FLASH_ATTN", None),  # vLLM no longer reads the variable
-        (T4, "v0.34.0", "--attention-backend FLASH_ATTN", "", None),
+        (T4, "v0.34.0", "--attention-backend FLASH_ATTN", "", "warn"),
         (T4, "latest", "--attention-backend FLASH_ATTN", "", None),
         (T4, "v0.24.0", "--attention-backend $BACKEND", "", None),
         (A100, "v0.24.0", "--attention-backend FLASH_ATTN --kv-cache-dtype fp8", "", "deny"),
@@ -91,7 +91,7 @@ def test_what_a_gpu_rules_out(gpu: str, tag: str, flags: str, env: str, wanted: 
         ("v0.20.0", "--attention-backend FLASH_ATTN --attention-config.flash_attn_version 2", None),
         ("v0.20.0", "--attention-config.backend FLASHINFER", None),
         ("v0.20.0", "--attention-backend FLASH_ATTN --attention-config.backend $BACKEND", None),
-        ("v0.34.0", "--attention-backend FLASH_ATTN --attention-config.backend FLASHINFER", None),
+        ("v0.34.0", "--attention-backend FLASH_ATTN --attention-config.backend FLASHINFER", "warn"),
     ],
 )
 def test_a_backend_that_is_named_twice(tag: str, flags: str, wanted: str | None) -> None:

@@ -279,6 +279,6 @@ def test_without_compilation_there_are_no_graphs(pod: dict[str, Any]) -> None:
 
 def test_a_release_that_is_not_in_the_table_is_not_denied(pod: dict[str, Any]) -> None:
     (found,) = said(pod, "0.33.0", LLAMA_8B, "--max-num-seqs", "3000")
-    (newer,) = said(pod, "0.33.9", LLAMA_8B, "--max-num-seqs", "3000")
+    (newer,) = said(pod, "0.34.0", LLAMA_8B, "--max-num-seqs", "3000")
 
     assert (found.mode, newer.mode) == ("deny", "warn")

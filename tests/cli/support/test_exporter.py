@@ -57,7 +57,7 @@ def test_planned_bytes_of_both_planes_and_whose_pods_they_are(tmp_path: Path) ->
     assert found["podfit_planned_kv_cache_tokens", "vllm/chat/llama/deployment"] > 100_000
     assert found["podfit_planned_pod_info", "chat/llama-0/llama/deployment"] == 1
     assert found["podfit_scan_workloads", "denied"] == 1
-    assert found["podfit_scan_findings", "deny/unknown-flag"] == 1
+    assert found["podfit_scan_findings", "deny/unknown-flag/deny"] == 1
     assert found["podfit_scan_duration_seconds", ""] == 1.5
     assert not [name for name, _ in found if name == "podfit_planned_high_bytes" and "weights" in _]
 

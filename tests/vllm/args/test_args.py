@@ -454,11 +454,14 @@ def test_between_two_releases_both_must_refuse() -> None:
     assert problems(serve("m --max-num-seqs x", "0.8.2")) == ["argument --max-num-seqs: invalid int value: 'x'"]
 
 
-@pytest.mark.parametrize("release", ["0.3.0", "0.99.0"])
-def test_beyond_the_table_nothing_is_refused(release: str) -> None:
-    """A release that we have not seen may know the flag."""
+@pytest.mark.parametrize(
+    ("release", "found"), [("0.3.0", []), ("0.99.0", ["argument --max-num-seqs: invalid int value: 'many'"])]
+)
+def test_beyond_the_table_no_flag_is_refused(release: str, found: list[str]) -> None:
+    """A release that we have not seen may know the flag. A newer one takes what the newest one takes."""
     read = serve("m --flag-of-the-future 1 --max-num-seqs many", release)
-    assert problems(read) == []
+    assert problems(read) == found
+    assert not read.parser_known
     assert [flag.flag for flag in read.unheard] == ["--flag-of-the-future"]
 
 

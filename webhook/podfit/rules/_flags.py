@@ -93,7 +93,7 @@ def registry_certainty(engine: Engine) -> Certainty:
 
 def value_certainty(engine: Engine) -> Certainty:
     """The same for a value that no release that was read knows: an image of unknown release may be newer than these."""
-    newer = engine.release is None or not release.is_read(engine.release)
+    newer = engine.release is None or not engine.args.parser_known
     return "possible" if newer else registry_certainty(engine)
 
 

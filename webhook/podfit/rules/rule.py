@@ -112,6 +112,9 @@ class Rule:
     of_vllm: ClassVar[bool] = True
     """vLLM decides whether the finding's event happens, not Kubernetes, the kubelet or the GPU's driver. Of a release
     newer than was read, such a finding is at most likely."""
+    of_parser: ClassVar[bool] = False
+    """The finding is about a flag or a value that the release does not know. A patch release may add some, so only a
+    release whose parser is known can make it certain."""
     where: ClassVar[frozenset[Place]] = frozenset({"admission", "check", "scan"})
     needs: ClassVar[tuple[str, ...]] = ()
     """Attributes of Engine that must not be None (words of FACTS). The engine skips the rule otherwise, and denies

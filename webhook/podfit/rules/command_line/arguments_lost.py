@@ -11,7 +11,7 @@ from podfit.rules.rule import Finding, Rule
 
 
 class ArgumentsLost(Rule):
-    """Arguments never reach vLLM: words after the script of `sh -c`, lines after a comment, a module's positional.
+    """Arguments never reach vLLM: words after a script, lines after a comment, a module's positional.
 
     In `command: [sh, -c, "vllm serve MODEL", --max-model-len, "8192"]` the words after the script become $0, $1 …;
     vLLM starts without them, and no log line shows it.

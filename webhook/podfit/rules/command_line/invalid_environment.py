@@ -98,6 +98,7 @@ class InvalidEnvironment(Rule):
     """
 
     plane = "config"
+    of_parser = True
     mode = "deny"
     about = (
         "VLLM_PORT", "VLLM_USE_V1", "VLLM_LOGGING_LEVEL", "VLLM_ATTENTION_BACKEND", "a variable that is checked",

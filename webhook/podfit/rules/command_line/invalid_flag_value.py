@@ -68,6 +68,7 @@ class InvalidFlagValue(Rule):
     """
 
     plane = "config"
+    of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
 

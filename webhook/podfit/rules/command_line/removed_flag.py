@@ -55,6 +55,7 @@ class RemovedFlag(Rule):
     """
 
     plane = "config"
+    of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
     about = ("unknown flags",)

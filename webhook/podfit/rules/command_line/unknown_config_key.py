@@ -39,6 +39,7 @@ class UnknownConfigKey(Rule):
     """
 
     plane = "config"
+    of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
     about = ("a config",)

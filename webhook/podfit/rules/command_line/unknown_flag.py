@@ -20,6 +20,7 @@ class UnknownFlag(Rule):
     """
 
     plane = "config"
+    of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
     about = ("unknown flags",)

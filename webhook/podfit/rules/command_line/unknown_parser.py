@@ -30,6 +30,7 @@ class UnknownParser(Rule):
     """
 
     plane = "config"
+    of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
     about = ("tool_call_parser", "reasoning_parser")

@@ -92,6 +92,9 @@ class EngineArgs:
     unserved: bool = False
     """Whether the model is the positional argument of the api_server module, which parses it but serves `--model`. Only
     `vllm serve` copies `model_tag` to `model` (vLLM 0.10.2 … 0.33 entrypoints/cli/serve.py)."""
+    parser_known: bool = True
+    """The release's parser is in the table, or those of the releases on both sides of it; True if the release is
+    unknown."""
     releases: tuple[Release, ...] = ()
     """If the release is not known: the releases of the table whose parser accepts every flag on the command line. vLLM
     of any other release would fail on its arguments. Empty if nothing can be concluded."""
@@ -190,6 +193,7 @@ def parse(
         open=reading.open,
         served=reading.optional,
         unserved=command.program == _MODULE and reading.tagged,
+        parser_known=release is None or (lower is not None and upper is not None),
         releases=table.releases_accepting(_flags(command)) if release is None and not command.own_flags else (),
     )
 
