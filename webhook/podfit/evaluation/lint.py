@@ -516,6 +516,7 @@ def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine],
         room -= (budget.spent - before) // _STEPS
         room -= _OTHER if read is None else _price(read)
         if read is not None:
+            errors += [_rule_error(stage, error) for stage, error in read.errors]
             found[n] = read
             pod.numbers.append(n)
     for pod in pods:

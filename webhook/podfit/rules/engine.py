@@ -78,6 +78,8 @@ class Engine:
     """The live nodes on which the Pod may run; None if nodes are not known."""
     mounts: tuple[Mount, ...] = ()
     """What is mounted into the container."""
+    errors: tuple[tuple[str, Exception], ...] = field(default=(), compare=False, repr=False)
+    """The stages of reading in which podfit failed, each with its error; what they give is unknown."""
     siblings: Sequence[Sibling] = field(default=(), compare=False, repr=False)
     """All engines of its Pod, itself too, as they were read; whole once all its containers are."""
     _once: dict[Callable[[Engine], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -480,26 +482,42 @@ def _of_command(
         if facts.assume.registries:
             named = named or release.in_registry(image, facts.assume.registries)
         running, vouched = named or release.from_image(image), named is not None
-    engine_args = args.parse(found, running, releases, suggests=lambda: whole.is_among(_COMPARED, "flags"))
-    its_model = model.find(engine_args, workload, container, facts)
+    errors: list[tuple[str, Exception]] = []
+    engine_args = _stage(
+        "arguments",
+        errors,
+        lambda: args.parse(found, running, releases, suggests=lambda: whole.is_among(_COMPARED, "flags")),
+        EngineArgs(running, open="podfit could not read the arguments"),
+    )
+    its_model = _stage("model", errors, lambda: model.find(engine_args, workload, container, facts), None)
     placement = gpu.find_placement(workload, container, facts.snapshot)
     asked = gpu.device_request(workload, container, facts.snapshot)
     requested = asked.resource_and_count
     on_processors = _on_processors(image, requested, engine_args, found.env)
     build = gpu.maker.of_build(image, found.env, engine_args.given.get("device"))
-    accelerator = None if on_processors else gpu.find(workload, container, facts, placement, asked, build)
+    accelerator = _stage(
+        "gpu",
+        errors,
+        lambda: None if on_processors else gpu.find(workload, container, facts, placement, asked, build),
+        None,
+    )
     mounted = volumes.mounts(workload, container)
     files = volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth, mounted)
-    planned = plan.plan(
-        engine_args,
-        its_model.value if its_model else None,
-        accelerator.value if accelerator else None,
-        gpu_memory=facts.gpu_memory,
-        env=found.env,
-        files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
-        known=facts.measured,
-        kv_cache_memory=facts.kv_cache_memory,
-        vendor="" if on_processors else _vendor(requested, image),
+    planned = _stage(
+        "plan",
+        errors,
+        lambda: plan.plan(
+            engine_args,
+            its_model.value if its_model else None,
+            accelerator.value if accelerator else None,
+            gpu_memory=facts.gpu_memory,
+            env=found.env,
+            files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
+            known=facts.measured,
+            kv_cache_memory=facts.kv_cache_memory,
+            vendor="" if on_processors else _vendor(requested, image),
+        ),
+        MemoryPlan("unsure", lambda: "an error in podfit: the memory is not computed", None, None, None),
     )
     made = Engine(
         workload=workload,
@@ -517,6 +535,7 @@ def _of_command(
         mounts=mounted,
         siblings=siblings,
         whole=whole,
+        errors=tuple(errors),
     )
     if found.other:
         why = f"{found.other} is another server, whose memory is not computed"
@@ -526,6 +545,16 @@ def _of_command(
     if _on_gpus(workload, container, made) and not model.is_default(its_model):  # of that, whether it starts will do
         return made
     return replace(made, plan=replace(planned, host=None, startup=None))
+
+
+def _stage(name: str, errors: list[tuple[str, Exception]], compute: Callable[[], T], fallback: T) -> T:
+    """The result of one stage of reading. A bug in it is kept in `errors`, and the rules that do not need it still
+    run."""
+    try:
+        return compute()
+    except Exception as error:
+        errors.append((name, error))
+        return fallback
 
 
 def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
