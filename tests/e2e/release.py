@@ -184,6 +184,8 @@ def installed(
         if kept:
             until("podfit to keep its certificates", lambda: secret_of(podfit).get("tls.crt"), lambda: tail(log))
             until("podfit to serve its certificate", lambda: "serving the certificate" in podfit.said(), podfit.said)
+        if reads:  # it enforces nothing before it has read the Policy objects
+            until("podfit to be ready", lambda: podfit.ready()[0] == 200, lambda: "\n".join(podfit.ready()[1]))
         make_namespace(cluster, f"{name}-probe", label)
         until("the API server to ask podfit", lambda: _is_asked(podfit), lambda: tail(log))
         yield podfit
