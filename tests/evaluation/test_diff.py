@@ -154,7 +154,7 @@ def test_keys_are_stars(diff: Run) -> None:
     for output in ("text", "json", "markdown"):
         out = diff(GOOD, new, "--format", output)[1]
         assert key not in out
-        assert "*******" in out
+        assert "*******" in out.replace("\\", "")  # escaped in Markdown
 
 
 def test_one_side_may_be_standard_input(

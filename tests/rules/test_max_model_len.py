@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import Judged, Report, lint
 from podfit.evaluation.policy import builtin, load
 from podfit.vllm.facts import Facts, GivenModel
 from podfit.vllm.model import by_id
 from podfit.vllm.model.length import LENGTHS
 from scripts.facts.table import entries
+from tests.conftest import GOOD_POD
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct"
 POLICY = (
@@ -92,3 +95,17 @@ def test_a_corrected_length_is_none_that_was_read(name: str) -> None:
     row = by_id(name)
     assert row is not None
     assert not row.value.length_read
+
+
+@pytest.mark.parametrize(("tag", "found"), [("v0.27.1", []), ("v0.33.0", ["deny"])])
+def test_the_null_block_must_fit_too(judge: Callable[..., Report], tag: str, found: list[str]) -> None:
+    """From 0.29 on one block of the KV cache stays empty (vLLM v1/core/block_pool.py). 8,192 tokens of Qwen3-8B take
+    exactly 1,207,959,552 bytes."""
+    words = ["Qwen/Qwen3-8B", "--max-model-len", "8192", "--kv-cache-memory-bytes", "1207959552"]
+    pod = copy.deepcopy(GOOD_POD)
+    pod["spec"]["containers"][0] |= {"image": f"vllm/vllm-openai:{tag}", "args": ["--model", *words]}
+
+    modes = {judged.rule: judged.mode for judged in judge(pod).findings}
+
+    assert [modes[rule] for rule in ("kv-cache-too-small",) if rule in modes] == found
+    assert "request-never-finishes" not in modes

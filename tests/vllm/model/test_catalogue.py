@@ -8,8 +8,9 @@ import pytest
 
 from podfit.base import data
 from podfit.vllm import gpu, model
+from podfit.vllm.facts import GivenModel
 from podfit.vllm.memory import shape, tower
-from podfit.vllm.model import catalogue
+from podfit.vllm.model import by_id, catalogue, given_model
 from podfit.vllm.release import Release
 from scripts.facts.settle import scaled_lengths
 
@@ -282,3 +283,16 @@ def test_what_a_table_left_out_is_corrected_from_a_source(
 
     assert (found.quantization_config or {}).get("quant_method") == method
     assert (found.num_key_value_heads, found.max_position_embeddings) == (heads, tokens)
+
+
+def test_a_bare_config_has_the_doubts_of_its_catalog_entry() -> None:
+    """A config.json without sizes proves no more of its formulas than the catalog does."""
+    unconfirmed = next(
+        name for name in catalogue.ids() if (fact := by_id(name)) is not None and not fact.value.sizes_confirmed
+    )
+    known = by_id(unconfirmed)
+    assert known is not None
+
+    given = given_model(known.value.id, GivenModel(known.value.config, "a file"))
+
+    assert given.sizes_confirmed is False

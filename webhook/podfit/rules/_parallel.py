@@ -12,7 +12,7 @@ from podfit.rules.engine import PARALLEL, Engine
 from podfit.vllm.memory import parallel, plan
 from podfit.vllm.memory.division import divisible
 from podfit.vllm.memory.search import with_changes
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, is_read
 
 _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 """Where one of the resource is one device to vLLM. One `aws.amazon.com/neuron` is a chip of several cores that tensor
@@ -121,11 +121,9 @@ def own_count_is_certain(engine: Engine) -> bool:
 
 
 def _is_read(engine: Engine) -> bool:
-    return engine.release is not None and engine.release < _READ
+    return engine.release is not None and is_read(engine.release)
 
 
-_READ = Release(0, 34)
-"""The first release whose count of the Pod's GPUs is not known."""
 _INSTALLS = re.compile(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")
 _TOLD = frozenset({"distributed_executor_backend", "worker_use_ray", "nnodes", "headless"})
 _TOLD_ELSEWHERE = re.compile(r"executor[-_]backend|nnodes|headless")

@@ -9,19 +9,19 @@ LIKELY = 0.8
 """The least probability of a likely shortage. On public start-ups it finds 43 of the 45 failures that 0.5 finds, and
 three of its five false ones."""
 POSSIBLE = 0.5
-"""The least probability that is reported."""
+"""From here on it is likelier than not, and reported."""
 
 
 def certainty(probability: float) -> Certainty | None:
     """The certainty of a shortage with this probability; None if it is not worth a finding."""
-    if probability < POSSIBLE:
+    if probability <= POSSIBLE:
         return None
     return "likely" if probability >= LIKELY else "possible"
 
 
 def sentence(probability: float) -> str:
     """A detail that says which is likelier, for a shortage that is only possible; "" for a likely one."""
-    if not POSSIBLE <= probability < LIKELY:
+    if not POSSIBLE < probability < LIKELY:
         return ""
     return f"that it is too little is likelier ({probability:.0%}) than that it is enough: the estimate is a range"
 

@@ -132,8 +132,9 @@ def _doubt(engine: Engine, check: Check) -> str | None:
 
 
 def _is_checked(check: Check, release: Release) -> bool:
-    """The releases that were read on both sides of this one have the check; after the newest, the one before it."""
-    return all(_applies(check, near) for near in neighbours(release) if near is not None)
+    """The releases that were read on both sides of this one have the check. A patch after the newest may lack it, as
+    0.11.1 lacked five of 0.11.0."""
+    return all(near is not None and _applies(check, near) for near in neighbours(release))
 
 
 def _is_unseen(engine: Engine, variable: str) -> bool:

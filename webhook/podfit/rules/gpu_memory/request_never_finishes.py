@@ -41,6 +41,8 @@ class RequestNeverFinishes(Rule):
         needed, left = ledger.request_bytes, ledger.kv_cache
         if needed is None or left.likely <= 0 or is_short(engine) or ledger.kv_capacity.settings.auto_len:
             return
+        if not ledger.checks_only:  # vLLM's own check counts as much as a request takes
+            return
         certainty, limited = _shortage.of_kv_cache(ledger, needed)
         if certainty is None:
             return
@@ -48,8 +50,12 @@ class RequestNeverFinishes(Rule):
             path=engine.argument("max_model_len"),
             message=f"vLLM starts, but a request of {ledger.max_model_len:,} tokens never finishes: it needs "
             f"{human(needed)} of KV cache{ledger.checks_only}, about {human(left.likely)} are left on each GPU",
-            details=lines(limited, f"the longest request that finishes has {ledger.longest_request or 0:,} tokens"),
+            details=lines(limited, _longest(ledger.longest_request)),
             certainty="likely" if certainty == "likely" else "possible",
             suggestions=engine.alternatives,
             computed=True,
         )
+
+
+def _longest(tokens: int | None) -> str:
+    return "" if tokens is None else f"the longest request that finishes has {tokens:,} tokens"

@@ -37,6 +37,12 @@ class KvCapacity(NamedTuple):
         return self.layout.needed(self.length, self.settings) if self.layout and self.length else None
 
     @property
+    def least_bytes(self) -> int | None:
+        """Bytes that vLLM must find at start-up: one request, and from 0.29 on the null block."""
+        one = self.bytes_per_request
+        return None if one is None or self.layout is None else one + self.layout.null
+
+    @property
     def request_bytes(self) -> int | None:
         """Bytes that one request of max_model_len takes until it finishes: those of all groups."""
         if self.layout is None or not self.length:

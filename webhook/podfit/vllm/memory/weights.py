@@ -64,6 +64,8 @@ UNKNOWN_STORAGE = Doubt(0.03, 0.25, below=1 - FOUR_BITS)
 UNCONFIRMED = Doubt(0.25, 0.4, below=0.55)
 """Formulas that no counted model of the family confirms. Without the latent width of its experts, Kimi-K3 was planned
 with 1.97 times its weights."""
+UNKNOWN_BOTH = Doubt(UNCONFIRMED.spread, UNCONFIRMED.least * UNKNOWN_STORAGE.least, below=1 - 0.45 * FOUR_BITS)
+"""Neither the formulas are confirmed nor the storage is known: the low end of both."""
 SIZE = Doubt(0.25, 0.2)
 """The size in a name, rounded."""
 SIZE_ALONE = Doubt(0.25, 0.2, below=1 - FOUR_BITS)
@@ -251,8 +253,8 @@ def _in_bytes(
             rates = {group: rate * scale for group, rate in rates.items()}
     if not model.sizes_confirmed and not total_elements(model) and not model.weights_bytes:
         doubt = UNCONFIRMED
-    if not model.storage_known and (scheme is None or scheme.online):
-        doubt = UNKNOWN_STORAGE
+    if not model.storage_known and not model.weights_bytes and (scheme is None or scheme.online):
+        doubt = UNKNOWN_STORAGE if doubt is not UNCONFIRMED else UNKNOWN_BOTH
     rates["experts"] *= how.padding
     variants: list[Mapping[Cut, float]] = []
     for layer in counted.variants:

@@ -202,7 +202,7 @@ def given_model(name: str, given: GivenModel) -> Model:
         return replace(
             model, parameters=known.parameters, weights_bytes=known.weights_bytes, gated=known.gated,
             dtype_parameters=known.dtype_parameters, expert_bytes=known.expert_bytes,
-            replicated_bytes=known.replicated_bytes,
+            replicated_bytes=known.replicated_bytes, sizes_confirmed=known.sizes_confirmed,
         )  # fmt: skip
     return replace(
         model, parameters=found.parameters, weights_bytes=found.weights_bytes,
@@ -243,7 +243,7 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
         quantization_config=changed.quantization_config or model.quantization_config,
         scheme_guessed=model.scheme_guessed and not changed.quantization_config,
         storage_known=model.storage_known or bool(changed.quantization_config),
-        kv_heads_known=model.kv_heads_known,
+        kv_heads_known=model.kv_heads_known or "num_key_value_heads" in overrides,
         sizes_confirmed=model.sizes_confirmed,
         vision_config=changed.vision_config or model.vision_config,
         parameters=model.parameters if same_shape else None,
