@@ -61,3 +61,16 @@ def test_some_rules_are_vllms_and_some_are_not() -> None:
 
     assert {"conflicting-flags", "unknown-flag", "kv-cache-too-small", "model-lacks-dtype"} <= of_vllm
     assert of_vllm.isdisjoint({"unquoted-value", "quantity-suspicious", "no-node-matches", "gpu-count-mismatch"})
+
+
+def test_weights_above_the_whole_gpu_are_denied_with_a_newer_release(
+    pod: dict[str, Any], container: dict[str, Any], judge: Callable[..., Report]
+) -> None:
+    pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    words = ["--model", "unsloth/Meta-Llama-3.1-70B-Instruct", "--max-model-len", "4096"]
+    modes = {}
+    for tag in ("v0.33.0", "v0.99.0"):
+        container |= {"image": f"vllm/vllm-openai:{tag}", "args": words}
+        (modes[tag],) = [judged.mode for judged in judge(pod).findings if judged.rule == "gpu-memory-exceeded"]
+
+    assert modes == {"v0.33.0": "deny", "v0.99.0": "deny"}

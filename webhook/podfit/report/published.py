@@ -25,10 +25,8 @@ NAMES = frozenset({
 LISTS = frozenset({"accessModes"})
 LABELS = frozenset({"labels", "limits", "matchLabels", "nodeSelector", "requests"})
 """Fields with label values or quantities by name."""
-VARIABLES = re.compile(
-    r"VLLM_\w+|NCCL_\w+|CUDA_\w+|HF_HOME|HF_HUB_\w+|TRANSFORMERS_OFFLINE|PYTORCH_\w+|LD_LIBRARY_PATH"
-)
-"""Variables whose values vLLM, its libraries or the loader read, and that hold no secret."""
+VARIABLES = re.compile(r"(?:VLLM|NCCL|CUDA|HF_HUB|PYTORCH)_\w+|TRANSFORMERS_OFFLINE")
+"""Variables of vLLM and its libraries: their values are shown if they are numbers or booleans."""
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 PROGRAM = frozenset({
     "-c", "-lc", "-m", "--", "/bin/bash", "/bin/sh", "bash", "exec", "python", "python3", "serve", "sh", "vllm",
@@ -70,7 +68,7 @@ def _variable(entry: object) -> Any:
     name, text = str(variable.get("name")), variable.get("value")
     shown = {str(key): _value(str(key), one, "env") for key, one in variable.items()}
     if isinstance(text, str) and VARIABLES.fullmatch(name) and not SECRET.search(name):
-        shown["value"] = text
+        shown["value"] = text if NUMBER.fullmatch(text) or BOOLEAN.fullmatch(text) else HIDDEN
     return shown
 
 

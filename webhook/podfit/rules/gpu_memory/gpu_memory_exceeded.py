@@ -61,6 +61,7 @@ class GpuMemoryExceeded(Rule):
                 f"budget: {ledger.budget.note}",
             ),
             certainty="certain" if certain else certainty or "possible",
+            of_vllm=None if ledger.weights.floor <= ledger.total.high else False,  # no release puts them on this GPU
             suggestions=engine.alternatives,
             computed=True,
         )

@@ -64,7 +64,7 @@ UNKNOWN_STORAGE = Doubt(0.03, 0.25, below=1 - FOUR_BITS)
 UNCONFIRMED = Doubt(0.25, 0.4, below=0.55)
 """Formulas that no counted model of the family confirms. Without the latent width of its experts, Kimi-K3 was planned
 with 1.97 times its weights."""
-UNKNOWN_BOTH = Doubt(UNCONFIRMED.spread, UNCONFIRMED.least * UNKNOWN_STORAGE.least, below=1 - 0.45 * FOUR_BITS)
+UNKNOWN_BOTH = Doubt(UNCONFIRMED.spread, UNCONFIRMED.least * UNKNOWN_STORAGE.least, below=1 - (1 - 0.55) * FOUR_BITS)
 """Neither the formulas are confirmed nor the storage is known: the low end of both."""
 SIZE = Doubt(0.25, 0.2)
 """The size in a name, rounded."""
