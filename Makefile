@@ -63,8 +63,8 @@ lint: .venv  ## ruff, mypy --strict, words and sentence lengths, and everything 
 prose: .venv  ## the words of the documents, by Vale
 	$$(.venv/bin/python -m tests.e2e.binaries vale | awk '{print $$2}') README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs facts
 
-facts: .venv  ## build webhook/podfit/data from the reviewed tables in facts/; SET=DIR [NAME=…] also writes a set for `podfit --facts`
-	.venv/bin/python -m scripts.facts.build $(if $(SET),--set $(SET)) $(if $(NAME),--name $(NAME))
+facts: .venv  ## build webhook/podfit/data from the reviewed tables in facts/
+	.venv/bin/python -m scripts.facts.build
 
 models: .venv  ## add models to facts/: IDS="org/name ID=FOLDER" or IDS=FILE
 	.venv/bin/python -m scripts.facts.add_models $(IDS)

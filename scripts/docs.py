@@ -117,7 +117,6 @@ def default_policy() -> str:
         "  #   nodes: closed    # no node will come that is not there now, so that live nodes may deny",
         "  #   downloadBandwidth: 500M    # bytes a second at which weights come from a hub; unknown: 0.1 … 2 GB",
         "  trustMutation: false    # deny a workload even where a patch of its Pods would repair it",
-        "  trustFacts: false    # a set given with --facts denies only what the packaged facts deny, too",
         "  allowIgnore: []    # rules that an author may silence by an annotation podfit.dev/ignore.RULE",
         "  rules:",
     ]

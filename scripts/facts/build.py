@@ -1,6 +1,4 @@
-"""`make facts`: checks facts/ and builds webhook/podfit/data/*.json from it; `--check` names the stale ones.
-
-`--set DIR [--name NAME]` copies them with a digest file into a folder that `podfit --facts` takes."""
+"""`make facts`: checks facts/ and builds webhook/podfit/data/*.json from it; `--check` names the stale ones."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from podfit.base import facts_set
 from scripts.facts import architectures, checks, flags, gpus, models, settings
 from scripts.facts.table import DATA, FACTS, ROOT, Extract, by_row, entries, extracts
 
@@ -66,24 +63,10 @@ def version(built: Mapping[str, str], generated: str, last: Extract) -> str:
     return json.dumps(said) + "\n"
 
 
-def write_set(folder: Path, name: str | None = None) -> str:
-    """Copies webhook/podfit/data into a folder, its digest file last; returns the set's name. Raises FactsError for a
-    name that is not one."""
-    tables = {table: (DATA / f"{table}.json").read_bytes() for table in facts_set.NAMES}
-    digests = facts_set.digests(tables, name)
-    folder.mkdir(parents=True, exist_ok=True)
-    for table, content in tables.items():
-        (folder / f"{table}.json").write_bytes(content)
-    (folder / facts_set.DIGESTS).write_text(digests, encoding="utf-8")
-    return str(json.loads(digests)["name"])
-
-
 def main(argv: list[str]) -> int:
     """Writes what is stale, or names it; 1 if something of facts/ can't be right."""
     parser = argparse.ArgumentParser(prog="scripts.facts.build", description=__doc__)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--set", type=Path)
-    parser.add_argument("--name")
     args = parser.parse_args(argv)
     today = datetime.now(UTC).date().isoformat()
     try:
@@ -105,11 +88,6 @@ def main(argv: list[str]) -> int:
         print("run `make facts`")
     if wrong := checks.problems(today):  # sizes are checked with the packaged defaults of their type
         return _refused(wrong, "correct facts/")
-    if args.set is not None and not args.check:
-        try:
-            print(f"wrote {args.set}: {write_set(args.set, args.name)}")
-        except facts_set.FactsError as error:
-            parser.error(str(error))
     return int(args.check and stale)
 
 

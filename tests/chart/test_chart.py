@@ -138,7 +138,7 @@ VARIANTS: dict[str, JSONDict] = {
         "watch": dict.fromkeys((kind.name for kind in WATCHED_KINDS), False),
     },
     "models on a volume": {"modelsVolume": {"configMap": {"name": "our-models"}}},
-    "facts in an image": {"facts": {"image": "registry.example.com/podfit-facts@sha256:" + "0" * 64}},
+    "upgraded with --reuse-values": {"facts": {"image": "", "pullPolicy": "IfNotPresent"}},
     "all that is optional": {
         "port": 10250,
         "service": {"port": 8443},
@@ -166,8 +166,11 @@ VARIANTS: dict[str, JSONDict] = {
 }
 
 
-def test_facts_in_an_image_need_image_volumes() -> None:
-    assert "needs Kubernetes 1.31 or newer" in refused("1.30.4", **VARIANTS["facts in an image"])
+@pytest.mark.parametrize(
+    "facts", [{"image": "registry.example.com/facts@sha256:" + "0" * 64}, {"pullPolicy": "Always"}]
+)
+def test_values_of_facts_fail_with_what_replaces_them(facts: dict[str, str]) -> None:
+    assert "For newer facts set image.tag or image.digest to a newer podfit" in refused(facts=facts)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -601,7 +604,7 @@ def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
 
-    assert set(values) == set(schema["properties"]) - {"global"}
+    assert set(values) == set(schema["properties"]) - {"global", "facts"}  # `facts` fails with what replaces it
     for name, part in schema["properties"].items():
         if part.get("additionalProperties") is False:
             assert set(values[name]) == set(part["properties"])

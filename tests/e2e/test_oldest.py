@@ -39,7 +39,7 @@ def test_it_is_the_oldest_that_the_chart_allows(oldest: Cluster) -> None:
 
 
 def test_every_variant_is_taken_there(prepared: Cluster) -> None:
-    check_every_variant(prepared, without=["facts in an image"])  # rejected below 1.31: there are no image volumes
+    check_every_variant(prepared)
 
 
 def test_policies_are_checked_by_schema_and_webhook_and_pods_are_judged_there(oldest: Cluster) -> None:

@@ -78,11 +78,6 @@ class Admin:
         pod = {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
         return self.cluster.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
 
-    def facts_set(self, namespace: str) -> str | None:
-        """The set of facts that decided on the newest Pod in a namespace, by the audit log; None: the packaged ones."""
-        event = self.cluster.audited(namespace)[-1]
-        return next((value for key, value in event["annotations"].items() if key.endswith("/facts-set")), None)
-
     def pods(self) -> list[JSONDict]:
         """podfit's own Pods, oldest first."""
         status, answer = self.cluster.call(

@@ -145,7 +145,6 @@ def _import_images(ctr: Path) -> None:
     images = [str(ctr), "-a", SOCKET, "-n", "k8s.io", "images"]
     with subprocess.Popen(["tar", "-C", layout, "-cf", "-", "."], stdout=subprocess.PIPE) as archive:
         _done([*images, "import", "-"], archive.stdout)
-    _done([*images, "tag", image.FACTS, image.by_digest(layout, image.FACTS)])
 
 
 def _done(command: Sequence[str], stdin: IO[bytes] | int | None = subprocess.DEVNULL) -> None:

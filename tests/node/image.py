@@ -6,8 +6,6 @@ podfit's are built from a Dockerfile. The pause image and the stand-in for vLLM 
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import shutil
 import subprocess
 import sys
@@ -27,10 +25,6 @@ FIRST_COMMIT = "862b3cf51cc0bace5fc9f4e163477a68e247152f"
 PAUSE = "localhost/pause:node"
 VLLM = "docker.io/vllm/vllm-openai:v0.27.1"
 """The stand-in has a name that podfit reads as vLLM's."""
-FACTS = "registry.example.com/podfit-facts"
-"""A set of facts, for an image volume; the cluster has it by its digest."""
-FACTS_NAME = "node"
-"""The set's own name."""
 SUITE = "bookworm"
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 UNUSED = ("usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt", "var/lib/apt/lists")
@@ -57,7 +51,6 @@ def built(python: str | None = None) -> Path:
         PODFIT: _podfit(base, ROOT),
         FIRST: _first(base),
         PAUSE: _changed(base, '["sleep","infinity"]'),
-        FACTS: _facts(),
         VLLM: _changed(base, '["vllm","serve"]', Path(__file__).with_name("vllm.py")),
     }
     key = hashlib.sha256(str(sorted(images.items())).encode()).hexdigest()[:16]
@@ -70,13 +63,6 @@ def built(python: str | None = None) -> Path:
                 _buildah("push", "--compression-format=zstd", image, f"oci:{folder}/layout:{name}")
             Path(folder, "layout").rename(layout)
     return layout
-
-
-def by_digest(layout: Path, name: str) -> str:
-    """The name of an image of the layout, by its digest instead of a tag."""
-    manifests = json.loads((layout / "index.json").read_text())["manifests"]
-    (found,) = [one["digest"] for one in manifests if one["annotations"]["org.opencontainers.image.ref.name"] == name]
-    return f"{name}@{found}"
 
 
 def _podfit(base: str, source: Path) -> str:
@@ -149,20 +135,6 @@ def _base() -> str:
         _buildah("add", container, f"{folder}/root.tar", "/")
         _buildah("config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
         return _made("commit", "--quiet", "--rm", container, name)
-
-
-def _facts() -> str:
-    """The ID of an image with the facts of this tree, as docs/facts.md makes it."""
-    made_of = hashlib.sha256(FACTS_NAME.encode())
-    for path in sorted(path for folder in ("facts", "scripts/facts") for path in (ROOT / folder).rglob("*.*")):
-        made_of.update(path.read_bytes())
-    (dockerfile,) = re.findall(r"(?ms)^```dockerfile\n(.*?)^```$", (ROOT / "docs/facts.md").read_text())
-
-    def write(folder: Path) -> None:
-        _run(sys.executable, "-m", "scripts.facts.build", f"--set={folder}/build/facts", f"--name={FACTS_NAME}")
-        (folder / "Dockerfile").write_text(dockerfile)
-
-    return _built_once(f"localhost/facts:{made_of.hexdigest()[:16]}", write)
 
 
 def _changed(base: str, entrypoint: str, program: Path | None = None) -> str:

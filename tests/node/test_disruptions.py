@@ -25,7 +25,6 @@ from podfit.server import certs
 from tests.conftest import GOOD_POD
 from tests.e2e.process import until
 from tests.e2e.release import OWN, make_namespace
-from tests.node import image, namespaces
 from tests.node.admin import Admin, is_ready
 from tests.node.cluster import GATEWAY, PORT
 from tests.node.stream import CALLERS, THROUGH, Stream, streaming
@@ -95,16 +94,13 @@ def unharmed(podfit: Admin, stream: Stream) -> Iterator[Counter[str]]:
 
 
 def test_a_rolling_update_and_its_rollback(podfit: Admin, stream: Stream) -> None:
-    """To newer facts, in an image volume."""
     before = _names(podfit.pods())
-    facts = image.by_digest(Path(os.environ[namespaces.IMAGES]), image.FACTS)
 
-    podfit.types(f"helm upgrade podfit charts/podfit -n {OWN} --reuse-values --set facts.image={facts} --wait")
+    podfit.types(f"helm upgrade podfit charts/podfit -n {OWN} --reuse-values --set podAnnotations.trial=update --wait")
     changed = _names(podfit.pods())
-    until("a decision with these facts", lambda: podfit.facts_set(stream.namespace) == image.FACTS_NAME)
+    until("fifty decisions by the new Pods", _more(stream, 50), podfit.describe)
     podfit.types(f"helm rollback podfit -n {OWN} --wait")
 
-    until("a decision with the packaged facts", lambda: podfit.facts_set(stream.namespace) is None)
     until("the Pods of the update to be replaced", lambda: not _names(podfit.pods()) & changed)
     assert not changed <= before
 

@@ -88,7 +88,7 @@ def serving(folder: Path, *options: str, stdout: TextIO | int | None = None, pat
     `patch`: Python that the process runs first."""
     certs.write(folder, ["localhost", "127.0.0.1"])
     imports = "import sys, pathlib\nfrom podfit.cli import main\n"
-    imports += "from podfit.server import live_facts, memory, reviews\nfrom podfit.server.edge import peer, worker"
+    imports += "from podfit.server import memory, reviews\nfrom podfit.server.edge import peer, worker"
     known = re.sub(r"^(\w+\.\w+) = ", r"\1; \1 = ", patch, flags=re.MULTILINE)  # fails for a name that is not there
     code = f"{imports}\n{known}\nsys.exit(main())"
     command = [sys.executable, "-c", code, "serve", "--bind", "127.0.0.1:0", *options]

@@ -372,9 +372,6 @@ containers:
       {{- if or $values.models $values.modelsVolume }}
       - --models=/etc/podfit/models
       {{- end }}
-      {{- if $values.facts.image }}
-      - --facts=/etc/podfit/facts
-      {{- end }}
       {{- range .args }}
       - {{ . }}
       {{- end }}
@@ -403,11 +400,6 @@ containers:
         mountPath: /etc/podfit/models
         readOnly: true
       {{- end }}
-      {{- if $values.facts.image }}
-      - name: facts
-        mountPath: /etc/podfit/facts
-        readOnly: true
-      {{- end }}
 volumes:
   - name: policy
     configMap:
@@ -419,12 +411,6 @@ volumes:
   - name: models
     configMap:
       name: {{ include "podfit.fullname" .root }}-models
-  {{- end }}
-  {{- if $values.facts.image }}
-  - name: facts
-    image:
-      reference: {{ $values.facts.image }}
-      pullPolicy: {{ $values.facts.pullPolicy }}
   {{- end }}
 {{- with $values.nodeSelector }}
 nodeSelector:

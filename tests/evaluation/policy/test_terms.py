@@ -217,7 +217,6 @@ LAYERS = st.builds(
     at_most=st.sampled_from([None, *MODES[:3]]),
     owned_pods=st.sampled_from([None, "warn", "deny"]),
     trust_mutation=st.sampled_from([None, True, False]),
-    trust_facts=st.sampled_from([None, True, False]),
 )
 
 
@@ -232,7 +231,6 @@ def test_what_is_unknown_is_no_harder_than_either_answer(layers: list[Layer]) ->
             assert softer_mode(unknown.mode(rule), known.mode(rule)) == unknown.mode(rule)
         assert not (unknown.owned_pods == "deny" and known.owned_pods == "warn")
         assert unknown.trust_mutation or not known.trust_mutation
-        assert known.trust_facts or not unknown.trust_facts
 
 
 @given(st.lists(LAYERS, max_size=5), st.sampled_from([{"env": "prod"}, {}, None]))

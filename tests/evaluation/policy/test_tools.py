@@ -222,3 +222,12 @@ def test_lint_tells_of_a_denial_that_can_only_warn(tmp_path: Path, capsys: Captu
     assert main(["policy", "lint", str(file)]) == 0
     told = "it only warns, also with deny: another process of the container may use them"
     assert capsys.readouterr().err == f"warning: {file}:6: spec.rules.gpu-idle.mode: {told}\n"
+
+
+def test_lint_tells_of_a_field_that_is_ignored(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text(HEAD + "spec:\n  trustFacts: true\n")
+
+    assert main(["policy", "lint", str(file)]) == 0
+    why = "ignored: facts are part of podfit, and podfit 0.4 will not accept this field. Fix: remove it"
+    assert capsys.readouterr().err == f"warning: {file}:5: spec.trustFacts: {why}\n"

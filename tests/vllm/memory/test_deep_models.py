@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.base.data import Remembered
 from podfit.vllm.memory import kv_cache, kv_specs, ranks, shape
 from podfit.vllm.memory.ledger import GpuLedger, MemoryPlan
 from podfit.vllm.memory.plan import plan
-from podfit.vllm.memory.remembered import DEEP, DEEP_ENTRIES
+from podfit.vllm.memory.remembered import DEEP, DEEP_ENTRIES, Remembered
 from podfit.vllm.memory.solve import alternatives
 from podfit.vllm.model import MAX_LAYERS, Model, from_config
 from tests.vllm.memory.engines import DEEPSEEK_V3, DEEPSEEK_V4_PRO, GEMMA3_27B, LLAMA_8B, QWEN35_35B, engine, gpu, on

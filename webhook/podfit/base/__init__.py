@@ -1,7 +1,6 @@
 """Immutable values, safe text and the package's data: what depends on neither Kubernetes nor vLLM.
 
 Here: `frozen` (named tuples, values computed once), `secret` (secrets in text) and `printable` (control characters,
-long values). `data` reads the JSON files of `webhook/podfit/data`, or of a newer set of facts; `facts_set` verifies
-a set; `facts_shape` describes its tables. Not here: anything that knows a field of a manifest. Imports
-nothing of podfit.
+long values). `data` reads the JSON files of `webhook/podfit/data`. Not here: anything that knows a field of a manifest.
+Imports nothing of podfit.
 """

@@ -89,7 +89,7 @@ def _main(argv: Sequence[str]) -> int:
     from importlib import import_module
 
     from podfit.cli.support import extras, terminal
-    from podfit.cli.support.edge import UnusableError, tell, use_facts
+    from podfit.cli.support.edge import UnusableError, tell
 
     top = parser(argv[:1] if argv[:1] and argv[0] in COMMANDS else () if argv == ["--version"] else COMMANDS)
     args, unknown = top.parse_known_args(argv)
@@ -101,8 +101,6 @@ def _main(argv: Sequence[str]) -> int:
         return 2
     color = terminal.CHOICE.set(getattr(args, "color", "auto"))
     try:
-        if (folder := getattr(args, "facts", None)) is not None and args.command != "serve":
-            use_facts(folder)
         code: int = args.run(args)
         sys.stdout.flush()
     except UnusableError as error:

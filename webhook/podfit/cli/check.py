@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
 def _fix_options(args: argparse.Namespace) -> list[str]:
     """The options of the command line that change what is found, as `podfit fix` takes them."""
     options = []
-    for name in ("policy", "gpu", "models", "facts", "rule", "ignore", "namespace", "baseline", "config"):
+    for name in ("policy", "gpu", "models", "rule", "ignore", "namespace", "baseline", "config"):
         given = getattr(args, name)
         for value in given if isinstance(given, list) else [given]:
             options += [] if value is None else [f"--{name}", str(value)]

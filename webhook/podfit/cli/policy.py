@@ -16,6 +16,7 @@ from podfit.cli.support import edge, policies, terminal
 from podfit.cli.support.edge import UnusableError
 from podfit.evaluation.denial import many
 from podfit.evaluation.policy import Policy, PolicyError, load
+from podfit.kube.path import FieldPath
 from podfit.report import text
 from podfit.rules import all_rules
 
@@ -92,7 +93,8 @@ def run_show(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """0 if every file is usable, and the files together; else 2 with a line per problem on standard error.
 
-    An exception that has ended, or will within two weeks, and a `mode: deny` that can only warn are warnings.
+    An exception that has ended, or will within two weeks, a `mode: deny` that can only warn, and a field that is
+    ignored are warnings.
     """
     for name in args.files:
         if not policies.path(name).exists():
@@ -113,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
     if policy is not None:
         _tell_of_exceptions(policy)
         _tell_of_denials(policy)
+        _tell_of_ignored_fields(policy)
     return 2 if problems else 0
 
 
@@ -132,6 +135,14 @@ def _tell_of_denials(policy: Policy) -> None:
             if said.mode == "deny" and (why := rules[rule_id].never_denies):
                 place = layer.place("spec", "rules", rule_id, "mode")
                 edge.tell(f"warning: {place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}")
+
+
+def _tell_of_ignored_fields(policy: Policy) -> None:
+    """Fields that earlier versions read."""
+    for layer in policy.everything:
+        if place := layer.places.get(FieldPath(("spec", "trustFacts"))):
+            why = "facts are part of podfit, and podfit 0.4 will not accept this field"
+            edge.tell(f"warning: {place}: spec.trustFacts: ignored: {why}. Fix: remove it")
 
 
 # ── test ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,12 @@ from podfit.cli.support.edge import UnusableError
 from podfit.kube.snapshot import WATCHED_BY_DEFAULT, WATCHED_KINDS
 
 if TYPE_CHECKING:
-    from podfit.base.data import Tables
     from podfit.cluster import Access, Cluster
     from podfit.evaluation.policy import Policy
     from podfit.server.accesslog import AccessLog
     from podfit.server.certs.serving import Application, Serving
     from podfit.server.lines import Lines
     from podfit.server.live import Live
-    from podfit.server.live_facts import LiveFacts
     from podfit.server.readiness import Readiness, SelfCall
     from podfit.vllm.facts import Facts
 
@@ -111,26 +109,21 @@ def _seconds(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGTERM; exit 2 or 3 with one line if the policy, the certificate or the address is unusable."""
-    from podfit.base.data import using
-    from podfit.evaluation.policy import builtin
     from podfit.server.accesslog import AccessLog
     from podfit.server.lines import Lines
-    from podfit.server.live_facts import LiveFacts
 
     facts = edge.facts(args)
-    known = LiveFacts(facts, args.facts, lambda newer: warm(builtin(), newer))
-    with using(known.facts.tables):  # it knows the GPUs that policies name
-        policy = policies.load(args.policy)
+    policy = policies.load(args.policy)
     access = _access(args.kubeconfig)
     serving = certificate.serving(args, access)
     cluster = _cluster(args.watch, access)
-    live = _live(args.policy, cluster, lambda: known.facts.tables)
+    live = _live(args.policy, cluster)
     warm(policy, facts)
     ready, answers = _readiness(live, serving, cluster)
     # Without a buffer: a thread that waits for the reader of the log would hold the buffer's lock at the process's end.
     lines = AccessLog(None if args.no_access_log or sys.stdout is None else FileIO(1, "w", closefd=False))
     said = Lines(FileIO(os.devnull if sys.stderr is None else 2, "w", closefd=sys.stderr is None), "log")
-    app = application(live, known, serving, ready, lines, said, cluster, args.threads)
+    app = application(live, facts, serving, ready, lines, said, cluster, args.threads)
     if args.client_ca:
         from podfit.server.certs.serving import KnownClients
 
@@ -147,7 +140,6 @@ def run(args: argparse.Namespace) -> int:
         gc.collect()
         gc.freeze()  # tables and rules live as long as the process: looking through them took 40 ms each time
         live.start()
-        known.start()
         if cluster is not None:
             cluster.start()
         serving.start()
@@ -161,20 +153,20 @@ def run(args: argparse.Namespace) -> int:
         said.close(FLUSH)
 
 
-def _live(files: Sequence[str], cluster: Cluster | None, tables: Callable[[], Tables]) -> Live:
+def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
     """The policies of the files and, if Policy objects are watched, of the cluster."""
     from podfit.server.live import Live
 
     paths = [policies.path(name) for name in files]
     if cluster is None or POLICIES not in cluster.watched:
-        return Live(paths, tables=tables)
+        return Live(paths)
     from podfit.server.acceptance import Acceptance
 
     def objects() -> dict[str, Mapping[str, Any]] | None:
         seen = cluster.snapshot().objects.get(POLICIES)
         return None if seen is None else {name: obj for (_, name), obj in seen.items()}
 
-    return Live(paths, objects, Acceptance(cluster.access).tell, lambda: cluster.serves(POLICIES), tables=tables)
+    return Live(paths, objects, Acceptance(cluster.access).tell, lambda: cluster.serves(POLICIES))
 
 
 def _access(kubeconfig: Path | None) -> Access | None:
@@ -212,7 +204,7 @@ def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[R
 
 def application(
     live: Live,
-    facts: LiveFacts,
+    facts: Facts,
     serving: Serving,
     ready: Readiness,
     access: AccessLog,
@@ -225,11 +217,11 @@ def application(
     from podfit.server.app import create_app
     from podfit.server.metrics import Metrics
 
-    metrics = Metrics(__version__, live.policy.version, facts.facts.version)
+    metrics = Metrics(__version__, live.policy.version, facts.version)
     metrics.watch_certificate(serving.not_after)
     metrics.watch_switch(serving.is_off)
     metrics.watch_policy(live)
-    metrics.watch_facts(facts)
+    metrics.watch_facts()
     metrics.watch_log(said)
     if cluster is not None:
         metrics.watch_cluster(cluster.status)

@@ -14,12 +14,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "version",
         help="the version, the newest vLLM release known, the dates of the facts",
-        description="Prints the version of podfit, the newest vLLM release that it knows, and the dates of its facts. "
-        "With --facts: those of that set.",
+        description="Prints the version of podfit, the newest vLLM release that it knows, and the dates of its facts.",
         epilog=edge.examples("podfit version"),
         formatter_class=edge.Examples,
     )
-    edge.add_facts(parser)
     parser.set_defaults(run=run)
 
 

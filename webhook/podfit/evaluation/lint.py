@@ -10,7 +10,6 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
-from podfit.base.data import PACKAGED, using
 from podfit.base.frozen import frozen, kept
 from podfit.base.printable import LONGEST, clean, one_line, shortened
 from podfit.base.secret import FORMS, SHOWN, Secrets
@@ -25,7 +24,6 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Mode, Place, Rule
 from podfit.vllm.command import ALL_WORK, WorkLimit
 from podfit.vllm.facts import Assumed, Fact, Facts
-from podfit.vllm.gpu.product import packaged_alike
 from podfit.vllm.release import newer_than_read
 
 LONGEST_CHANGE = 4000
@@ -189,10 +187,9 @@ def lint(
     errors: list[RuleError] = []
     subject = Subject.of(obj, facts, namespace)
     judge = _Judge(obj, old, subject, policy, facts, where)
-    with using(facts.tables):
-        results = judge.results(policy.of(subject), errors)
-        unheard: list[RuleError] = []
-        shadows = tuple(Shadow(name, judge.results(terms, unheard)) for name, terms in policy.shadowed(subject))
+    results = judge.results(policy.of(subject), errors)
+    unheard: list[RuleError] = []
+    shadows = tuple(Shadow(name, judge.results(terms, unheard)) for name, terms in policy.shadowed(subject))
     told = tuple([replace(one, error=_bounded(judge.secrets.masked(one.error))) for one in errors])
     return Report(obj, results, told, shadows, judge.secrets, judge.unread)
 
@@ -256,48 +253,7 @@ class _Judge:
             spared = {one.rule: "an error in podfit" for result in found for one in result.findings if one.applies}
         if spared:
             found = self._judged(read, terms, before, [], spared)
-        if self.facts.tables is not PACKAGED and not terms.trust_facts:
-            return self._as_far_as_packaged(found, terms, errors)
         return found
-
-    def _as_far_as_packaged(
-        self, found: tuple[Result, ...], terms: Terms, errors: list[RuleError]
-    ) -> tuple[Result, ...]:
-        """Under facts that are not trusted: a denial, and a patch by the webhook, only if the packaged facts alone come
-        to the same."""
-        if not any(one.mode == "deny" or self._patches(one) for result in found for one in result.findings):
-            return found
-        certain: dict[tuple[str, ...], list[Judged]] = {}
-        try:
-            with using(PACKAGED):
-                known = replace(self.facts, tables=PACKAGED, gpu=packaged_alike(self.facts.gpu, self.facts.tables))
-                judge = _Judge(self.obj, self.old, self.subject, self.policy, known, self.where)
-                for result in judge._unlimited(terms, errors):
-                    for one in result.findings:
-                        for key in _keys(one, result.engine):
-                            certain.setdefault(key, []).append(one)
-        except Exception as error:  # ours: then nothing rests on these facts
-            errors.append(_rule_error("facts", error))
-
-        def agreed(one: Judged, engine: Engine) -> Judged:
-            return self._agreed(one, [same for key in _keys(one, engine) for same in certain.get(key, ())])
-
-        return tuple([replace(one, findings=tuple([agreed(of, one.engine) for of in one.findings])) for one in found])
-
-    def _agreed(self, judged: Judged, certain: Sequence[Judged]) -> Judged:
-        """The finding with as much of its consequence as it has under the packaged facts: `certain`."""
-        why = f"rests on the facts {self.facts.tables.name}, which inform unless the policy says trustFacts"
-        if judged.mode == "deny" and not any(one.mode == "deny" for one in certain):
-            judged = replace(judged, mode="warn", why_softened=why)
-        fix = judged.finding.fix
-        if self._patches(judged) and not any(self._patches(one) and one.finding.fix == fix for one in certain):
-            details = (*judged.finding.details, f"not repaired: {why}")
-            judged = replace(judged, applies=False, finding=replace(judged.finding, fix=(), details=details))
-        return judged
-
-    def _patches(self, judged: Judged) -> bool:
-        """The webhook patches for it."""
-        return judged.applies and self.where == "admission"
 
     @property
     def secrets(self) -> Secrets:

@@ -14,7 +14,6 @@ from dataclasses import field
 from typing import Any, Literal, NoReturn
 
 from podfit.base import numbers
-from podfit.base.data import using
 from podfit.base.frozen import frozen
 from podfit.base.printable import one_line, shortened
 from podfit.base.secret import FORMS, Secrets
@@ -183,8 +182,7 @@ def decide(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> 
             return _of_policy(request) if webhook == "validate" else Decision(request, "skipped")
         if _is_allowed_at_once(webhook, request, policy, facts):
             return Decision(request, "skipped")
-        with using(facts.tables):
-            return (_validate if webhook == "validate" else _mutate)(request, policy, facts)
+        return (_validate if webhook == "validate" else _mutate)(request, policy, facts)
     except Exception as error:
         return failed(request, error)
 
@@ -206,9 +204,8 @@ def allowed_without_time(request: Request, why: str) -> Decision:
 
 
 def _versions(policy: Policy, facts: Facts) -> dict[str, str]:
-    """The audit annotations on what decided; `facts-set` names facts that are not the packaged ones."""
-    versions = {"policy-version": policy.version, "facts-version": facts.version}
-    return versions if facts.tables.name is None else {**versions, "facts-set": facts.tables.name}
+    """The audit annotations on what decided."""
+    return {"policy-version": policy.version, "facts-version": facts.version}
 
 
 def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:

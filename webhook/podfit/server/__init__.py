@@ -2,7 +2,7 @@
 
 - `app`: routes
 - `reviews`: a review and its answer; `decision_cache`, `deadline`
-- `live`: the policies in force; `live_facts`: a folder with newer facts
+- `live`: the policies in force
 - `acceptance`: the status of Policy objects
 - `readiness`, `metrics`, `certs`
 - `accesslog` and `lines`: logs that no review waits for (logging's own QueueListener counts no losses)

@@ -23,13 +23,13 @@ from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import HTTPException
 
+from podfit.base import data
 from podfit.base.printable import one_line
 from podfit.evaluation.policy import Policy
 from podfit.server.accesslog import AccessLog
 from podfit.server.certs.serving import Application
 from podfit.server.lanes import Lanes
 from podfit.server.live import Live
-from podfit.server.live_facts import LiveFacts
 from podfit.server.metrics import Metrics
 from podfit.server.readiness import Readiness
 from podfit.server.reviews import Reviews
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 def create_app(
     policy: Policy | Live,
-    facts: Facts | LiveFacts,
+    facts: Facts,
     metrics: Metrics,
     ready: Readiness | None = None,
     cluster: Cluster | None = None,
@@ -65,10 +65,9 @@ def create_app(
     app = Flask("podfit", static_folder=None)
 
     def holding() -> tuple[Policy, Facts]:
-        base = facts.facts if isinstance(facts, LiveFacts) else facts
         return (
             policy.policy if isinstance(policy, Live) else policy,
-            cluster.facts(base) if cluster is not None else base,
+            cluster.facts(facts) if cluster is not None else facts,
         )
 
     if access is not None:
@@ -86,7 +85,7 @@ def create_app(
             *(ready.problems() if ready else ()),
             *(policy.report() if isinstance(policy, Live) else ()),
             *(cluster.report() if cluster else ()),
-            *(facts.report() if isinstance(facts, LiveFacts) else [facts.tables.age()]),
+            data.age(),
         ]
         lines = ["ok", *told]
         text = "".join(f"{one_line(line)}\n" for line in lines)

@@ -19,7 +19,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from podfit.base.data import Tables, current, using
 from podfit.evaluation.policy import Layer, PolicyError, document, is_schema, of_layers
 
 POLICY_SUFFIXES = (".yaml", ".yml", ".json")
@@ -52,7 +51,6 @@ class Live:
         tell: Callable[[Objects, Mapping[str, tuple[str, ...]]], None] = lambda *_: None,
         served: Callable[[], bool] = lambda: True,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        tables: Callable[[], Tables] = current,
     ) -> None:
         """Reads the files; raises PolicyError if one can't be used: a server starts only with all its policies.
 
@@ -60,14 +58,12 @@ class Live:
           it there is no cluster, and only the files count
         - `tell`: called with the objects and their problems after every look in the background
         - `served`: whether the API server has the kind of Policy objects
-        - `tables`: the set of facts that knows the GPUs which a policy names
         """
         self._places = tuple(files)
         self._objects = objects
         self._tell = tell
         self._served = served
         self._clock = clock
-        self._tables = tables
         self._files: dict[str, LiveSource] = {}
         self._seen: dict[str, LiveSource] = {}
         self._apart: tuple[str, ...] = ()
@@ -112,12 +108,11 @@ class Live:
     def look(self) -> None:
         """Reads everything once, and takes over what is good."""
         before, told, expired = (self._files, self._seen, self.unknown), self.problems, self.policy.expired
-        with using(self._tables()):
-            self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
-            if (objects := self._read_objects()) is not None:
-                self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
-                self.objects_seen = True
-            self.unknown = self._why_unknown()
+        self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
+        if (objects := self._read_objects()) is not None:
+            self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
+            self.objects_seen = True
+        self.unknown = self._why_unknown()
         if (self._files, self._seen, self.unknown) != before:
             self._take_over()
             for problem in self.problems:

@@ -14,12 +14,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from podfit.base import data
 from podfit.evaluation.review import Decision, Webhook
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.server.accesslog import AccessLog
 from podfit.server.lines import Lines
 from podfit.server.live import Live
-from podfit.server.live_facts import LiveFacts
 from podfit.server.readiness import Readiness
 
 if TYPE_CHECKING:
@@ -187,7 +187,6 @@ class Metrics:
         self._versions = (version, policy, facts)
         self._info.labels(*self._versions).set(1)
         self._live: Live | None = None
-        self._live_facts: LiveFacts | None = None
 
     def watch_certificate(self, not_after: Callable[[], float]) -> None:
         """Exports the end of the serving certificate (seconds since the epoch), read again at each scrape."""
@@ -206,25 +205,14 @@ class Metrics:
         """Exports the state of the cluster snapshot, read again at each scrape."""
         self._registry.register(_Cluster(status))
 
-    def watch_facts(self, live: LiveFacts) -> None:
-        """Exports how old the tables in use are, and whether a newer set can't be used; read again at each scrape."""
-
-        def collected() -> float:
-            return datetime.combine(live.facts.collected, datetime.min.time(), UTC).timestamp()
-
-        gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "podfit_facts_collected_timestamp_seconds": (
-                "When the facts on models, accelerators and vLLM's releases were collected, to the month",
-                collected,
-            ),
-            "podfit_facts_up_to_date": (
-                "1: the newest state of the folder of --facts is in use; 0: it is broken, and the last good set is",
-                lambda: live.problem is None,
-            ),
-        }
-        for name, (help_, value) in gauges.items():
-            Gauge(name, help_, registry=self._registry).set_function(value)
-        self._live_facts = live
+    def watch_facts(self) -> None:
+        """Exports how old the packaged tables are."""
+        first_day = datetime.fromisoformat(f"{data.load('facts')['generated']}-01").replace(tzinfo=UTC)
+        Gauge(
+            "podfit_facts_collected_timestamp_seconds",
+            "When the facts on models, accelerators and vLLM's releases were collected, to the month",
+            registry=self._registry,
+        ).set(first_day.timestamp())
 
     def watch_readiness(self, ready: Readiness) -> None:
         """Exports how many requirements of a ready server are not met, computed at each scrape."""
@@ -315,7 +303,6 @@ class Metrics:
         """The exposition format."""
         version, policy, facts = self._versions
         policy = policy if self._live is None else self._live.policy.version
-        facts = facts if self._live_facts is None else self._live_facts.facts.version
         if self._versions != (version, policy, facts):
             self._info.remove(*self._versions)
             self._versions = (version, policy, facts)

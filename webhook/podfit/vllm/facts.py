@@ -29,11 +29,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from podfit.base.data import Tables, current
+from podfit.base import data
 from podfit.base.frozen import frozen
 from podfit.kube import snapshot
 from podfit.kube.companions import Companions
@@ -89,7 +88,7 @@ class Assumed:
     """What a policy assumes about unknown values (`spec.assume`). It may inform; no denial is based on it."""
 
     gpu: str | None = None
-    """The GPU of a Pod that names none, `NAME[:COUNT]`; the tables in use describe it."""
+    """The GPU of a Pod that names none, `NAME[:COUNT]`; the packaged tables describe it."""
     nodes: Literal["open", "closed"] = "open"
     """closed: no new nodes will come (no autoscaler, no Karpenter, no Kueue), so that the labels of the present nodes
     may support a denial."""
@@ -129,8 +128,6 @@ class Facts:
     """The `assume` section of the policy for the object; `lint` sets it."""
     show_secrets: bool = False
     """Do not mask secrets in texts (`--show-secrets`)."""
-    tables: Tables = field(default_factory=current, repr=False)
-    """The tables of models, GPUs and releases: the packaged ones, or a newer set."""
 
     @cached_property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
@@ -153,11 +150,6 @@ class Facts:
         seen = self.snapshot.objects.get("configmaps", {})
         return (*(one for obj in seen.values() for one in measured.of_config_map(obj)[0]), *self.given_measured)
 
-    @property
-    def collected(self) -> date:
-        """The first day of the month in which the tables were collected."""
-        return date.fromisoformat(f"{self.tables.load('facts')['generated']}-01")
-
     @cached_property
     def version(self) -> str:
         """A short hash of the tables and of the inputs: equal versions lead to equal decisions."""
@@ -174,7 +166,7 @@ class Facts:
             beside,
             self.given_measured,
         ]
-        parts = [self.tables.version]
+        parts = [data.version()]
         if any(given):
             text = json.dumps(given, sort_keys=True, default=repr)
             parts.append(hashlib.sha256(text.encode()).hexdigest()[:8])

@@ -6,10 +6,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
-from podfit.base.data import load, remembered
+from podfit.base.data import load
 
 
 class Release(NamedTuple):
@@ -119,12 +119,12 @@ LONGEST = 512
 """Characters of an image; none is longer with its registry, tag and digest."""
 
 
-@remembered(256)  # a cluster has a few images
+@lru_cache(256)  # a cluster has a few images
 def _from_image(image: str) -> Release | None:
     return release_of_image(image, _vendors()) or _from_tag(image)
 
 
-@remembered()
+@cache
 def _vendors() -> Images:
     rows = ((row["image"], parse(row["release"])) for row in load("releases")["images"])
     return tuple((pattern, release) for pattern, release in rows if release is not None)
@@ -151,14 +151,14 @@ def _from_tag(image: str) -> Release | None:
     return release
 
 
-@remembered()
+@cache
 def known_releases() -> tuple[Release, ...]:
     """The releases whose parser is in the table (`data/flags.json`), oldest first."""
     releases = (parse(name) for name in load("flags")["releases"])
     return tuple(release for release in releases if release is not None)
 
 
-@remembered()
+@cache
 def newest_read() -> Release:
     """The newest release of which every item of the checklist is ticked (`facts/read.json`).
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from podfit.base import data
 from podfit.base.secret import FORMS
 from podfit.cli.support import patches as kustomized
 from podfit.cli.support import terminal
@@ -284,7 +283,7 @@ def _folder(name: str) -> str:
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """`--models DIR`, and `--facts DIR`."""
+    """`--models DIR`."""
     parser.add_argument(
         "--models",
         type=Path,
@@ -292,28 +291,6 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         help="models that the catalog does not know: DIR/ORG--NAME.json or DIR/ORG/NAME/config.json, with the "
         "safetensors index in the same folder (docs/models.md)",
     )
-    add_facts(parser)
-
-
-def add_facts(parser: argparse.ArgumentParser) -> None:
-    """`--facts DIR`."""
-    parser.add_argument(
-        "--facts",
-        type=Path,
-        metavar="DIR",
-        help="newer facts than the packaged ones: a set that `make facts SET=DIR` wrote (docs/facts.md)",
-    )
-
-
-def use_facts(folder: Path) -> None:
-    """Use the facts in a folder from now on; raises UnusableError with the file and the reason."""
-    from podfit.base.facts_set import FactsError
-    from podfit.server import live_facts
-
-    try:
-        data.use(live_facts.read(folder))
-    except FactsError as error:
-        raise UnusableError(f"--facts {error}", 3) from error
 
 
 def models(folder: Path) -> dict[str, GivenModel]:

@@ -261,7 +261,6 @@ def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
         owned_pods=spec.enforce.owned_pods,
         mutate_workloads=spec.mutate.workloads,
         trust_mutation=spec.trust_mutation,
-        trust_facts=spec.trust_facts,
         assume=_assumptions_of(spec.assume),
         kinds={kind: tuple(paths) for kind, paths in spec.kinds.items()},
         images=tuple(

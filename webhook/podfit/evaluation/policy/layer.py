@@ -108,8 +108,6 @@ class Terms:
     """Patch workloads too, not only Pods (GitOps tools compare workloads with their source)."""
     trust_mutation: bool = False
     """A workload whose Pods the mutating webhook would repair is not denied."""
-    trust_facts: bool = False
-    """A set of facts that is not packaged may deny and patch alone; else only where the packaged facts agree."""
     assume: Assumed = field(default_factory=Assumed)
     allow_ignore: tuple[str, ...] = ()
     """Rules that an author may silence with an annotation; "*" is every rule."""
@@ -195,7 +193,6 @@ class Layer:
     owned_pods: OwnedPods | None = None
     mutate_workloads: bool | None = None
     trust_mutation: bool | None = None
-    trust_facts: bool | None = None
     assume: Mapping[str, Any] = field(default_factory=dict)
     """Field of `Assumed` → value."""
     kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -228,7 +225,6 @@ class Layer:
             owned_pods=self.owned_pods or terms.owned_pods,
             mutate_workloads=terms.mutate_workloads if self.mutate_workloads is None else self.mutate_workloads,
             trust_mutation=terms.trust_mutation if self.trust_mutation is None else self.trust_mutation,
-            trust_facts=terms.trust_facts if self.trust_facts is None else self.trust_facts,
             assume=replace(terms.assume, **self.assume) if self.assume else terms.assume,
             allow_ignore=terms.allow_ignore if self.allow_ignore is None else self.allow_ignore,
             exceptions=terms.exceptions + self.exceptions,
@@ -256,7 +252,6 @@ class Layer:
             owned_pods="deny" if terms.owned_pods == if_so.owned_pods == "deny" else "warn",
             mutate_workloads=terms.mutate_workloads and if_so.mutate_workloads,
             trust_mutation=terms.trust_mutation or if_so.trust_mutation,
-            trust_facts=terms.trust_facts and if_so.trust_facts,
             allow_ignore=tuple(dict.fromkeys(terms.allow_ignore + if_so.allow_ignore)),
             exceptions=if_so.exceptions,
         )

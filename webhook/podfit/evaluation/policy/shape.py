@@ -198,8 +198,7 @@ class SpecShape(Strict):
     )
     trust_facts: bool | None = Field(
         default=None,
-        description="Deny and patch also where only a set of facts given with --facts says so. Default: false, it "
-        "informs.",
+        description="Ignored: facts are part of podfit. podfit 0.4 will not accept this field.",
     )
     releases: ReleasesShape = Field(
         default_factory=ReleasesShape, description="What is known of vLLM's releases beyond the package's table."

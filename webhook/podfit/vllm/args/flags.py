@@ -10,10 +10,10 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
-from podfit.base.data import load, remembered
+from podfit.base.data import load
 from podfit.base.frozen import frozen
 from podfit.vllm.release import Images, Release, known_releases, neighbours
 
@@ -294,7 +294,7 @@ def _build_table(known: Mapping[Release, Mapping[str, Row]], underscores: Releas
     return Table(releases, definitions, spans, underscores)
 
 
-@remembered()
+@cache
 def builtin() -> Table:
     """The table of the package."""
     data = load("flags")

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
-from podfit.base.data import load, remembered
+from podfit.base.data import load
 from podfit.vllm.release import Release, neighbours, parse
 
 Span = Sequence[Any]
@@ -38,7 +39,7 @@ class Refusal:
     """A plugin may add accepted values."""
 
 
-@remembered()
+@cache
 def releases() -> tuple[Release, ...]:
     """The releases whose sources were read, oldest first."""
     return tuple(release for release in map(parse, load("settings")["releases"]) if release is not None)
@@ -72,7 +73,7 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
     return _refused_by_all(release, refused, lambda number: there[number])
 
 
-@remembered()
+@cache
 def _registry_was_read(kind: str) -> tuple[bool, ...]:
     """Per release: whether its registry of that kind was read."""
     names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
@@ -91,14 +92,14 @@ def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal 
     return refused
 
 
-@remembered(1024)
+@lru_cache(1024)
 def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | None, ...]:
     """The bounds of a numeric argument in each release that counts, the newest first."""
     spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
     return tuple([_definition_in(spans, number) for number in _counting_releases(release, lambda number: True)])
 
 
-@remembered()
+@cache
 def variables() -> frozenset[str]:
     """The environment variables that have choices in some release, or a number as their value."""
     return frozenset(load("settings")["environment"])
@@ -133,25 +134,25 @@ def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
     return None
 
 
-@remembered()
+@cache
 def argument_that_enables(dest: str) -> str | None:
     """The argument that must be set so that vLLM creates the class with `dest`'s bounds."""
     return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
 
 
-@remembered()
+@cache
 def bounded() -> frozenset[str]:
     """The arguments that have bounds in some release."""
     return frozenset(load("settings")["bounds"])
 
 
-@remembered()
+@cache
 def config_arguments() -> frozenset[str]:
     """The arguments that fill a config class from JSON."""
     return frozenset(load("settings")["configs"])
 
 
-@remembered()
+@cache
 def is_strict(dest: str) -> bool:
     """Whether the argument's class rejects unknown keys."""
     return "" in load("settings")["configs"].get(dest, {}).get("strict", ())
@@ -167,7 +168,7 @@ def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -
             yield Refusal(path, None, _beside(dest, above, numbers[0]), None, *_nearest_releases(spans, numbers[0]))
 
 
-@remembered(1024)
+@lru_cache(1024)
 def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
     """The releases that count, the newest first, if each of them rejects unknown keys."""
     spans: Sequence[Span] = load("settings")["configs"][dest]["strict"][above]
@@ -175,7 +176,7 @@ def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
     return numbers if all(_definition_in(spans, number) is not None for number in numbers) else ()
 
 
-@remembered(1024)
+@lru_cache(1024)
 def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
     """The keys that the class of one release has."""
     fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
@@ -308,7 +309,7 @@ def _normalized(value: object, fold: str | None) -> object:
     return value.lower().replace("-", "_") if fold == "dash" else value.lower()
 
 
-@remembered(256)
+@lru_cache(256)
 def _table_numbers_around(release: Release) -> tuple[int, ...]:
     """The release, or its two neighbors in the table, the newer one first. The newest, if the release is newer than
     the table; empty if it is older."""

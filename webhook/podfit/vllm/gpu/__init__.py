@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
-from podfit.base import data
 from podfit.kube import quantity
 from podfit.kube.workload import Container, Workload
 from podfit.vllm.facts import Fact, Facts
@@ -181,7 +181,7 @@ def assumed(facts: Facts) -> Accelerator | None:
     return None if facts.assume.gpu is None else _known(facts.assume.gpu)
 
 
-@data.remembered(64)
+@lru_cache(64)
 def _known(text: str) -> Accelerator | None:
     try:
         return parse(text)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
-from podfit.base.data import remembered
 from podfit.kube.path import mapping
 from podfit.kube.snapshot import Snapshot
 from podfit.kube.workload import JSON, Container, Workload
@@ -137,7 +137,7 @@ _SHORT = 4096
 _EACH = 64
 
 
-@remembered(256)
+@lru_cache(256)
 def _known_left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
     return _matching_products(driver, kind, selectors)
 
@@ -175,7 +175,7 @@ def _selectors(of: JSON) -> list[str]:
     return [text for text in found if isinstance(text, str)]
 
 
-@remembered()
+@cache
 def _devices() -> tuple[tuple[Gpu, cel.Device], ...]:
     """Each GPU model under each name that its driver may publish, and each of its slices.
 

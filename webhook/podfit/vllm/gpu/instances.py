@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from podfit.base import data
-from podfit.base.data import remembered
 from podfit.vllm.gpu.product import Gpu, product, products
 from podfit.vllm.gpu.requirement import NodeRequirement
 
@@ -118,18 +118,18 @@ def _label_part(key: str) -> str | None:
     return part if part in _PARTS else None
 
 
-@remembered()
+@cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     found: Mapping[str, Mapping[str, Any]] = data.load("instances")["instance_types"]
     return found
 
 
-@remembered()
+@cache
 def _in_any_case() -> Mapping[str, str]:
     return {name.lower(): name for name in _table()}
 
 
-@remembered()
+@cache
 def _labels() -> Mapping[str, Mapping[str, str]]:
     """AWS's machine types → the labels that Karpenter gives their nodes (karpenter-provider-aws
     website/content/en/preview/reference/instance-types.md)."""

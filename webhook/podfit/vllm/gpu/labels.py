@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from podfit.base.data import remembered
 from podfit.base.frozen import frozen
 from podfit.kube.workload import JSON, Workload
 from podfit.vllm.gpu import instances
@@ -151,12 +151,12 @@ def _are_short(texts: Sequence[str]) -> bool:
 _SHORT, _EACH = 2048, 32
 
 
-@remembered(512)  # a cluster has a few node pools
+@lru_cache(512)  # a cluster has a few node pools
 def _known_selector(pairs: tuple[tuple[str, str], ...]) -> NamedProducts | None:
     return _of_terms([as_demands(dict(pairs))])
 
 
-@remembered(512)
+@lru_cache(512)
 def _known_terms(terms: tuple[Demands, ...]) -> NamedProducts | None:
     return _of_terms(terms)
 

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from podfit.base import near
-from podfit.base.data import remembered
 from podfit.vllm.gpu.product import Gpu, all_products, product, products, slices
 
 NOISE = re.compile(
@@ -37,7 +37,7 @@ _LONGEST = 128
 """Longest name that is looked up, in characters; a label's value has at most 63."""
 
 
-@remembered(512)  # a cluster has a few GPU models
+@lru_cache(512)  # a cluster has a few GPU models
 def _known_name(text: str, places: tuple[str, ...]) -> tuple[Gpu, ...]:
     return _by_name(text, places)
 
@@ -99,7 +99,7 @@ def _normalize(text: str) -> str:
     return re.sub(r"[\s_-]+", "-", text.lower()).strip("-")
 
 
-@remembered()
+@cache
 def _products_by_name() -> Mapping[str, tuple[tuple[str, str], ...]]:
     """A normalized name → the GPU models that have it, and the vocabulary that it comes from."""
     found: dict[str, list[tuple[str, str]]] = {}
@@ -126,7 +126,7 @@ class _Vocabulary:
     """Its memory sizes in GB, as its names give them."""
 
 
-@remembered()
+@cache
 def _vocabularies() -> Mapping[str, _Vocabulary]:
     """GPU model → the words of its names, those that all names share, and its memory sizes."""
     found = {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from podfit.base.data import remembered
 from podfit.kube.path import mapping
 from podfit.kube.snapshot import Alike, Node, Snapshot
 from podfit.kube.workload import JSON, Container, Workload
@@ -158,7 +158,7 @@ def _group_by_gpus(fitting: Sequence[Alike], asked: str | None) -> tuple[NodeGpu
     return tuple(sorted(found.values(), key=lambda kind: (-kind.nodes, kind.name)))
 
 
-@remembered(4096)
+@lru_cache(4096)
 def _gpus_of_labels(said: frozenset[tuple[str, str]], asked: str | None) -> NamedProducts | None:
     """The GPU models that a node's labels name."""
     return labels.of_node(dict(sorted(said)), asked)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from podfit.base import data
-from podfit.base.data import remembered
 from podfit.base.frozen import frozen
 
 
@@ -61,13 +61,13 @@ class Accelerator:
         return " or ".join(gpu.name for gpu in self.gpus)
 
 
-@remembered()
+@cache
 def products() -> Mapping[str, Mapping[str, Any]]:
     """The name in the table → its row."""
     return {row["name"]: row for row in data.load("gpus")["products"]}
 
 
-@remembered()
+@cache
 def product(name: str) -> Gpu:
     """The GPU model of that name in the table."""
     row = products()[name]
@@ -90,16 +90,6 @@ def product(name: str) -> Gpu:
 def all_products() -> tuple[Gpu, ...]:
     """Every GPU model of the table, in its order."""
     return tuple(product(name) for name in products())
-
-
-def packaged_alike(given: Accelerator | None, tables: data.Tables) -> Accelerator | None:
-    """An accelerator found in `tables`, if the packaged table has the same rows of its GPU models; else None."""
-    ours, theirs = ({row["name"]: row for row in one.load("gpus")["products"]} for one in (data.PACKAGED, tables))
-    for gpu in given.gpus if given is not None else ():
-        row = max((name for name in theirs if gpu.name.startswith(name)), key=len, default="")
-        if ours.get(row) != theirs.get(row):
-            return None
-    return given
 
 
 def slice_of(gpu: Gpu, profile: str) -> Gpu | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from podfit.base.data import remembered
 from podfit.kube import quantity
 from podfit.kube.snapshot import Snapshot
 from podfit.kube.workload import Container, Workload
@@ -73,7 +73,7 @@ def _is_known_ever(name: str) -> bool:
     return WHOLE.fullmatch(name) is not None or bool(named_product(name))
 
 
-_is_known_once = remembered(512)(_is_known_ever)  # a cluster has few different resources
+_is_known_once = lru_cache(512)(_is_known_ever)  # a cluster has few different resources
 
 
 _VENDOR = re.compile(r"(n[vi]{1,2}[diav]{2,5}|amd)(\.[a-z]+)?", re.IGNORECASE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from podfit.base.data import remembered
+from functools import lru_cache
+
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.memory import parallel
 from podfit.vllm.model import Model, architectures
@@ -47,7 +48,7 @@ def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...
     return _possible(model, staged, args.releases if args else ())
 
 
-@remembered(256)
+@lru_cache(256)
 def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tuple[Release, ...]:
     """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () if the flags are
     unknown."""

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, update_wrapper
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from podfit.base.data import Remembered
 from podfit.vllm.model import Model
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Result = TypeVar("Result", covariant=True)
 
 DEEP, DEEP_ENTRIES = 512, 8
 """Layers from which a model is deeper than any published one (128), and how many results for such models are kept."""
+
+
+class Remembered(Protocol, Generic[P, Result]):
+    """A function whose results are cached; `cache_info` is of deep models' results."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
+    def cache_info(self) -> Any: ...
+    def cache_clear(self) -> None: ...
 
 
 def remembered(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-from podfit.base.data import remembered
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory import quantisation
 from podfit.vllm.model import Model, quantised_copies
@@ -21,7 +21,7 @@ def copies(model: Model, gpus: Sequence[Gpu]) -> Sequence[Model]:
     return _copies(model, min((gpu.compute_capability or (0, 0) for gpu in gpus), default=(0, 0)))
 
 
-@remembered(64)
+@lru_cache(64)
 def _copies(model: Model, capability: tuple[int, int]) -> Sequence[Model]:
     """Quantized copies of a model that the GPUs can run, the most accurate first."""
     rated: list[tuple[bool, float, Model]] = []

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from typing import Any
 
-from podfit.base.data import remembered
 from podfit.base.frozen import frozen
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
@@ -286,7 +286,7 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
             )
 
 
-@remembered(64)
+@lru_cache(64)
 def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
     """The GPU models that a product label may mean, and the least memory of these."""
     gpus = by_name(label)

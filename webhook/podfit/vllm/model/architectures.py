@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 from podfit.base import data
-from podfit.base.data import remembered
 from podfit.vllm.model.shape import Model
 from podfit.vllm.release import Release, parse
 
@@ -46,7 +46,7 @@ def architecture_of(model: Model) -> Known | None:
     return _oldest_architecture(model.architectures, (model.model_type or "").lower())
 
 
-@remembered(256)
+@lru_cache(256)
 def _oldest_architecture(architectures: tuple[str, ...], kind: str) -> Known | None:
     """The one of these architectures that vLLM added first; None unless all are in the table."""
     found = [one for name in architectures if (one := _architecture_row(name)) is not None]
@@ -103,7 +103,7 @@ def _architecture_row(name: str) -> Known | None:
     return Known(name, missing, first) if missing and first else None
 
 
-@remembered()
+@cache
 def _table() -> dict[str, Any]:
     found: dict[str, Any] = data.load("architectures")
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from typing import Any
 
 from podfit.base import data, near
-from podfit.base.data import remembered
 from podfit.vllm.facts import Fact
 from podfit.vllm.model.config import from_config
 from podfit.vllm.model.schemes import SCHEMES
@@ -18,38 +18,38 @@ OTHERS = ("aliases", "last_parts", "relatives", "sources", "models")
 """Lines of the table that are not entries."""
 
 
-@remembered()
+@cache
 def ids() -> Mapping[str, str]:
     """Lower-case id → the id as its owner writes it."""
     return {name.lower(): name for name in data.rows("models") if name not in OTHERS}
 
 
-@remembered()
+@cache
 def aliases() -> Mapping[str, str]:
     found: dict[str, str] = json.loads(data.rows("models")["aliases"])
     return found
 
 
-@remembered()
+@cache
 def last_parts() -> Mapping[str, list[str]]:
     """The last part of an id or alias, spelled as `podfit.vllm.model.name` does → the rows that it may mean."""
     found: dict[str, list[str]] = json.loads(data.rows("models")["last_parts"])
     return found
 
 
-@remembered()
+@cache
 def _sources() -> list[str]:
     found: list[str] = json.loads(data.rows("models")["sources"])
     return found
 
 
-@remembered()
+@cache
 def row_of(name: str) -> Mapping[str, Any]:
     found: dict[str, Any] = json.loads(data.rows("models")[name])
     return found
 
 
-@remembered()
+@cache
 def model_of_row(name: str) -> Model:
     """The model of a catalog entry."""
     row = row_of(name)
@@ -100,7 +100,7 @@ _LONGEST = 256
 """A hub's names have at most 96 characters per part."""
 
 
-@remembered(512)  # a cluster serves a few models
+@lru_cache(512)  # a cluster serves a few models
 def _by_id(name: str) -> Fact[Model] | None:
     """The fact for an id or alias; also of an owner that was renamed, of a relative, and of a mirror."""
     key = name.lower()
@@ -123,7 +123,7 @@ def _fact_of_row(name: str) -> Fact[Model]:
     return Fact(model_of_row(name), source, bool(row["trusted"]))
 
 
-@remembered()
+@cache
 def relatives() -> Mapping[str, tuple[str, str, str | None]]:
     """Lower-case id → (the id, the entry that it was made from, its scheme); facts/relatives.jsonl."""
     found: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
@@ -141,7 +141,7 @@ def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
     return Fact(model, f"built-in catalog (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
 
 
-@remembered()
+@cache
 def _by_last_part() -> Mapping[str, Sequence[str]]:
     """Lower-case last part of an id, without the owner → the ids with it."""
     found: dict[str, list[str]] = {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from podfit.base.data import remembered
 from podfit.vllm.model.catalogue import by_id, ids
 from podfit.vllm.model.name import shape, tells_quantisation
 from podfit.vllm.model.shape import Model
@@ -29,7 +29,7 @@ _OWNERS = (
 """Owners whose copies are listed first: makers whose copies are known to work with vLLM."""
 
 
-@remembered(256)
+@lru_cache(256)
 def quantised_copies(model: Model) -> tuple[Model, ...]:
     """Trusted catalog entries that are quantized copies of `model`, the best-known makers first. () if `model` is
     quantized itself."""
@@ -56,7 +56,7 @@ def _base_name(name: str) -> str:
     return last
 
 
-@remembered(256)
+@lru_cache(256)
 def _copies(stem: str) -> tuple[str, ...]:
     """Ids whose name is `stem` with words that makers of copies add."""
     return tuple(name for name in ids() if stem in name and tells_quantisation(name) and _base_name(name) == stem)

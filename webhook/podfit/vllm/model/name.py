@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
-from podfit.base.data import remembered
 from podfit.vllm.facts import Fact
 from podfit.vllm.model.catalogue import by_id, last_parts, model_of_row, relatives, row_of
 from podfit.vllm.model.config import from_config
@@ -107,7 +107,7 @@ _MOST_ALIKE = 40
 """If more models than that have the same beginning, it is the name of a family."""
 
 
-@remembered()
+@cache
 def _relatives_by_last_part() -> Mapping[str, list[tuple[str, str, str | None]]]:
     """Normalized last part of a name → the relatives with it."""
     found: dict[str, list[tuple[str, str, str | None]]] = {}
@@ -116,7 +116,7 @@ def _relatives_by_last_part() -> Mapping[str, list[tuple[str, str, str | None]]]
     return found
 
 
-@remembered()
+@cache
 def _sorted_parts() -> list[str]:
     return sorted(last_parts())
 
