@@ -46,7 +46,7 @@ def ask_vllm(cases: Sequence[Case], given: Path | None, release: Release) -> tup
             line |= {"kinds": layers, "kv_cache_memory_bytes": case.kv_cache_memory_bytes}
         lines.append(json.dumps(line))
     command = [str(environment.python()), "-m", "oracle.judge", str(folder), str(release)]
-    path = os.pathsep.join([str(ROOT), str(environment.site(release))])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "webhook"), str(environment.site(release))])
     done = subprocess.run(
         [*command, json.dumps(cases[0].gpu)], input="\n".join(lines), capture_output=True, text=True,
         timeout=ONE_RELEASE, env={**os.environ, "PYTHONPATH": path},

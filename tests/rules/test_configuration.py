@@ -175,6 +175,35 @@ CASES: list[tuple[str, Mapping[str, Any], str, str, str]] = [
 ]  # fmt: skip
 
 
+EXPANDABLE = {"name": "PYTORCH_CUDA_ALLOC_CONF", "value": "max_split_size_mb:64,expandable_segments:True"}
+OFFLOADING = '--kv-transfer-config {"kv_connector":"OffloadingConnector","kv_role":"kv_both"}'
+
+
+@pytest.mark.parametrize("line", [OFFLOADING, "--kv-offloading-size 8"])
+def test_a_connector_needs_pages_that_stay(pod: dict[str, Any], line: str) -> None:
+    assert said(pod, "0.27.1", LLAMA_8B, *words(line)) == []
+    pod["spec"]["containers"][0]["env"] = [EXPANDABLE]
+    (found,) = said(pod, "0.27.1", LLAMA_8B, *words(line))
+    assert (found.mode, found.finding.suggestions[1]) == ("deny", "--enable-cumem-allocator")
+    for switch in ("--enable-cumem-allocator", "--enable-sleep-mode"):
+        assert said(pod, "0.27.1", LLAMA_8B, *words(line), switch) == []
+    assert said(pod, "0.19.1", LLAMA_8B, *words(line)) == []
+
+
+def test_a_kv_cache_of_another_dtype_than_the_one_that_is_left(pod: dict[str, Any]) -> None:
+    """A V100 has no bfloat16: whatever config.json has, and if it has none, vLLM takes float16."""
+    unstated = {key: value for key, value in LLAMA_8B.items() if key != "torch_dtype"}
+    for config in (LLAMA_8B, unstated):
+        said(pod, "0.33.0", config)
+        pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "Tesla-V100-SXM2-16GB"}
+        pod["spec"]["containers"][0]["args"] += ["--kv-cache-dtype", "bfloat16"]
+        facts = Facts(models={"acme/ours": GivenModel({**config}, "models.yaml")})
+        found = [one for one in lint(pod, builtin(), facts, where="check").findings if one.rule == "conflicting-flags"]
+        assert [one.finding.message for one in found] == [
+            "--kv-cache-dtype bfloat16 is not the model's dtype here, float16"
+        ]
+
+
 def words(line: str) -> list[str]:
     """A command line's words; blanks within JSON belong to it."""
     return line.replace(": ", ":").replace(", ", ",").split()

@@ -152,6 +152,22 @@ def _connector_for_manager(it: Given) -> str | None:
     return None if "disable_hybrid_kv_cache_manager" in it.args else _connector(it)
 
 
+ALLOCATOR, EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"
+KEEPS_PAGES = ("enable_cumem_allocator", "enable_sleep_mode")
+"""Arguments with which the KV cache stays on the same physical pages; sleep mode switches the allocator on."""
+
+
+def _moving_pages(it: Given) -> str | None:
+    """A KV connector, whose registered memory PyTorch's expandable segments may move."""
+    config = it.args.get("kv_transfer_config")
+    connector = config.get("kv_connector") if isinstance(config, Mapping) else None
+    offloads = it.args.get("kv_offloading_size") is not None
+    if EXPANDABLE not in it.engine.command.env.get(ALLOCATOR, "") or any(it.args.get(one) for one in KEEPS_PAGES):
+        return None
+    what = f"the KV connector {connector}" if connector else "--kv-offloading-size" if offloads else None
+    return f"{what} does not work with {ALLOCATOR}={EXPANDABLE}" if what else None
+
+
 def _processor_cache(it: Given) -> str | None:
     size = it.args.get("mm_processor_cache_gb")
     if not it.model.vision_config or not isinstance(size, int | float) or size >= 0:
@@ -249,6 +265,11 @@ CHECKS = (
     Check("mm_encoder_attn_backend", R(0, 12), None, _encoder_backend, ("leave it out",), of_model=True),
     Check("kv_transfer_config", R(0, 27), R(0, 33), _connector_for_manager, ('"kv_connector": "NixlConnector"',)),
     Check("kv_transfer_config", R(0, 33), None, _connector, ('"kv_connector": "NixlConnector"',)),
+    # config/vllm.py _verify_kv_transfer_compat (0.19.1 has no such check)
+    Check("kv_transfer_config", R(0, 22), None, _moving_pages,
+          (f"leave {EXPANDABLE} out", "--enable-cumem-allocator"), variables=(ALLOCATOR,)),
+    Check("kv_offloading_size", R(0, 22), None, _moving_pages,
+          (f"leave {EXPANDABLE} out", "--enable-cumem-allocator"), variables=(ALLOCATOR,)),
     # config/model.py, config/scheduler.py (0 makes a default batch of 0 tokens)
     Check("max_model_len", R(0, 14), None, _length, ("leave it out", "--max-model-len auto")),
     # config/structured_outputs.py, config/vllm.py validate_mamba_block_size, config/model.py _get_convert_type

@@ -140,7 +140,9 @@ def config_class(text: str) -> Any:
 
 
 def level_or_config(text: str) -> Any:
-    """A compilation config, or only its level (`-O 3`, until 0.11)."""
+    """A compilation config, or only its level (vLLM 0.6.6 … 0.9.1 config.py, `CompilationConfig.from_cli`).
+
+    Later parsers rewrite a bare level after `-O` only, before argparse sees it."""
     return {"level": int(text)} if text in ("0", "1", "2", "3") else config_class(text)
 
 
@@ -193,7 +195,7 @@ _ON_ONE_LINE = re.compile(r"\{.*\}\n?")
 parse_type)."""
 _OF_THE_SERVER = frozenset({"allowed_origins", "allowed_methods", "allowed_headers"})
 """Options of the API server: JSON only, in every release (vLLM 0.9.2 entrypoints/openai/cli_args.py)."""
-_BARE_LEVEL_UNTIL = Release(0, 12)
+_BARE_LEVEL_UNTIL = Release(0, 9, 2)
 _HUMAN_JSON = Release(0, 17)
 """0.33 accepts `{"cpu_bytes_to_use": 80m}`. The first release that does is not known; this one is early enough that
 podfit reports no value that vLLM may accept."""

@@ -47,14 +47,15 @@ def resolved(given: object, model: Model, gpu: Gpu | None, release: Release, *, 
     """The dtype of activations, as vLLM names it; None if unknown.
 
     vLLM 0.9.1 … 0.33, _resolve_auto_dtype: the one in config.json if GPU and model both support it.
-    Otherwise, and instead of float32, the best that both support. A pooling model prefers float16.
+    Otherwise, and instead of float32, the best that both support. A pooling model prefers float16. Without bfloat16 one
+    dtype is left, whatever config.json has.
     """
     if isinstance(given, str) and given != "auto":
         return NAMES.get(given, given)
     stated = model.torch_dtype
-    if stated is None or release < READ_SINCE or gpu is None or gpu.vendor.lower() != "nvidia":
+    if release < READ_SINCE or gpu is None or gpu.vendor.lower() != "nvidia":
         return None
-    if gpu.supports_bf16 is None:
+    if gpu.supports_bf16 is None or (gpu.supports_bf16 and stated is None):
         return None
     usual = ("bfloat16", "float16", "float32") if gpu.supports_bf16 else ("float16", "float32")
     can = [one for one in usual if one != "float16" or not lacks_half(model, release)]
