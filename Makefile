@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench oracle e2e browser node lint prose docs site facts models release package lock clean
+.PHONY: help demo test lowest bench oracle e2e browser node lint docs site facts models release package lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -59,9 +59,6 @@ lint: .venv  ## ruff, mypy --strict, words and sentence lengths, and everything 
 	.venv/bin/python -m scripts.facts.build --check
 	.venv/bin/python -m scripts.docs --check
 	.venv/bin/python -m scripts.style
-
-prose: .venv  ## the words of the documents, by Vale
-	$$(.venv/bin/python -m tests.e2e.binaries vale | awk '{print $$2}') README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs facts
 
 facts: .venv  ## build webhook/podfit/data from the reviewed tables in facts/
 	.venv/bin/python -m scripts.facts.build

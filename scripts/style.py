@@ -5,9 +5,9 @@
 Prints `file:line: problem (quoted). Say: …` per finding, and exits with 1 if there is one. Without PATH it checks all
 Markdown and Python files that git tracks. `--count` prints the number of findings per package.
 
-The word list is `styles/podfit/Words.yml`; Vale reads the same file: `vale README.md docs`.
+The word list is `scripts/Words.yml`.
 Quoted text of another program is exempt: put `# style: quoted` on one of its lines in Python, and the text between
-`<!-- vale off -->` and `<!-- vale on -->` in Markdown. Text in backticks is never checked.
+`<!-- style off -->` and `<!-- style on -->` in Markdown. Text in backticks is never checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-WORDS = ROOT / "styles" / "podfit" / "Words.yml"
+WORDS = ROOT / "scripts" / "Words.yml"
 SENTENCE_WORDS = 25
 """The longest sentence in docs and messages."""
 COMMENT_WORDS = 30
@@ -37,7 +37,7 @@ COMMENT_WORDS = 30
 PROSE_WORDS = 4
 """A string literal with fewer words is a name or a value, not a message."""
 QUOTED = "# style: quoted"
-EXCEPT = re.compile(r"^(?:webhook/podfit/data/|docs/rules/|styles/)")
+EXCEPT = re.compile(r"^(?:webhook/podfit/data/|docs/rules/)")
 """Data and generated pages."""
 
 
@@ -63,21 +63,9 @@ class Finding:
 
 @cache
 def words() -> Sequence[tuple[re.Pattern[str], str]]:
-    """Pattern and suggestion of each entry of Words.yml, bounded as Vale bounds them."""
-    swap = yaml.safe_load(WORDS.read_text("utf-8"))["swap"]
-    return [(re.compile(rf"\b(?:{_python(old)})\b", re.IGNORECASE), new) for old, new in swap.items()]
-
-
-def _python(pattern: str) -> str:
-    """Vale's look-behind with alternatives as Python's: one assertion per alternative of another length."""
-
-    def each(found: re.Match[str]) -> str:
-        kind, options = found[1], found[2].split("|")
-        if kind == "!":
-            return "".join(f"(?<!{option})" for option in options)
-        return "(?:" + "|".join(f"(?<={option})" for option in options) + ")"
-
-    return re.sub(r"\(\?<([!=])([^()]*)\)", each, pattern)
+    """Pattern and suggestion of each entry of Words.yml."""
+    entries = yaml.safe_load(WORDS.read_text("utf-8"))
+    return [(re.compile(rf"\b(?:{old})\b", re.IGNORECASE), new) for old, new in entries.items()]
 
 
 def findings(text: Text) -> Iterator[Finding]:
@@ -98,7 +86,7 @@ def of_markdown(source: str) -> Iterator[Text]:
     """The paragraphs and list items of Markdown, without code, tables, headers of a page and exempt text."""
     source = re.sub(r"\A---\n.*?\n---\n", _blank, source, flags=re.DOTALL)
     source = re.sub(r"^( *)(```|~~~).*?^\1\2 *$", _blank, source, flags=re.DOTALL | re.MULTILINE)
-    source = re.sub(r"<!-- vale off -->.*?(?:<!-- vale on -->|\Z)", _blank, source, flags=re.DOTALL)
+    source = re.sub(r"<!-- style off -->.*?(?:<!-- style on -->|\Z)", _blank, source, flags=re.DOTALL)
     source = re.sub(r"<!--.*?-->", _blank, source, flags=re.DOTALL)
     source = re.sub(r"\]\([^)\s]*\)", "]", source)
     yield from paragraphs(source, 1, SENTENCE_WORDS)

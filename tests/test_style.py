@@ -36,7 +36,7 @@ def test_reports(path: str, source: str, wanted: str) -> None:
     [
         ("docs/a.md", "```sh\nmend\n```\nRun `mend` twice.\n"),
         ("docs/a.md", f"| nobody | shall |\n\n    {LONG}"),
-        ("docs/a.md", "<!-- vale off -->\nvLLM refuses it.\n<!-- vale on -->\n"),
+        ("docs/a.md", "<!-- style off -->\nvLLM refuses it.\n<!-- style on -->\n"),
         ("docs/a.md", "There is no GPU: connection refused. See the model card and wildcards.\n"),
         ("docs/a.md", "[the page](https://example.com/nobody-shall)\n"),
         ("webhook/a.py", "x = 'vLLM refuses it, whoever asks'  # style: quoted\n"),

@@ -56,9 +56,8 @@ TOOLS = {
     "actionlint": Module(HERE / "actionlint", {"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
     "helm": Module(HERE / "helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
     "promtool": Module(HERE / "promtool", {"promtool": "github.com/prometheus/prometheus/cmd/promtool"}),
-    "vale": Module(HERE / "vale", {"vale": "github.com/vale-cli/vale/v3/cmd/vale"}),
 }
-"""Programs that other tests want, too: those of the workflows, the chart, the alerts and the documents."""
+"""Programs that other tests want, too: those of the workflows, the chart and the alerts."""
 
 CONTAINERD = Module(
     HERE / "containerd",
