@@ -17,9 +17,11 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from podfit.cluster.access import _lighter
-from podfit.kube.snapshot import WATCHED_KINDS
+from podfit.cluster.decoding import page
+from podfit.kube.snapshot import JSON, WATCHED_KINDS
 
+PAGE = 125
+"""Objects of a page of nodes that is not larger than `cluster.decoding` reads."""
 NODES = next(kind for kind in WATCHED_KINDS if kind.name == "nodes")
 
 
@@ -74,13 +76,24 @@ def measured(decode: Callable[[], object]) -> tuple[float, float]:
     return taken * 1000, most / (1 << 20)
 
 
+def kept_of(text: bytes) -> list[JSON]:
+    """What is kept of a page."""
+    kept: list[JSON] = []
+    page(text, lambda obj: kept.append(NODES.keep(obj)))
+    return kept
+
+
 def main() -> int:
     """Measures the three ways in one run."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 500
     text = json.dumps({"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [*map(node, range(count))]})
+    parts = [
+        json.dumps({"metadata": {}, "items": [*map(node, range(at, min(at + PAGE, count)))]}).encode()
+        for at in range(0, count, PAGE)
+    ]
     client = ApiClient()
     ways: dict[str, Callable[[], object]] = {
-        "kept by cluster/": lambda: [NODES.keep(one) for one in json.loads(text, object_pairs_hook=_lighter)["items"]],
+        "kept by cluster/": lambda: [kept for part in parts for kept in kept_of(part)],
         "plain objects": lambda: json.loads(text),
         "typed models": lambda: client.deserialize(text, "V1NodeList", "application/json"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
@@ -9,9 +10,10 @@ from typing import Any
 
 from kubernetes.client import Configuration
 
+from podfit.cluster import decoding
 from podfit.cluster.access import Access, Client, StatusError
 from podfit.cluster.watch import KindWatch, WatchState
-from podfit.kube.snapshot import WATCHED_KINDS, WatchedKind
+from podfit.kube.snapshot import JSON, WATCHED_KINDS, WatchedKind
 
 NODES, CLAIM_TEMPLATES = (next(kind for kind in WATCHED_KINDS if kind.name == name) for name in (
     "nodes", "resourceclaimtemplates",
@@ -67,24 +69,23 @@ class Scripted(Client):
         """podfit's own."""
         return "podfit-system"
 
-    def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+    def page(self, path: str, query: Mapping[str, str], take: Callable[[JSON], object]) -> JSON:
         """A page."""
-        answer: dict[str, Any] = self._next(path, query)
-        return answer
+        return decoding.page(as_text(self._next(path, query)), take)
 
     @contextmanager
-    def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[dict[str, Any]]]:
+    def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[bytes]]:
         """A watch."""
         yield self._lines(self._next(path, query))
 
-    def _lines(self, events: list[Any]) -> Iterator[dict[str, Any]]:
+    def _lines(self, events: list[Any]) -> Iterator[bytes]:
         for event in events:
             if isinstance(event, float):
                 self.clock.now += event
                 continue
             if isinstance(event, Exception):
                 raise event
-            yield event
+            yield as_text(event)
 
     def _next(self, path: str, query: Mapping[str, str]) -> Any:
         if not self._script:
@@ -98,6 +99,11 @@ class Scripted(Client):
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+def as_text(answer: dict[str, Any] | str) -> bytes:
+    """What an API server sends; a text is sent as it is."""
+    return (answer if isinstance(answer, str) else json.dumps(answer)).encode()
 
 
 def follow(*script: Any, kind: WatchedKind = NODES) -> tuple[list[WatchState], Scripted, Pauses]:

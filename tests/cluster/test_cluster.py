@@ -96,6 +96,18 @@ def test_two_replicas_that_see_the_same_have_one_version(cluster: Cluster, clock
     assert cluster.snapshot().version != other.snapshot().version
 
 
+def test_unknown_objects_make_a_kind_incomplete_and_are_counted(cluster: Cluster, clock: Clock) -> None:
+    see(cluster, clock, "nodes", node("a"))
+    whole = cluster.snapshot()
+    cluster._publish(WatchState("nodes", whole.objects["nodes"], clock(), digest=1, unknown={"": 2}))
+    partial = cluster.snapshot()
+
+    assert (whole.complete("nodes"), partial.complete("nodes")) == (True, False)
+    assert (whole.has_unknown("nodes", None), partial.has_unknown("nodes", None)) == (False, True)
+    assert partial.version != whole.version
+    assert cluster.report()[0] == "nodes: 1, fresh, 2 too large or too many to be known"
+
+
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from podfit.cluster import decoding
 from podfit.cluster.access import StatusError
 from podfit.cluster.watch import FIRST, FORGET, LONGEST, KindWatch, WatchState
 from tests.cluster.script import (
@@ -168,8 +169,71 @@ def test_a_kind_that_is_not_served_yet_is_asked_for_again_within_seconds() -> No
     assert max(pauses.taken) <= 1.25 * LONGEST
 
 
+def template(name: str, spec: str = "{}") -> str:
+    """The JSON of a claim template with this `spec`."""
+    return f'{{"metadata": {{"namespace": "chat", "name": "{name}", "resourceVersion": "12"}}, "spec": {spec}}}'
+
+
+def raw_page(*objects: str, more: str = "") -> str:
+    """The JSON of a page."""
+    return f'{{"metadata": {{"resourceVersion": "10", "continue": "{more}"}}, "items": [{", ".join(objects)}]}}'
+
+
+TOO_LARGE = template("large", f'"{"<" * decoding.MAX_BYTES}"')
+TOO_DEEP = template("large", "[" * 100_000 + "]" * 100_000)
+
+
+@pytest.mark.parametrize("large", [TOO_LARGE, TOO_DEEP], ids=["large", "deep"])
+def test_a_page_that_is_too_large_is_asked_for_again_with_half_as_many(
+    large: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    unread = [raw_page(template("a"), large, more="next")] * 8
+    states, client, _ = follow(*unread, raw_page(large, more="2"), raw_page(template("b")), [], kind=CLAIM_TEMPLATES)
+
+    asked = [(query.get("limit"), query.get("continue")) for _, query in client.asked[:10]]
+    assert asked == [(f"{500 >> halves}", None) for halves in range(9)] + [("1", "2")]
+    assert [(names(state), dict(state.unknown)) for state in states] == [({"b"}, {"chat": 1})] * len(states)
+    assert [record.getMessage() for record in caplog.records] == [
+        "resourceclaimtemplates chat/large is too large to be known"
+    ]
+
+
+def test_after_a_small_page_the_next_ones_grow() -> None:
+    _, client, _ = follow(raw_page(TOO_LARGE), raw_page(more="1"), raw_page(more="2"), raw_page(), [])
+
+    assert [query.get("limit") for _, query in client.asked[:4]] == ["500", "250", "500", "500"]
+
+
+@pytest.mark.parametrize("large", [TOO_LARGE, TOO_DEEP], ids=["large", "deep"])
+def test_an_object_that_becomes_too_large_is_unknown_until_it_shrinks(large: str) -> None:
+    def changed(obj: str) -> str:
+        return f'{{"type": "MODIFIED", "object": {obj}}}'
+
+    states, client, _ = follow(
+        raw_page(template("large"), template("a")),
+        [changed(large), changed(template("large", '{"spec": {}}')), changed(large)],
+        [event("DELETED", {"metadata": {"namespace": "chat", "name": "large"}})],
+        kind=CLAIM_TEMPLATES,
+    )  # fmt: skip
+
+    seen = [(names(state), dict(state.unknown)) for state in states if not state.problem]
+    known: Any = ({"a", "large"}, {})
+    unknown: Any = ({"a"}, {"chat": 1})
+    assert [one for index, one in enumerate(seen) if index == 0 or one != seen[index - 1]] == [
+        known, unknown, known, unknown, ({"a"}, {}),
+    ]  # fmt: skip
+    assert client.asked[2][1]["resourceVersion"] == "12", "the watch goes on after it"
+
+
+def test_what_is_no_json_is_told_and_tried_again() -> None:
+    states, _, _ = follow("<html>", raw_page(), ["<html>"], raw_page())
+
+    assert [bool(state.problem) for state in states if state.objects is None] == [True]
+    assert "not the JSON" in next(state.problem for state in states if state.objects is not None and state.problem)
+
+
 def test_an_object_that_makes_us_raise_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podfit.cluster.watch.key", lambda obj: obj["metadata"]["name"].upper())
+    monkeypatch.setattr("podfit.cluster.store.key", lambda obj: obj["metadata"]["name"].upper())
     states, _, _ = follow(page({"metadata": {"name": None}}), page())
 
     assert "internal error" in next(state.problem for state in states if state.problem)

@@ -13,7 +13,7 @@ from podfit.evaluation.policy import Policy, load
 from podfit.kube import namespace_limits
 from podfit.kube.namespace_limits import refusal
 from podfit.kube.patch import apply, json_patch
-from podfit.kube.snapshot import from_objects
+from podfit.kube.snapshot import Snapshot, from_objects
 from podfit.vllm.facts import Facts
 from tests.reviews import deployment
 
@@ -148,3 +148,19 @@ def test_podfit_fix_writes_what_fits_whatever_one_cluster_says(pod: JSONDict, ju
     seen = Facts(cluster=from_objects([limit_range(max={"memory": "1Gi"})]))
 
     assert judge(with_memory(pod, "512Mi"), policy=raising(), facts=seen, where="check").edits
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "why"),
+    [
+        ("limitranges", "chat", "the LimitRanges of the namespace are too large or too many to be known"),
+        ("resourcequotas", "chat", "the ResourceQuotas of the namespace are too large or too many to be known"),
+        ("limitranges", "another", None),
+    ],
+)
+def test_limits_that_cannot_be_known_may_reject_any_repair(
+    kind: str, namespace: str, why: str | None, pod: JSONDict
+) -> None:
+    seen = Snapshot({kind: {}}, unknown={kind: frozenset({namespace})})
+
+    assert refusal(with_memory(pod, "4Gi"), with_memory(pod, "64Gi"), "chat", seen) == why

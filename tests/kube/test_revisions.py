@@ -97,3 +97,27 @@ def test_a_template_nested_too_deep_is_no_revision(pod: JSONDict, judge: Judge) 
     seen = Facts(cluster=snapshot.from_objects([{**kept, "spec": {"template": {"spec": {"deep": deep}}}}]))
 
     assert judge(new, old=old, facts=seen).denied
+
+
+@pytest.mark.parametrize(
+    ("kind", "keeper", "namespace", "is_denied"),
+    [
+        ("Deployment", "replicasets", "chat", False),
+        ("StatefulSet", "controllerrevisions", "chat", False),
+        ("Deployment", "controllerrevisions", "chat", True),
+        ("Deployment", "replicasets", "another", True),
+    ],
+)
+def test_a_revision_that_cannot_be_known_may_be_the_one(
+    kind: str, keeper: str, namespace: str, is_denied: bool, pod: JSONDict, judge: Judge
+) -> None:
+    old, new = deployment(pod) | {"kind": kind}, deployment(doomed(pod)) | {"kind": kind}
+    seen = Facts(cluster=snapshot.Snapshot({keeper: {}}, unknown={keeper: frozenset({namespace})}))
+    report = judge(new, old=old, facts=seen)
+
+    assert report.denied == is_denied
+    assert judge(new, facts=seen).denied, "at its creation nothing ran before"
+    if not is_denied:
+        assert [finding.why_softened for finding in report.findings] == [
+            f"the update may return to what ran before: not all {keeper} of the namespace can be known"
+        ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import builtin
-from podfit.kube.snapshot import from_objects
+from podfit.kube.snapshot import Snapshot, from_objects
 from podfit.vllm import gpu
 from podfit.vllm.facts import Facts
 from podfit.vllm.gpu import cel
@@ -227,3 +227,40 @@ def test_advice_for_a_claim_speaks_of_the_claim() -> None:
     assert found.mode == "deny"
     assert any("a claim for NVIDIA-" in text for text in found.finding.suggestions)
     assert not any("nodeSelector" in text for text in found.finding.suggestions)
+
+
+SCALARS: st.SearchStrategy[Any] = st.sampled_from([NVIDIA, "a", 1, 2, 0, True, None, 1.5, [], {}, "All"])
+SELECTORS = st.lists(
+    st.sampled_from([selector(f"{ATTRIBUTES}.productName == 'NVIDIA L4'"), selector("x"), {"cel": 1}, {}, 1]),
+    max_size=2,
+)
+WORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": SCALARS, "deviceClassName": SCALARS, "count": SCALARS, "allocationMode": SCALARS,
+        "selectors": SELECTORS, "tolerations": SELECTORS,
+    },
+)  # fmt: skip
+REQUESTS = st.one_of(
+    WORDS,
+    st.builds(lambda one, words: {"exactly": words, **one}, WORDS, WORDS | SCALARS),
+    st.builds(lambda one, some: {"firstAvailable": some, **one}, WORDS, st.lists(WORDS, max_size=2) | SCALARS),
+)
+
+
+@given(st.lists(REQUESTS, max_size=3), st.sampled_from([None, "a", "a/a"]))
+def test_what_is_kept_of_a_claim_template_says_the_same(requests: list[Any], request: str | None) -> None:
+    whole = template(*requests)
+    kept = from_objects([whole])
+    everything = Snapshot({"resourceclaimtemplates": {("", "one-gpu"): whole}})
+
+    assert find(claiming(request=request), Facts(cluster=kept)) == find(
+        claiming(request=request), Facts(cluster=everything)
+    )
+
+
+def test_a_drivers_own_configuration_is_not_kept() -> None:
+    whole = template(exactly())
+    whole["spec"]["spec"]["devices"]["config"] = [{"opaque": {"driver": NVIDIA, "parameters": {"a": []}}}]
+
+    assert from_objects([whole]).objects == from_objects([template(exactly())]).objects

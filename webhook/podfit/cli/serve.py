@@ -163,8 +163,11 @@ def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
     from podfit.server.acceptance import Acceptance
 
     def objects() -> dict[str, Mapping[str, Any]] | None:
-        seen = cluster.snapshot().objects.get(POLICIES)
-        return None if seen is None else {name: obj for (_, name), obj in seen.items()}
+        snapshot = cluster.snapshot()
+        seen = snapshot.objects.get(POLICIES)
+        if seen is None or snapshot.unknown.get(POLICIES):
+            return None
+        return {name: obj for (_, name), obj in seen.items()}
 
     return Live(paths, objects, Acceptance(cluster.access).tell, lambda: cluster.serves(POLICIES))
 

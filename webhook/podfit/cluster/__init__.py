@@ -3,7 +3,8 @@
 No request of the webhook waits for any of this. What was never seen is unknown; what was not seen lately is marked as
 stale, and decisions that rest on it are softened.
 
-Here: credentials and requests (`access`, `kubeconfig`, `signin`), `watch` (the reflector), `listing` (pages),
+Here: credentials and requests (`access`, `kubeconfig`, `signin`), `watch` (the reflector), `decoding` and `store` (no
+author of objects can take much memory), `listing` (pages),
 `scanning`, `objects`, `logs`, `reports` (PolicyReports), `prometheus`. Not here: what the objects mean (`kube`).
 docs/dependencies.md says what of it could be the client's and why it is not. Imports `base` to `report`.
 """
@@ -71,23 +72,28 @@ class Cluster:
 
     def _publish(self, state: WatchState) -> None:
         """Called by the watches. The snapshot is only replaced where something in it has changed."""
-        before = self._states[state.kind].objects
-        models = _models(state) if state.kind == "configmaps" and state.objects is not before else None
+        before = self._states[state.kind]
+        changed = state.objects is not before.objects or state.unknown is not before.unknown
+        models = _models(state) if state.kind == "configmaps" and changed else None
         with self._lock:
             self._states[state.kind] = state
             if models is not None:
                 self._models = models
-            if state.objects is not before:
+            if changed:
                 self._renew_snapshot(self._snapshot.stale)
 
     def _renew_snapshot(self, stale: frozenset[str]) -> None:
         """Replaces the snapshot; its version is a digest of all objects that decisions depend on."""
         seen = [one for one in self._states.values() if one.objects is not None]
-        said = repr(([(one.kind, one.digest) for one in seen if one.kind not in _ASIDE], sorted(stale)))
+        unknown = {one.kind: frozenset(one.unknown) for one in seen if one.unknown}
+        said = repr(
+            ([(one.kind, one.digest, sorted(one.unknown)) for one in seen if one.kind not in _ASIDE], sorted(stale))
+        )
         self._snapshot = Snapshot(
             {one.kind: one.objects for one in seen if one.objects is not None},
             stale,
             hashlib.sha256(said.encode()).hexdigest()[:8],
+            unknown,
         )
 
     def snapshot(self) -> Snapshot:
@@ -122,6 +128,7 @@ class Cluster:
                 fresh=one.objects is not None and now - one.contact <= STALE,
                 problem=one.problem,
                 served=one.served,
+                unknown=sum(one.unknown.values()),
             )
             for one in states
         )
@@ -150,12 +157,16 @@ class Status:
     """In one line; empty where all is well."""
     served: bool = True
     """False: the API server has no such kind."""
+    unknown: int = 0
+    """How many are too large or too many to be known."""
 
     def __str__(self) -> str:
         why = f" ({self.problem})" if self.problem else ""
         if self.objects is None:
             return f"{self.kind}: not seen{why or ' yet'}"
-        return f"{self.kind}: {self.objects}, {'fresh' if self.fresh else f'stale for {self.silence:.0f} s'}{why}"
+        unknown = f", {self.unknown} too large or too many to be known" if self.unknown else ""
+        age = "fresh" if self.fresh else f"stale for {self.silence:.0f} s"
+        return f"{self.kind}: {self.objects}, {age}{unknown}{why}"
 
 
 def _models(state: WatchState) -> dict[str, GivenModel]:

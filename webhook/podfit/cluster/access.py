@@ -30,7 +30,7 @@ from kubernetes.dynamic.exceptions import DynamicApiError
 from urllib3.exceptions import HTTPError
 
 from podfit import __version__
-from podfit.cluster import configuration, kubeconfig, signin
+from podfit.cluster import configuration, decoding, kubeconfig, signin
 from podfit.cluster.configuration import in_words
 from podfit.cluster.kubeconfig import AccessError
 from podfit.kube.path import mapping
@@ -46,8 +46,6 @@ _MOST = 64 << 20
 """Bytes of an answer to a list: 500 nodes are about 10 MiB."""
 _LONGEST = 200
 """Characters of an answer that is not a Status of Kubernetes."""
-_UNREAD = frozenset(("managedFields", "images", "conditions", "volumesAttached", "volumesInUse"))
-"""Unused fields, most of a Node: dropped while the text is parsed."""
 
 
 class UnreachableError(AccessError):
@@ -180,7 +178,18 @@ class Client:
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """One JSON object; raises StatusError for an error of the server, UnreachableError if it does not answer."""
         with self._ask("GET", path, query) as answer:
-            return self._decoded(answer, _lighter)
+            return self._decoded(answer, decoding.without_unused)
+
+    def page(
+        self, path: str, query: Mapping[str, str], take: Callable[[Mapping[str, Any]], object]
+    ) -> Mapping[str, Any]:
+        """The `metadata` of a list, of which `take` gets each object; raises as `get`, and decoding.UnreadableError."""
+        with self._ask("GET", path, query) as answer:
+            text = answer.read(decoding.MAX_BYTES + 1)
+        try:
+            return decoding.page(text, take)
+        except ValueError as error:
+            raise self._away("the answer is not JSON of a list, so this may be no API server") from error
 
     def whole(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """One JSON object with all that is in it; raises as `get`."""
@@ -215,10 +224,10 @@ class Client:
             return self._decoded(answer), _date(answer.headers.get("Date"))
 
     @contextmanager
-    def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[dict[str, Any]]]:
-        """The JSON objects of a watch, one per line, as they arrive; `silence` seconds without any are an error."""
+    def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[bytes]]:
+        """The lines of a watch as they arrive, for `decoding.event`; `silence` seconds without any are an error."""
         with self._ask("GET", path, query, silence) as answer:
-            yield (json.loads(line, object_pairs_hook=_lighter) for line in answer if line.strip())
+            yield decoding.lines(answer.stream())
 
     @contextmanager
     def _ask(
@@ -326,7 +335,3 @@ def _date(header: str | None) -> datetime:
         return parsedate_to_datetime(header or "").astimezone(UTC)
     except ValueError:
         return datetime.now(UTC)
-
-
-def _lighter(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: value for key, value in pairs if not (key in _UNREAD and isinstance(value, list))}

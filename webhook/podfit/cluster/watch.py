@@ -7,21 +7,22 @@ away or forbids the request.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import math
 import random
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event
-from typing import Any
 
+from podfit.cluster import decoding
 from podfit.cluster.access import Client, StatusError
-from podfit.kube.snapshot import JSON, Key, WatchedKind, key
+from podfit.cluster.store import Store
+from podfit.kube.path import mapping
+from podfit.kube.snapshot import JSON, Key, WatchedKind
 
 PAGE = 500
+"""Objects of a page. A page that can't be decoded is asked for again with half as many."""
 SILENCE = 150.0
 """Seconds without an event or a bookmark after which a connection is taken for dead: bookmarks come every minute
 (k8s.io/apiserver storage/cacher, defaultBookmarkFrequency)."""
@@ -54,6 +55,8 @@ class WatchState:
     """Why there is nothing newer, in one line; empty where all is well."""
     digest: int = 0
     """Equal for equal objects, in whatever order they came."""
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    """Namespace ("" if the kind has none) → number of its objects that are too large or too many to be known."""
     served: bool = True
     """False: the API server has no such kind, so that there can be no objects."""
 
@@ -75,8 +78,13 @@ class KindWatch:
         self._clock = clock
         self._stop = stop
         self._state = WatchState(kind.name)
+        self._store = Store(kind)
+        self._logged = frozenset[Key]()
+        """The unknown objects that the log has named."""
         self._version = 0
         """Which of the kind's API versions the server has."""
+        self._limit = PAGE
+        """Objects of the next page."""
 
     def run(self) -> None:
         """Follows until `stop` is set. Never raises."""
@@ -126,20 +134,26 @@ class KindWatch:
 
     def _list(self) -> str:
         """Reads everything; the place in the history at which it was so."""
-        found: dict[Key, JSON] = {}
-        query = self._query() | {"limit": str(PAGE)}
+        store, query = Store(self.kind), self._query()
         while True:
-            page = self._client.get(self._path(), query)
-            for obj in page.get("items") or ():
-                found[key(obj)] = self._keep(obj)
-            metadata = page.get("metadata") or {}
+            query["limit"] = str(self._limit)
+            try:
+                take = partial(store.add, before=self._store.objects)
+                metadata = self._client.page(self._path(), query, take)
+                self._limit = min(2 * self._limit, PAGE)
+            except decoding.UnreadableError as error:
+                if self._limit > 1:
+                    self._limit //= 2
+                    if "continue" not in query:  # the next answer is of another moment
+                        store = Store(self.kind)
+                    continue
+                store.add_unknown(error.metadata)
+                metadata = mapping(error.fields.get("metadata"))
             if not metadata.get("continue"):
                 break
             query["continue"] = str(metadata["continue"])
-        digest = 0
-        for name, kept in found.items():
-            digest ^= _digest(self.kind, name, kept)
-        self._set(WatchState(self.kind.name, found, self._clock(), digest=digest))
+        self._store = store
+        self._set_objects()
         return str(metadata.get("resourceVersion") or "")
 
     def _follow(self, place: str) -> None:
@@ -157,59 +171,67 @@ class KindWatch:
             try:
                 with self._client.stream(self._path(), query, SILENCE) as events:
                     self._touch()
-                    for event in events:
-                        if self._stop.is_set() or event.get("type") == "ERROR":
-                            return self._gone(event)
-                        place = self._apply(event) or place
+                    for line in events:
+                        if self._stop.is_set():
+                            return
+                        place = self._read_event(line) or place
                         pause = FIRST
                 self._touch()  # it ended in order: nothing has happened since
                 ended = True
             except StatusError as error:
                 if error.code == 410:
-                    return None
+                    return
                 raise
             except (OSError, ValueError) as error:
                 self._set_problem(f"{type(error).__name__}: {error}")
             if not ended or self._clock() - began < SHORT:
                 self._stop.wait(pause * random.uniform(0.75, 1.25))  # noqa: S311
                 pause = min(pause * 2, LONGEST)
-        return None
 
-    def _gone(self, event: Mapping[str, Any]) -> None:
-        """An ERROR event: the history is gone (410), or the server can't continue; a list fixes both."""
-        status = event.get("object") or {}
-        if status.get("code") not in (None, 410):
-            raise StatusError(int(status["code"]), str(status.get("message")))
+    def _read_event(self, line: bytes) -> str | None:
+        """Applies a line of a watch; the place after it."""
+        try:
+            return decoding.event(line, self._apply)
+        except decoding.UnreadableError as error:
+            return self._apply(str(error.fields.get("type")), {"metadata": error.metadata}, is_readable=False)
 
-    def _apply(self, event: Mapping[str, Any]) -> str | None:
-        """One event; the place after it."""
-        obj = event.get("object")
-        if not isinstance(obj, Mapping):
-            return None
-        kind, name = event.get("type"), key(obj)
-        before = (self._state.objects or {}).get(name)
-        after = self._keep(obj) if kind in ("ADDED", "MODIFIED") else None
-        if kind in ("ADDED", "MODIFIED", "DELETED") and after != before:
-            self._replace(name, before, after)
+    def _apply(self, kind: str, obj: JSON, *, is_readable: bool = True) -> str | None:
+        """One event; the place after it. Raises StatusError for an error of the server, by default 410: the place is
+        forgotten."""
+        if kind == "ERROR":
+            code = obj.get("code")
+            raise StatusError(code if isinstance(code, int) else 410, str(obj.get("message")))
+        changed, metadata = False, mapping(obj.get("metadata"))
+        if kind == "DELETED":
+            changed = self._store.remove(metadata)
+        elif kind in ("ADDED", "MODIFIED") and is_readable:
+            changed = self._store.add(obj, is_new=kind == "ADDED")
+        elif kind in ("ADDED", "MODIFIED"):
+            changed = self._store.add_unknown(metadata, is_new=kind == "ADDED")
+        if changed:
+            self._set_objects()
         else:  # a bookmark, or a change of fields that are not read
             self._touch()
-        version = (obj.get("metadata") or {}).get("resourceVersion")
+        version = metadata.get("resourceVersion")
         return str(version) if version else None
 
-    def _replace(self, name: Key, before: JSON | None, after: JSON | None) -> None:
-        """Publishes the objects with one changed (`after` None: removed) and their digest."""
-        known, digest = dict(self._state.objects or {}), self._state.digest
-        if before is not None:
-            digest ^= _digest(self.kind, name, known.pop(name))
-        if after is not None:
-            digest ^= _digest(self.kind, name, after)
-            known[name] = after
-        self._set(WatchState(self.kind.name, known, self._clock(), digest=digest))
-
-    def _keep(self, obj: JSON) -> JSON:
-        """Reduced, and with each word once: a thousand nodes have the same labels."""
-        kept: JSON = _interned(self.kind.keep(obj))
-        return kept
+    def _set_objects(self) -> None:
+        """Publishes the objects as they are now."""
+        store = self._store
+        for name in sorted(store.unknown_objects - self._logged):
+            title = "/".join(filter(None, name)) or "without a readable name"
+            log.warning("%s %s is too large to be known", self.kind.name, title)
+        self._logged = frozenset(store.unknown_objects)
+        self._set(
+            WatchState(
+                self.kind.name,
+                None if store.is_dropped else dict(store.objects),
+                self._clock(),
+                f"more than {self.kind.max_bytes >> 20} MiB" if store.is_dropped else "",
+                store.digest,
+                store.unknown,
+            )
+        )
 
     def _touch(self) -> None:
         self._set(replace(self._state, contact=self._clock(), problem=""))
@@ -230,19 +252,3 @@ class KindWatch:
 
     def _query(self) -> dict[str, str]:
         return {"labelSelector": self.kind.label} if self.kind.label else {}
-
-
-def _digest(kind: WatchedKind, name: Key, kept: JSON) -> int:
-    text = json.dumps([kind.name, name, kept], sort_keys=True, default=list)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
-
-
-def _interned(value: Any) -> Any:
-    """The same value with each short text kept once: labels and names repeat on every node."""
-    if isinstance(value, str):
-        return sys.intern(value) if len(value) < 128 else value
-    if isinstance(value, Mapping):
-        return {_interned(name): _interned(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_interned(one) for one in value)
-    return value

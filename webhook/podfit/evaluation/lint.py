@@ -321,12 +321,20 @@ class _Judge:
             return replace(judged, mode="warn", why_softened="the object had this before the update")
         if revision := self._revision:
             return replace(judged, mode="warn", why_softened=f"the update returns to {revision}, which ran before")
+        keeper = revisions.kept_by(self.obj)
+        if self._has_new_template and self.facts.snapshot.has_unknown(keeper, self.subject.namespace):
+            why = f"the update may return to what ran before: not all {keeper} of the namespace can be known"
+            return replace(judged, mode="warn", why_softened=why)
         return judged
+
+    @kept
+    def _has_new_template(self) -> bool:
+        return self.old is not None and _template(self.old) != _template(self.obj)
 
     @kept
     def _revision(self) -> str | None:
         """The former template that an update returns to, where it is seen."""
-        if self.old is None or _template(self.old) == _template(self.obj):
+        if not self._has_new_template:
             return None
         return revisions.returned_to(self.obj, self.subject.namespace, self.facts.snapshot.objects)
 

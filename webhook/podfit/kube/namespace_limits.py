@@ -39,6 +39,9 @@ def refusal(
     quotas = [
         (name, kept) for (place, name), kept in snapshot.objects.get("resourcequotas", {}).items() if place == namespace
     ]
+    for kind, title in (("limitranges", "LimitRanges"), ("resourcequotas", "ResourceQuotas")):
+        if snapshot.has_unknown(kind, namespace):
+            return f"the {title} of the namespace are too large or too many to be known"
     if not limits and not quotas:
         return None
     for old, new in zip(workload.find(before, kinds), workload.find(after, kinds), strict=True):

@@ -52,13 +52,18 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
+def kept_by(obj: JSON) -> str:
+    """The plural of the kind that keeps a workload's former templates; empty if none does."""
+    return _KEPT.get(str(obj.get("kind")), "")
+
+
 def returned_to(obj: JSON, namespace: str | None, seen: Mapping[str, Mapping[tuple[str, str], JSON]]) -> str | None:
     """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None if none is seen.
 
     `seen`: kind → its objects, as `reduce_revision` leaves them.
     """
     kind, name = str(obj.get("kind")), mapping(obj.get("metadata")).get("name")
-    revisions = seen.get(_KEPT.get(kind, ""), {})
+    revisions = seen.get(kept_by(obj), {})
     template = mapping(mapping(obj.get("spec")).get("template"))
     if not revisions or not template:
         return None

@@ -37,6 +37,10 @@ class WatchedKind:
     """The newest first: a server that lacks one answers 404 and is asked for the next."""
     keep: Callable[[JSON], JSON]
     """The object → what is used of it. Pure; may raise nothing on odd shapes."""
+    max_object: int = 64 << 10
+    """Bytes of JSON that are kept of one object; a larger one is unknown."""
+    max_bytes: int = 8 << 20
+    """Bytes of memory for all objects of the kind (`cluster.store`)."""
     namespaced: bool = True
     label: str = ""
     """Only objects with this label."""
@@ -85,6 +89,8 @@ class Snapshot:
     """Kinds that were seen, but not lately: what they say may have been overtaken."""
     version: str = ""
     """Equal for equal content, in every replica."""
+    unknown: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Kind → namespaces ("" if the kind has none) with objects that are too large or too many to be known."""
 
     def get(self, kind: str, namespace: str | None, name: object) -> JSON | None:
         """One object; one without a namespace (a file's) stands in for any."""
@@ -93,7 +99,11 @@ class Snapshot:
 
     def complete(self, kind: str) -> bool:
         """Whether all objects of a kind are here and fresh, so that what is not here does not exist."""
-        return kind in self.objects and kind not in self.stale
+        return kind in self.objects and kind not in self.stale and not self.unknown.get(kind)
+
+    def has_unknown(self, kind: str, namespace: str | None) -> bool:
+        """Whether a namespace has objects of a kind of which nothing is known."""
+        return (namespace or "") in self.unknown.get(kind, ())
 
     @cached_property
     def nodes(self) -> tuple[Node, ...] | None:
@@ -205,8 +215,50 @@ def _policy(obj: JSON) -> JSON:
     return {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", **rest, "metadata": kept}
 
 
-def _spec(obj: JSON) -> JSON:
-    return {"spec": mapping(obj.get("spec"))}
+def _claim_template(obj: JSON) -> JSON:
+    return {"spec": {"spec": _devices(mapping(mapping(obj.get("spec")).get("spec")))}}
+
+
+def _claim(obj: JSON) -> JSON:
+    return {"spec": _devices(mapping(obj.get("spec")))}
+
+
+def _device_class(obj: JSON) -> JSON:
+    return {"spec": _selectors(mapping(obj.get("spec")))}
+
+
+def _devices(spec: JSON) -> JSON:
+    """What `podfit.vllm.gpu.claim` reads of a ResourceClaimSpec; a driver's own configuration may be large."""
+    return {"devices": {"requests": [_request(one) for one in _mappings(mapping(spec.get("devices")).get("requests"))]}}
+
+
+def _request(request: JSON) -> JSON:
+    """A DeviceRequest, or one of its subrequests."""
+    kept = {word: _scalar(request[word]) for word in _REQUEST if word in request} | _selectors(request)
+    if "exactly" in request:
+        kept["exactly"] = _request(mapping(request["exactly"]))
+    if subrequests := _mappings(request.get("firstAvailable")):
+        kept["firstAvailable"] = [_request(one) for one in subrequests]
+    return kept
+
+
+def _scalar(value: object) -> object:
+    """The value; None for a list or an object, of any size, where the API has none."""
+    return None if isinstance(value, list | Mapping) else value
+
+
+def _selectors(request: JSON) -> dict[str, Any]:
+    """The CEL selectors of a DeviceRequest or a DeviceClass."""
+    texts = (mapping(one.get("cel")).get("expression") for one in _mappings(request.get("selectors")))
+    selectors = [{"cel": {"expression": text}} for text in texts if isinstance(text, str)]
+    return {"selectors": selectors} if selectors else {}
+
+
+def _mappings(value: object) -> list[JSON]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+_REQUEST = ("name", "deviceClassName", "allocationMode", "count")
 
 
 def _model_config(obj: JSON) -> JSON:
@@ -280,20 +332,39 @@ def _compute_class(obj: JSON) -> JSON:
 
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
 """resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
+_WHOLE, _MANY = 4 << 20, 32 << 20
+"""Bytes of one object, which etcd does not allow, and of a kind."""
 
 WATCHED_KINDS: tuple[WatchedKind, ...] = (
-    WatchedKind("nodes", "Node", "", ("v1",), _node, namespaced=False),
+    # A GPU node with 65 labels counts as 15 KB; two thirds of that are texts that all nodes share.
+    WatchedKind("nodes", "Node", "", ("v1",), _node, namespaced=False, max_bytes=64 << 20),
     WatchedKind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
-    WatchedKind("policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False),
-    WatchedKind("configmaps", "ConfigMap", "", ("v1",), _model_config, label=MODEL_CONFIG, own_namespace=True),
-    WatchedKind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _spec),
-    WatchedKind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _spec),
-    WatchedKind("deviceclasses", "DeviceClass", "resource.k8s.io", _RESOURCE_API, _spec, namespaced=False),
+    # Only admins write these two; an index of a checkpoint's files may take all of a ConfigMap (1 MiB).
+    WatchedKind(
+        "policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False, max_object=_WHOLE, max_bytes=_MANY
+    ),
+    WatchedKind(
+        "configmaps",
+        "ConfigMap",
+        "",
+        ("v1",),
+        _model_config,
+        label=MODEL_CONFIG,
+        own_namespace=True,
+        max_object=_WHOLE,
+        max_bytes=_MANY,
+    ),
+    WatchedKind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _claim_template),
+    WatchedKind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _claim),
+    WatchedKind("deviceclasses", "DeviceClass", "resource.k8s.io", _RESOURCE_API, _device_class, namespaced=False),
     WatchedKind("persistentvolumeclaims", "PersistentVolumeClaim", "", ("v1",), _volume_claim),
     WatchedKind("storageclasses", "StorageClass", "storage.k8s.io", ("v1",), _storage_class, namespaced=False),
     WatchedKind("limitranges", "LimitRange", "", ("v1",), _limit_range),
     WatchedKind("resourcequotas", "ResourceQuota", "", ("v1",), _quota),
-    WatchedKind("replicasets", "ReplicaSet", "apps", ("v1",), revisions.reduce_revision, aside=True),
+    # 700 bytes of memory each: a cluster has ten for each Deployment.
+    WatchedKind(
+        "replicasets", "ReplicaSet", "apps", ("v1",), revisions.reduce_revision, aside=True, max_bytes=16 << 20
+    ),
     WatchedKind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.reduce_revision, aside=True),
 )
 """What is watched, and what is kept of it. docs/security.md says which part needs it, and whether it is on by

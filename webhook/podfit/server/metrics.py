@@ -58,13 +58,19 @@ class _Cluster(Collector):
             "1: current; 0: stale, forbidden or not seen yet; absent: the API server does not have the kind",
             labels=["kind"],
         )
+        unknown = GaugeMetricFamily(
+            "podfit_cluster_unknown_objects",
+            "Objects of the cluster that are too large or too many to be known; the log names them",
+            labels=["kind"],
+        )
         for one in self._status():
             if one.served:
                 fresh.add_metric([one.kind], one.fresh)
+                unknown.add_metric([one.kind], one.unknown)
             if one.objects is not None:
                 objects.add_metric([one.kind], one.objects)
                 age.add_metric([one.kind], one.silence)
-        yield from (objects, age, fresh)
+        yield from (objects, age, fresh, unknown)
 
 
 class _Switch(Collector):

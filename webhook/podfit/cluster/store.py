@@ -1,0 +1,155 @@
+"""The objects of one kind, within a limit of bytes. An object above it is unknown: it exists, and no more is known.
+
+Unknown objects are counted per namespace. If all objects together exceed the limit of their kind, those of the largest
+namespace become unknown. So an author of many objects hides no others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.kube.path import mapping
+from podfit.kube.snapshot import JSON, Key, WatchedKind, key
+
+ENTRY = 256
+"""Bytes of an object's key and of its places in dictionaries, about (sys.getsizeof)."""
+
+log = logging.getLogger(__name__)
+
+
+class Store:
+    """What is kept of one kind. Not safe for threads."""
+
+    def __init__(self, kind: WatchedKind) -> None:
+        self._kind = kind
+        self.objects: dict[Key, JSON] = {}
+        self.unknown_objects = set[Key]()
+        self.digest = 0
+        """Equal for equal objects, in whatever order they came."""
+        self._bytes = Counter[str]()
+        """Per namespace."""
+        self._dropped = Counter[str]()
+        """Namespaces that do not fit, with the number of their objects."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether no object fits: those of a kind without namespaces fit only together."""
+        return not self._kind.namespaced and bool(self._dropped)
+
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """Namespace ("" if the kind has none) → number of its unknown objects."""
+        return Counter(namespace for namespace, _ in self.unknown_objects) + self._dropped
+
+    def add(self, obj: JSON, *, is_new: bool = True, before: Mapping[Key, JSON] | None = None) -> bool:
+        """Keeps what is used of an object, new or changed. Returns whether anything changed.
+
+        `before`: objects of another store. An equal one is used again, so that a new list takes no memory for it.
+        """
+        name = key(obj)
+        try:
+            kept = _interned(self._kind.keep(obj))
+            text = _text(self._kind, name, kept)
+        except Exception as error:  # nested too deep, or a bug: one odd object makes only itself unknown
+            log.debug("%s %s: %s", self._kind.name, name, type(error).__name__)
+            return self.add_unknown(mapping(obj.get("metadata")), is_new=is_new)
+        if len(text) > self._kind.max_object:
+            return self.add_unknown(mapping(obj.get("metadata")), is_new=is_new)
+        if self.objects.get(name) == kept:
+            return False
+        if self._counts_only(name, is_new):
+            return True
+        self._discard(name)
+        same = before.get(name) if before else None
+        self.objects[name] = same if same is not None and same == kept else kept
+        self.digest ^= _digest(text)
+        self._charge(name[0], size_of(self.objects[name]))
+        return True
+
+    def add_unknown(self, metadata: JSON, *, is_new: bool = True) -> bool:
+        """Counts an object, new or changed, that is too large. Returns whether anything changed."""
+        name = key({"metadata": metadata})
+        if name in self.unknown_objects:
+            return False
+        if self._counts_only(name, is_new):
+            return True
+        self._discard(name)
+        self.unknown_objects.add(name)
+        self._charge(name[0], 0)
+        return True
+
+    def remove(self, metadata: JSON) -> bool:
+        """Forgets a deleted object. Returns whether anything changed."""
+        name = key({"metadata": metadata})
+        if name[0] in self._dropped:
+            self._dropped[name[0]] -= 1
+            return True
+        return self._discard(name)
+
+    def _counts_only(self, name: Key, is_new: bool) -> bool:
+        """Counts an object of a namespace that does not fit."""
+        if name[0] not in self._dropped:
+            return False
+        self._dropped[name[0]] += is_new
+        return True
+
+    def _discard(self, name: Key) -> bool:
+        """Whether it was there."""
+        if name in self.unknown_objects:
+            self.unknown_objects.remove(name)
+            self._bytes[name[0]] -= ENTRY
+            return True
+        kept = self.objects.pop(name, None)
+        if kept is None:
+            return False
+        self.digest ^= _digest(_text(self._kind, name, kept))
+        self._bytes[name[0]] -= size_of(kept) + ENTRY
+        return True
+
+    def _charge(self, namespace: str, size: int) -> None:
+        """Counts the bytes of an object; above the limit, the largest namespaces become unknown."""
+        self._bytes[namespace] += size + ENTRY
+        while self._bytes.total() > self._kind.max_bytes:
+            largest = max(self._bytes, key=self._bytes.__getitem__)
+            names = [name for name in (*self.objects, *self.unknown_objects) if name[0] == largest]
+            for name in names:
+                self._discard(name)
+            del self._bytes[largest]
+            self._dropped[largest] = len(names)
+            log.warning(
+                "%s take more than %d MiB: the %d%s are not known until the next list",
+                self._kind.name, self._kind.max_bytes >> 20, len(names), f" of namespace {largest}" if largest else "",
+            )  # fmt: skip
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a JSON value in memory. A text that several values share is counted for each."""
+    size = sys.getsizeof(value)
+    if isinstance(value, Mapping):
+        return size + sum(size_of(name) + size_of(inner) for name, inner in value.items())
+    return size + sum(map(size_of, value)) if isinstance(value, list | tuple) else size
+
+
+def _text(kind: WatchedKind, name: Key, kept: JSON) -> str:
+    return json.dumps([kind.name, name, kept], sort_keys=True, default=list)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+def _interned(value: Any) -> Any:
+    """The same value with each short text kept once: labels and names repeat on every node."""
+    if isinstance(value, str):
+        return sys.intern(value) if len(value) < 128 else value
+    if isinstance(value, Mapping):
+        return {_interned(name): _interned(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_interned, value))
+    return value
