@@ -294,10 +294,19 @@ def test_the_charts_policy_only_observes_until_it_is_told_to_enforce(chart: list
     enforced = effective_terms(render(policy={"spec": {"enforce": {"mode": "deny"}}}))
     chat = {"spec": {"match": {"namespaces": ["chat"]}, "enforce": {"mode": "deny"}, "order": 10}}
     raised = effective_terms(chart, {**CHAT_POLICY, **chat})
+    first = {"metadata": {"name": "a"}, "spec": {"enforce": {"mode": "deny"}}}
+    lowest = effective_terms(chart, {**CHAT_POLICY, **first})
 
     assert {terms.mode(rule) for rule in terms.settings} == {"audit"}
     assert not [rule for rule, one in terms.settings.items() if one.fix is True], "the webhook patches nothing"
-    assert enforced == raised == builtin().of(POD)
+    assert enforced == raised == lowest == builtin().of(POD), "the lowest layer, whatever a Policy object is called"
+
+
+def test_the_config_map_with_the_policy_says_what_is_over_it(chart: list[JSONDict]) -> None:
+    """By its label, commands find the policy in force."""
+    labels = [only(one, "ConfigMap")["metadata"]["labels"] for one in (chart, render(watch={"policies": False}))]
+
+    assert [one["podfit.dev/policy"] for one in labels] == ["with-policy-objects", "alone"]
 
 
 CHAT_POLICY: JSONDict = {"apiVersion": "podfit.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "deny-chat"}}

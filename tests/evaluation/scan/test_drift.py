@@ -66,7 +66,7 @@ def sample(value: object, **labels: str) -> dict[str, Any]:
 
 def scanned(*objects: dict[str, Any]) -> Scan:
     """A scan that knows Pods."""
-    return Scanner(Api(*objects), WorkloadSelection(pods=True), Facts(), lambda _: builtin()).run()
+    return Scanner(Api(*objects), WorkloadSelection(pods=True), Facts(), builtin()).run()
 
 
 @pytest.fixture(name="scan")

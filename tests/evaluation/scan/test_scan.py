@@ -34,7 +34,7 @@ JSONDict = dict[str, Any]
 def scanned(api: Api, wanted: WorkloadSelection | None = None, policy: Policy | None = None) -> Scan:
     """What a scan of the API finds."""
     held = policy or builtin()
-    return Scanner(api, wanted or WorkloadSelection(), Facts(), lambda _: held).run()
+    return Scanner(api, wanted or WorkloadSelection(), Facts(), held).run()
 
 
 def found(api: Api, wanted: WorkloadSelection | None = None) -> list[str]:
@@ -231,7 +231,7 @@ def test_a_list_that_ends_early_is_an_error_and_the_others_go_on() -> None:
     assert result.errors == ["deployments.apps: the list ended early: 400: odd"]
 
 
-@pytest.mark.parametrize("broken", ["deployments", "nodes", "services", "policies"])
+@pytest.mark.parametrize("broken", ["deployments", "nodes", "services"])
 def test_a_list_that_breaks_is_an_error_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     monkeypatch.setattr(listing, "LONGEST", 0.0)
     api = Api(workload("Deployment", "llama"), pod("bare"))
@@ -460,7 +460,11 @@ def test_text_begins_with_the_summary(command: Run) -> None:
     assert lines[0].startswith("3 vLLM workloads in 2 namespaces (3 objects looked at): 1 denied, ")
     assert "denied  unknown-flag" in out
     assert 'Deployment chat/llama, container "vllm": ' in out
-    assert err.splitlines() == ['note: nodes: not read: 403: nodes is forbidden: User "u" cannot list resource "nodes"']
+    assert err.splitlines() == [
+        "note: configmaps (podfit's policy): not read: podfit is not installed: no ConfigMap has the label "
+        "podfit.dev/policy; the decisions are those of podfit's default policy",
+        'note: nodes: not read: 403: nodes is forbidden: User "u" cannot list resource "nodes"',
+    ]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from podfit.evaluation.policy import Policy
 from podfit.report import checked, files, text
 from podfit.report.checked import Checked, FileProblem
 from podfit.report.files import ManifestFile
+from podfit.vllm.facts import Facts
 
 FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
 """Each but text is a module of podfit.report with `render`."""
@@ -60,7 +61,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
-    policies.add_argument(parser)
+    policies.add_argument(parser, cluster=True)
     FORMATS.add_argument(parser)
     parser.add_argument(
         "--fail-on",
@@ -113,8 +114,8 @@ def run(args: argparse.Namespace) -> int:
     wanted = FORMATS.chosen(args, "sarif")
     if not (args.files or args.helm or args.kustomize):
         raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
-    policy = policies.load(args.policy)
-    found, sources = _checked(args, policy)
+    policy, facts = policies.in_force(args)
+    found, sources = _checked(args, policy, facts)
     gone = 0
     if args.baseline is not None:
         found, gone = baseline.applied(found, args.baseline)
@@ -146,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
 def _fix_options(args: argparse.Namespace) -> list[str]:
     """The options of the command line that change what is found, as `podfit fix` takes them."""
     options = []
-    for name in ("policy", "gpu", "models", "rule", "ignore", "namespace", "baseline", "config"):
+    for name in ("policy", "gpu", "models", "rule", "ignore", "namespace", "context", "baseline", "config"):
         given = getattr(args, name)
         for value in given if isinstance(given, list) else [given]:
             options += [] if value is None else [f"--{name}", str(value)]
@@ -170,12 +171,12 @@ def _with_repairs(
     return replace(found, repairable=sum(counts.values()), fix=(*options, *names))
 
 
-def _checked(args: argparse.Namespace, policy: Policy) -> tuple[Checked, Sequence[ManifestFile]]:
+def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[Checked, Sequence[ManifestFile]]:
     """All findings, problems and notes about the given files and objects; and the files."""
     live = [name for name in args.files if user_cluster.names_object(name)]
     names = [name for name in args.files if name not in live]
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
-    inputs, told = edge.read(names, edge.facts(args), printed, args.exclude)
+    inputs, told = edge.read(names, facts, printed, args.exclude)
     rules = rule_filter.chosen(args)
     found = [files.check(source, policy, rules=rules, namespace=args.namespace, audit=args.audit) for source in inputs]
     problems = [FileProblem.of(None, None, message) for message in told]

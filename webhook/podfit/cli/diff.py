@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from podfit.cli.support import edge, policies, project, terminal
+from podfit.cli.support import edge, policies, project, terminal, user_cluster
 from podfit.evaluation.compare import compare
 from podfit.evaluation.lint import Report, lint
 from podfit.evaluation.policy import Policy
 from podfit.report import comparison, text
+from podfit.vllm.facts import Facts
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,7 +32,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("new", metavar="NEW", help="the same, as it would be")
     edge.add_gpu(parser)
     edge.add_models(parser)
-    policies.add_argument(parser)
+    policies.add_argument(parser, cluster=True)
+    user_cluster.add_context(parser)
     edge.add_show_secrets(parser)
     project.add_arguments(parser)
     parser.add_argument("--format", choices=tuple(comparison.FORMATS), default="text", help="default: text")
@@ -43,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
     if args.old == args.new == "-":
         raise edge.UnusableError("only one of OLD and NEW can be standard input")
     project.announce(project.apply(args))
-    policy = policies.load(args.policy)
-    (old, wrong), (new, also) = (_reports(name, args, policy) for name in (args.old, args.new))
+    policy, facts = policies.in_force(args)
+    (old, wrong), (new, also) = (_reports(name, args, policy, facts) for name in (args.old, args.new))
     for problem in (*wrong, *also):
         edge.tell(f"error: {problem}")
     if (wrong and not old) or (also and not new):
@@ -56,9 +58,9 @@ def run(args: argparse.Namespace) -> int:
     return int(any(one.newly_denied for one in changes))
 
 
-def _reports(name: str, args: argparse.Namespace, policy: Policy) -> tuple[list[Report], list[str]]:
+def _reports(name: str, args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[list[Report], list[str]]:
     """The report of every object of one side, checked together with the other objects of that side."""
-    sources, problems = edge.read([name], edge.facts(args), excluded=args.exclude)
+    sources, problems = edge.read([name], facts, excluded=args.exclude)
     problems += [str(error) for source in sources for error in source.manifests.errors]
     reports = [
         lint(document.object, policy, source.facts, where="check")

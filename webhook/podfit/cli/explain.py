@@ -15,6 +15,7 @@ from podfit.base.near import nearest
 from podfit.cli.support import edge, policies, project, terminal, user_cluster
 from podfit.cli.support.edge import UnusableError
 from podfit.report import rule_page, text
+from podfit.report.files import ManifestFile
 from podfit.rules import all_rules
 from podfit.rules.rule import Rule
 from podfit.vllm.facts import Facts
@@ -34,7 +35,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog="examples: podfit explain deploy/llama.yaml\n"
         "          podfit explain deploy/llama -n prod --format html > llama.html\n"
         "          podfit explain kv-cache-too-small\n"
-        "          podfit explain shm-missing --policy ours.yaml --on deploy/llama.yaml",
+        "          podfit explain shm-missing --policy ours.yaml --on deploy/llama.yaml\n"
+        "          podfit explain kv-cache-too-small --on deploy/llama -n chat",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rule", nargs="?", metavar="FILE|KIND/NAME|RULE|-")
@@ -47,14 +49,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)
-    policies.add_argument(parser)
+    policies.add_argument(parser, cluster=True)
     edge.add_show_secrets(parser)
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show intervals, the arithmetic, and where every number came from"
     )
     project.add_arguments(parser)
     parser.add_argument(
-        "--on", metavar="FILE", help="with --policy: for the objects in this file, as the policies select them"
+        "--on",
+        metavar="FILE|KIND/NAME",
+        help="of a rule: which line of a policy decides for the objects in this file, or this object of the cluster. "
+        "Also what the rule finds there. For an object of the cluster, --policy is `cluster` by default",
     )
     parser.set_defaults(run=run)
 
@@ -98,10 +103,8 @@ def _manifest(args: argparse.Namespace) -> int:
     from podfit.report import explained
 
     project.announce(project.apply(args))
-    policy = policies.load(args.policy)
-    live = [args.rule] if user_cluster.names_object(args.rule) else []
-    made = user_cluster.manifests(args, live)
-    sources, problems = edge.read([] if live else [args.rule], edge.facts(args), made, args.exclude)
+    policy, facts = policies.in_force(args)
+    sources, problems = _sources(args, args.rule, facts)
     problems += [str(error) for source in sources for error in source.manifests.errors]
     reports = [
         lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
@@ -139,24 +142,38 @@ def _rule(name: str) -> type[Rule]:
     return rules[name]
 
 
+def _sources(args: argparse.Namespace, name: str, facts: Facts) -> tuple[list[ManifestFile], list[str]]:
+    """The objects in a file, or the object of the cluster with this name, and what can't be read."""
+    live = [name] if user_cluster.names_object(name) else []
+    printed = user_cluster.manifests(args, live)
+    return edge.read([] if live else [name], facts, printed, getattr(args, "exclude", None))
+
+
 def _decided(args: argparse.Namespace) -> int:
-    """Which line decided: for an object that all policies select, or for each object of a file."""
+    """Which line decided: for an object that all policies select, or for each object of a file or of the cluster; and
+    what the rule finds in that object."""
     from podfit.evaluation import subject
+    from podfit.evaluation.lint import lint
     from podfit.evaluation.policy import Subject
     from podfit.report import decided
 
-    policy = policies.load(args.policy)
     rules = [_rule(args.rule)] if args.rule else list(all_rules().values())
+    if args.on and not args.policy and user_cluster.names_object(args.on):
+        args.policy = [policies.CLUSTER]
+    policy, facts = policies.in_force(args)
     if not args.on:
         print(decided.text(policy, rules, None, every=bool(args.rule)))
         return 0
-    sources, errors = edge.read([args.on], Facts())
+    sources, errors = _sources(args, args.on, facts)
     errors += [str(error) for source in sources for error in source.manifests.errors]
     if errors:
         raise UnusableError(errors, 3)
     for source in sources:
         for document in source.manifests.documents:
-            selected = Subject.of(document.object, source.facts)
+            selected = Subject.of(document.object, source.facts, args.namespace)
             print(f"{subject.describe_object(document.object)} ({source.name})")
             print(indent(decided.text(policy, rules, selected, every=bool(args.rule)), "  "))
+            if args.rule:
+                report = lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
+                print(indent(decided.findings(report, args.rule), "  "))
     return 0

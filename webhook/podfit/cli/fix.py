@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podfit.cli.support import baseline, edge, patches, policies, project, replacement, rule_filter, terminal
+from podfit.cli.support import (
+    baseline,
+    edge,
+    patches,
+    policies,
+    project,
+    replacement,
+    rule_filter,
+    terminal,
+    user_cluster,
+)
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS, many, quoted_rules
 from podfit.evaluation.policy import Policy
@@ -44,9 +54,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     edge.add_gpu(parser)
     edge.add_models(parser)
-    policies.add_argument(parser)
+    policies.add_argument(parser, cluster=True)
     rule_filter.add_arguments(parser)
     parser.add_argument("-n", "--namespace", metavar="NAME", help="default for manifests that set none")
+    user_cluster.add_context(parser)
     parser.add_argument("--audit", action="store_true", help="repair findings that are only audited, too (mode audit)")
     parser.add_argument("--write", action="store_true", help="change the files")
     baseline.add_argument(parser)
@@ -78,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the diffs; returns 0 also if nothing can be repaired or something else is denied, 3 if a file can't be
     read or rewritten. Nothing is written before every file has been worked out."""
     project.announce(project.apply(args))
-    policy, facts = policies.load(args.policy), edge.facts(args)
+    policy, facts = policies.in_force(args)
     links: list[str] = []
     inputs, problems = edge.read(args.files, facts, excluded=_excluding(args, links))
     problems += [str(error) for source in inputs for error in source.manifests.errors]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podfit.base.secret import FORMS
 from podfit.cli.support import edge, fail_on, policies, project, terminal, user_cluster
@@ -38,7 +38,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="check every vLLM workload of a running cluster",
         description="Reads the workloads of a cluster page by page and checks each one that runs vLLM, together with\n"
         "nodes, claims, Services, autoscalers and budgets. Changes nothing. Reports the kinds that you may\n"
-        "not read, and continues with the rest.",
+        "not read, and continues with the rest. The policy is the one in force in the cluster: the installed\n"
+        "podfit's, or instead of it --policy, and the Policy objects.",
         epilog="examples: podfit scan\n"
         "          podfit scan -n chat --format html=chat.html --format text\n"
         "          podfit scan --what-if startup-probe-missing=deny\n"
@@ -57,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--kinds", type=_kinds, metavar="KIND,…", help="only these, as in Deployment,InferenceService.serving.kserve.io"
     )
-    policies.add_argument(parser)
+    policies.add_argument(parser, cluster=True)
     edge.add_gpu(parser)
     edge.add_models(parser)
     parser.add_argument(
@@ -191,6 +192,7 @@ def code(found: Scan, lowest: Level | None) -> int:
 
 def read(args: argparse.Namespace, client: Client) -> Scan:
     """One reading of the cluster; raises UnusableError (exit 3) if the API server can't be reached."""
+    from podfit.cli.support import cluster_policy
     from podfit.cluster.scanning import Scanner, WorkloadSelection
 
     wanted = WorkloadSelection(
@@ -203,9 +205,15 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     progress = Progress()
     try:
         with user_cluster.errors_reported("the cluster can't be read"):
-            found = Scanner(client, wanted, edge.facts(args), partial(_policy, args.policy), progress).run()
+            client.whole("/version")  # first, so that an API server that is away is reported at once
+            in_force = cluster_policy.in_force(client, args.policy)
+            found = Scanner(client, wanted, edge.facts(args), in_force.policy, progress).run()
     finally:
         progress.end()
+    unread = {name: f"{why}; {cluster_policy.WITHOUT[name]}" for name, why in in_force.unread.items()}
+    found.not_read = {**unread, **found.not_read}
+    for note in in_force.notes:
+        edge.tell(f"note: {note}")
     if args.namespace and not found.looked_at and _absent(client, args.namespace):
         raise UnusableError(f"namespace {args.namespace!r} does not exist in this cluster", 3)
     if not found.kinds_read:
@@ -317,21 +325,6 @@ class Progress:
         """Leaves an empty line."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _policy(files: list[str], objects: Mapping[str, Mapping[str, Any]] | None) -> Policy:
-    """The policy that the server would use: the files, then the last good state of each Policy object in the
-    cluster."""
-    if not files and not objects:
-        return policies.load(files)
-    from podfit.evaluation.policy import PolicyError
-    from podfit.server.live import Live
-
-    policies.load(files)  # says what is wrong, as other commands do
-    try:
-        return Live([policies.path(name) for name in files], lambda: objects).policy
-    except PolicyError as error:
-        raise UnusableError(error.problems) from error
 
 
 def _other(said: list[str], policy: Policy) -> Policy:

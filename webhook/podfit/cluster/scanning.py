@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,14 +61,14 @@ class Scanner:
         client: Client,
         wanted: WorkloadSelection,
         facts: Facts,
-        policy: Callable[[Mapping[str, JSON] | None], Policy],
+        policy: Policy,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`policy`: Policy objects of the cluster (None: not known) → the policy in force; `tell` gets the progress."""
+        """`policy`: the policy in force; `tell` gets the progress."""
         self._client = client
         self._wanted = wanted
         self._base = facts
-        self._policy_of = policy
+        self._policy = policy
         self._tell = tell
         self._found = Scan()
         self._owners = Owners()
@@ -86,7 +86,7 @@ class Scanner:
         """Reads and evaluates everything; raises OSError, ValueError or StatusError if the API server can't be
         reached at all."""
         self._client.whole("/version")  # first, so that an API server that is away is reported at once
-        policy = self._policy_of(self._policies())
+        policy = self._policy
         extra = {_parsed(name) for name in policy.kinds}
         self._discover({*WORKLOAD_KINDS, *scan.BETWEEN, *extra})
         self._found.policy = policy.version
@@ -100,21 +100,6 @@ class Scanner:
         return self._found
 
     # ── What is read ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _policies(self) -> Mapping[str, JSON] | None:
-        """The Policy objects, reduced; None where there is no such kind, or they may not be read."""
-        kind = next(one for one in WATCHED_KINDS if one.name == "policies")
-        found: dict[str, JSON] = {}
-        try:
-            for page in pages(self._client, kind.path(kind.versions[0])):
-                found |= {key(one)[1]: kind.keep(one) for one in page}
-        except (StatusError, UnreachableError) as error:
-            if not isinstance(error, StatusError):
-                self._note_unread("policies.podfit.dev", error)
-            elif error.code != 404:
-                self._found.not_read["policies.podfit.dev"] = str(error)
-            return None
-        return found
 
     def _discover(self, workloads: set[Key]) -> None:
         """Find which kinds exist. A kind may exist even if its API group does not list its resources."""

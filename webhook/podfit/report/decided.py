@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from podfit.base.printable import clean
+from podfit.evaluation.denial import place
+from podfit.evaluation.lint import Judged, Report
 from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.decided import BUILT_IN_POLICY, PolicyValue, cap, decided_fields
 from podfit.evaluation.policy.layer import softer_mode
@@ -30,6 +33,30 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
             if word.name == "mode" and value == "deny" and rule.never_denies:
                 lines.append(f"  {'':<14} {'':<10} it only warns: {rule.never_denies}")
     return "\n".join(lines) if lines else "no policy speaks of any rule"
+
+
+def findings(report: Report, rule: str) -> str:
+    """What a rule finds in each vLLM container of an object, and what follows from it here."""
+    if not report.results:
+        return "no container in it runs vLLM"
+    lines = []
+    for result in report.results:
+        judged = [one for one in result.findings if one.rule == rule and one.mode != "ignore"]
+        for one in judged:
+            lines.append(f"{place(result.engine)}: {_consequence(one)}: {one.finding.message}")
+            lines += [f"  not denied: {one.why_softened}"] if one.why_softened and not one.exempted else []
+        if not judged:
+            lines.append(f"{place(result.engine)}: no finding")
+    return "\n".join(clean(line) for line in lines)
+
+
+def _consequence(judged: Judged) -> str:
+    """What follows from a finding here, and what would if the policy enforced."""
+    if judged.exempted is not None:
+        return f"accepted by an {judged.exempted} ({judged.why_softened})"
+    consequence = {"deny": "denied", "warn": "warned about", "audit": "only audited", "ignore": "ignored"}
+    today = consequence[judged.mode]
+    return today if judged.would == judged.mode else f"{today} today, {consequence[judged.would]} if enforced"
 
 
 def _where(said: PolicyValue) -> str:

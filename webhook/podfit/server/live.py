@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from podfit.evaluation.policy import Layer, PolicyError, document, is_schema, of_layers
+from podfit.evaluation.policy import Layer, Policy, PolicyError, document, is_schema, of_layers
 
 POLICY_SUFFIXES = (".yaml", ".yml", ".json")
 INTERVAL = 1.0
@@ -180,6 +180,15 @@ class Live:
         if self.policy.version != version:
             self.changed = self._clock()
             log.info("policy %s holds, made of %d policies", self.policy.version, len(layers))
+
+
+def policy_now(texts: Iterable[tuple[str, str]], objects: Objects, now: datetime) -> tuple[Policy, tuple[str, ...]]:
+    """The policy of a server that starts now with these files and Policy objects, and what is broken in the objects.
+
+    Raises PolicyError as `Live`."""
+    seen = [_next_object(None, name, obj) for name, obj in objects.items()]
+    layers = [*document.read(texts), *(layer for source in seen for layer in source.layers)]
+    return of_layers(layers).at(now), tuple(problem for source in seen for problem in source.problems)
 
 
 def _next(last: LiveSource | None, name: str, text: str | None) -> LiveSource:

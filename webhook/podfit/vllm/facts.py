@@ -124,6 +124,8 @@ class Facts:
     """The other objects of the same input. None at admission, where a Deployment arrives before its HPA."""
     cluster: Snapshot | None = None
     """The cluster as a watch reports it; None without one."""
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Namespace → its labels in the cluster, for files that are checked by its policy."""
     assume: Assumed = field(default_factory=Assumed)
     """The `assume` section of the policy for the object; `lint` sets it."""
     show_secrets: bool = False
@@ -132,7 +134,8 @@ class Facts:
     @cached_property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
         """Namespace → its labels, for policies that select by them; other namespaces are unknown."""
-        return {name: kept["labels"] for (_, name), kept in self.snapshot.objects.get("namespaces", {}).items()}
+        seen = self.snapshot.objects.get("namespaces", {})
+        return {**self.namespace_labels, **{name: kept["labels"] for (_, name), kept in seen.items()}}
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -165,6 +168,7 @@ class Facts:
             self.config_maps,
             beside,
             self.given_measured,
+            self.namespace_labels,
         ]
         parts = [data.version()]
         if any(given):

@@ -12,23 +12,42 @@ from podfit.base.near import nearest
 from podfit.cli.support import edge
 from podfit.evaluation.policy import Policy, PolicyError, builtin, is_schema
 from podfit.evaluation.policy import load as load_texts
+from podfit.vllm.facts import Facts
 
 SHIPPED = ("autofix", "default", "observe", "performance-parameters", "safe-parameters", "shared-gpu", "strict")
 """The files of `webhook/podfit/data/policies/`, copies of `policies/` that `make docs` makes."""
+CLUSTER = "cluster"
+"""The word of `--policy` for the policy in force in the cluster. `./cluster` is a file or a folder."""
 _NAMES = ", ".join(SHIPPED)
 _FOLDER = Path(podfit.__file__).parent / "data" / "policies"
 
 
-def add_argument(parser: argparse.ArgumentParser) -> None:
-    """`--policy FILE|DIR|NAME`, several times."""
+def add_argument(parser: argparse.ArgumentParser, *, cluster: bool = False) -> None:
+    """`--policy FILE|DIR|NAME`, several times. `cluster`: also the policy in force in the cluster."""
     parser.add_argument(
         "--policy",
         action="append",
         default=[],
-        metavar="FILE|DIR|NAME",
+        metavar=f"FILE|DIR|NAME{'|cluster' if cluster else ''}",
         help="a policy file, a folder of them, or the name of one of podfit's policies, such as strict. `podfit policy "
-        "show` lists the names. Several apply in their order",
+        "show` lists the names. Several apply in their order"
+        + (
+            ". `cluster` is the policy in force in the cluster: the installed podfit's, and the Policy objects"
+            if cluster
+            else ""
+        ),
     )
+
+
+def in_force(args: argparse.Namespace) -> tuple[Policy, Facts]:
+    """The policy of --policy, and the facts of the options. With `cluster` among the policies, the facts have the
+    labels of namespaces that the policies select by. Raises UnusableError, also if the cluster's policy is unknown."""
+    facts = edge.facts(args)
+    if CLUSTER not in args.policy:
+        return load(args.policy), facts
+    from podfit.cli.support import cluster_policy  # a check without a cluster need not wait for its client
+
+    return cluster_policy.read(args, facts)
 
 
 def load(names: Sequence[str], option: str = "--policy ") -> Policy:
@@ -37,6 +56,10 @@ def load(names: Sequence[str], option: str = "--policy ") -> Policy:
     `option`: the option before a name on the command line."""
     if not names:
         return builtin()
+    if CLUSTER in names:
+        raise edge.UnusableError(
+            f"{option}{CLUSTER}: only check, diff, explain, fix and scan take the cluster's policy"
+        )
     for name in names:
         if not path(name).exists():
             unknown(name, option)

@@ -99,6 +99,14 @@ class Policy:
         return found
 
     @property
+    def selects_by_namespace_labels(self) -> bool:
+        """A policy, or an exception in one, applies to namespaces with some labels."""
+        matches = [
+            match for layer in self.everything for match in (layer.match, *(one.match for one in layer.exceptions))
+        ]
+        return any(match.namespace_selector is not None for match in matches)
+
+    @property
     def holding(self) -> tuple[PolicyException, ...]:
         """The exceptions that hold at the policy's time, of all policies."""
         return tuple(one for layer in self.everything for one in layer.exceptions if one.holds(self.now))

@@ -1,0 +1,81 @@
+"""The policy in force in a cluster: what `--policy cluster` names, and what `podfit scan` evaluates by."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from podfit.cli.support import edge, policies, user_cluster
+from podfit.cluster import policies as cluster_policies
+from podfit.cluster.access import Client
+from podfit.cluster.policies import InstalledPolicy, UnknownPolicyError
+from podfit.evaluation.policy import Policy, PolicyError
+from podfit.server import live
+from podfit.server.live import Objects
+from podfit.vllm.facts import Facts
+
+INSTALLED, OBJECTS = "configmaps (podfit's policy)", "policies.podfit.dev"
+"""The two sources, for people."""
+WITHOUT = {
+    INSTALLED: "the decisions are those of podfit's default policy",
+    OBJECTS: "the decisions are without them",
+}
+"""What a scan without a source shows."""
+NOT_SERVED = f"podfit enforces nothing: the API server does not serve {OBJECTS} (its CustomResourceDefinition is gone)"
+
+
+@dataclass(frozen=True)
+class PolicyInForce:
+    """The policy that the cluster's servers apply, as far as the user may read it."""
+
+    policy: Policy
+    unread: dict[str, str] = field(default_factory=dict)
+    """Source → why it is unknown, in one line; the policy is without it."""
+    notes: tuple[str, ...] = ()
+    """Broken Policy objects, whose last good state is in force; and why nothing is enforced."""
+
+
+def in_force(client: Client, names: Sequence[str]) -> PolicyInForce:
+    """The policy in force: the installed podfit's (for no names, and for `cluster`), other files, the Policy objects.
+
+    Raises UnusableError if a file can't be used, StatusError or OSError if the API server fails."""
+    files = [name for name in names if name != policies.CLUSTER]
+    policies.load(files)  # its messages are those of other commands
+    installed, unread = InstalledPolicy(), dict[str, str]()
+    if not names or policies.CLUSTER in names:
+        try:
+            installed = cluster_policies.installed(client)
+        except UnknownPolicyError as error:
+            unread[INSTALLED] = str(error)
+    objects: Objects | None = {}
+    if installed.reads_objects:
+        try:
+            objects = cluster_policies.objects(client)
+        except UnknownPolicyError as error:
+            unread[OBJECTS] = str(error)
+    try:
+        policy, problems = live.policy_now([*installed.texts, *policies.texts(files)], objects or {}, edge.now())
+    except PolicyError as error:
+        raise edge.UnusableError(error.problems) from error
+    notes = tuple(f"{problem}; the last good state is in force" for problem in problems)
+    if installed.texts and objects is None:  # as `Live.unknown`
+        return PolicyInForce(policy.audited(), unread, (*notes, NOT_SERVED))
+    return PolicyInForce(policy, unread, notes)
+
+
+def read(args: argparse.Namespace, facts: Facts) -> tuple[Policy, Facts]:
+    """The policy in force in the user's cluster, and the facts with the labels of its namespaces if the policy selects
+    by them. Raises UnusableError (exit 3) if a part of the policy is unknown."""
+    with user_cluster.client(args) as client, user_cluster.errors_reported("--policy cluster"):
+        found = in_force(client, args.policy)
+        if found.unread:
+            raise edge.UnusableError([f"--policy cluster: {name}: {why}" for name, why in found.unread.items()], 3)
+        for note in found.notes:
+            edge.tell(f"note: {note}")
+        if found.policy.selects_by_namespace_labels:
+            try:
+                facts = replace(facts, namespace_labels=cluster_policies.namespace_labels(client))
+            except UnknownPolicyError as error:
+                edge.tell(f"note: namespaces: {error}; a policy that selects by their labels may apply or not")
+    return found.policy, facts

@@ -1,0 +1,90 @@
+"""The policies of a cluster as an API server has them: the ConfigMap of an installed podfit, and the Policy objects.
+
+What a user may not read is unknown, with the reason in one line. What the policies mean is `evaluation.policy`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.cluster.access import Client, StatusError
+from podfit.cluster.listing import pages
+from podfit.kube.path import mapping
+from podfit.kube.snapshot import WATCHED_KINDS, WatchedKind, key
+
+JSON = Mapping[str, Any]
+LABEL = "podfit.dev/policy"
+"""The label of the ConfigMap with the policy of an installed podfit (charts/podfit/templates/configmaps.yaml)."""
+ALONE = "alone"
+"""The value of the label if the servers read no Policy objects (`watch.policies: false`)."""
+_REFUSED = (401, 403, 405)
+
+
+class UnknownPolicyError(ValueError):
+    """The policies can't be known; the message is one line for people."""
+
+
+@dataclass(frozen=True)
+class InstalledPolicy:
+    """The policy of an installed podfit: its lowest layer."""
+
+    texts: tuple[tuple[str, str], ...] = ()
+    """The files of the ConfigMap: the name for people, and the text."""
+    reads_objects: bool = True
+    """The servers apply Policy objects, too."""
+
+
+def installed(client: Client) -> InstalledPolicy:
+    """The policy in the ConfigMap of the chart; raises UnknownPolicyError if there is none or may not be read."""
+    try:
+        config_maps = [one for page in pages(client, "/api/v1/configmaps", {"labelSelector": LABEL}) for one in page]
+    except StatusError as error:
+        if error.code not in _REFUSED:
+            raise
+        raise UnknownPolicyError(str(error)) from error
+    names = sorted("/".join(reversed(_name(one))) for one in config_maps)
+    if not names:
+        raise UnknownPolicyError(f"podfit is not installed: no ConfigMap has the label {LABEL}")
+    if len(names) > 1:
+        raise UnknownPolicyError(f"several podfit are installed: {', '.join(names)}")
+    (config_map,) = config_maps
+    texts = sorted(mapping(config_map.get("data")).items())
+    labels = mapping(mapping(config_map.get("metadata")).get("labels"))
+    return InstalledPolicy(tuple((f"configmap {names[0]}", str(text)) for _, text in texts), labels.get(LABEL) != ALONE)
+
+
+def objects(client: Client) -> dict[str, JSON] | None:
+    """Name → Policy object, with what podfit reads of it; None if the API server does not serve them. Raises
+    UnknownPolicyError if they may not be read."""
+    try:
+        return {name: kept for (_, name), kept in _listed(client, "policies").items()}
+    except StatusError as error:
+        if error.code == 404:
+            return None
+        if error.code not in _REFUSED:
+            raise
+        raise UnknownPolicyError(str(error)) from error
+
+
+def namespace_labels(client: Client) -> dict[str, Mapping[str, str]]:
+    """Namespace → its labels; raises UnknownPolicyError if they may not be read."""
+    try:
+        return {name: kept["labels"] for (_, name), kept in _listed(client, "namespaces").items()}
+    except StatusError as error:
+        if error.code not in _REFUSED:
+            raise
+        raise UnknownPolicyError(str(error)) from error
+
+
+def _listed(client: Client, name: str) -> dict[tuple[str, str], JSON]:
+    """All objects of a watched kind, reduced."""
+    kind: WatchedKind = next(one for one in WATCHED_KINDS if one.name == name)
+    return {key(one): kind.keep(one) for page in pages(client, kind.path(kind.versions[0])) for one in page}
+
+
+def _name(obj: JSON) -> tuple[str, str]:
+    """Name and namespace."""
+    metadata = mapping(obj.get("metadata"))
+    return str(metadata.get("name")), str(metadata.get("namespace"))
