@@ -10,10 +10,7 @@ WORKDIR /src
 RUN python -m venv --without-pip /opt/podfit
 # The dependencies, each with its hash, in a layer of their own: a change of the code does not fetch them again.
 COPY requirements/server.lock .
-# Of the Kubernetes client its asyncio twin, that one's HTTP client and a class for each API group go: 70 MB that nothing
-# here imports.
-RUN pip --python /opt/podfit/bin/python install --no-compile --require-hashes --only-binary=:all: -r server.lock \
-    && cd /opt/podfit/lib/python3*/site-packages && rm -r kubernetes/aio kubernetes/client/api aiohttp aiohttp_retry
+RUN pip --python /opt/podfit/bin/python install --no-compile --require-hashes --only-binary=:all: -r server.lock
 # What builds the wheel is pinned by its hash, too.
 COPY requirements/build.lock .
 RUN pip install --require-hashes --only-binary=:all: -r build.lock

@@ -31,7 +31,6 @@ lowest:  ## tests with the lowest versions that pyproject.toml allows: of the ba
 	$(call lowest_of,server,--extra server,tests/server)
 	$(call lowest_of,ui,--extra ui,tests/ui)
 	$(call lowest_of,hub,--extra hub,tests/cli/test_models_command.py)
-	$(call lowest_of,plot,--extra plot,tests/cli/test_plan_fit.py)
 
 define lowest_of
 	.lowest/uv/bin/uv venv --quiet --python $(PYTHON) .lowest/$(1)

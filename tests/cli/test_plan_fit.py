@@ -1,10 +1,8 @@
-"""`podfit plan --fit`, `--sweep` and `--plot`, as a person types them."""
+"""`podfit plan --fit` and `--sweep`, as a person types them."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
@@ -59,33 +57,6 @@ def test_a_sweep_needs_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_sweep_of_an_unknown_model_is_refused_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--sweep", "--", "vllm", "serve", "acme/none-of-ours"]) == 2
     assert "--model-config FILE gives one" in capsys.readouterr().err
-
-
-def test_a_plot_is_svg_or_png(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--plot", "sweep.jpg", *LLAMA]) == 2
-    assert "expected a file that ends in .svg or .png" in capsys.readouterr().err
-
-
-def test_a_plot_without_matplotlib_says_how_to_get_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("podfit.cli.support.plot.find_spec", lambda _: None)
-    assert main(["plan", "--plot", "sweep.svg", *LLAMA]) == 2
-    assert "pip install 'podfit[plot]'" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="the extra podfit[plot] is not installed")
-@pytest.mark.parametrize(("suffix", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
-def test_a_sweep_is_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str, begins: bytes) -> None:
-    drawn = tmp_path / f"sweep.{suffix}"
-    printed(capsys, "--vllm-version", "0.20.0", "--plot", str(drawn), *LLAMA)
-    assert drawn.read_bytes().startswith(begins)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="the extra podfit[plot] is not installed")
-def test_a_plot_that_cant_be_written_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["plan", "--plot", str(tmp_path / "none" / "sweep.svg"), *LLAMA]) == 3
-    assert "no such file or directory" in capsys.readouterr().err
 
 
 def test_fit_without_a_gpu_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from podfit import generate
 from podfit.base.printable import clean
 from podfit.base.secret import Secrets
-from podfit.cli.support import batch, edge, plot, policies, project, terminal
+from podfit.cli.support import batch, edge, policies, project, terminal
 from podfit.evaluation import denial
 from podfit.evaluation.lint import Report
 from podfit.evaluation.policy import Policy
@@ -110,7 +110,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--sweep", action="store_true", help="print how many requests of which length fit on which accelerators"
     )
-    parser.add_argument("--plot", metavar="FILE.svg|png", help="draw the sweep (needs the extra podfit[plot])")
     edge.add_show_secrets(parser)
     project.add_arguments(parser)
     parser.add_argument("--batch", metavar="FILE|-", help="JSON lines in, JSON lines out (see docs/plan.md)")
@@ -183,7 +182,7 @@ def run(args: argparse.Namespace) -> int:
             raise edge.UnusableError(f"-o {args.output}: {error}") from error
         return 0
     changes = engine.changes(most=FIT_MOST, steps=FIT_STEPS) if args.fit else []
-    rows = _sweep(engine, report.secrets, args.plot) if args.sweep or args.plot else []
+    rows = _sweep(engine) if args.sweep else []
     if args.format == "json":
         tree = {**command_line.tree(report), "vllm_version_assumed": assumed}
         if args.fit:
@@ -280,13 +279,7 @@ def _model_config(path: Path) -> GivenModel:
     return replace(found["*"], source=f"config.json handed in: {path}")
 
 
-def _sweep(engine: Engine, secrets: Secrets, drawn: str | None) -> list[sweep.SweepRow]:
+def _sweep(engine: Engine) -> list[sweep.SweepRow]:
     if engine.model is None:
         raise edge.UnusableError("--sweep needs a model that is known; --model-config FILE gives one", 2)
-    if drawn:
-        plot.check(drawn)
-    rows = list(sweep.sweep(engine.args, engine.model.value, env=engine.command.env))
-    if drawn:
-        release = f"vLLM {engine.release}" if engine.release else "any vLLM"
-        plot.sweep(rows, f"{secrets.line(engine.model.value.id)}, {release}: requests at once", drawn)
-    return rows
+    return list(sweep.sweep(engine.args, engine.model.value, env=engine.command.env))

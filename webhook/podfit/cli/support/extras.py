@@ -26,12 +26,11 @@ LIBRARIES = {
     "flask": "ui",
     "werkzeug": "ui",
     "huggingface_hub": "hub",
-    "matplotlib": "plot",
 }
 """Top-level module of an optional dependency → the smallest extra that installs it."""
 _MARKERS = {"cluster": "kubernetes", "server": "uvicorn", "ui": "flask"}
 """Extra → a module that no smaller extra installs."""
-_PURPOSES = {"cluster": " to read from a cluster", "hub": " to read from the Hugging Face hub", "plot": " to draw"}
+_PURPOSES = {"cluster": " to read from a cluster", "hub": " to read from the Hugging Face hub"}
 
 
 def missing(command: str) -> str | None:
