@@ -49,7 +49,7 @@ PLANNED, GPU, RELEASE = "vllm serve Qwen/Qwen3-14B --max-model-len 16384 --max-n
 def printed(path: Path) -> str:
     """What `podfit check` prints of one example file, with the note of `--audit` if its rule only audits."""
     containers, notes = evaluated(path)
-    return "".join([text.check(checked.Checked((path.name,), containers, (), ())), *notes])
+    return "".join([text.check(checked.Checked((path.name,), containers, (), ()), detail="all"), *notes])
 
 
 def evaluated(path: Path) -> tuple[tuple[checked.CheckedContainer, ...], list[str]]:
@@ -139,12 +139,22 @@ def rule_table() -> str:
         f"{len(rules)} rules, by what they protect. {denying} of them deny by default, and only if the finding is",
         "certain: [What podfit denies](../decisions.md). The others warn or audit. A [policy](../policies.md) changes",
         "each mode.",
+        "",
+        "The event is what happens if the finding is right. The level is the highest that a finding of the rule can",
+        "have by default: `denied`, `likely` (the event is more probable than not) or `advice`.",
     ]
     for plane, title in denial.PLANES.items():
-        out += ["", f"## {title[0].upper()}{title[1:]}", "", "| rule | mode | problem |", "| --- | --- | --- |"]
+        out += [
+            "",
+            f"## {title[0].upper()}{title[1:]}",
+            "",
+            "| rule | mode | level | problem | event |",
+            "| --- | --- | --- | --- | --- |",
+        ]
         for rule_id, rule in rules.items():
             if rule.plane == plane:
-                out.append(f"| [{rule_id}]({rule_id}.md) | `{rule.mode}` | {rule.title()} |")
+                level = f"`{rule.mode}` | {rule.highest_level()}"
+                out.append(f"| [{rule_id}]({rule_id}.md) | {level} | {rule.title()} | {rule.event} |")
     return "\n".join(out) + "\n"
 
 

@@ -801,16 +801,23 @@ spec:
             requests: {memory: 32Gi}
             limits: {nvidia.com/gpu: 1, memory: 32Gi}
 """
-"""With a readiness probe added, the missing startup probe is only audited."""
+VOLUME_AS_LARGE_AS_THE_LIMIT = (
+    PROBES_MISSING.replace("memory: 32Gi", "memory: 16Gi").replace("gpu: 1", "gpu: 2").replace("192]", "192, -tp=2]")
+    + """\
+          volumeMounts: [{name: dshm, mountPath: /dev/shm}]
+      volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 16Gi}}]
+"""
+)
+"""A higher memory limit leaves room for spikes, and covers the volume."""
 
 
 def test_a_repair_names_the_other_findings_that_it_fixes(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "pod.yaml").write_text(PROBES_MISSING)
+    (tmp_path / "pod.yaml").write_text(VOLUME_AS_LARGE_AS_THE_LIMIT)
 
     err = run("fix", str(tmp_path / "pod.yaml"))[2]
 
-    assert re.search(r"would repair: readiness-probe-missing: .*; also fixes startup-probe-missing\n", err)
-    assert "would repair: startup-probe-missing" not in err
+    assert re.search(r"would repair: memory-headroom-missing: .*; also fixes shm-not-in-limit\n", err)
+    assert "would repair: shm-not-in-limit" not in err
     assert re.search(r"note: \d repairs? for \d findings; \d finding", err)
 
 

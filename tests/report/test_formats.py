@@ -500,7 +500,8 @@ def test_json_has_stars_for_secrets_unless_it_is_asked_for_them(check: Check, tm
     key = "sk-" + "0123456789abcdefghij"
     script = f"      command: [sh, -c]\n      args: ['vllm serve Qwen/Qwen3-0.6B --api-key {key} --swap-space 4']\n"
     args = POD[POD.index("      args:") : POD.index("      resources:")]
-    (tmp_path / "pod.yaml").write_text(POD.replace(args, script))
+    small = POD.replace("limits: {", "requests: {memory: 1Gi}\n        limits: {")
+    (tmp_path / "pod.yaml").write_text(small.replace(args, script))
 
     starred = json.loads(check("--format", "json", "--audit", "pod.yaml")[1])["results"][0]
     shown = json.loads(check("--format", "json", "--audit", "--show-secrets", "pod.yaml")[1])["results"][0]
@@ -514,7 +515,8 @@ def test_json_has_stars_for_secrets_unless_it_is_asked_for_them(check: Check, tm
     assert key in json.dumps(shown["patch"])
     rows = {row["rule"]: row for row in starred["findings"]}
     assert (rows["shell-swallows-sigterm"]["fix"], rows["shell-swallows-sigterm"]["masked"]) == (None, True)
-    assert (rows["startup-probe-missing"]["fix"] is None, rows["startup-probe-missing"]["masked"]) == (False, False)
+    assert rows["memory-request-too-low"]["fix"]
+    assert not rows["memory-request-too-low"]["masked"]
 
 
 def test_secrets_do_not_get_into_logs(check: Check, tmp_path: Path) -> None:

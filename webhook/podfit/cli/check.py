@@ -81,7 +81,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     rule_filter.add_arguments(parser)
     parser.add_argument("--show-source", action="store_true", help="show the line of the file with each finding")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="show source lines, and each accepted finding with its reason"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="show source lines, all advice, and each accepted finding with its reason",
     )
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="show only findings at or above --fail-on, and errors, as text"

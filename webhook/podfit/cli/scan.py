@@ -15,11 +15,11 @@ from podfit.cli.support import edge, fail_on, policies, project, terminal, user_
 from podfit.cli.support.edge import UnusableError
 from podfit.cli.support.format_option import FormatOption, Output
 from podfit.evaluation import denial
-from podfit.evaluation.lint import Level
 from podfit.kube import selector
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.report import policy_report, text
 from podfit.rules import all_rules
+from podfit.rules.rule import Level
 
 if TYPE_CHECKING:
     from podfit.cluster.access import Client

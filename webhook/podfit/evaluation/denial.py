@@ -16,10 +16,10 @@ from operator import itemgetter
 
 from podfit.base.printable import one_line
 from podfit.evaluation import bounds, subject
-from podfit.evaluation.lint import Judged, Level, Report
+from podfit.evaluation.lint import Judged, Report
 from podfit.kube.workload import controller_of
 from podfit.rules.engine import Engine
-from podfit.rules.rule import IGNORE, Finding
+from podfit.rules.rule import IGNORE, Finding, Level
 from podfit.vllm.release import newer_than_read
 
 PLANES = {
@@ -191,10 +191,13 @@ def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
 
 
 def warnings(report: Report) -> list[str]:
-    """One line per finding that warns, by importance. First come those that only their certainty or place keeps
-    from being a denial, then what keeps vLLM from starting, then the most certain."""
-    warned = [judged for judged in report.findings if judged.mode == "warn"]
-    lines = [warning(judged, _in_vain(judged)) for judged in sorted(warned, key=weight)]
+    """One line per finding that warns, by importance, but only the first pieces of advice."""
+    warned = sorted((judged for judged in report.findings if judged.mode == "warn"), key=importance)
+    serious = sum(judged.level != "advice" for judged in warned)
+    shown = warned[: serious + SHOWN_ADVICE]
+    lines = [warning(judged, _in_vain(judged)) for judged in shown]
+    if left := len(warned) - len(shown):
+        lines.append(bounds.warning(f"podfit: {more_advice(left)} (podfit check shows all with -v)"))
     lines += [
         bounds.warning(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed")
         for error in report.errors
@@ -219,9 +222,23 @@ def weight(judged: Judged) -> tuple[bool, int, int]:
     return (judged.why_softened is None, _THREAT_ORDER[judged.threatens], _SURE[judged.finding.certainty])
 
 
-def importance(judged: Judged) -> tuple[int, tuple[bool, int, int]]:
-    """The place of a finding in a list for people: by level, then by weight."""
-    return list(LEVELS).index(judged.level), weight(judged)
+_Place = tuple[tuple[bool, int | str], ...]
+
+
+def importance(judged: Judged) -> tuple[int, bool, tuple[bool, int, int], _Place]:
+    """The position of a finding in a list for people: by level, memory before the rest, by weight, by path."""
+    level = list(LEVELS).index(judged.level)
+    place = tuple((isinstance(part, str), part) for part in judged.finding.path.parts)
+    return level, judged.plane not in ("gpu", "host"), weight(judged), place
+
+
+SHOWN_ADVICE = 3
+"""Pieces of advice of one container that people are shown without being asked."""
+
+
+def more_advice(left: int) -> str:
+    """ "and 4 pieces of advice"."""
+    return f"and {left} {'piece' if left == 1 else 'pieces'} of advice"
 
 
 def warning(judged: Judged, after: str = "") -> str:

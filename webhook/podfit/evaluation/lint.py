@@ -21,17 +21,13 @@ from podfit.kube.path import mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload
 from podfit.rules import engine, glance
 from podfit.rules.engine import Engine
-from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Mode, Place, Rule
+from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Level, Mode, Place, Rule
 from podfit.vllm.command import ALL_WORK, WorkLimit
 from podfit.vllm.facts import Assumed, Fact, Facts
 from podfit.vllm.release import newer_than_read
 
 LONGEST_CHANGE = 4000
 """Maximum characters of a suggestion, which can be a whole command."""
-
-
-Level = Literal["denied", "likely", "advice"]
-"""What a finding means to its reader: denied here, likely to fail, or advice."""
 
 
 @frozen
@@ -59,7 +55,10 @@ class Judged:
 
     @property
     def level(self) -> Level:
-        """The level of the finding under the policy in force."""
+        """The level of the finding under the policy in force.
+
+        `likely` means that by podfit's own numbers the container more probably fails (start, restart, eviction, denied
+        requests) than not. What may happen is advice."""
         if self.mode == "deny":
             return "denied"
         threatens = self.threatens in ("start", "uptime")

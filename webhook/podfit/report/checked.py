@@ -13,10 +13,11 @@ from podfit.base.near import nearest
 from podfit.base.secret import FORMS, Secrets
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS
-from podfit.evaluation.lint import Judged, Level, Report, Result
+from podfit.evaluation.lint import Judged, Report, Result
 from podfit.kube.manifest import Document, Note, SkipReason
 from podfit.kube.manifest.part import Mark
 from podfit.kube.path import FieldPath, mapping
+from podfit.rules.rule import Level
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: Mapping[Level, Severity] = {"denied": "error", "likely": "warning", "advice": "note"}

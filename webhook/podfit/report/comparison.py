@@ -10,10 +10,11 @@ from podfit.base.printable import one_line, shortened
 from podfit.evaluation import subject
 from podfit.evaluation.compare import ContainerComparison, Difference, EstimateChange, Side
 from podfit.evaluation.denial import LEVELS, PLANES, many
-from podfit.evaluation.lint import Judged, Level
+from podfit.evaluation.lint import Judged
 from podfit.kube.quantity import human, left
 from podfit.report.markdown import escaped
 from podfit.report.text import DENIED_NOW
+from podfit.rules.rule import Level
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import IN_WORDS, Verdict
 

@@ -9,8 +9,8 @@ from json import dumps
 
 from podfit.base.printable import one_line
 from podfit.base.secret import FORMS
-from podfit.evaluation.lint import Level
 from podfit.report.checked import Checked
+from podfit.rules.rule import Level
 
 GRADES: Mapping[Level, str] = {"denied": "critical", "likely": "major", "advice": "minor"}
 """GitLab's word for each level."""

@@ -7,9 +7,9 @@ import re
 from podfit.base.printable import one_line
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject
-from podfit.evaluation.denial import LEVELS, PLANES
+from podfit.evaluation.denial import LEVELS, PLANES, more_advice
 from podfit.report.checked import Checked, CheckedContainer, Item
-from podfit.report.text import MANY, few_of_each, summary, tally
+from podfit.report.text import MANY, chosen_of, summary, tally
 
 
 def render(checked: Checked) -> str:
@@ -50,9 +50,10 @@ def _container(container: CheckedContainer) -> list[str]:
     ]
     out += [escaped(summary(engine, container.report.secrets)), ""]
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
-    told, more = few_of_each(item for item in container.items if item.accepted is None)
-    out += [_row(item) for item in told]
-    out += [f"| | `{rule}` | | {left} | |" for rule, left in more.items()]
+    chosen = chosen_of((item for item in container.items if item.accepted is None), all_advice=False)
+    out += [_row(item) for item in chosen.items]
+    out += [f"| | `{rule}` | | {left} | |" for rule, (_, left) in chosen.more.items()]
+    out += [f"| | | | {more_advice(chosen.advice_left)}: `podfit check -v` | |"] if chosen.advice_left else []
     return [*out, ""]
 
 

@@ -41,6 +41,7 @@ def text(rule: type[Rule]) -> str:
         f"{rule.id()}: {rule.title()}",
         "",
         f"  plane    {PLANES[rule.plane]}",
+        f"  event    {rule.event}",
         f"  threat   {_THREAT_IN_WORDS[rule.threatens]}",
         f"  mode     {rule.mode} by default{', at most a warning where not certain' if rule.mode == 'deny' else ''}",
     ]
@@ -58,6 +59,8 @@ def tree(rule: type[Rule]) -> dict[str, Any]:
         "rule": rule.id(),
         "title": rule.title(),
         "plane": rule.plane,
+        "event": rule.event,
+        "highest_level": rule.highest_level(),
         "threatens": rule.threatens,
         "mode": rule.mode,
         "never_denies": rule.never_denies or None,
@@ -92,7 +95,7 @@ def markdown(rule: type[Rule], examples: list[tuple[str, str]]) -> str:
     out = [
         f"# {rule.id()}",
         "",
-        f"{rule.title()}.",
+        f"{rule.title()}. Event: {rule.event}.",
         "",
         f"| plane | threat | mode by default | fix |\n| --- | --- | --- | --- |\n| {PLANES[rule.plane]} "
         f"| {_THREAT_IN_WORDS[rule.threatens]} | `{rule.mode}` | {_FIX[rule.fix] if has_fix(rule) else 'none'} |",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from podfit.base.printable import clean, one_line
@@ -14,18 +15,21 @@ from podfit.evaluation import subject
 from podfit.evaluation.denial import (
     LEVELS,
     MIN_REMEDY_WIDTH,
+    SHOWN_ADVICE,
     THREATS,
     WIDTH,
     block,
     importance,
     many,
+    more_advice,
     place,
     quoted_rules,
     wrapped,
 )
-from podfit.evaluation.lint import Judged, Level
+from podfit.evaluation.lint import Judged
 from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
 from podfit.rules.engine import Engine
+from podfit.rules.rule import Level
 from podfit.vllm.memory.ledger import IN_WORDS
 from podfit.vllm.model.name import NAME_BEGINS_WITH
 from podfit.vllm.release import newer_than_read
@@ -139,7 +143,7 @@ def highlighted_diff(text: str) -> str:
 
 
 Detail = Literal["quiet", "normal", "all"]
-"""Quiet: only what makes the run fail. All: accepted findings, too, each with its reason."""
+"""Quiet: only what makes the run fail. All: every piece of advice, and accepted findings, each with its reason."""
 
 
 def check(
@@ -190,21 +194,23 @@ def _container(
 ) -> str:
     """The section of one container: its state, summary and findings."""
     quiet = detail == "quiet"
-    found = [item for item in one.items if not item.accepted and (checked.fails(item) or not quiet)]
-    found.sort(key=lambda item: importance(item.judged))
-    worst = found[0].judged.level if found else None
+    chosen = chosen_of(
+        (item for item in one.items if not item.accepted and (checked.fails(item) or not quiet)),
+        all_advice=detail == "all" or quiet,
+    )
+    worst = chosen.items[0].judged.level if chosen.items else None
     painted = paint(LEVELS[worst] if worst else "no findings", worst or "clean")
     name = one_line(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
     head = f"{paint(one_line(one.file), 'file')}: {name}"
-    told = any(item.judged.plane == "gpu" and item.judged.level == "denied" for item in found)
+    told = any(item.judged.plane == "gpu" and item.judged.level == "denied" for item in chosen.items)
     about = summary(one.result.engine, one.report.secrets, why=not told)
     lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
-    for level in LEVELS:
-        few, more = few_of_each(item for item in found if item.judged.level == level)
-        pages = [checked.page(item.judged.rule) if checked.docs else None for item in few]
-        shown = [_shown(item, page, paint, width, source=source) for item, page in zip(few, pages, strict=True)]
-        shown += [f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  {left}" for rule, left in more.items()]
-        lines += ["", *("\n\n".join(shown).split("\n") if shown else [])]
+    for item in chosen.items:
+        page = checked.page(item.judged.rule) if checked.docs else None
+        lines += ["", *_shown(item, page, paint, width, source=source).split("\n")]
+    for rule, (level, left) in chosen.more.items():
+        lines += ["", f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  {left}"]
+    lines += ["", f"{more_advice(chosen.advice_left)}: -v"] if chosen.advice_left else []
     accepted = [
         f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}"
         for item in one.items
@@ -218,16 +224,39 @@ MANY = 20
 """Findings of one rule in one container that text and Markdown show."""
 
 
-def few_of_each(items: Iterable[Item]) -> tuple[list[Item], dict[str, str]]:
-    """Return the first findings of each rule, and for each rule with more how many there are."""
-    count: Counter[str] = Counter()
-    shown = []
-    for item in items:
-        count[item.judged.rule] += 1
-        if count[item.judged.rule] <= MANY:
+@dataclass(frozen=True)
+class Chosen:
+    """The findings of one container that text and Markdown show."""
+
+    items: tuple[Item, ...]
+    """By importance."""
+    more: Mapping[str, tuple[Level, str]]
+    """Rule → level of its findings that are left out, and how many there are, as text."""
+    advice_left: int
+    """How many pieces of advice are left out beside these."""
+
+
+def chosen_of(items: Iterable[Item], *, all_advice: bool) -> Chosen:
+    """Return all findings that are denied or likely, and the first pieces of advice, or all of them.
+
+    Of one rule with more than MANY findings of one level, the first are shown and the rest is counted."""
+    count: Counter[tuple[Level, str]] = Counter()
+    shown: list[Item] = []
+    advice = 0
+    for item in sorted(items, key=lambda item: importance(item.judged)):
+        key = item.judged.level, item.judged.rule
+        advice += item.judged.level == "advice"
+        if item.judged.level == "advice" and advice > SHOWN_ADVICE and not all_advice:
+            continue
+        count[key] += 1
+        if count[key] <= MANY:
             shown.append(item)
-    more = {rule: f"and {number - MANY:,} more; --format json has all" for rule, number in count.items()}
-    return shown, {rule: left for rule, left in more.items() if count[rule] > MANY}
+    more = {
+        rule: (level, f"and {number - MANY:,} more; --format json has all")
+        for (level, rule), number in count.items()
+        if number > MANY
+    }
+    return Chosen(tuple(shown), more, 0 if all_advice else max(0, advice - SHOWN_ADVICE))
 
 
 def _why(accepted: Accepted | None) -> str:

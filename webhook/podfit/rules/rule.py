@@ -23,6 +23,8 @@ Fix = Literal[True, False, "certain", "manual"]
 is certain. It never applies one of `False` or `"manual"`. `podfit fix`, whose diff the author reads, applies all except
 those of `False`."""
 Threat = Literal["start", "uptime", "practice"]
+Level = Literal["denied", "likely", "advice"]
+"""What a finding means to its reader: denied here, likely to fail, or advice."""
 
 
 FACTS: dict[str, tuple[str, ...]] = {
@@ -101,8 +103,12 @@ class Rule:
     """
 
     plane: ClassVar[Plane]
+    event: ClassVar[str]
+    """What happens to the container or to its requests if the finding is right, as a clause without a full stop."""
     threatens: ClassVar[Threat] = "start"
-    """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed."""
+    """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed. Only the
+    first two can make a finding `likely to fail`: the event is then more probable than not. What may happen one day,
+    under another load or on another node, is a practice."""
     mode: ClassVar[Mode] = "warn"
     """The default mode, which a policy may change."""
     never_denies: ClassVar[str | None] = None
@@ -135,6 +141,11 @@ class Rule:
     def title(cls) -> str:
         """The first line of the docstring."""
         return (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+    @classmethod
+    def highest_level(cls) -> Level:
+        """The highest level that one of its findings can have by default (`evaluation.lint.Judged.level`)."""
+        return "denied" if cls.mode == "deny" else "advice" if cls.threatens == "practice" else "likely"
 
     @classmethod
     def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: frozenset[str]) -> bool:

@@ -100,6 +100,11 @@ class Assumed:
     """Share of a GPU's memory that is free when vLLM starts, above 0, at most 1."""
     registries: tuple[str, ...] = ()
     """Repositories whose images are vLLM's own builds under another name."""
+    gpus_without_request: bool = False
+    """The nodes' runtime gives every container their GPUs (nvidia-container-runtime as the default runtime)."""
+    random_user: bool = False
+    """The cluster gives each namespace its own user ids (OpenShift's restricted-v2), so a container without
+    `runAsUser` runs as a user without a passwd entry."""
 
 
 @dataclass(frozen=True)

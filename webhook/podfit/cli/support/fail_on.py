@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from podfit.evaluation.denial import LEVELS
-from podfit.evaluation.lint import Level
+from podfit.rules.rule import Level
 
 NAMES = "|".join(LEVELS)
 _FORMER: dict[str, Level] = {"deny": "denied", "warn": "advice"}

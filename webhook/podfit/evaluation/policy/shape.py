@@ -139,6 +139,13 @@ class AssumeShape(Strict):
     registries: list[words.Repository] | None = Field(
         default=None, description="Repositories whose images are vLLM's own builds under another name."
     )
+    gpus_without_request: bool | None = Field(
+        default=None, description="true: the nodes' runtime gives every container their GPUs, also without a request."
+    )
+    random_user: bool | None = Field(
+        default=None,
+        description="true: a container without runAsUser runs as a user of its namespace (OpenShift).",
+    )
 
 
 class EnforceShape(Strict):

@@ -12,13 +12,13 @@ from typing import Literal
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.denial import LEVELS
-from podfit.evaluation.lint import Judged, Level, Report, Result
+from podfit.evaluation.lint import Judged, Report, Result
 from podfit.evaluation.scan.planned import Planned, Span, planned_lines
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Mode
+from podfit.rules.rule import Level, Mode
 from podfit.vllm.memory.ledger import Verdict
 
 Key = tuple[str, str]

@@ -34,6 +34,7 @@ class ArgumentStringNotSplit(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits with code 2"
     mode = "deny"
     about = ("a slip", "a blank in a word")
 

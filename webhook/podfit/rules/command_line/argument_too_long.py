@@ -28,6 +28,7 @@ class ArgumentTooLong(Rule):
     """
 
     plane = "config"
+    event = "the container does not start: argument list too long"
     of_vllm = False
     mode = "deny"
 

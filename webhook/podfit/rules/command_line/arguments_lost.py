@@ -28,6 +28,7 @@ class ArgumentsLost(Rule):
     """
 
     plane = "config"
+    event = "vLLM starts without some of the arguments"
     threatens = "practice"
     mode = "warn"
     about = ("words that are lost", "words that are cut off", "a positional that is ignored")

@@ -62,6 +62,7 @@ class ConflictingFlags(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("vllm_args",)
     about = (

@@ -22,6 +22,7 @@ class EntrypointRepeated(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits with code 2"
     mode = "deny"
     about = ("a second entrypoint",)
 

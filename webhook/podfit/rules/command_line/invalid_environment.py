@@ -13,7 +13,7 @@ from podfit.rules.rule import Certainty, Finding, Rule
 from podfit.vllm.args import settings
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory.v0_fallback import BEFORE_AMPERE
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, is_official
 
 READS_PORT = Release(0, 4, 3)
 """Since then an engine asks VLLM_PORT for a port whenever it starts (vLLM envs.py get_vllm_port)."""
@@ -98,11 +98,12 @@ class InvalidEnvironment(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits at import or before it loads the model"
     of_parser = True
     mode = "deny"
     about = (
         "VLLM_PORT", "VLLM_USE_V1", "VLLM_LOGGING_LEVEL", "VLLM_ATTENTION_BACKEND", "a variable that is checked",
-        "attention_backend", "attention_config",
+        "attention_backend", "attention_config", "HSA_OVERRIDE_GFX_VERSION",
     )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
@@ -115,6 +116,7 @@ class InvalidEnvironment(Rule):
         yield from _logging_level(engine)
         yield from _backend(engine)
         yield from _backend_of_another_gpu(engine)
+        yield from _gfx_version(engine)
 
 
 def _port(engine: Engine) -> Iterator[Finding]:
@@ -126,6 +128,26 @@ def _port(engine: Engine) -> Iterator[Finding]:
             certainty=_certain_if(engine, engine.release is not None and engine.release >= READS_PORT),
             message=f"VLLM_PORT is {port!r}: vLLM wants a number",
             suggestions=("leave it out: --port is the server's",),
+        )
+    elif port is not None and engine.served and len(port) < 6 and int(port) == engine.port:
+        yield Finding(
+            path=_entry(engine, "VLLM_PORT"),
+            certainty="possible",
+            message=f"VLLM_PORT is {port}, the server's own port: vLLM's processes look for a free port from there on",
+            details=("newer releases take the next free port, older ones may end with `address already in use`",),
+            suggestions=("leave it out: --port is the server's",),
+        )
+
+
+def _gfx_version(engine: Engine) -> Iterator[Finding]:
+    """Another GPU's architecture is pretended to vLLM's ROCm image, whose kernels are built for listed ones."""
+    given, image = engine.command.env.get("HSA_OVERRIDE_GFX_VERSION"), engine.field("image")
+    if given and isinstance(image, str) and is_official(image) and "rocm" in image:
+        yield Finding(
+            path=_entry(engine, "HSA_OVERRIDE_GFX_VERSION"),
+            certainty="possible",
+            message=f"HSA_OVERRIDE_GFX_VERSION is {given!r}: ROCm takes the GPU for another one, and kernels may fail",
+            suggestions=("leave it out: vLLM's ROCm image has kernels for the GPUs that it lists",),
         )
 
 

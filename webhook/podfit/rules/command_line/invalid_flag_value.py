@@ -68,6 +68,7 @@ class InvalidFlagValue(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)

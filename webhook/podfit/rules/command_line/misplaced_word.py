@@ -26,6 +26,7 @@ class MisplacedWord(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits with code 2"
     mode = "deny"
     about = ("a sign in a word", "a comment in a word", "a field with two colons")
 

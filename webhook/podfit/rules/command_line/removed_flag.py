@@ -55,6 +55,7 @@ class RemovedFlag(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits with code 2"
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)

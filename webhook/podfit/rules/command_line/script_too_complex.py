@@ -28,6 +28,7 @@ class ScriptTooComplex(Rule):
     """
 
     plane = "config"
+    event = "podfit checks only a part of the command"
     threatens = "practice"
     never_denies = "podfit does not know what the script starts"
     about = (UNREAD_SCRIPT,)

@@ -39,6 +39,7 @@ class UnknownConfigKey(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)

@@ -20,6 +20,7 @@ class UnknownFlag(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits with code 2"
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)

@@ -30,6 +30,7 @@ class UnknownParser(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it answers"
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)

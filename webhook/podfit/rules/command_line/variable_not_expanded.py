@@ -42,6 +42,7 @@ class VariableNotExpanded(Rule):
     """
 
     plane = "config"
+    event = "vLLM gets the variable's name in place of its value, and exits"
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

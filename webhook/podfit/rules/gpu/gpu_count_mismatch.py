@@ -31,6 +31,7 @@ class GpuCountMismatch(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits, or waits for GPUs that never come"
     of_vllm = False
     mode = "deny"
     needs = ("vllm_args",)

@@ -17,6 +17,7 @@ class GpuIdle(Rule):
     """
 
     plane = "config"
+    event = "GPUs are reserved and not used"
     of_vllm = False
     needs = ("vllm_args",)
     threatens = "practice"
@@ -27,6 +28,8 @@ class GpuIdle(Rule):
         found = engine.once(_parallel.count)
         if found is None or found.have <= found.needed or not found.exact or _shared_out(engine):
             return
+        if found.resource.endswith(".shared") or (engine.gpu is not None and engine.gpu.value.shared):
+            return  # a share of a GPU: several of them may be one GPU
         idle = found.have - found.needed
         fewer = (f"{found.resource}: {found.needed}",) if found.pods == 1 else ()
         yield Finding(

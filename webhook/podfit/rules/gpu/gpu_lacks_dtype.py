@@ -25,6 +25,7 @@ class GpuLacksDtype(Rule):
     """
 
     plane = "gpu"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("gpu", "vllm_args")
     about = ("a GPU without bfloat16",)

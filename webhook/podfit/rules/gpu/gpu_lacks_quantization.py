@@ -24,6 +24,7 @@ class GpuLacksQuantization(Rule):
     """
 
     plane = "gpu"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "gpu", "release", "vllm_args")
     about = ("a quantized checkpoint", "quantization")

@@ -20,6 +20,7 @@ class ImageForOtherGpu(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits: no GPU that the build supports"
     of_vllm = False
     mode = "warn"
     never_denies = "an image's name is only a hint about its build"

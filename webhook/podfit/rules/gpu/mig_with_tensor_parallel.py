@@ -23,6 +23,7 @@ class MigWithTensorParallel(Rule):
     """
 
     plane = "gpu"
+    event = "vLLM exits: an engine sees one MIG slice only"
     of_vllm = False
     mode = "deny"
     needs = ("vllm_args",)

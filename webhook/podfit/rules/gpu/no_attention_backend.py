@@ -84,6 +84,7 @@ class NoAttentionBackend(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits: no valid attention backend"
     mode = "deny"
     needs = ("model", "gpu", "release", "vllm_args")
 

@@ -20,6 +20,7 @@ class CpuKvCacheUnbounded(Rule):
     """
 
     plane = "host"
+    event = "the kernel kills a process (OOMKilled)"
     threatens = "uptime"
     mode = "warn"
     never_denies = "a node with no more memory than the container's limit works"

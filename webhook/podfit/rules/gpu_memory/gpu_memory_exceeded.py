@@ -31,6 +31,7 @@ class GpuMemoryExceeded(Rule):
     """
 
     plane = "gpu"
+    event = "vLLM exits: CUDA out of memory, or no memory for the KV cache"
     mode = "deny"
     needs = ("model", "gpu", "plan.gpu")
 

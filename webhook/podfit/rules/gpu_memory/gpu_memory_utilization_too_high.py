@@ -39,6 +39,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
     """
 
     plane = "gpu"
+    event = "vLLM exits: free memory is less than desired"
     mode = "deny"
     needs = ("vllm_args",)
 

@@ -21,6 +21,7 @@ class GpuMemoryWasted(Rule):
     """
 
     plane = "gpu"
+    event = "GPUs are reserved that the model does not need"
     threatens = "practice"
     mode = "warn"
     never_denies = "memory estimates show nothing about latency"

@@ -33,6 +33,7 @@ class KvCacheTooSmall(Rule):
     """
 
     plane = "gpu"
+    event = "vLLM exits after it has loaded the model"
     mode = "deny"
     needs = ("model", "gpu", "plan.gpu")
 

@@ -45,6 +45,7 @@ class MaxModelLenTooLong(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
     about = ("max_model_len",)

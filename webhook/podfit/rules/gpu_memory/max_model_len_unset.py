@@ -24,6 +24,7 @@ class MaxModelLenUnset(Rule):
     """
 
     plane = "gpu"
+    event = "the KV cache is planned for the model's longest context"
     threatens = "practice"
     mode = "warn"
     needs = ("model", "vllm_args")

@@ -27,6 +27,7 @@ class RequestNeverFinishes(Rule):
     """
 
     plane = "gpu"
+    event = "requests of the maximum length never finish"
     threatens = "uptime"
     mode = "warn"
     never_denies = "vLLM starts, and requests that are short enough are answered"

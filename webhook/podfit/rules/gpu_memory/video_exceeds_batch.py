@@ -35,6 +35,7 @@ class VideoExceedsBatch(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits while it profiles, or denies requests with a video"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
     about = ("Gemma 4",)

@@ -20,7 +20,8 @@ class MemoryHeadroomMissing(Rule):
     """
 
     plane = "host"
-    threatens = "uptime"
+    event = "a spike may be OOMKilled"
+    threatens = "practice"
     mode = "warn"
     never_denies = "the limit is between the likely and the high estimate"
     needs = ("plan.host", "model")

@@ -21,8 +21,9 @@ class MemoryLimitMissing(Rule):
     """
 
     plane = "host"
+    event = "the container may take memory from other Pods"
     of_vllm = False
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     mute_for = ("memory-limit", "resources")
     about = ("no memory limit",)

@@ -31,6 +31,7 @@ class MemoryLimitTooLow(Rule):
     """
 
     plane = "host"
+    event = "the kernel kills a process (OOMKilled)"
     threatens = "uptime"
     mode = "deny"
     needs = ("plan.host",)

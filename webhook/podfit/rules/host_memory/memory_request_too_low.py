@@ -27,8 +27,9 @@ class MemoryRequestTooLow(Rule):
     """
 
     plane = "host"
+    event = "the Pod may be evicted if the node runs out of memory"
     of_vllm = False
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     never_denies = "nothing happens if the node has spare memory"
     needs = ("plan.host",)

@@ -23,6 +23,7 @@ class OffloadExceedsLimit(Rule):
     """
 
     plane = "host"
+    event = "the kernel kills a process (OOMKilled), or vLLM exits"
     threatens = "start"
     mode = "deny"
     needs = ("plan.host",)

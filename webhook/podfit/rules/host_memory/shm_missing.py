@@ -24,6 +24,7 @@ class ShmMissing(Rule):
     """
 
     plane = "host"
+    event = "an engine process dies: no space left in /dev/shm"
     mode = "deny"
     fix = "certain"
     needs = ("plan.host",)

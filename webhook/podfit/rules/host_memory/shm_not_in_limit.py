@@ -20,8 +20,9 @@ class ShmNotInLimit(Rule):
     """
 
     plane = "host"
+    event = "a full /dev/shm is OOMKilled"
     of_vllm = False
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     never_denies = "the manifest does not show what vLLM will write there"
     needs = ("plan.host",)

@@ -9,6 +9,8 @@ from podfit.kube.quantity import human, quantity
 from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm.memory.estimate import NOTHING
+from podfit.vllm.memory.host.shm import BESIDES_KV
 
 
 class ShmTooSmall(Rule):
@@ -19,18 +21,23 @@ class ShmTooSmall(Rule):
 
         RuntimeError: Insufficient space in /dev/shm for CPU KV offload shared region in /dev/shm: … required, … free
 
+    A volume of exactly that size is too small, too: queues and semaphores share it. On AMD GPUs the same is true of
+    v0.27 to v0.30, and of a TieringOffloadingSpec in every release from v0.26 on.
+
     The volume lives as long as the Pod. The files of a crashed engine (`vllm_offload_*.mmap`, ring buffers) are still
     there when the container starts again, and take the room that the next start needs. Make the volume larger, or
     delete the Pod.
     """
 
     plane = "host"
+    event = "an engine process dies: no space left in /dev/shm"
     mode = "deny"
     needs = ("plan.host",)
     about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if this release does not start with so little, or if it can't write what it needs."""
+        """Certain if this release does not start with so little, or if it can't write what it needs; likely if
+        offloaded KV cache leaves nothing to the rest."""
         host, shm = engine.plan.host, engine.shm
         if host is None or not shm.mounted or engine.command.entry == "worker" or not shm_mounts.has_workers(engine):
             return
@@ -48,6 +55,8 @@ class ShmTooSmall(Rule):
         if shm.size is None or shm.size >= max(host.shm.low, host.shm.floor):
             return
         refuses = engine.release is not None and shm.size < host.shm.floor
+        region = dict(host.lines).get("KV offload", NOTHING).likely
+        filled = 0 < region <= host.in_shm and shm.size < host.in_shm + BESIDES_KV
         advice = shm_mounts.advised(engine) or 0
         yield Finding(
             path=shm.path.join("emptyDir", "sizeLimit"),
@@ -55,7 +64,7 @@ class ShmTooSmall(Rule):
             details=(f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}",)
             if refuses
             else (),
-            certainty="certain" if refuses else "possible",
+            certainty="certain" if refuses else "likely" if filled else "possible",
             rests_on=(),
             suggestions=(f"sizeLimit: {quantity(advice)}",),
             fix=shm_mounts.grow(engine, advice),

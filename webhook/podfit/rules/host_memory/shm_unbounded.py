@@ -19,8 +19,9 @@ class ShmUnbounded(Rule):
     """
 
     plane = "host"
+    event = "/dev/shm may take memory from other Pods"
     of_vllm = False
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     needs = ("plan.host",)
     about = ("a volume at /dev/shm",)

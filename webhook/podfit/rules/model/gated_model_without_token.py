@@ -23,6 +23,7 @@ class GatedModelWithoutToken(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits: access to the model is restricted"
     threatens = "start"
     mode = "warn"
     never_denies = "an admission webhook after this one may add the token"

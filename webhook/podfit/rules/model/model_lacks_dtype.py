@@ -22,6 +22,7 @@ class ModelLacksDtype(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "vllm_args")
     about = ("dtype",)

@@ -25,6 +25,7 @@ class ModelNewerThanRelease(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits: the architecture is not supported"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
 

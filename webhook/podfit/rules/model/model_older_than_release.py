@@ -44,6 +44,7 @@ class ModelOlderThanRelease(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits: the architecture is not supported"
     mode = "deny"
     needs = ("release", "vllm_args")
 

@@ -58,6 +58,7 @@ class QuantizationLacksDtype(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
     about = ("dtype",)

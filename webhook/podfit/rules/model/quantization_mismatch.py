@@ -113,6 +113,7 @@ class QuantizationMismatch(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
     about = ("quantization", "a quantized checkpoint")

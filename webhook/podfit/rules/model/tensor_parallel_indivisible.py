@@ -29,6 +29,7 @@ class TensorParallelIndivisible(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "vllm_args")
     about = ("tensor parallelism",)

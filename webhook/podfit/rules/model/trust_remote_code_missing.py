@@ -31,6 +31,7 @@ class TrustRemoteCodeMissing(Rule):
     """
 
     plane = "config"
+    event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
     about = ("a model with code",)

@@ -24,8 +24,9 @@ class AutoscalerOnCpu(Rule):
     """
 
     plane = "cluster"
+    event = "the number of replicas does not follow the load"
     of_vllm = False
-    threatens = "uptime"
+    threatens = "practice"
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:

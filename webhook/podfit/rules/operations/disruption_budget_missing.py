@@ -23,6 +23,7 @@ class DisruptionBudgetMissing(Rule):
     """
 
     plane = "cluster"
+    event = "a node drain stops several replicas at once"
     of_vllm = False
     threatens = "practice"
     where = frozenset({"check", "scan"})

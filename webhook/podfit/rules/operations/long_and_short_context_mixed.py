@@ -20,6 +20,7 @@ class LongAndShortContextMixed(Rule):
     """
 
     plane = "gpu"
+    event = "short requests wait while long ones hold the KV cache"
     threatens = "practice"
     mode = "audit"
     never_denies = "the manifest does not show the lengths of the requests"

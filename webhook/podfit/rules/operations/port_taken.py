@@ -31,6 +31,7 @@ class PortTaken(Rule):
     """
 
     plane = "network"
+    event = "the second server exits: address already in use"
     mode = "deny"
     about = ("another engine",)
 

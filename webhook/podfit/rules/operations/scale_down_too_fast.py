@@ -27,6 +27,7 @@ class ScaleDownTooFast(Rule):
     """
 
     plane = "cluster"
+    event = "replicas are removed that are needed again minutes later"
     of_vllm = False
     threatens = "practice"
     never_denies = "the start-up time is an estimate"

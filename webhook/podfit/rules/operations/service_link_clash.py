@@ -34,6 +34,7 @@ class ServiceLinkClash(Rule):
     """
 
     plane = "network"
+    event = "vLLM exits: VLLM_PORT is a URI"
     of_vllm = False
     mode = "deny"
     where = frozenset({"check", "scan"})

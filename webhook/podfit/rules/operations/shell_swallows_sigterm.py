@@ -24,8 +24,9 @@ class ShellSwallowsSigterm(Rule):
     """
 
     plane = "config"
+    event = "running requests are killed at each stop"
     of_vllm = False
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     never_denies = "the shell may pass signals on, or replace itself"
     about = ("a shell",)

@@ -20,6 +20,7 @@ class SingleReplica(Rule):
     """
 
     plane = "cluster"
+    event = "no replica answers while the only one restarts"
     of_vllm = False
     threatens = "practice"
     mode = "audit"

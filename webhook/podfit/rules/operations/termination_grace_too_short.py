@@ -38,8 +38,9 @@ class TerminationGraceTooShort(Rule):
     """
 
     plane = "cluster"
+    event = "running requests are killed at a stop"
     of_vllm = False
-    threatens = "uptime"
+    threatens = "practice"
     mode = "warn"
     about = ("lifecycle", "terminationGracePeriodSeconds", "shutdown_timeout")
 

@@ -20,6 +20,7 @@ class TokenInPlainEnv(Rule):
     """
 
     plane = "config"
+    event = "a user who may read the manifest may read the token"
     of_vllm = False
     threatens = "practice"
     mode = "warn"

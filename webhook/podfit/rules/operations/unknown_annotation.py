@@ -29,6 +29,7 @@ class UnknownAnnotation(Rule):
     """
 
     plane = "config"
+    event = "an annotation has no effect"
     of_vllm = False
     threatens = "practice"
     mode = "warn"

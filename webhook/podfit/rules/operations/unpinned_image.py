@@ -18,6 +18,7 @@ class UnpinnedImage(Rule):
     """
 
     plane = "config"
+    event = "a restart may run another vLLM release"
     of_vllm = False
     threatens = "practice"
     mode = "warn"

@@ -22,6 +22,7 @@ class UnquotedValue(Rule):
     """
 
     plane = "config"
+    event = "the API server denies the object"
     of_vllm = False
     mode = "deny"
     where = frozenset({"check"})

@@ -22,7 +22,8 @@ class InitialDelayInsteadOfStartupProbe(Rule):
     """
 
     plane = "config"
-    threatens = "uptime"
+    event = "a hang in the first minutes goes unnoticed"
+    threatens = "practice"
     mode = "warn"
     mute_for = ("startup-probe",)
     about = ("livenessProbe",)

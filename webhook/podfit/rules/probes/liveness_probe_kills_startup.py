@@ -9,6 +9,10 @@ from podfit.rules import probe_timing
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
 
+AMPLE = 2
+"""A window of so many times the likely start is no finding: "it kills the container" would be false of most starts.
+`startup-probe-missing` asks for the same startup probe there."""
+
 
 class LivenessProbeKillsStartup(Rule):
     """The liveness probe kills vLLM before it has started.
@@ -26,18 +30,19 @@ class LivenessProbeKillsStartup(Rule):
     """
 
     plane = "config"
+    event = "the kubelet restarts the container before vLLM answers, each time"
     mode = "deny"
     needs = ("model", "plan.startup")
     mute_for = ("startup-probe",)
     about = ("livenessProbe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain below the floor of the start-up estimate, likely below the high one."""
+        """Certain below the floor of the start-up estimate, likely below its middle, advice up to twice that."""
         probe, startup = probe_timing.probe_of_vllm(engine, "livenessProbe"), engine.plan.startup
         if probe is None or startup is None or not engine.served or probe_timing.probe(engine, "startupProbe"):
             return
         window = probe_timing.window(probe)
-        if window >= startup.high:
+        if window >= min(startup.high, AMPLE * startup.likely):
             return
         certainty: Certainty = (
             "possible"
@@ -46,9 +51,10 @@ class LivenessProbeKillsStartup(Rule):
             if window < startup.floor
             else "likely"
         )
+        condition = " if vLLM does not answer by then" if certainty == "possible" else ""
         yield Finding(
             path=engine.at("livenessProbe"),
-            message=f"the liveness probe kills the container after {duration.exact(window)}; "
+            message=f"the liveness probe kills the container after {duration.exact(window)}{condition}; "
             f"{probe_timing.estimate(engine)}",
             details=probe_timing.phases(engine),
             certainty=certainty,

@@ -15,6 +15,9 @@ TIMEOUT = 5
 """Seconds; one is not enough under load (scaleapi/llm-engine#255)."""
 FORGIVING = 60
 """Seconds of silence that a probe should forgive: 10 s × 6, as practitioners recommend."""
+DYNAMO = "dynamo.vllm"
+"""Dynamo's worker. Its own server, on another port than vLLM's, answers the probe in the same event loop: compilation
+while it serves lets one answer in 4 s fail (ai-dynamo/dynamo#14735)."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class LivenessProbeTooStrict(Rule):
     """
 
     plane = "config"
+    event = "the kubelet restarts a container that is only busy"
     threatens = "uptime"
     mode = "warn"
     never_denies = "the manifest does not show how busy vLLM gets"
@@ -40,6 +44,8 @@ class LivenessProbeTooStrict(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely if less is forgiven than `atLeast` or a single failure kills; advice at the bare default."""
         probe = probe_timing.probe_of_vllm(engine, "livenessProbe")
+        if engine.command.program == DYNAMO:
+            probe = probe_timing.probe(engine, "livenessProbe")
         if probe is None or probe.keys().isdisjoint(("httpGet", "exec")):
             return
         period, failures, timeout = (

@@ -18,6 +18,8 @@ ROUTES = frozenset(
     }
 )  # fmt: skip
 """What vLLM's API server answers to GET (vLLM 0.33 entrypoints/openai/api_server.py and entrypoints/serve/)."""
+BLIND = ("/version", "/v1/models")
+"""Routes that vLLM's API server answers without its engine (vllm-project/vllm#39863)."""
 OPEN = ("/health", "/ping", "/metrics", "/version", "/load")
 """Routes that need no key, whatever --root-path is: none lies below another."""
 COMMON_SLIPS = frozenset(
@@ -39,11 +41,15 @@ class ProbeWrongPath(Rule):
 
         Startup probe failed: HTTP probe failed with statuscode: 404
 
+    A liveness probe on /version or /v1/models never asks the engine: both answer after the engine has died. /health
+    notices a dead engine. None of them notices one that hangs: alert on running requests with 0 tokens per second.
+
     With `--ssl-certfile` the port speaks TLS and needs `scheme: HTTPS` (`malformed HTTP response`, `EOF` without it).
     With `--api-key` or VLLM_API_KEY everything under /v1 needs the key (`statuscode: 401`); /health never does.
     """
 
     plane = "network"
+    event = "the kubelet restarts the container, or the Pod is never ready"
     threatens = "uptime"
     mode = "deny"
     mute_for = ("args",)
@@ -58,9 +64,24 @@ class ProbeWrongPath(Rule):
                 continue
             if asked.get("path") not in OPEN:
                 yield from _path(engine, name, asked)
+            if name == "livenessProbe" and asked.get("path") in BLIND and probe_timing.is_vllm(engine):
+                yield _blind(engine, str(asked["path"]))
             speaks = "HTTPS" if probe_timing.tls(engine) else "HTTP"
             if str(asked.get("scheme") or "HTTP").upper() != speaks:
                 yield from _scheme(engine, name, asked, speaks)
+
+
+def _blind(engine: Engine, path: str) -> Finding:
+    """The liveness probe asks a route that answers while the engine is dead."""
+    return Finding(
+        path=engine.at("livenessProbe", "httpGet", "path"),
+        message=f"the livenessProbe asks {path}, which answers when the engine is dead; /health notices it",
+        details=("no path notices an engine that hangs: alert on running requests with 0 tokens/s",),
+        certainty="possible",
+        suggestions=("path: /health",),
+        presumes=probe_timing.presumed(engine, "livenessProbe"),
+        fix=_set(engine, "livenessProbe", "path", "/health"),
+    )
 
 
 def _is_sure(engine: Engine, name: str) -> bool:

@@ -30,6 +30,7 @@ class ProbeWrongPort(Rule):
     """
 
     plane = "network"
+    event = "the kubelet restarts the container, or the Pod is never ready"
     threatens = "uptime"
     mode = "deny"
     mute_for = ("args",)

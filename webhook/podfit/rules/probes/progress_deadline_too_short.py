@@ -28,6 +28,7 @@ class ProgressDeadlineTooShort(Rule):
     """
 
     plane = "cluster"
+    event = "the rollout is reported as failed, and some tools roll it back"
     of_vllm = False
     threatens = "uptime"
     mode = "warn"

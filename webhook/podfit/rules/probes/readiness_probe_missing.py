@@ -20,6 +20,7 @@ class ReadinessProbeMissing(Rule):
     """
 
     plane = "network"
+    event = "requests arrive before vLLM answers, and fail"
     threatens = "practice"
     mode = "warn"
     mute_for = ("readiness-probe",)

@@ -15,10 +15,11 @@ class StartupProbeMissing(Rule):
     vLLM binds its port at once but listens only when the weights are loaded, compiled and captured: minutes, not
     seconds. A startup probe holds the liveness probe back for that long and ends a start that hangs. Without one,
     either a liveness probe kills a healthy start (`liveness-probe-kills-startup`), or nothing ever ends a hung one.
-    With only a readiness probe, the kubelet kills nothing and no request is sent too early, but a hang goes unnoticed.
+    Without a liveness probe the kubelet kills nothing, and the finding is only audited.
     """
 
     plane = "config"
+    event = "a start that hangs goes unnoticed"
     threatens = "practice"
     mode = "warn"
     mute_for = ("startup-probe",)
@@ -38,12 +39,11 @@ class StartupProbeMissing(Rule):
         waits = startup is not None and killing is not None and probe_timing.window(killing) >= startup.high
         if waits and probe_timing.setting(killing or {}, "initialDelaySeconds") < probe_timing.LONG_DELAY:
             return
-        only_ready = liveness is None and probe_timing.probe(engine, "readinessProbe") is not None
         yield Finding(
             path=engine.at("startupProbe"),
             message="no startup probe" + (f"; {probe_timing.estimate(engine)}" if engine.plan.startup else ""),
             details=probe_timing.phases(engine),
-            advice=only_ready,
+            advice=liveness is None,
             yields_to=("liveness-probe-kills-startup", "initial-delay-instead-of-startup-probe"),
             suggestions=probe_timing.advice(engine),
             fix=probe_timing.startup_probe_fix(engine),

@@ -22,7 +22,8 @@ class StartupWindowTooLong(Rule):
     """
 
     plane = "config"
-    threatens = "uptime"
+    event = "a start that hangs goes unnoticed"
+    threatens = "practice"
     mode = "warn"
     never_denies = "a start may be slower than the estimate's high end"
     needs = ("model", "plan.startup")

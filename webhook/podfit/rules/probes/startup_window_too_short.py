@@ -19,6 +19,7 @@ class StartupWindowTooShort(Rule):
     """
 
     plane = "config"
+    event = "the kubelet restarts the container before vLLM answers, each time"
     mode = "deny"
     needs = ("model", "plan.startup")
     about = ("startupProbe",)

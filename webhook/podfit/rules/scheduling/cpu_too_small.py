@@ -21,6 +21,7 @@ class CpuTooSmall(Rule):
     """
 
     plane = "host"
+    event = "the kubelet throttles vLLM's processes, and requests are slower"
     of_vllm = False
     threatens = "practice"
     mode = "warn"

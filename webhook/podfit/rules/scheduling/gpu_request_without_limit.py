@@ -25,6 +25,7 @@ class GpuRequestWithoutLimit(Rule):
     """
 
     plane = "config"
+    event = "the API server denies the object"
     of_vllm = False
     mode = "deny"
     about = ("requests",)

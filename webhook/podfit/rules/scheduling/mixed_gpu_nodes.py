@@ -22,6 +22,7 @@ class MixedGpuNodes(Rule):
     """
 
     plane = "cluster"
+    event = "vLLM exits on some of the nodes"
     of_vllm = False
     threatens = "uptime"
     mode = "warn"

@@ -25,6 +25,7 @@ class NoGpuToleration(Rule):
     """
 
     plane = "cluster"
+    event = "the Pod stays Pending"
     of_vllm = False
     never_denies = "a node may be added later"
     about = ("live nodes",)

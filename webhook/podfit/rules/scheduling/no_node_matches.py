@@ -22,6 +22,7 @@ class NoNodeMatches(Rule):
     """
 
     plane = "cluster"
+    event = "the Pod stays Pending"
     of_vllm = False
     mode = "audit"
     about = ("live nodes",)

@@ -41,6 +41,7 @@ class QuantitySuspicious(Rule):
     """
 
     plane = "host"
+    event = "the container is OOMKilled or never scheduled"
     of_vllm = False
     mode = "deny"
 

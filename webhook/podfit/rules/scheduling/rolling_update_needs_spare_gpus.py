@@ -24,6 +24,7 @@ class RollingUpdateNeedsSpareGpus(Rule):
     """
 
     plane = "cluster"
+    event = "an update waits until the cluster has a free GPU"
     of_vllm = False
     threatens = "practice"
     mode = "audit"

@@ -22,6 +22,7 @@ class CacheReadOnly(Rule):
     """
 
     plane = "storage"
+    event = "vLLM exits: the download can't be written"
     of_vllm = False
     mode = "deny"
 

@@ -39,6 +39,7 @@ class FileMissing(Rule):
     """
 
     plane = "storage"
+    event = "vLLM exits: the file does not exist"
     mode = "deny"
     about = (*FILE_FLAGS, "lora_modules", "a file of arguments")
 

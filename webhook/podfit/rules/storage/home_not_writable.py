@@ -26,6 +26,7 @@ class HomeNotWritable(Rule):
     """
 
     plane = "storage"
+    event = "vLLM exits: permission denied below /"
     mode = "warn"
     never_denies = "a mirror of vLLM's image may have the user"
     about = ("securityContext",)

@@ -28,6 +28,7 @@ class ModelCacheMissing(Rule):
     """
 
     plane = "storage"
+    event = "each restart downloads and compiles the model again"
     threatens = "practice"
     never_denies = "a custom image may contain the files"
     mute_for = ("model", "args")

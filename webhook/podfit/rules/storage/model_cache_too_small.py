@@ -31,6 +31,7 @@ class ModelCacheTooSmall(Rule):
     """
 
     plane = "storage"
+    event = "the download fails: no space left, or the kubelet evicts the Pod"
     of_vllm = False
     mode = "deny"
     needs = ("model",)

@@ -20,7 +20,8 @@ class ModelCacheWrongPath(Rule):
     """
 
     plane = "storage"
-    threatens = "uptime"
+    event = "each restart downloads the model again"
+    threatens = "practice"
     never_denies = "the volume may be for something else"
     about = ("volumeMounts",)
 

@@ -26,6 +26,7 @@ class ModelPathMissing(Rule):
     """
 
     plane = "storage"
+    event = "vLLM exits: the path does not exist"
     mode = "deny"
     mute_for = ("model",)
     about = ("a path as model",)

@@ -26,6 +26,7 @@ class OfflineWithoutCache(Rule):
     """
 
     plane = "storage"
+    event = "vLLM exits: the model is not in the cache"
     mode = "deny"
     mute_for = ("model",)
     about = OFFLINE

@@ -27,6 +27,7 @@ class ReadWriteOnceWithReplicas(Rule):
     """
 
     plane = "storage"
+    event = "the second Pod waits for a volume that another node holds"
     of_vllm = False
     never_denies = "Pods that share a node may share its volume"
     where = frozenset({"check", "scan"})

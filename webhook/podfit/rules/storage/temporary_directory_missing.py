@@ -30,6 +30,7 @@ class TemporaryDirectoryMissing(Rule):
     """
 
     plane = "storage"
+    event = "vLLM exits: no usable temporary directory"
     mode = "warn"
     about = ("securityContext",)
 

@@ -26,6 +26,7 @@ class UnknownMedium(Rule):
     """
 
     plane = "storage"
+    event = "the kubelet never starts the Pod"
     of_vllm = False
     mode = "deny"
 

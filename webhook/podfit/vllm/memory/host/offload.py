@@ -13,6 +13,13 @@ from podfit.vllm.release import Release
 
 IN_SHM = Release(0, 27)
 """From this release on, native KV offload is one file in /dev/shm (v1/kv_offload, `vllm_offload_<engine>.mmap`)."""
+TIERS_IN_SHM = Release(0, 26)
+"""From this release on, so is the first tier of a TieringOffloadingSpec, on every GPU (v1/kv_offload/tiering/)."""
+ROCM_PINS = Release(0, 31)
+"""From this release on, ROCm keeps pinned tensors (vLLM 0.27.1 … 0.33 v1/kv_offload/cpu/spec.py
+`_uses_shared_region`)."""
+XPU_IN_SHM = Release(0, 32)
+"""From this release on, Intel's GPUs use the file, too (the same function)."""
 
 LAZY = 0.2
 """Share of its buffer that LMCache's lazy allocator uses at first."""
@@ -61,8 +68,8 @@ def kv_cache(
 ) -> tuple[Estimate, int]:
     """KV cache blocks in host memory, and how much of them is in /dev/shm (native offload from 0.27).
 
-    `--kv-offloading-size` is the sum over an engine's ranks; so is `cpu_bytes_to_use` of the OffloadingConnector. ROCm,
-    and VLLM_USE_SIMPLE_KV_OFFLOAD, keep pinned tensors.
+    `--kv-offloading-size` is the sum over an engine's ranks; so is `cpu_bytes_to_use` of the OffloadingConnector.
+    VLLM_USE_SIMPLE_KV_OFFLOAD keeps pinned tensors.
     """
     size = gib(args.given.get("kv_offloading_size")) * engines
     backend = args.given.get("kv_offloading_backend")
@@ -71,7 +78,8 @@ def kv_cache(
         size += min(extra["cpu_bytes_to_use"], LARGEST) * engines
     if size and backend != "lmcache":
         simple = env.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0").lower() not in ("", "0", "false")
-        if release >= IN_SHM and vendor == "nvidia" and not simple:
+        tiers = extra.get("spec_name") == "TieringOffloadingSpec" and release >= TIERS_IN_SHM
+        if tiers or (_uses_shared_region(release, vendor) and not simple):
             return Estimate(size, size, size, size, f"{human(size)} in /dev/shm, filled at start"), size
         return Estimate(size, size, int(1.2 * size), 2 * size, f"{human(size)}, pinned"), 0
     if connector.startswith("LMCacheConnector") and env.get("LMCACHE_LOCAL_CPU", "True").lower() not in ("false", "0"):
@@ -81,6 +89,13 @@ def kv_cache(
         return Estimate(floor, int(0.9 * each * ranks), each * ranks, each * ranks,
                     f"LMCache {human(each)} × {ranks} workers, pinned", "LMCache v1/config.py"), 0  # fmt: skip
     return NOTHING, 0
+
+
+def _uses_shared_region(release: Release, vendor: str) -> bool:
+    """The workers of an engine share one file in /dev/shm for offloaded KV cache blocks."""
+    if vendor == "amd":
+        return IN_SHM <= release < ROCM_PINS
+    return release >= (XPU_IN_SHM if vendor == "intel" else IN_SHM) and vendor in ("nvidia", "intel")
 
 
 def _connector(args: EngineArgs) -> tuple[str, Mapping[str, Any]]:

@@ -14,6 +14,9 @@ from podfit.vllm.release import Release
 SHM_CHECK_SINCE = Release(0, 27)
 """From this release on, vLLM exits if /dev/shm is too small for a ring (check_shm_free_space; observed in 0.27.1, not
 in 0.26)."""
+BESIDES_KV = 64 * MI
+"""What else must fit next to offloaded KV cache in one process: the size that a container has without a volume. KServe
+reserves a fifth of the region (kserve#5949)."""
 ARENA = 2 * GI
 """`--enable-shm-tensor-arena` (0.32): 8 × 256 MiB per queue."""
 
@@ -33,7 +36,7 @@ def needed_bytes(
     other = _cache(args) + (ARENA * running.engines if args.given.get("enable_shm_tensor_arena") else 0)
     known = args.release is not None
     if not has_rings:
-        need = kv_in_shm + other
+        need = kv_in_shm + other + (BESIDES_KV if kv_in_shm else 0)
         return Estimate(kv_in_shm if known else 0, need, need, max(need, 64 * MI), "one process a GPU: no rings")
     chunk = env.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
     ring = 10 * (int(chunk) if chunk.isascii() and chunk.isdigit() and len(chunk) < 6 else 16) * MI

@@ -1,0 +1,91 @@
+"""Rule gpu-missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from podfit.kube.path import mapping
+from podfit.rules import _parallel
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+from podfit.vllm import gpu, release
+from podfit.vllm.memory import parallel
+
+
+class GpuMissing(Rule):
+    """vLLM's image for GPUs runs in a container that requests no GPU.
+
+    A nodeSelector alone does not give the container a GPU. Without a GPU in `resources.limits` the container sees none,
+    unless the node's runtime gives its GPUs to every container. vLLM then exits:
+
+        RuntimeError: Failed to infer device type
+
+    If the resource is misspelled, the API server accepts it, no node has it, and the Pod stays Pending:
+
+        0/3 nodes are available: 3 Insufficient nvidia.com/gpus.
+
+    On nodes whose default runtime gives every container all GPUs, the policy's `assume.gpusWithoutRequest: true`
+    silences the rule. So do a runtime class, a claim, a privileged container, and an operator that adds the request.
+    """
+
+    plane = "gpu"
+    event = "vLLM exits: it finds no GPU; or the Pod stays Pending"
+    of_vllm = False
+    mode = "warn"
+    never_denies = "the node's runtime may give its GPUs to every container"
+    needs = ("vllm_args",)
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: nothing in the object brings a GPU."""
+        if engine.requested is not None:
+            return
+        asked = engine.container.resources
+        wrong = gpu.misspelled_resource(asked)
+        if wrong is not None and not engine.on_processors:
+            name, meant = wrong
+            side = "limits" if name in mapping(engine.field("resources", "limits")) else "requests"
+            yield Finding(
+                engine.at("resources", side, name),
+                f"{name!r} is not a resource of any node, so the Pod gets no GPU; did you mean {meant}?",
+                certainty="likely",
+                suggestions=(f"{meant}: {asked[name]} in resources.limits",),
+            )
+        elif not _brought_otherwise(engine):
+            resource = "amd.com/gpu" if engine.vendor == "amd" else "nvidia.com/gpu"
+            zero = next((name for name in asked if gpu.is_one(name)), None)
+            yield Finding(
+                engine.at("resources", "limits"),
+                f"{f'{zero}: {asked[zero]}' if zero else 'no GPU'} is requested: unless the node's runtime gives GPUs "
+                "to every container, vLLM finds none and ends with `Failed to infer device type`",
+                certainty="likely",
+                suggestions=(f'{zero or resource}: "{parallel.gpus_needed(engine.args) or 1}" in resources.limits',),
+            )
+
+
+def _brought_otherwise(engine: Engine) -> bool:
+    """The container may get a GPU without a request, or needs none.
+
+    The signs are
+
+    - an image that is not vLLM's own for CUDA or ROCm,
+    - a runtime class, a claim, a privileged container, an operator, or Pods of a Ray cluster,
+    - `--gpu`, a given GPU memory size, or a policy that says so."""
+    image = engine.field("image")
+    if not isinstance(image, str) or not release.is_official(image) or _OTHERS.search(image):
+        return True
+    facts, completed = engine.facts, "resources" in engine.workload.completes
+    if facts.gpu is not None or facts.gpu_memory is not None or completed or engine.on_processors:
+        return True
+    if facts.assume.gpus_without_request:
+        return True
+    if engine.pod("runtimeClassName") or engine.pod("resourceClaims") or engine.field("resources", "claims"):
+        return True
+    if gpu.may_be_one(engine.container.resources) or _parallel.sees_more(engine):
+        return True
+    of_ray = "ray" in (engine.args.get("distributed_executor_backend"), engine.args.get("data_parallel_backend"))
+    of_ray = of_ray or _parallel.makes_ray(engine) or "headGroupSpec" in engine.workload.path.parts
+    return of_ray or engine.args.get("data_parallel_size_local") == 0
+
+
+_OTHERS = re.compile(r"-(cpu|tpu)\b")

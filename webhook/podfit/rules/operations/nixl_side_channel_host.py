@@ -1,0 +1,63 @@
+"""Rule nixl-side-channel-host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from podfit.kube.path import FieldPath
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_HOST"
+EVERY_ADDRESS = ("0.0.0.0", "::", "[::]")  # noqa: S104 - read, not bound
+
+
+class NixlSideChannelHost(Rule):
+    """NIXL's side channel has an address at which no peer reaches it.
+
+    vLLM listens at VLLM_NIXL_SIDE_CHANNEL_HOST and sends the same text to its peers as the address to dial (vLLM 0.33
+    distributed/kv_transfer/kv_connector/v1/nixl/). `0.0.0.0` is right to listen at, but a peer that dials it reaches
+    itself, and the transfer of KV cache fails with each request (volcano-sh/kthena#1781).
+
+    The address has to be the Pod's own: `valueFrom: {fieldRef: {fieldPath: status.podIP}}`.
+    """
+
+    plane = "network"
+    event = "requests fail: the peer dials itself and gets no KV cache"
+    of_vllm = False
+    threatens = "uptime"
+    mode = "warn"
+    never_denies = "both peers may be in one Pod"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: prefill and decode may be in one Pod."""
+        host = engine.command.env.get(VARIABLE)
+        config = engine.args.given.get("kv_transfer_config")
+        if host not in EVERY_ADDRESS or not isinstance(config, dict) or "nixl" not in _connectors(config).lower():
+            return
+        if config.get("kv_role") == "kv_consumer":
+            return  # it dials, and is not dialed
+        yield Finding(
+            path=_entry(engine),
+            message=f"{VARIABLE} is {host!r}: a peer that dials it reaches itself",
+            certainty="likely",
+            suggestions=(f"env {VARIABLE} with valueFrom.fieldRef.fieldPath: status.podIP",),
+        )
+
+
+def _connectors(config: dict[str, Any]) -> str:
+    """The KV connectors, with those within a MultiConnector."""
+    inner = config.get("kv_connector_extra_config")
+    listed = inner.get("connectors") if isinstance(inner, dict) else None
+    return f"{config.get('kv_connector')} {json.dumps(listed, default=str) if isinstance(listed, list) else ''}"
+
+
+def _entry(engine: Engine) -> FieldPath:
+    """Where the container sets the variable; the container's command if a script does."""
+    listed = engine.field("env")
+    for index, one in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(one, dict) and one.get("name") == VARIABLE:
+            return engine.at("env", index, "value")
+    return engine.command.path

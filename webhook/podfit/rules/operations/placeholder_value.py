@@ -1,0 +1,77 @@
+"""Rule placeholder-value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from podfit.kube.path import FieldPath
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding, Rule
+
+PLACEHOLDER = re.compile(
+    r"<[^<>\s][^<>]{0,80}>"
+    r"|(?<![A-Za-z0-9])(?:REPLACE|CHANGE|INSERT|FILL)(?:[_-]?(?:ME|THIS|WITH|IN)[A-Z0-9_-]*)(?![a-z])"
+    r"|(?<![A-Za-z0-9])REPLACE(?:[_-][A-Z0-9]+)*(?![A-Za-z0-9])"
+    r"|(?<![A-Za-z0-9_])__[A-Z][A-Z0-9_]*__(?![A-Za-z0-9_])"
+    r"|(?<![A-Za-z0-9])[A-Z0-9]+(?:[_-][A-Z0-9]+)*[_-]HERE(?![A-Za-z0-9])"
+    r"|(?<![A-Za-z0-9])YOUR(?:[_-][A-Z0-9]+)+(?![A-Za-z0-9])"
+    r"|(?<![A-Za-z0-9])your[_-](?:registry|repo|repository|org|organization|image|model|tag|token|username|account)"
+    r"(?![A-Za-z0-9])"
+)
+"""What authors of examples write where a user has to write something."""
+MOST = 512
+"""Characters of a value that are searched; the name of an image or of a model is shorter."""
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""The hub answers 401 to a token that it does not know, also for a public model."""
+OURS = ("VLLM_", "NCCL_", "CUDA_", "HF_", "HUGGING_FACE_")
+"""Prefixes of the variables that vLLM and its libraries read."""
+
+
+class PlaceholderValue(Rule):
+    """An image, a model or a variable still has the placeholder of an example.
+
+    `<your-registry>/vllm:TAG_HERE` is not an image's name or is not in the registry:
+
+        Failed to apply default image tag "<your-registry>/vllm:v1": couldn't parse image reference
+
+    A model `REPLACE_ME` is not on the hub, and with the token `<your-token>` the hub answers 401 even for a public
+    model. A template's own signs, `${NAME}` or `{{ .Values.name }}`, are not placeholders in this sense.
+    """
+
+    plane = "config"
+    event = "the image can't be pulled, or vLLM exits: the model or the token is not valid"
+    of_vllm = False
+    mode = "warn"
+    never_denies = "a tool may replace the placeholder before the Pod starts"
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Likely: a tool may replace it later."""
+        image, model = engine.field("image"), engine.args.model
+        if isinstance(image, str) and (written := _placeholder(image)):
+            yield _finding(engine.at("image"), f"image {image[:MOST]!r} has the placeholder {written!r}")
+        if isinstance(model, str) and (written := _placeholder(model)):
+            yield _finding(engine.argument("model"), f"model {model[:MOST]!r} has the placeholder {written!r}")
+        listed = engine.field("env")
+        for index, one in enumerate(listed if isinstance(listed, list) else ()):
+            if not isinstance(one, dict) or not isinstance(one.get("value"), str):
+                continue
+            name, value = str(one.get("name")), one["value"]
+            if name.startswith(OURS) and (found := PLACEHOLDER.fullmatch(value.strip()[:MOST])):
+                shown = "" if name in TOKENS else f" {found[0]!r}"
+                yield _finding(engine.at("env", index, "value"), f"{name} has the value of an example{shown}")
+
+
+def _placeholder(text: str) -> str | None:
+    """The placeholder in the text."""
+    found = PLACEHOLDER.search(text[:MOST])
+    return found[0] if found else None
+
+
+def _finding(path: FieldPath, message: str) -> Finding:
+    return Finding(
+        path,
+        message,
+        certainty="likely",
+        suggestions=("the real value in its place",),
+    )
