@@ -103,13 +103,20 @@ def test_a_file_without_a_volume(args: list[str], told: bool) -> None:
     assert _modes({"args": ["Qwen/Qwen3-8B", *args]}).get("file-missing") == ("warn" if told else None)
 
 
+CACHES_MOVED = [
+    {"name": name, "value": "/data"} for name in ("HF_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "USER")
+]
+"""Each cache that vLLM needs is moved; /.config alone is not needed."""
+
+
 @pytest.mark.parametrize(
     ("container", "spec", "told"),
     [
         ({"securityContext": {"runAsUser": 1000}}, {}, True),
         ({}, {"securityContext": {"runAsUser": 1000}}, True),
         ({"securityContext": {"runAsUser": 0}}, {"securityContext": {"runAsUser": 1000}}, False),
-        ({"securityContext": {"runAsUser": 1000}, "env": [{"name": "HF_HOME", "value": "/data"}]}, {}, False),
+        ({"securityContext": {"runAsUser": 1000}, "env": [{"name": "HF_HOME", "value": "/data"}]}, {}, True),
+        ({"securityContext": {"runAsUser": 1000}, "env": CACHES_MOVED}, {}, False),
         ({"securityContext": {"runAsUser": 1000}, "env": [{"name": "HOME", "value": "/tmp"}]}, {}, False),
         ({"securityContext": {"runAsUser": 1000}, "image": "registry.corp/vllm:v1"}, {}, False),
         ({"securityContext": {"runAsNonRoot": True}}, {}, False),

@@ -233,7 +233,7 @@ class Chosen:
     more: Mapping[str, tuple[Level, str]]
     """Rule → level of its findings that are left out, and how many there are, as text."""
     advice_left: int
-    """How many pieces of advice are left out beside these."""
+    """How many pieces of advice are left out, too."""
 
 
 def chosen_of(items: Iterable[Item], *, all_advice: bool) -> Chosen:

@@ -300,6 +300,6 @@ CAUSES = (
                 any_level=True,
             ),
         ),
-        ("gpu-count-mismatch", "unknown-gpu", "image-for-other-gpu"),
+        ("gpu-count-mismatch", "gpu-missing", "image-for-other-gpu"),
     ),
 )

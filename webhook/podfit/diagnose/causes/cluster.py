@@ -103,7 +103,7 @@ CAUSES = (
             ),
             Signature(r"\d+/\d+ nodes are available: ", "Events as others print them", weak=True, any_level=True),
         ),
-        ("unknown-gpu", "gpu-count-mismatch"),
+        ("gpu-missing", "gpu-count-mismatch"),
     ),
     Cause(
         "image-pull",

@@ -10,7 +10,7 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
 
 AMPLE = 2
-"""A window of so many times the likely start is no finding: "it kills the container" would be false of most starts.
+"""A window of so many times the likely start is not reported: "it kills the container" would be false of most starts.
 `startup-probe-missing` asks for the same startup probe there."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from podfit.base import duration
 from podfit.kube.quantity import GI, human, quantity, round_up_gi
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
@@ -14,6 +15,8 @@ from podfit.vllm.release import is_official
 RUNS_ONCE = ("Job", "CronJob", "Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
 """Kinds whose containers are not restarted in their Pods, as a rule: Argo makes a Pod a step, with restartPolicy Never
 (argo-workflows workflow/controller/workflowpod.go)."""
+WORTH_SAYING = 5
+"""Seconds of compilation from which on the detail is worth its line."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,16 @@ class ModelCacheMissing(Rule):
         yield Finding(
             path=engine.at("volumeMounts"),
             message=f"no volume at {mount}: {what} downloaded again at each restart",
+            details=_compiled(engine),
             certainty="likely",
             suggestions=(f"a PersistentVolumeClaim{claim} mounted at {mount}", f"an emptyDir mounted at {mount}"),
         )
+
+
+def _compiled(engine: Engine) -> tuple[str, ...]:
+    """The time that vLLM's own cache would save: torch.compile's results, at VLLM_CACHE_ROOT."""
+    startup = engine.plan.startup
+    seconds = dict(startup.parts).get("compile", 0) if startup is not None else 0
+    if seconds < WORTH_SAYING:
+        return ()
+    return (f"a volume at VLLM_CACHE_ROOT (~/.cache/vllm) saves about {duration.human(seconds)} of compilation, too",)
