@@ -103,9 +103,7 @@ def test_a_file_without_a_volume(args: list[str], told: bool) -> None:
     assert _modes({"args": ["Qwen/Qwen3-8B", *args]}).get("file-missing") == ("warn" if told else None)
 
 
-CACHES_MOVED = [
-    {"name": name, "value": "/data"} for name in ("HF_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "USER")
-]
+CACHES_MOVED = [{"name": name, "value": "/data"} for name in ("HF_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "USER")]
 """Each cache that vLLM needs is moved; /.config alone is not needed."""
 
 
