@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PODFIT := .venv/bin/podfit
 
-.PHONY: help demo test lowest bench oracle e2e browser node lint docs site facts models release package lock clean
+.PHONY: help demo test lowest bench attack oracle e2e browser node lint docs site facts models release package lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9.]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -79,26 +79,24 @@ docs: .venv  ## regenerate the rules' pages, the default policy and the golden o
 site: .venv-docs  ## build the documentation site into .cache/site/html and check its links
 	.venv-docs/bin/python -m scripts.site
 
-bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), 100,000 random plans, and check and fix compared with their peers (MANIFESTS=DIR), and the running server
+bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), and check and fix compared with their peers (MANIFESTS=DIR), and the running server
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.accuracy benchmarks/found.jsonl --all
 	.venv/bin/python -m benchmarks.speed
-	.venv/bin/python -m benchmarks.review
-	.venv/bin/python -m benchmarks.facts
-	.venv/bin/python -m benchmarks.policies
-	.venv/bin/python -m benchmarks.suggestions
-	.venv/bin/python -m benchmarks.monotone
 	.venv/bin/python -m benchmarks.options $(PARSERS)
-	$(if $(MANIFESTS),.venv/bin/python -m benchmarks.peers $(MANIFESTS) && .venv/bin/python -m benchmarks.rewrites $(MANIFESTS))
+	$(if $(MANIFESTS),.venv/bin/python -m benchmarks.peers $(MANIFESTS))
 	.venv/bin/python -m benchmarks.client
 	.venv/bin/python -m benchmarks.load
-	.venv/bin/python -m benchmarks.attacks
 	.venv/bin/python -m tests.e2e.binaries
 	.venv/bin/python -m benchmarks.soak
-	.venv/bin/python -m benchmarks.remembered
-	.venv/bin/python -m benchmarks.fuzz
 	.venv/bin/python -m benchmarks.cluster
+
+attack: .venv  ## hostile clients, reviews, scripts and objects: each is answered in time, memory and time are bounded
+	.venv/bin/python -m benchmarks.attacks
+	.venv/bin/python -m benchmarks.fuzz
+	.venv/bin/python -m benchmarks.fuzz_scripts
 	.venv/bin/python -m benchmarks.hostile
+	.venv/bin/python -m tests.e2e.binaries
 	.venv/bin/python -m benchmarks.hostile_cel
 
 oracle: .venv  ## compare podfit's plans with vLLM's own code; ARGS="--releases 0.33.0 --cases 100 --seed 2" (docs/oracle.md)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import accuracy, monotone
+from benchmarks import accuracy
 from benchmarks.calibrate import Constants, constants, fit
 from benchmarks.startups import Row, argv, predict, read
 from podfit.vllm.memory import activations, non_torch
@@ -165,9 +165,3 @@ def test_a_line_that_is_no_object_is_named(tmp_path: Path) -> None:
     file.write_text("{}\n[]\n")
     with pytest.raises(ValueError, match=r"startups.jsonl:2: not an object"):
         read(file)
-
-
-def test_random_plans_stay_monotone(capsys: pytest.CaptureFixture[str]) -> None:
-    """A few of what `make bench` does 100,000 of."""
-    assert monotone.main(["300", "5"]) == 0
-    assert "0 turned" in capsys.readouterr().out

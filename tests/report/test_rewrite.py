@@ -3,19 +3,27 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from podfit.evaluation.policy import builtin
+from podfit.evaluation.repair import repair
 from podfit.kube import manifest
 from podfit.kube.patch import Edit, apply, json_patch
 from podfit.kube.path import FieldPath
 from podfit.report.rewrite import diff, rewrite
+from podfit.vllm.facts import Facts
 
 
 def edited(text: str, path: str, value: Any = None, op: Any = "set") -> str:
@@ -149,3 +157,57 @@ def test_the_text_means_what_the_edit_means(obj: Any, style: Any, value: Any, da
     lost = [line for line in text.splitlines() if line not in after.splitlines()]
     if op == "below" and len(text.splitlines()) > 3 and style["default_flow_style"] is False and patch:
         assert len(lost) <= 2
+
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "rules").glob("*/*bad*.yaml"))
+
+
+def _removed(before: str, after: str) -> set[int]:
+    """The numbers of the lines of the old text that the new one lacks."""
+    matcher = difflib.SequenceMatcher(None, before.split("\n"), after.split("\n"), autojunk=False)
+    return {
+        number
+        for tag, start, end, _, _ in matcher.get_opcodes()
+        if tag in ("replace", "delete")
+        for number in range(start + 1, end + 1)
+    }
+
+
+def _edited_lines(document: manifest.Document, edits: Sequence[Edit]) -> set[int]:
+    """The lines of the edited values, and of the nearest field above one that is added; of a list's item, the list's."""
+    lines: set[int] = set()
+    for edit in edits:
+        parts = edit.path.parts
+        path = FieldPath(parts[:-1]) if isinstance(parts[-1], int) else edit.path
+        for place in (path, *_below(path, path.get(document.object))):
+            mark = document.mark_of(place)
+            lines |= {*range(mark.line, mark.end_line + 1)}
+    return lines
+
+
+def _below(path: FieldPath, value: object) -> Iterator[FieldPath]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in items:
+        yield path / name
+        yield from _below(path / name, inner)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(EXAMPLES), st.lists(st.tuples(st.integers(0, 200), st.integers(0, 12)), max_size=6))
+def test_repairs_keep_comments_and_the_lines_of_other_fields(path: Path, comments: list[tuple[int, int]]) -> None:
+    lines = path.read_text().split("\n")
+    for number, (place, indent) in enumerate(comments):
+        lines.insert(place % len(lines), f"{' ' * indent}# comment {number}")
+    before = "\n".join(lines)
+    source = manifest.read(before, path.name)
+    assume(source.documents and not source.errors)
+    repairs = [(document, repair(document.object, builtin(), Facts()).edits) for document in source.documents]
+    rooted = [
+        (document.index, [replace(edit, path=document.root.join(*edit.path.parts)) for edit in edits])
+        for document, edits in repairs
+    ]
+
+    after = rewrite(before, rooted)
+
+    assert [comment for comment in re.findall(r"# comment \d+", before) if comment not in after] == []
+    assert _removed(before, after) <= {line for repaired in repairs for line in _edited_lines(*repaired)}

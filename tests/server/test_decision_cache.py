@@ -7,14 +7,16 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import mutations
 from podfit.evaluation import review
-from podfit.evaluation.policy import Layer, builtin, of_layers
+from podfit.evaluation.policy import Layer, Policy, builtin, of_layers
 from podfit.evaluation.review import Request, Webhook
 from podfit.server import decision_cache as verdicts_
 from podfit.server.decision_cache import DecisionCache
@@ -200,6 +202,41 @@ def test_remembered_and_computed_decisions_are_the_same(pod: JSONDict, webhook: 
     assert remembered.answer == DecisionCache().decide(webhook, request, POLICY, FACTS).answer
     if not pod["metadata"].get("generateName"):
         assert remembered.answer == review.decide(webhook, request, POLICY, FACTS).answer
+
+
+METADATA: tuple[dict[str, Any], ...] = (
+    {"namespace": "other"}, {"name": "other"}, {"generateName": "other-"}, {"labels": {"app": "other"}},
+    {"annotations": {"a": "b"}}, {"annotations": {"podfit.dev/model": "Qwen/Qwen3-8B"}}, {"uid": "u"},
+    {"annotations": {"podfit.dev/ignore.unpinned-image": "known"}}, {"resourceVersion": "7"},
+    {"managedFields": [{"manager": "x"}]}, {"creationTimestamp": "2026-01-01T00:00:00Z"},
+    {"ownerReferences": [{"kind": "ReplicaSet", "name": "x", "controller": True}]},
+    {"deletionTimestamp": "2026-01-01T00:00:00Z"}, {},
+)  # fmt: skip
+"""Changes at the edge of the cache's key."""
+OTHER_POLICY = of_layers([Layer("other", trust_mutation=True, owned_pods="deny")])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(0, 2**32).map(Random), st.sampled_from(METADATA), st.sampled_from(["validate", "mutate"]),
+    st.sampled_from([POLICY, OTHER_POLICY]), st.booleans(),
+)  # fmt: skip
+def test_an_object_that_hardly_differs_gets_its_own_decision(
+    random: Random, metadata: dict[str, Any], webhook: Webhook, policy: Policy, is_update: bool
+) -> None:
+    """An example of a rule and a copy with other metadata and, sometimes, another value."""
+    first = random.choice(mutations.corpus())
+    second = {**first, "metadata": {**(first.get("metadata") or {}), **metadata}}
+    if random.random() < 0.5:
+        second = mutations.mutated(random, second, 1)
+    for obj in (first, second):
+        try:
+            request = review.parse(json.dumps(mutations.review(random, obj, first if is_update else None)).encode())
+        except review.BadReview:
+            continue
+        cached = SHARED.decide(webhook, request, policy, FACTS)
+
+        assert cached.answer == DecisionCache().decide(webhook, request, policy, FACTS).answer
 
 
 def test_every_finding_counts() -> None:
