@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podfit.base.near import LONGEST, nearest
@@ -41,6 +41,56 @@ def tool_parsers(message: str, release: Release | None) -> tuple[tuple[str, ...]
 
 def _folded(text: str) -> str:
     return re.sub("[-_ ]", "", text).upper().replace("ATTENTION", "ATTN")
+
+
+_METRICS = "leave it out: vLLM always serves /metrics, on its own port"
+_OF_A_REQUEST = "leave it out: a client sends it with each request (--override-generation-config sets a default)"
+FLAGS_OF_OTHERS = {
+    **dict.fromkeys(
+        ("--enable-metrics", "--metrics", "--metrics-port", "--enable-prometheus", "--prometheus-port"), _METRICS
+    ),
+    **dict.fromkeys(
+        (
+            "--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--max-new-tokens", "--stop",
+            "--stop-token-ids", "--repetition-penalty", "--presence-penalty", "--frequency-penalty",
+        ),
+        _OF_A_REQUEST,
+    ),
+    **dict.fromkeys(
+        (
+            "--context-length", "--ctx-size", "--max-length", "--max-seq-len", "--max-sequence-length", "--max-context",
+            "--max-total-tokens", "--max-context-length",
+        ),
+        "--max-model-len",
+    ),
+    **dict.fromkeys(("--tp-size", "--tp", "--num-shard", "--num-gpus"), "--tensor-parallel-size"),
+    **dict.fromkeys(("--mem-fraction-static", "--gpu-memory", "--cuda-memory-fraction"), "--gpu-memory-utilization"),
+    **dict.fromkeys(("--batch-size", "--max-batch-size", "--max-concurrent-requests"), "--max-num-seqs"),
+    **dict.fromkeys(("--load-in-4bit", "--load-in-8bit"), "--quantization bitsandbytes"),
+    **dict.fromkeys(("--workers", "--num-workers"), "--api-server-count"),
+    **dict.fromkeys(("--log-level", "--loglevel"), "--uvicorn-log-level, or env VLLM_LOGGING_LEVEL"),
+    **dict.fromkeys(("--n-gpu-layers", "--device-map"), "leave it out: vLLM puts all layers on the GPUs"),
+}  # fmt: skip
+"""Flags of other servers, and of clients, that no vLLM release has: what does the same in vLLM (SGLang's
+server_args.py, text-generation-launcher --help, llama-server --help, OpenAI's API reference)."""
+A_SLIP = 2
+"""Most characters that are added, left out or changed in a word that is only misspelled."""
+
+
+def slip_of(flag: str, known: Mapping[str, Any]) -> str | None:
+    """The only flag of those known that is at most A_SLIP characters away; None if there is none, or several."""
+    near = [one for one in nearest(flag, known, most=8, cutoff=0.75) if distance(flag, one) <= A_SLIP]
+    return near[0] if len(near) == 1 else None
+
+
+def distance(one: str, other: str) -> int:
+    """The least number of characters to add, leave out or change (Levenshtein)."""
+    row = list(range(len(other) + 1))
+    for number, char in enumerate(one, 1):
+        last, row = row, [number]
+        for index, wanted in enumerate(other, 1):
+            row.append(min(last[index] + 1, row[-1] + 1, last[index - 1] + (char != wanted)))
+    return row[-1]
 
 
 def is_choice(message: str) -> bool:

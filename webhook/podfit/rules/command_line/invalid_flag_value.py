@@ -133,7 +133,8 @@ class InvalidFlagValue(Rule):
                 )
                 continue
             instead = _switch(engine, error)
-            meant = None if instead else _instead(engine, error)
+            items = None if instead else _as_list(engine, error)
+            meant = None if instead else " ".join(items[2]) if items else _instead(engine, error)
             names, parsers = _meant.tool_parsers(error.message, engine.release)
             yield Finding(
                 path=error.path,
@@ -146,7 +147,11 @@ class InvalidFlagValue(Rule):
                     _by_helm(engine, error),
                 ),
                 suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else parsers,
-                fix=substitute(engine, *instead) if instead else (),
+                fix=substitute(engine, *instead)
+                if instead
+                else substitute(engine, items[0], items[1], *items[2])
+                if items
+                else (),
             )
 
 
@@ -404,6 +409,44 @@ def _instead(engine: Engine, error: ArgumentError) -> str | None:
     return f"--{error.dest.replace('_', '-')} '{written}'" if written and "'" not in written else None
 
 
+_SEPARATORS = re.compile(r"[,;\s]+")
+
+
+def _as_list(engine: Engine, error: ArgumentError) -> tuple[int, int, tuple[str, ...]] | None:
+    """One word with the values of a list, `1,2,4` or `[1, 2, 4]`: the first word to replace, how many, and the flag
+    with a word for each value. None if the flag takes no list of such values."""
+    words, known = engine.command.words, parser(engine)
+    if error.dest is None or known is None or not 0 <= error.index < len(words):
+        return None
+    first, count, flag, text = error.index, 1, *_halves(words[error.index].text)
+    if not flag:
+        first -= 1
+    if not text or not flag:
+        if first < 0 or first + 1 >= len(words):
+            return None
+        count, flag, text = 2, words[first].text, words[first + 1].text
+    if not flag.startswith("--"):
+        return None
+    option, _ = known.spellings.get(flag.replace("_", "-"), (None, False))
+    items = [one for one in _SEPARATORS.split(text.strip(" []()'\"")) if one]
+    if option is None or option.nargs not in ("+", "*") or len(items) < 2 or len(items) > _MOST_ITEMS:
+        return None
+    try:
+        for one in items:
+            convert(option, one, known.release)
+    except InvalidValueError:
+        return None
+    return first, count, (flag, *items)
+
+
+def _halves(word: str) -> tuple[str, str]:
+    """A flag, and the value after its equals sign; a value alone has no flag."""
+    flag, _, value = word.partition("=")
+    return (flag, value) if word.startswith("--") else ("", word)
+
+
+_MOST_ITEMS = 64
+"""Values of a list that a suggestion writes out."""
 _DASHED = re.compile(r"[-\u2010-\u2015\u2212]{1,2}(?P<flag>[A-Za-z][\w.-]*)(?P<value>=.*)?", re.DOTALL)
 """A flag as word processors write it: `—max-model-len`, `–port=8000`."""
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice, takewhile
 
-from podfit.rules._flags import certainty, in_file, uncertain, unknown
+from podfit.kube.patch import Edit
+from podfit.rules._flags import certainty, in_file, parser, substitute, uncertain, unknown
+from podfit.rules.command_line import _meant
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Finding, Rule
+from podfit.rules.rule import Finding, Rule, lines
+from podfit.vllm.args import UnrecognizedFlag
+from podfit.vllm.args.values import InvalidValueError, convert
 
 
 class UnknownFlag(Rule):
@@ -30,13 +35,17 @@ class UnknownFlag(Rule):
         """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""
         for flag in unknown(engine):
             if flag.first is None:
+                instead = _meant.FLAGS_OF_OTHERS.get(flag.flag.lower().replace("_", "-"))
+                near = None if instead else flag.suggestion
                 yield Finding(
                     path=flag.path,
                     certainty=certainty(engine),
                     uncertain=uncertain(engine),
                     message=f"no vLLM release knows {flag.flag!r}{in_file(engine, flag.index)}"
-                    + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),
+                    + (f"; did you mean {near}?" if near else ""),
                     details=("vLLM ends with exit code 2: unrecognized arguments",),
+                    suggestions=(instead,) if instead else lines(_slip(engine, flag)),
+                    fix=() if instead else _fix(engine, flag),
                 )
         for flag in engine.args.unheard:
             what = f"vLLM {engine.release}" if engine.release else "what runs here"
@@ -47,3 +56,34 @@ class UnknownFlag(Rule):
                 message=f"no vLLM release that is known here knows {flag.flag!r}"
                 f"{in_file(engine, flag.index)}" + (f"; did you mean {flag.suggestion}?" if flag.suggestion else ""),
             )
+
+
+def _slip(engine: Engine, flag: UnrecognizedFlag) -> str | None:
+    """The flag in its right spelling, if only one is as near as a slip of the hand and takes what is written for it."""
+    words, known = engine.command.words, parser(engine)
+    if known is None or in_file(engine, flag.index) or not 0 <= flag.index < len(words):
+        return None
+    near = _meant.slip_of(flag.flag, known.spellings)
+    if near is None:
+        return None
+    option, _ = known.spellings[near]
+    _, equals, value = words[flag.index].text.partition("=")
+    after = (word.text for word in islice(words, flag.index + 1, None))
+    values = [value] if equals else list(takewhile(lambda text: not text.startswith("-"), after))
+    if option.nargs == 0:
+        return None if values else near
+    try:
+        for one in values:
+            convert(option, one, known.release)
+    except InvalidValueError:
+        return None
+    return near if values else None
+
+
+def _fix(engine: Engine, flag: UnrecognizedFlag) -> tuple[Edit, ...]:
+    """The right spelling in its place, in vLLM's own image."""
+    near = _slip(engine, flag) if certainty(engine) == "certain" else None
+    if near is None:
+        return ()
+    _, equals, value = engine.command.words[flag.index].text.partition("=")
+    return substitute(engine, flag.index, 1, f"{near}{equals}{value}")
