@@ -86,7 +86,9 @@ def beside(read: manifest.Manifests) -> Facts:
     """The facts of one example file: its objects know each other, and its labelled ConfigMaps teach models; raises
     ValueError where one can't be read."""
     held = Companions(tuple(document.object for document in read.documents))
-    found, errors = edge.with_config_maps(Facts(companions=held, config_maps=held.config_maps), read.documents)
+    found, errors = edge.with_config_maps(
+        Facts(companions=held, config_maps=held.config_maps, plans_table=True), read.documents
+    )
     if errors:
         raise ValueError("\n".join(errors))
     return found

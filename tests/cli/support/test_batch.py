@@ -33,3 +33,30 @@ def test_a_value_that_equals_a_short_key_is_not_masked() -> None:
     engine = batch.answer({"id": 1, "argv": argv, "vllm_version": "0.27.1"}, builtin())["engine"]
 
     assert engine["arguments"]["revision"] == "abc"
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [("nvidia.com/gpu", "NVIDIA-L4"), ("nvidia.com/gpu", "NVIDIA-H200"), ("amd.com/gpu", "mi300x")],
+)
+@pytest.mark.parametrize("version", ["0.27.1", None])
+def test_a_resource_is_planned_for_every_gpu_each_as_by_its_name(resource: str, name: str, version: str | None) -> None:
+    case = {"id": 1, "argv": ["vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "8k"], "vllm_version": version}
+
+    named, anywhere = (batch.answer({**case, "gpu": f"{gpu}:1"}, builtin()) for gpu in (name, resource))
+    sets = anywhere["gpus"]
+
+    assert (anywhere["verdict"], anywhere["accelerator"]) == ("unsure", None)
+    assert [key for key in ("fits", "unsure", "does_not_fit") if named["accelerator"]["name"] in sets[key]] == [
+        named["verdict"].replace("-", "_")
+    ]
+    assert named["gpus"][named["verdict"].replace("-", "_")] == [named["accelerator"]["name"]]
+    assert sets["smallest"] in sets["fits"]
+    assert 20e9 < sets["needs_bytes"]["likely"] < 25e9
+
+
+@pytest.mark.parametrize("resource", ["google.com/tpu:8", "example.com/gpu:x", "nvidia.com/gpu:0"])
+def test_without_a_resource_whose_memory_is_planned_there_is_no_partition(resource: str) -> None:
+    argv = ["vllm", "serve", "Qwen/Qwen3-8B"]
+
+    assert batch.answer({"id": 1, "argv": argv, "gpu": resource}, builtin())["gpus"] is None

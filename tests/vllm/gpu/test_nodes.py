@@ -220,6 +220,95 @@ def test_mixed_nodes_are_a_warning_that_names_both() -> None:
     assert not found(lint(serving(), builtin(), Facts(cluster=snapshot(L4))), "mixed-gpu-nodes")
 
 
+DENY_MIXED = """
+apiVersion: podfit.dev/v1alpha1
+kind: Policy
+metadata: {name: cluster}
+spec:
+  rules: {mixed-gpu-nodes: {mode: deny}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more", "mode"),
+    [
+        ((T4, L4), {}, "deny"),
+        ((T4, L4, node("unnamed", "")), {}, "deny"),
+        ((node("shared", "Tesla-T4-SHARED"), L4), {}, "warn"),
+        ((T4, L4), {"schedulingGates": [{"name": "later"}]}, "warn"),
+    ],
+    ids=["certain", "a further node without a name", "only a shared GPU is too small", "held"],
+)
+def test_a_policy_may_deny_a_pod_that_certainly_fails_on_a_node_that_is_there(
+    nodes: tuple[JSONDict, ...], more: JSONDict, mode: str
+) -> None:
+    policy = load([("p.yaml", DENY_MIXED)])
+
+    assert found(lint(serving(**more), policy, Facts(cluster=snapshot(*nodes))), "mixed-gpu-nodes") == [mode]
+
+
+def test_stale_nodes_deny_no_mixture() -> None:
+    policy = load([("p.yaml", DENY_MIXED)])
+
+    assert found(lint(serving(), policy, Facts(cluster=snapshot(T4, L4, stale=True))), "mixed-gpu-nodes") == ["warn"]
+
+
+def test_a_selector_is_only_proposed_where_every_container_of_the_pod_fits() -> None:
+    alone, both = serving(), serving()
+    other = {**alone["spec"]["containers"][0], "name": "other", "args": ["Qwen/Qwen3-32B", "--max-model-len", "8192"]}
+    both["spec"]["containers"].append(other)
+    nodes = (node("t4", "Tesla-T4", 8), node("l4", "NVIDIA-L4", 8))
+
+    def selectors(obj: JSONDict) -> list[str]:
+        report = lint(obj, builtin(), Facts(cluster=snapshot(*nodes)))
+        return [text for one in report.findings if one.rule == "mixed-gpu-nodes" for text in one.finding.suggestions]
+
+    assert selectors(alone) == ["nodeSelector nvidia.com/gpu.product: NVIDIA-L4"]
+    assert selectors(both) == []
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "nodes"),
+    [
+        ([1, 1], [], ["two", "four"]),
+        ([1], [4], ["four"]),
+        ([1, 1, 1], [2], ["four"]),
+        ([1], [], ["one", "two", "four"]),
+    ],
+)
+def test_a_node_has_enough_devices_for_the_whole_pod(containers: list[int], init: list[int], nodes: list[str]) -> None:
+    obj = serving()
+    (vllm,) = obj["spec"]["containers"]
+    asks = [
+        {"name": f"c{at}", "resources": {"limits": {"nvidia.com/gpu": str(of)}}} for at, of in enumerate(containers)
+    ]
+    obj["spec"]["containers"] = [{**vllm, **asks[0]}, *asks[1:]]
+    obj["spec"]["initContainers"] = [{"name": "i", "resources": {"limits": {"nvidia.com/gpu": str(of)}}} for of in init]
+    there = snapshot(*(node(name, "NVIDIA-L4", count) for name, count in (("one", 1), ("two", 2), ("four", 4))))
+
+    placement = place(obj, there)
+
+    assert placement.candidates == len(nodes)
+
+
+@pytest.mark.parametrize("product", ["NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "Tesla-T4-SHARED"])
+def test_slices_and_shared_gpus_deny_nothing_even_in_a_closed_cluster(product: str) -> None:
+    closed = load([("p.yaml", POLICY.format("nodes: closed"))])
+    report = lint(serving(), closed, Facts(cluster=snapshot(node("a", product))))
+
+    assert found(report, "gpu-memory-exceeded") == ["warn"]
+
+
+def test_at_most_16_kinds_are_planned_and_the_set_is_open_then() -> None:
+    products = [one.labels[0] for one in gpu.all_products() if one.vendor == "nvidia" and one.labels][:20]
+    placement = place(pod(ONE), snapshot(*(node(f"n{at}", product) for at, product in enumerate(products))))
+
+    assert len(placement.kinds) == 16
+    assert placement.more_kinds == len({gpu.by_name(one) for one in products}) - 16
+    assert placement.open
+    assert not placement.unnamed
+
+
 @pytest.mark.parametrize(
     ("more", "stale", "modes"),
     [

@@ -16,18 +16,23 @@ SPOKEN_OF = ("command", "args", "resources")
 
 
 def judged_as(
-    argv: list[str], version: str | None, facts: Facts, policy: Policy, namespace: str | None = None
+    argv: list[str],
+    version: str | None,
+    facts: Facts,
+    policy: Policy,
+    namespace: str | None = None,
+    resource: tuple[str, int] | None = None,
 ) -> Report:
-    """The command line evaluated as the only container of a Pod."""
+    """The command line evaluated as the only container of a Pod. `resource`: the devices that it requests, and how
+    many, if the GPU has no name."""
     known = release.parse(version) if version else None
-    container: dict[str, Any] = {
-        "name": "vllm",
-        "image": f"vllm/vllm-openai:v{known}" if known else "vllm/vllm-openai",
-        "command": argv,
-    }
     if facts.gpu is not None and facts.gpu.count:
         maker = min(gpu.maker.of_gpus(facts.gpu.gpus))
-        container["resources"] = {"limits": {gpu.maker.RESOURCES[maker]: str(facts.gpu.count)}}
+        resource = gpu.maker.RESOURCES[maker], facts.gpu.count
+    image = "vllm/vllm-openai-rocm" if resource and resource[0].startswith("amd.com/") else "vllm/vllm-openai"
+    container: dict[str, Any] = {"name": "vllm", "image": f"{image}:v{known}" if known else image, "command": argv}
+    if resource is not None:
+        container["resources"] = {"limits": {resource[0]: str(resource[1])}}
     metadata = {"name": "plan", **({"namespace": namespace} if namespace else {})}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
     return lint(pod, policy, facts, where="check")

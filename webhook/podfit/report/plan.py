@@ -10,7 +10,8 @@ from podfit.base import duration
 from podfit.base.printable import clean, shortened
 from podfit.base.secret import Secrets
 from podfit.kube.quantity import human, left
-from podfit.report.text import verdict
+from podfit.report.text import reason, verdict
+from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.vllm.memory import plan, resolved
 from podfit.vllm.memory.estimate import Estimate
@@ -28,7 +29,7 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
     gpu = engine.gpu.value if engine.gpu else None
     return {
         "verdict": planned.verdict,
-        "why": secrets.line(planned.why),
+        "why": secrets.line(reason(engine)),
         "cause": planned.cause,
         "model": _model(engine, secrets),
         "engine": {
@@ -47,6 +48,7 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
             "count": gpu.count,
             "memory_bytes": engine.facts.gpu_memory or min(one.memory for one in gpu.gpus),
         },
+        "gpus": partition(engine),
         "gpu": _gpu(planned.gpu) if planned.gpu else None,
         "host": _host(planned.host) if planned.host else None,
         "startup": None
@@ -78,6 +80,23 @@ def _model(engine: Engine, secrets: Secrets) -> dict[str, Any] | None:
         "may_deny": fact.may_deny,
         "parameters": fact.value.parameters,
         "weights_bytes": fact.value.weights_bytes,
+    }
+
+
+def partition(engine: Engine, *, one_release: bool = True) -> dict[str, Any] | None:
+    """The GPUs that the container may get, by their plans: names in the table. None if none is planned.
+
+    `one_release`: as for `podfit.vllm.memory.partition.partition`."""
+    gpus = engine.gpus if one_release else engine.planned_gpus(one_release=False)
+    if gpus is None:
+        return None
+    names = {verdict: [one.gpu.name for one in listed] for verdict, listed in gpus.by_verdict.items()}
+    return {
+        "fits": names["fits"],
+        "unsure": names["unsure"],
+        "does_not_fit": names["does-not-fit"],
+        "smallest": engine.once(gpu_set.smallest),
+        "needs_bytes": gpus.needs._asdict() if gpus.needs else None,
     }
 
 

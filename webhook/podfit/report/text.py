@@ -28,6 +28,7 @@ from podfit.evaluation.denial import (
 )
 from podfit.evaluation.lint import Judged
 from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
+from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Level
 from podfit.vllm.memory.ledger import IN_WORDS
@@ -54,7 +55,13 @@ def _summary(engine: Engine, *, why: bool) -> str:
     many = f"{count} × " if count and engine.gpu else ""
     if engine.command.entry == "worker":
         return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
-    return f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{f' ({engine.plan.why})' if why else ''}"
+    return f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{f' ({reason(engine)})' if why else ''}"
+
+
+def reason(engine: Engine) -> str:
+    """The reason for the verdict: the arithmetic, or if the GPU is unknown the GPUs on which it fits."""
+    where = gpu_set.sentence(engine) if engine.gpu is None else None
+    return where or engine.plan.why
 
 
 def verdict(engine: Engine) -> str:
@@ -203,7 +210,13 @@ def _container(
     name = one_line(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
     head = f"{paint(one_line(one.file), 'file')}: {name}"
     told = any(item.judged.plane == "gpu" and item.judged.level == "denied" for item in chosen.items)
-    about = summary(one.result.engine, one.report.secrets, why=not told)
+    engine = one.result.engine
+    told = told or (
+        any(item.judged.rule == "unknown-gpu" for item in chosen.items)
+        and engine.gpu is None
+        and engine.gpus is not None
+    )
+    about = summary(engine, one.report.secrets, why=not told)
     lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
     for item in chosen.items:
         page = checked.page(item.judged.rule) if checked.docs else None

@@ -21,6 +21,7 @@ from podfit.vllm.group import Replica
 from podfit.vllm.measured import HARMLESS
 from podfit.vllm.memory import cpu, doubt, parallel, plan, solve
 from podfit.vllm.memory.ledger import HostLedger, MemoryPlan
+from podfit.vllm.memory.partition import Candidate, Partition, partition
 from podfit.vllm.memory.search import with_changes
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release, is_official
@@ -40,6 +41,9 @@ NVIDIAS = "nvcr.io/nvidia/vllm:"
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
 
 
+_NO_VARIABLES: Mapping[str, str] = {}
+
+
 class Sibling(NamedTuple):
     """The fields of an engine that the other engines of its Pod use.
 
@@ -53,6 +57,8 @@ class Sibling(NamedTuple):
     port: int | None = None
     """The port on which it answers HTTP on every path through its script; None if there is none or it is unknown."""
     host: object = None
+    model: Fact[Model] | None = None
+    env: Mapping[str, str] = _NO_VARIABLES
 
 
 @frozen(slots=False)
@@ -289,6 +295,46 @@ class Engine:
         return _on_processors(self.field("image"), self.requested, self.args, self.command.env)
 
     @kept
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The GPUs that the container may get: as named, else those of nodes whose labels name one, else the table's.
+
+        Empty if none is known: nothing plans the whole table while a review waits (`Facts.plans_table`)."""
+        if self.gpu is not None:
+            kinds = gpu.on_nodes(self.gpu, self.placement, self.workload)
+            return tuple([Candidate(one, kind.shared) for kind, _ in kinds for one in kind.gpus])
+        if self.placement is not None and self.placement.kinds:
+            return tuple([Candidate(one, kind.shared) for kind in self.placement.kinds for one in kind.gpus])
+        if not self.facts.plans_table:
+            return ()
+        request = gpu.device_request(self.workload, self.container, self.facts.snapshot)
+        build = gpu.maker.of_build(self.field("image"), self.command.env, self.args.given.get("device"))
+        shared = gpu.shared_by_resource(self.requested[0] if self.requested else None, self.workload)
+        return tuple([Candidate(one, shared) for one in gpu.of_table(self.workload, self.container, request, build)])
+
+    @kept
+    def gpus(self) -> Partition | None:
+        """The candidates by their plans, with one release."""
+        return self.planned_gpus()
+
+    def planned_gpus(self, *, one_release: bool = True) -> Partition | None:
+        """The candidates by their plans; None if the model or the GPUs are unknown, or if the memory was measured.
+
+        `one_release`: as for `podfit.vllm.memory.partition.partition`."""
+        if self.model is None or self.on_processors or self.command.other or not self.candidates:
+            return None
+        if self.facts.gpu_memory is not None:
+            return None
+        return partition(
+            self.args,
+            self.model.value,
+            self.candidates,
+            env=self.command.env,
+            one_release=one_release,
+            known=self.facts.measured,
+            kv_cache_memory=self.facts.kv_cache_memory,
+        )
+
+    @kept
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that found no fit: best first."""
         return self.describe(self.changes())
@@ -434,7 +480,8 @@ def read(
     if read is not None:
         port = None if read.command.branched or read.command.guessed else read.port
         host = read.args.get("host")
-        siblings.append(Sibling(container.name, read.args, read.release, read.requested, port, host))
+        known = (read.args, read.release, read.requested, port, host, read.model, read.command.env)
+        siblings.append(Sibling(container.name, *known))
     return read
 
 

@@ -133,6 +133,9 @@ class Facts:
     """Namespace → its labels in the cluster, for files that are checked by its policy."""
     assume: Assumed = field(default_factory=Assumed)
     """The `assume` section of the policy for the object; `lint` sets it."""
+    plans_table: bool = False
+    """Plan a container whose GPU is unknown for every GPU of the table: for commands and the page. A webhook plans the
+    GPUs of the cluster's nodes alone."""
     show_secrets: bool = False
     """Do not mask secrets in texts (`--show-secrets`)."""
 

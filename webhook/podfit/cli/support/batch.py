@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 from podfit.cli.support import edge
 from podfit.evaluation.policy import Policy
 from podfit.report import command_line
+from podfit.report import plan as as_plan
 from podfit.rules.engine import Engine
 from podfit.vllm import release
 from podfit.vllm.facts import Facts, GivenModel
@@ -44,14 +46,17 @@ def answer(case: Mapping[str, Any], policy: Policy, known: Facts | None = None) 
     """One object of a batch, answered."""
     show = known is not None and known.show_secrets
     try:
-        facts = replace(_facts(case), show_secrets=show)
-        report = command_line.judged_as(_argv(case), _version(case), facts, policy)
+        resource = _resource(case.get("gpu"))
+        facts = replace(_facts(case), show_secrets=show, plans_table=resource is not None)
+        report = command_line.judged_as(_argv(case), _version(case), facts, policy, resource=resource)
     except edge.UnusableError as error:
         return {"id": case.get("id"), "error": error.lines[0]}
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         return {"id": case.get("id"), "error": problem}
     found = command_line.tree(report)
+    if resource is not None:
+        found["gpus"] = as_plan.partition(report.results[0].engine, one_release=False)
     found["engine"] = _with_short_values(found["engine"], report.results[0].engine)
     return {"id": case.get("id"), **found}
 
@@ -115,6 +120,16 @@ def _facts(case: Mapping[str, Any]) -> Facts:
 def _bytes(case: Mapping[str, Any], key: str) -> int | None:
     value = case.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+_RESOURCE = re.compile(r"([a-z0-9.-]+\.[a-z]+/[\w.-]+):([1-9]\d{0,3})")
+"""A resource and a count ("nvidia.com/gpu:8"): planned for every GPU of the table."""
+
+
+def _resource(text: Any) -> tuple[str, int] | None:
+    """The devices that a case requests without a name of a GPU."""
+    match = _RESOURCE.fullmatch(text) if isinstance(text, str) else None
+    return (match[1], int(match[2])) if match else None
 
 
 def _accelerator(name: Any) -> Accelerator | None:

@@ -313,7 +313,11 @@ def models(folder: Path) -> dict[str, GivenModel]:
 def facts(args: argparse.Namespace) -> Facts:
     """The facts given on the command line over the built-in ones."""
     folder = getattr(args, "models", None)
-    found = Facts(gpu=accelerator(getattr(args, "gpu", None)), show_secrets=getattr(args, "show_secrets", False))
+    found = Facts(
+        gpu=accelerator(getattr(args, "gpu", None)),
+        plans_table=True,
+        show_secrets=getattr(args, "show_secrets", False),
+    )
     return replace(found, models=models(folder), given_measured=measured(folder)) if folder else found
 
 

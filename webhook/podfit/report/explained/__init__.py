@@ -18,7 +18,7 @@ from podfit.evaluation.lint import Judged, Report, Result
 from podfit.kube.quantity import human
 from podfit.report.comparison import LINE_NAMES, SETTINGS
 from podfit.report.plan import source_for
-from podfit.report.text import standing, summary, verdict
+from podfit.report.text import reason, standing, summary, verdict
 from podfit.rules.engine import Engine
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger
@@ -112,7 +112,7 @@ def explain(report: Report, result: Result) -> Explained:
         state="denied" if result.denied else "warned" if any(one.mode == "warn" for one in findings) else "clean",
         standing=standing(findings),
         verdict=plan.verdict if found.on_processors else f"GPU memory {verdict(found)}",
-        why=report.secrets.line(plan.why),
+        why=report.secrets.line(reason(found)),
         charts=tuple(charts),
         results=tuple(_results(found)),
         origins=tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import gpu
@@ -40,14 +41,17 @@ class UnknownGpu(Rule):
         """A fact about what podfit knows."""
         if engine.requested is None or engine.gpu is not None or engine.facts.gpu_memory is not None:
             return
+        if engine.once(gpu_set.on_largest) is not None:
+            return
         resource, count = engine.requested
         many = f"{count} × {resource}" if count else resource
-        maker = gpu.maker.of_resources(resource, {})
-        label = PRODUCT_LABEL.get(maker)
+        label = PRODUCT_LABEL.get(gpu.maker.of_resources(resource, {}))
+        change = engine.once(gpu_set.selector) or (f"nodeSelector {label} with the GPU's label" if label else None)
         yield Finding(
             engine.workload.path / "nodeSelector",
-            f"{many} of an unknown kind: GPU memory is not checked{_of_another_maker(engine)}",
-            suggestions=(f"nodeSelector {label} with the GPU's label",) if label else (),
+            f"{many} of an unknown kind: {gpu_set.sentence(engine) or 'GPU memory is not checked'}"
+            f"{_of_another_maker(engine)}",
+            suggestions=(change,) if change else (),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.kube.quantity import human
-from podfit.rules import _shortage
+from podfit.rules import _shortage, gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, lines
 from podfit.vllm.memory import quantisation
@@ -33,10 +33,17 @@ class GpuMemoryExceeded(Rule):
     plane = "gpu"
     event = "vLLM exits: CUDA out of memory, or no memory for the KV cache"
     mode = "deny"
-    needs = ("model", "gpu", "plan.gpu")
+    needs = ("model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if even the minimum values exceed the budget; else likely or possible, by the estimate's range."""
+        if engine.gpu is None:
+            yield from gpu_set.on_no_gpu(engine, self._check)
+        else:
+            yield from self._check(engine)
+
+    def _check(self, engine: Engine) -> Iterator[Finding]:
+        """The findings for a known GPU."""
         ledger = engine.plan.gpu
         if ledger is None:
             return
@@ -65,6 +72,7 @@ class GpuMemoryExceeded(Rule):
             of_vllm=None if ledger.weights.floor <= ledger.total.high else False,  # no release puts them on this GPU
             suggestions=engine.alternatives,
             computed=True,
+            rests_on=gpu_set.RESTS_ON,
         )
 
     def _while_loading(self, engine: Engine, ledger: GpuLedger, name: str) -> Finding:
@@ -84,4 +92,5 @@ class GpuMemoryExceeded(Rule):
             certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
             suggestions=engine.alternatives,
             computed=True,
+            rests_on=gpu_set.RESTS_ON,
         )

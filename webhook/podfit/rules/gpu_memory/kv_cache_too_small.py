@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.kube.quantity import human
-from podfit.rules import _shortage
+from podfit.rules import _shortage, gpu_set
 from podfit.rules._flags import certainty, spoilt, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory._length import is_short, not_given, too_long, within
@@ -35,11 +35,18 @@ class KvCacheTooSmall(Rule):
     plane = "gpu"
     event = "vLLM exits after it has loaded the model"
     mode = "deny"
-    needs = ("model", "gpu", "plan.gpu")
+    needs = ("model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the largest KV cache that could be left is smaller than one request; else likely or possible, by
         the estimate's range."""
+        if engine.gpu is None:
+            yield from gpu_set.on_no_gpu(engine, self._check)
+        else:
+            yield from self._check(engine)
+
+    def _check(self, engine: Engine) -> Iterator[Finding]:
+        """The findings for a known GPU."""
         if engine.plan.cause == "layout":
             yield from _layout(engine)
             return
@@ -68,6 +75,7 @@ class KvCacheTooSmall(Rule):
             certainty="certain" if certain else likelihood or "possible",
             suggestions=engine.alternatives if too_long(engine) is None else engine.describe(engine.once(within)),
             computed=True,
+            rests_on=gpu_set.RESTS_ON,
         )
 
 

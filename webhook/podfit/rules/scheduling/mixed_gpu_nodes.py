@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import gpu
+from podfit.vllm.facts import Fact
+from podfit.vllm.gpu import Accelerator
 from podfit.vllm.memory import plan
 
 
@@ -17,48 +20,95 @@ class MixedGpuNodes(Rule):
     several GPUs (a `Tesla-V100` has 16 or 32 GB). podfit plans each kind. If the plan fits one kind but not another,
     the Pod works until it is scheduled elsewhere, and then fails with `CUDA out of memory`.
 
-    With a cluster the kinds are those of its current nodes. Nodes come and go, so this is never more than a warning. A
-    nodeSelector for one kind of GPU fixes it.
+    With a cluster, or with a fleet that `--nodes` describes, the kinds are those of the nodes that may run the Pod, the
+    16 commonest ones. A nodeSelector for one kind of GPU fixes it. The finding is certain if the Pod certainly fails on
+    a present node and fits another one, so that a policy may deny it.
     """
 
     plane = "cluster"
     event = "vLLM exits on some of the nodes"
-    of_vllm = False
     threatens = "uptime"
     mode = "warn"
-    never_denies = "the manifest does not show on which node the Pod will run"
-    needs = ("model", "gpu")
+    needs = ("model",)
     about = ("live nodes", "several products")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Plans each kind alone: the same planner as for one."""
-        if engine.model is None or engine.gpu is None or engine.facts.gpu_memory is not None:
+        if engine.model is None or engine.facts.gpu_memory is not None:
             return
-        if engine.placement is None and len(engine.gpu.value.gpus) == 1:
+        if engine.placement is None and engine.gpu is not None and len(engine.gpu.value.gpus) == 1:
             return  # nothing is mixed: the plan's own
-        kinds = list(gpu.on_nodes(engine.gpu, engine.placement))
+        kinds = [(kind, where) for kind, where in _kinds(engine) if not _lacks(engine, kind)]
         if len(kinds) < 2:
             return
         too_small: list[str] = []
-        fitting: list[str] = []
-        labels: list[str] = []
+        fitting: list[Accelerator] = []
+        fails = False
         for accelerator, where in kinds:
             judged = plan.judge(engine.args, engine.model.value, accelerator, env=engine.command.env)
             if judged.ledger is None:
                 continue
-            at = f" ({where})" if where else ""
             if judged.verdict == "does-not-fit" or judged.ledger.kv_cache.likely <= 0:
-                too_small.append(f"{accelerator.name}{at}: {judged.why}")
+                too_small.append(f"{_named(accelerator, where)}: {judged.why}")
+                fails = fails or (judged.verdict == "does-not-fit" and not accelerator.shared)
             elif judged.verdict == "fits":
-                fitting.append(f"{accelerator.name}{at}")
-                labels += [one.labels[0] for one in accelerator.gpus if one.labels]
+                fitting.append(accelerator)
         if not too_small or not fitting:
             return  # it is as small, or as unsure, everywhere: gpu-memory-exceeded speaks of it
-        small = " or ".join(text.partition(": ")[0] for text in too_small)
+        where_to = dict(kinds)
+        uncertain = _uncertain(engine) if fails else "the estimate is a range"
         yield Finding(
             path=engine.workload.path / "nodeSelector",
-            message=f"it does not fit {small}, it fits {' or '.join(fitting)}",
-            details=tuple(too_small),
-            certainty="likely",
-            suggestions=tuple(dict.fromkeys(gpu.advice.of_product(engine.workload.spec, label) for label in labels)),
+            message=f"it does not fit {_few([text.partition(': ')[0] for text in too_small])}, "
+            f"it fits {_few([_named(one, where_to[one]) for one in fitting])}",
+            details=tuple(too_small[: gpu_set.NAMES_PER_SIDE]),
+            certainty="likely" if uncertain else "certain",
+            uncertain=uncertain,
+            rests_on=("model",),
+            suggestions=tuple(dict.fromkeys(_selectors(engine, fitting))),
         )
+
+
+def _kinds(engine: Engine) -> Iterator[tuple[Accelerator, str]]:
+    """Each kind of GPU that the Pod may get, and its nodes; also if further matching nodes name no GPU."""
+    if engine.gpu is not None:
+        yield from gpu.on_nodes(engine.gpu, engine.placement, engine.workload)
+    elif engine.placement is not None and engine.requested is not None:
+        resource, count = engine.requested
+        known = Fact(Accelerator((), count, resource), "", may_deny=False)
+        yield from gpu.on_nodes(known, engine.placement, engine.workload)
+
+
+def _lacks(engine: Engine, kind: Accelerator) -> bool:
+    """Whether the container can't run on the kind for another reason, which another rule reports."""
+    return all(gpu_set.lack(engine, one) is not None for one in kind.gpus)
+
+
+def _named(accelerator: Accelerator, where: str) -> str:
+    return f"{accelerator.name} ({where})" if where else accelerator.name
+
+
+def _few(names: Sequence[str]) -> str:
+    """At most NAMES_PER_SIDE names, and how many more there are."""
+    shown, more = names[: gpu_set.NAMES_PER_SIDE], len(names) - gpu_set.NAMES_PER_SIDE
+    return " or ".join(shown) + (f" or {more} more" if more > 0 else "")
+
+
+def _uncertain(engine: Engine) -> str | None:
+    """Why it is not certain that the Pod may land where it fails; None if it is."""
+    placement = engine.placement
+    if placement is None:
+        return "the manifest does not show on which node the Pod will run"
+    if placement.held:
+        return "a scheduling gate or a Kueue queue decides later where the Pod runs"
+    if not placement.fresh:
+        return "the nodes are not known in their present state"
+    return engine.doubt
+
+
+def _selectors(engine: Engine, fitting: Sequence[Accelerator]) -> Iterator[str]:
+    """The change for each kind on which all containers of the Pod fit."""
+    for accelerator in fitting[: gpu_set.NAMES_PER_SIDE]:
+        for one in accelerator.gpus:
+            if one.labels and gpu_set.fits_whole_pod(engine, one):
+                yield gpu.advice.of_product(engine.workload.spec, one.labels[0])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from podfit.kube.patch import Edit
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
-from podfit.rules.scheduling import _queue
+from podfit.vllm import gpu
 
 
 class NoGpuToleration(Rule):
@@ -35,7 +35,7 @@ class NoGpuToleration(Rule):
         placement = engine.placement
         if placement is None or not placement.fresh or placement.candidates or not placement.repelled:
             return
-        if _queue.waits(engine):
+        if gpu.is_held(engine.workload):
             return
         taints, many = Counter(tuple(map(_shown, one)) for one in placement.repelled).most_common(1)[0]
         wanted = next(one for one in placement.repelled if tuple(map(_shown, one)) == taints)

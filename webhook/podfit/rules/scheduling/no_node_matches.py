@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
-from podfit.rules.scheduling import _queue
+from podfit.vllm import gpu
 
 
 class NoNodeMatches(Rule):
@@ -32,7 +32,7 @@ class NoNodeMatches(Rule):
         placement = engine.placement
         if placement is None or not placement.fresh or placement.candidates or not placement.seen:
             return
-        if _queue.waits(engine):
+        if gpu.is_held(engine.workload):
             return
         yield Finding(
             path=engine.workload.path / "nodeSelector",

@@ -10,11 +10,13 @@ from podfit.kube import quantity
 from podfit.kube.workload import Container, Workload
 from podfit.vllm.facts import Fact, Facts
 from podfit.vllm.gpu import advice, labels, maker
+from podfit.vllm.gpu.candidates import of_table
+from podfit.vllm.gpu.instances import rented
 from podfit.vllm.gpu.labels import NamedProducts
 from podfit.vllm.gpu.name import by_name, commonest, distinct, nearest, short
 from podfit.vllm.gpu.node_pools import product_of_pools
-from podfit.vllm.gpu.nodes import NodeGpus, Placement, find_placement
-from podfit.vllm.gpu.product import Accelerator, Gpu, all_products
+from podfit.vllm.gpu.nodes import NodeGpus, Placement, find_placement, is_held
+from podfit.vllm.gpu.product import Accelerator, Gpu, all_products, sold_gigabytes
 from podfit.vllm.gpu.resource import (
     CLAIM,
     DeviceRequest,
@@ -44,15 +46,20 @@ __all__ = [
     "distinct",
     "find",
     "find_placement",
+    "is_held",
     "is_one",
     "maker",
     "may_be_one",
     "misspelled_resource",
     "nearest",
+    "of_table",
     "on_nodes",
     "parse",
+    "rented",
     "requested_resource",
+    "shared_by_resource",
     "short",
+    "sold_gigabytes",
 ]  # fmt: skip
 
 
@@ -72,11 +79,7 @@ def find(
     """
     request = device_request(workload, container, facts.snapshot) if request is None else request
     resource, count = request.resource_and_count or (None, None)
-    named = (
-        _named_by_object(workload, container, request)
-        or product_of_pools(workload, facts.snapshot)
-        or _named_by_nodes(placement, facts)
-    )
+    named = _named_by_object(workload, container, request) or _named_by_cluster(workload, placement, facts)
     if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
         named = _narrowed_to_nodes(named, placement)
     given = (
@@ -121,32 +124,47 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
     return None
 
 
-def _named_by_nodes(placement: Placement | None, facts: Facts) -> NamedProducts | None:
-    """The GPU models of the nodes on which the Pod may run; None if the labels of one of these nodes name none."""
-    if placement is None or not placement.kinds or placement.unknown:
+def _named_by_cluster(workload: Workload, placement: Placement | None, facts: Facts) -> NamedProducts | None:
+    """The GPU models of the nodes on which the Pod may run, and of the pools that may make a node for it.
+
+    None if the labels of such a node name none. They may deny only if the Pod can get no other GPU: the policy says
+    that the nodes are closed, and each node names a known GPU that is neither shared nor a slice."""
+    pools = product_of_pools(workload, facts.snapshot)
+    if placement is None or not placement.kinds:
+        return None if placement is not None and placement.unnamed else pools
+    if placement.unnamed:
         return None
-    return NamedProducts(
-        gpus=tuple({gpu.name: gpu for kind in placement.kinds for gpu in kind.gpus}.values()),
-        source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of this cluster",
-        may_deny=facts.assume.nodes == "closed" and placement.fresh,
-        shared=any(kind.shared for kind in placement.kinds),
+    gpus = {gpu.name: gpu for kind in placement.kinds for gpu in kind.gpus}
+    shared = any(kind.shared for kind in placement.kinds)
+    whole = not shared and not any(gpu.mig for gpu in gpus.values())
+    more = f" (and of {placement.more_kinds} more kinds)" if placement.more_kinds else ""
+    nodes = NamedProducts(
+        gpus=tuple(gpus.values()),
+        source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of this "
+        f"cluster{more}",
+        may_deny=facts.assume.nodes == "closed" and not placement.open and whole,
+        shared=shared,
     )
+    return labels.union([nodes, pools]) if pools else nodes
 
 
 def _narrowed_to_nodes(named: NamedProducts, placement: Placement) -> NamedProducts:
     """The named GPU models that nodes of the cluster have, for a policy that says that no other nodes will come."""
     there = {gpu.name for kind in placement.kinds for gpu in kind.gpus}
     left = tuple(gpu for gpu in named.gpus if gpu.name in there)
-    return replace(named, gpus=left) if left and not placement.unknown else named
+    return replace(named, gpus=left) if left and not placement.open else named
 
 
-def on_nodes(fact: Fact[Accelerator], placement: Placement | None) -> Iterator[tuple[Accelerator, str]]:
+def on_nodes(
+    fact: Fact[Accelerator], placement: Placement | None, workload: Workload
+) -> Iterator[tuple[Accelerator, str]]:
     """Each possible kind of GPU separately, and its nodes: by the nodes' labels if known, else by the GPU models."""
     accelerator = fact.value
     kinds = placement.kinds if placement is not None and placement.kinds else ()
+    shared = shared_by_resource(accelerator.resource, workload)
     for kind in kinds:
         where = f"{kind.nodes} node{'s' if kind.nodes > 1 else ''} such as {kind.example}"
-        yield replace(accelerator, gpus=kind.gpus, shared=accelerator.shared or kind.shared), where
+        yield replace(accelerator, gpus=kind.gpus, shared=shared or kind.shared), where
     if not kinds and len(accelerator.gpus) == 1:
         yield accelerator, ""
     elif not kinds:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -43,6 +43,8 @@ class Claim:
     exact: bool
     """The selectors name the GPU model by its whole name, not by a pattern or a size, so that no GPU outside the table
     can match."""
+    possible: tuple[Gpu, ...] = ()
+    """GPU models that match, however many; empty if the driver is unknown."""
 
 
 def find(workload: Workload, container: Container, snapshot: Snapshot | None) -> Claim | None:
@@ -65,10 +67,22 @@ def find(workload: Workload, container: Container, snapshot: Snapshot | None) ->
     counts = [one.count for one in found]
     gpus = {gpu.name: gpu for one in found for gpu in one.gpus} if all(one.gpus for one in found) else {}
     total = None if None in counts else sum(count for count in counts if count)
-    return Claim(total, tuple(gpus.values()), "; ".join(one.source for one in found), all(one.exact for one in found))
+    return Claim(
+        total,
+        tuple(gpus.values()),
+        "; ".join(one.source for one in found),
+        all(one.exact for one in found),
+        _all_of([one.possible for one in found]),
+    )
 
 
 _UNSEEN = Claim(None, (), "DRA claim", False)
+
+
+def _all_of(several: Iterable[tuple[Gpu, ...]]) -> tuple[Gpu, ...]:
+    """The GPU models of all alternatives; none if one of them allows any."""
+    listed = list(several)
+    return tuple({gpu.name: gpu for gpus in listed for gpu in gpus}.values()) if all(listed) else ()
 
 
 def _all_seen(asked: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
@@ -94,12 +108,13 @@ def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: S
         if not read:
             continue
         counts = {count for count, _, _ in read}
-        gpus = {gpu.name: gpu for _, found, _ in read for gpu in found} if all(found for _, found, _ in read) else {}
+        possible = _all_of(gpus for _, gpus, _ in read)
         yield Claim(
             counts.pop() if len(counts) == 1 else None,
-            tuple(gpus.values()),
+            possible if all(_names(gpus) for _, gpus, _ in read) else (),
             f"DRA claim {name}",
             all(exact for _, _, exact in read),
+            possible,
         )
 
 
@@ -129,7 +144,7 @@ def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gp
     short = sum(map(len, selectors)) + _EACH * len(selectors) <= _SHORT
     gpus = (_known_left if short else _matching_products)(driver, kind, tuple(selectors))
     exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
-    return _device_count(one), gpus if len(gpus) <= _MOST else (), exact
+    return _device_count(one), gpus, exact
 
 
 _SHORT = 4096
@@ -160,6 +175,21 @@ def _matching_products(driver: str | None, kind: str | None, selectors: tuple[st
 _EXACT = re.compile(r"\.(productName|profile) ?(==|in) ")
 _MOST = 24
 """Most GPU models that selectors may match: if more match, the GPU model is unknown."""
+
+
+def _names(gpus: tuple[Gpu, ...]) -> bool:
+    """Whether a request names its GPU model. A class for all whole GPUs of a vendor names none."""
+    names = {gpu.name for gpu in gpus if gpu.mig is None}
+    return len(gpus) <= _MOST and not any(whole <= names for whole in _whole_gpus().values())
+
+
+@cache
+def _whole_gpus() -> Mapping[str, frozenset[str]]:
+    """Driver → the names of all whole GPUs that it serves."""
+    return {
+        driver: frozenset(gpu.name for gpu in all_products() if gpu.vendor == vendor)
+        for driver, vendor in DRIVERS.items()
+    }
 
 
 def _device_count(one: JSON) -> int | None:

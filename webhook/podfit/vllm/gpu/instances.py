@@ -102,6 +102,12 @@ def left_by(demands: Sequence[NodeRequirement]) -> tuple[Gpu, ...]:
     return of_types(kept)
 
 
+@cache
+def rented() -> frozenset[str]:
+    """The names of the GPU models that cloud machine types have as whole GPUs."""
+    return frozenset(row["gpu"] for row in _table().values() if not row.get("fraction"))
+
+
 def is_telling(key: str) -> bool:
     """Whether it is a label of Karpenter's about accelerators."""
     return key.startswith(_PREFIXES) and _label_part(key) is not None

@@ -167,6 +167,30 @@ def _of_terms(terms: Sequence[Demands]) -> NamedProducts | None:
     return union(found) if len(found) == len(terms) else None
 
 
+def left_by_requirements(workload: Workload, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Those of the GPU models that the Pod's requirements for its node leave: by memory, family, machine type …
+
+    Unlike `product_of_labels` it names none: it may leave as many as there are."""
+    terms = of_spec(workload.spec).alternatives(_tells)
+    if len(terms) > _MANY:
+        return gpus
+    left: dict[str, Gpu] = {}
+    for term in terms:
+        left |= {gpu.name: gpu for gpu in _left_by_term(_few(term), gpus)}
+    return tuple(left.values())
+
+
+def _left_by_term(term: Demands, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The GPU models that one alternative leaves; all of them if it excludes none or every one."""
+    if named := of_demands(term):
+        return named.gpus
+    if machines := {gpu.name for gpu in instances.left_by(term)}:
+        gpus = tuple(gpu for gpu in gpus if gpu.name in machines) or gpus
+    for requirement in term:
+        gpus = _matching_products(gpus, requirement)
+    return gpus
+
+
 def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | None:
     """The GPU models that a live node's labels name, as the container that requests `resource` sees them."""
     said = of_demands(as_demands(labels))

@@ -25,6 +25,9 @@ ADDED = frozenset({"nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai
 """Taints that clouds' ExtendedResourceToleration admission tolerates for every Pod that requests the resource."""
 
 
+MAX_KINDS = 16
+"""Kinds of GPU that are planned, the commonest ones: each costs a plan while a review waits."""
+KUEUE = "kueue.x-k8s.io/queue-name"
 _MOST = 1 << 18
 """Most comparisons of requirements and tolerations with kinds of nodes; beyond that, the Pod's nodes are unknown."""
 
@@ -56,18 +59,24 @@ class Placement:
     candidates: int
     """Number of nodes that may run the Pod."""
     kinds: tuple[NodeGpus, ...]
-    """The GPUs of the candidates, by the number of nodes; without candidates whose labels name no GPU."""
+    """The GPUs of the candidates, most nodes first, at most MAX_KINDS; without candidates whose labels name no GPU."""
     why: str
     """For people, if there is no candidate: what most nodes lack."""
     fresh: bool
     """All nodes are known in their present state."""
     repelled: tuple[tuple[JSON, ...], ...] = ()
     """For each node that only its taints exclude: the taints that the Pod does not tolerate."""
+    held: bool = False
+    """Scheduling gates or Kueue decide later where the Pod may run (`is_held`)."""
+    unnamed: int = 0
+    """Number of candidates whose labels name no GPU."""
+    more_kinds: int = 0
+    """Number of further kinds of GPU, which are not in `kinds`."""
 
     @property
-    def unknown(self) -> int:
-        """Number of candidates whose GPU is unknown."""
-        return self.candidates - sum(kind.nodes for kind in self.kinds)
+    def open(self) -> bool:
+        """The Pod may get a GPU that is not in `kinds`, even if no further node comes."""
+        return self.held or not self.fresh or bool(self.unnamed or self.more_kinds)
 
 
 def find_placement(workload: Workload, container: Container, snapshot: Snapshot | None) -> Placement | None:
@@ -81,8 +90,8 @@ def find_placement(workload: Workload, container: Container, snapshot: Snapshot 
     demands = wanted(workload)
     said = workload.spec.get("tolerations")
     tolerations = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
-    needed = {name: count or 1 for name, count in asked if "/" in name and name not in resource.ONE_BY_DEFAULT}
-    part = bool(asked) and not needed
+    part = bool(asked) and not _devices(workload, container)
+    needed = {} if part else workload.once(_devices_of_pod)
     tolerated = ADDED & needed.keys()
     lacking = {"affinity": 0, "resource": 0, "taints": 0}
     fitting: list[Alike] = []
@@ -106,14 +115,47 @@ def find_placement(workload: Workload, container: Container, snapshot: Snapshot 
         else:
             fitting.append(Alike(node, many))
     first = next((name for name, _ in asked), None)
+    candidates, kinds = sum(one.many for one in fitting), _group_by_gpus(fitting, first)
     return Placement(
         seen=len(nodes),
-        candidates=sum(one.many for one in fitting),
-        kinds=_group_by_gpus(fitting, first),
+        candidates=candidates,
+        kinds=kinds[:MAX_KINDS],
         why="" if fitting else _why_no_node(lacking, needed, len(nodes)),
         fresh=snapshot.complete("nodes"),
         repelled=tuple(repelled),
+        held=is_held(workload),
+        unnamed=candidates - sum(kind.nodes for kind in kinds),
+        more_kinds=len(kinds[MAX_KINDS:]),
     )
+
+
+def is_held(workload: Workload) -> bool:
+    """Whether scheduling gates hold the Pod back, or Kueue admits it and then adds a flavor's labels and
+    tolerations."""
+    own = mapping(workload.object.get("metadata"))
+    queued = any(KUEUE in mapping(one.get("labels")) for one in (own, workload.metadata))
+    return queued or bool(workload.spec.get("schedulingGates"))
+
+
+def _devices(workload: Workload, container: Container) -> dict[str, int]:
+    """Resource → the devices of it that the container needs at least."""
+    asked = resource.requests(workload, container)
+    return {name: count or 1 for name, count in asked if "/" in name and name not in resource.ONE_BY_DEFAULT}
+
+
+def _devices_of_pod(workload: Workload) -> dict[str, int]:
+    """Resource → the devices that a node must have for the whole Pod: those of all containers together, or of its
+    largest init container (k8s.io/component-helpers resource.PodRequests). A sidecar runs next to the others."""
+    together: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    for container in workload.containers:
+        before = container.init and container.spec.get("restartPolicy") != "Always"
+        for name, count in _devices(workload, container).items():
+            if before:
+                largest[name] = max(largest.get(name, 0), count)
+            else:
+                together[name] = together.get(name, 0) + count
+    return {name: max(together.get(name, 0), largest.get(name, 0)) for name in together | largest}
 
 
 def _has_devices(node: Node, needed: Mapping[str, int], part: bool) -> bool:

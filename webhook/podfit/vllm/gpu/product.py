@@ -92,6 +92,13 @@ def all_products() -> tuple[Gpu, ...]:
     return tuple(product(name) for name in products())
 
 
+def sold_gigabytes(gpu: Gpu) -> int:
+    """The memory in GB by which the GPU is sold; of a slice or a GPU with other memory, what a process sees."""
+    row = products().get(gpu.name)
+    sold: int | None = row["marketing_gb"] if row else None
+    return sold or round(gpu.memory_high / (1 << 30))
+
+
 def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
     """The MIG slice `profile` ("1g.10gb", "1g.10gb.me") of a GPU, None if the GPU has no such slice."""
     wanted = profile.lower().replace("+", ".")

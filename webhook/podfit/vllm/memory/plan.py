@@ -143,17 +143,53 @@ def judge(
             shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
     if accelerator and accelerator.shared and shown.verdict == "fits":
         shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
+    return _with_doubts(shown, args, model, env or {})
+
+
+def judge_each(
+    args: EngineArgs, model: Model, gpus: Sequence[Gpu], release: Release, *, env: Mapping[str, str] | None = None
+) -> list[PlannedRelease | None]:
+    """Each GPU's plan with one release, as `judge` plans that GPU alone; None if its memory or runtime is unknown.
+
+    The settings and the ranks are computed once per class of GPUs: a table of GPUs costs milliseconds.
+    """
+    env = env or {}
+    asked = arguments.read(args, model, env)
+    classes: dict[tuple[object, ...], LoadedEngine | None] = {}
+    plans: list[PlannedRelease | None] = []
+    for gpu in gpus:
+        whole = budget.total(gpu, None)
+        if whole is None:
+            plans.append(None)
+            continue
+        key = settings.gpu_class(gpu, whole.likely)
+        if key not in classes:
+            classes[key] = load(asked, gpu, None, release)
+        loaded = classes[key]
+        if loaded is None:
+            plans.append(None)
+            continue
+        here = loaded._replace(whole=whole, budget=budget.line(whole, loaded.settings))
+        judged = _worst_rank(asked, here)
+        if release < OLDEST:
+            judged = _too_old(judged, release)
+        plans.append(_with_doubts(judged, args, model, env))
+    return plans
+
+
+def _with_doubts(judged: PlannedRelease, args: EngineArgs, model: Model, env: Mapping[str, str]) -> PlannedRelease:
+    """The plan, `unsure` if something about the model or the arguments keeps it from being certain."""
     if model.is_minimum:
-        shown = _at_least(shown)
-    if shown.verdict == "does-not-fit":
-        why = doubt.reason_unplannable(args, model, env or {})
-        if why is None and shown.cause == "request":
+        judged = _at_least(judged)
+    if judged.verdict == "does-not-fit":
+        why = doubt.reason_unplannable(args, model, env)
+        if why is None and judged.cause == "request":
             why = doubt.of_default_length(args, model)
-        if why is None and shown.cause == "loading":
+        if why is None and judged.cause == "loading":
             why = doubt.of_loader(args)
         if why is not None:
-            shown = _unsure(shown, lambda own: f"{why}; {own}")
-    return shown
+            judged = _unsure(judged, lambda own: f"{why}; {own}")
+    return judged
 
 
 def _at_least(one: PlannedRelease) -> PlannedRelease:
@@ -259,9 +295,7 @@ def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRe
     """One GPU: the release's plan, or every generation's if it is unknown."""
     if (release := asked.args.release) is not None:
         one = _judge(asked, gpu, release, facts)
-        if one is not None and release < OLDEST:
-            return _unsure(one, lambda _: f"memory is planned for vLLM {OLDEST} and later, not {release}")
-        return one
+        return _too_old(one, release) if one is not None and release < OLDEST else one
     several = possible(asked.model, asked.args)
     unknown = facts._replace(known=())
     judged = [one for release in several if (one := _judge(asked, gpu, release, unknown))]
@@ -273,13 +307,24 @@ def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRe
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is unknown: {own}")
 
 
+def _too_old(judged: PlannedRelease, release: Release) -> PlannedRelease:
+    return _unsure(judged, lambda _: f"memory is planned for vLLM {OLDEST} and later, not {release}")
+
+
 def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> PlannedRelease | None:
-    """The pipeline stage with the worst result."""
+    """One GPU with one release."""
     begun = load(asked, gpu, facts.gpu_memory, release)
     if begun is None:
         return None
-    known, found = facts.known, facts.kv_cache_memory
+    known = facts.known
     seen = log_lines.of(known, asked.args, asked.model, gpu, begun.whole, release, facts.env) if known else None
+    return _worst_rank(asked, begun, seen, facts.kv_cache_memory)
+
+
+def _worst_rank(
+    asked: MemoryArguments, begun: LoadedEngine, seen: MeasuredStart | None = None, found: int | None = None
+) -> PlannedRelease:
+    """The pipeline stage with the worst result. `found`: bytes of KV cache memory that vLLM reported."""
     judged = [
         verdict.of_rank(
             asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen, found), found is not None

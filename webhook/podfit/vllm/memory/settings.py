@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from podfit.kube.quantity import GI
@@ -59,6 +60,7 @@ class Settings(NamedTuple):
     backend_named: bool
     """Whether an argument or a variable names the attention backend, instead of vLLM choosing it."""
     capability: tuple[int, int] | None
+    """The GPU's compute capability, rounded down to one of KERNEL_STEPS; None if unknown."""
     all2all: str | None
     """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
     vendor: str
@@ -166,7 +168,7 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         asked.images and asked.profiled,
         flashinfer,
         named,
-        capability,
+        _kernel_step(capability),
         asked.all2all,
         gpu.vendor.lower() if gpu else "nvidia",
         gpu is not None and gpu.unified_memory,
@@ -174,6 +176,26 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         asked.other_kernels,
         *asked.seldom,
     )
+
+
+KERNEL_STEPS = ((12, 0), (11, 0), (10, 0), (9, 0), (8, 9), (8, 0), (7, 0))
+"""Compute capabilities that the lines of the ledger distinguish: between two steps all lines are equal, and are
+computed once."""
+
+
+def _kernel_step(capability: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The step of a compute capability; the lowest one stands for all that are older."""
+    if capability is None:
+        return None
+    return next((step for step in KERNEL_STEPS if step <= capability), KERNEL_STEPS[-1])
+
+
+@lru_cache(1024)
+def gpu_class(gpu: Gpu, memory: int) -> tuple[object, ...]:
+    """Everything that `of` reads of a GPU of `memory` bytes: it has equal settings on every GPU of one class."""
+    sizes = (memory >= 70 * GI, memory >= 160 * GI)
+    return (gpu.compute_capability, gpu.vendor, gpu.unified_memory, gpu.supports_bf16, _is_h100(gpu), _is_a100(gpu),
+            *sizes)  # fmt: skip
 
 
 def _manager(asked: MemoryArguments, release: Release) -> bool | None:

@@ -1,0 +1,282 @@
+"""What people read about the GPUs that a container may get (`Engine.gpus`): where it fits, where not, and the smallest.
+
+The arithmetic is the planner's. Here the GPUs are left out on which another rule has a finding: they have room, but
+vLLM does not start on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+from podfit.rules.engine import Engine
+from podfit.rules.gpu.gpu_lacks_dtype import GpuLacksDtype
+from podfit.rules.gpu.gpu_lacks_quantization import GpuLacksQuantization
+from podfit.rules.gpu.image_for_other_gpu import ImageForOtherGpu
+from podfit.rules.gpu.no_attention_backend import NoAttentionBackend
+from podfit.rules.rule import Finding
+from podfit.vllm import gpu
+from podfit.vllm.facts import Fact
+from podfit.vllm.gpu import Accelerator, Gpu
+from podfit.vllm.memory import plan
+from podfit.vllm.memory.ledger import Verdict
+from podfit.vllm.memory.partition import Partition, PlannedGpu
+
+RESTS_ON = ("model", "gpu", "plan.gpu")
+"""Facts that a finding about GPU memory is based on."""
+NAMES_PER_SIDE = 4
+"""GPUs that a text names as fitting, and as not fitting."""
+WELL_KNOWN = (
+    "Tesla T4", "Tesla V100 16GB", "NVIDIA L4", "NVIDIA A10G", "GeForce RTX 4090", "GeForce RTX 3090",
+    "Tesla V100 32GB", "GeForce RTX 5090", "NVIDIA A100 40GB SXM4", "NVIDIA L40S", "RTX A6000", "NVIDIA H100 80GB SXM5",
+    "NVIDIA A100 80GB SXM4", "RTX PRO 6000 Blackwell Server Edition", "NVIDIA H200 SXM 141GB", "NVIDIA B200 180GB",
+    "NVIDIA B300 (Blackwell Ultra) SXM6", "AMD Instinct MI210", "AMD Instinct MI250/MI250X (per GCD)",
+    "AMD Instinct MI300X", "AMD Instinct MI325X", "AMD Instinct MI350X/MI355X", "AMD Radeon AI PRO R9700 / R9700S",
+    "AMD Radeon PRO W7900",
+)  # fmt: skip
+"""GPU models of the table that a text names, the usual ones of a size first. JSON has all."""
+_LACKS = (
+    (GpuLacksDtype(), "no bfloat16"),
+    (GpuLacksQuantization(), "no kernel for the quantization"),
+    (NoAttentionBackend(), "no attention backend for it"),
+    (ImageForOtherGpu(), "another vendor's image"),
+)
+"""Rules about the GPU model itself, and what is lacking."""
+
+
+class Named(NamedTuple):
+    """GPU models with one short name, and their common verdict."""
+
+    name: str
+    gigabytes: int
+    """The size by which the GPU is sold."""
+    verdict: Verdict
+    planned: PlannedGpu
+
+
+def lack(engine: Engine, model: Gpu) -> str | None:
+    """What the GPU model lacks for this container besides memory, by certain and likely findings; None if nothing."""
+    there = replace(engine, gpu=Fact(Accelerator((model,), None), "", may_deny=True))
+    for rule, what in _LACKS:
+        if "release" in rule.needs and engine.release is None:
+            continue
+        if any(finding.certainty in ("certain", "likely") for finding in rule.check(there)):
+            return what
+    return None
+
+
+def smallest(engine: Engine) -> str | None:
+    """The GPU with the least memory that fits, of those that clouds rent; None if none fits."""
+    model = _smallest(engine)
+    return model.name if model else None
+
+
+def _smallest(engine: Engine) -> Gpu | None:
+    if engine.gpus is None:
+        return None
+    rented = gpu.rented()
+    fitting = [one.gpu for one in engine.gpus.by_verdict["fits"] if one.gpu.name in rented and _is_served(one.gpu)]
+    fitting.sort(key=lambda model: (model.memory, _order(model)))
+    return next((model for model in fitting if lack(engine, model) is None), None)
+
+
+LEAST_CAPABILITY = (7, 0)
+"""Compute capability that vLLM's builds need at least (docs.vllm.ai, installation: "compute capability 7.0 or
+higher")."""
+
+
+def _is_served(model: Gpu) -> bool:
+    return model.compute_capability is None or model.compute_capability >= LEAST_CAPABILITY
+
+
+def _order(model: Gpu) -> int:
+    return WELL_KNOWN.index(model.name) if model.name in WELL_KNOWN else len(WELL_KNOWN)
+
+
+def selector(engine: Engine) -> str | None:
+    """The change that gets the Pod the smallest GPU that fits all of its containers; None if there is none."""
+    model = engine.once(_smallest)
+    if model is None or not model.labels or not fits_whole_pod(engine, model):
+        return None
+    count = engine.requested[1] if engine.requested else None
+    return gpu.advice.of_product(engine.workload.spec, model.labels[0], count or 1)
+
+
+def fits_whole_pod(engine: Engine, model: Gpu) -> bool:
+    """Whether every other vLLM container of the Pod fits the GPU model, too."""
+    others = [one for one in engine.siblings if one.container != engine.container.name]
+    return all(
+        one.model is not None
+        and plan.judge(one.args, one.model.value, Accelerator((model,), None), env=one.env).verdict == "fits"
+        for one in others
+    )
+
+
+def sentence(engine: Engine) -> str | None:
+    """Where the container fits, in one line; None if no GPU is planned."""
+    return engine.once(_sentence)
+
+
+def _sentence(engine: Engine) -> str | None:
+    gpus = engine.gpus
+    if gpus is None:
+        return None
+    of_table = is_of_table(engine)
+    if gpus.fits_none:
+        return _on_none(engine, of_table=of_table)
+    if len(gpus.by_verdict["unsure"]) == len(gpus.gpus) > 1:
+        return "; ".join([f"unsure on every one: {_why(gpus)}", *_open(engine)])
+    shown, lacking = _shown(engine, of_table=of_table)
+    sides = {
+        verdict: [one for one in shown if one.verdict == verdict] for verdict in ("fits", "unsure", "does-not-fit")
+    }
+    fits, unsure = sides["fits"], sides["unsure"]
+    small = sorted(sides["does-not-fit"], key=lambda one: -one.gigabytes)
+    parts = []
+    whole = "whole GPUs of " if of_table else ""
+    least = fits[0].gigabytes if fits else 0
+    if fits and all(one.gigabytes < least for one in (*unsure, *small)):
+        parts.append(f"fits {whole}{least} GB and more ({_few(fits)})")
+    elif fits:
+        parts.append(f"fits {_few(fits)}")
+    if unsure:
+        parts.append(f"unsure on {_sized(unsure)}")
+    if small:
+        parts.append(f"{'not' if fits else 'does not fit'} {_sized(small)}")
+        if length := _longest(gpus, small[0]):
+            parts.append(length)
+    parts += [f"{_few(named)} has room, but {what}" for what, named in lacking.items()]
+    parts += _open(engine)
+    if gpus.assumed_release is not None:
+        parts.append(f"planned with vLLM {gpus.assumed_release}, as the image names no release")
+    return "; ".join(parts)
+
+
+MEMORY_CAUSES = ("weights", "loading", "blocks", "request")
+"""Causes for which gpu-memory-exceeded or kv-cache-too-small has a finding."""
+
+
+def on_largest(engine: Engine) -> Engine | None:
+    """The engine on the largest GPU of the table, if its own GPU is unknown and it fits none of the table."""
+    gpus = engine.gpus if engine.gpu is None and is_of_table(engine) else None
+    if gpus is None or not gpus.fits_none or gpus.largest is None:
+        return None
+    planned = gpus.engine.plan_on(gpus.largest)
+    if planned.cause not in MEMORY_CAUSES:
+        return None
+    count = engine.requested[1] if engine.requested else None
+    memory = replace(engine.plan, verdict=planned.verdict, tell=planned.tell, gpu=planned.ledger, cause=planned.cause,
+                     settings=planned.settings)  # fmt: skip
+    return replace(engine, gpu=Fact(Accelerator((gpus.largest,), count), "the table of GPUs", may_deny=False),
+                   plan=memory)  # fmt: skip
+
+
+def on_no_gpu(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> Iterator[Finding]:
+    """The findings of a rule about memory for a container that fits no GPU of the table: at most likely, since a newer
+    GPU may have more memory."""
+    largest = engine.once(on_largest)
+    for finding in check(largest) if largest is not None else ():
+        at_most = "likely" if finding.certainty == "certain" else finding.certainty
+        yield replace(
+            finding,
+            details=(f"{sentence(engine)}; the arithmetic is of the largest one", *finding.details),
+            certainty=at_most,
+            uncertain="podfit may not know a newer GPU with more memory",
+        )
+
+
+def is_of_table(engine: Engine) -> bool:
+    """Whether the GPUs are those of the table: nothing names the container's."""
+    return engine.gpu is None and not (engine.placement is not None and engine.placement.kinds)
+
+
+def _why(gpus: Partition) -> str:
+    """Why it is unsure on the largest GPU."""
+    return gpus.engine.plan_on(gpus.largest).why.partition("; ")[0] if gpus.largest else ""
+
+
+def _on_none(engine: Engine, *, of_table: bool) -> str:
+    """The sentence for an engine that fits none of the GPUs."""
+    gpus = engine.gpus
+    count = engine.requested[1] if engine.requested and engine.requested[1] else 1
+    needs = f": {count} × {-(-gpus.needs.likely // 10**9):,} GB needed" if gpus and gpus.needs else ""
+    which = "no GPU that podfit knows, at this count" if of_table else "none of the GPUs that it may get"
+    return "; ".join([f"fits {which}{needs}", *_open(engine)])
+
+
+def _open(engine: Engine) -> list[str]:
+    """Which GPUs the Pod may get besides the ones that are planned."""
+    placement = engine.placement
+    if placement is None or not placement.kinds:
+        return []
+    more = []
+    if placement.unnamed:
+        more.append(f"{placement.unnamed} of {placement.candidates} matching nodes name no GPU")
+    if placement.more_kinds:
+        more.append(f"and {placement.more_kinds} more kinds of GPU")
+    return more
+
+
+def _longest(gpus: Partition, named: Named) -> str | None:
+    """The longest context on the largest GPU that is too small, if only the length is too much there."""
+    planned = gpus.engine.plan_on(named.planned.gpu)
+    ledger = planned.ledger
+    if ledger is None or planned.cause != "request" or not ledger.estimated_max_model_len:
+        return None
+    return f"at most {ledger.estimated_max_model_len:,} of {ledger.max_model_len or 0:,} tokens on {named.name}"
+
+
+def _shown(engine: Engine, *, of_table: bool) -> tuple[list[Named], dict[str, list[Named]]]:
+    """The GPUs that a text names, least memory first. And those that have room but lack something: what → GPUs."""
+    planned = list(engine.gpus.gpus) if engine.gpus else []
+    if of_table:
+        planned = [one for one in planned if one.gpu.name in WELL_KNOWN] or planned
+    planned.sort(key=lambda one: (gpu.sold_gigabytes(one.gpu), _order(one.gpu), one.gpu.name))
+    lacking: dict[str, list[Named]] = {}
+    lacks: dict[object, str | None] = {}
+    shown = []
+    for named in _grouped(planned):
+        model = named.planned.gpu
+        kind = model.vendor, model.compute_capability, model.supports_bf16
+        if kind not in lacks:
+            lacks[kind] = lack(engine, model)
+        what = lacks[kind]
+        if what is None:
+            shown.append(named)
+        elif named.verdict == "fits":
+            lacking.setdefault(what, []).append(named)
+    return shown, lacking
+
+
+def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
+    """GPU models of one short name; `unsure` if their verdicts differ."""
+    keyed = sorted(planned, key=lambda one: gpu.sold_gigabytes(one.gpu))
+    for (size, name), group in groupby(keyed, key=lambda one: (gpu.sold_gigabytes(one.gpu), _short(one.gpu))):
+        listed = list(group)
+        verdicts = {one.verdict for one in listed}
+        yield Named(name, size, verdicts.pop() if len(verdicts) == 1 else "unsure", listed[0])
+
+
+_SIZE = re.compile(r" \([^)]*\)| \d+GB$")
+
+
+def _short(model: Gpu) -> str:
+    """The name for a text that says the size."""
+    return _SIZE.sub("", gpu.short(model.name)) if model.mig is None else model.name
+
+
+def _few(named: Sequence[Named]) -> str:
+    """At most NAMES_PER_SIDE names; a name that two sizes have says its size."""
+    names = list(dict.fromkeys(one.name for one in named))
+    return ", ".join(names[:NAMES_PER_SIDE]) + (" …" if len(names) > NAMES_PER_SIDE else "")
+
+
+def _sized(named: Sequence[Named]) -> str:
+    """At most NAMES_PER_SIDE names with their sizes: "A10G, L4 (24 GB), T4 (16 GB)"."""
+    texts = []
+    for size, group in groupby(named[:NAMES_PER_SIDE], key=lambda one: one.gigabytes):
+        texts.append(f"{', '.join(dict.fromkeys(one.name for one in group))} ({size} GB)")
+    return ", ".join(texts) + (" …" if len(named) > NAMES_PER_SIDE else "")

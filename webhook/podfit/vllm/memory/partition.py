@@ -1,0 +1,209 @@
+"""The GPUs that a container may get → those on which it fits, those on which it does not, and the rest.
+
+Each GPU stands where the plan of its name stands: `plan.judge_each` is `plan.judge` of many GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from podfit.base.frozen import frozen, kept
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Accelerator, Gpu
+from podfit.vllm.measured import MeasuredStart
+from podfit.vllm.memory import plan, settings
+from podfit.vllm.memory.ledger import GpuLedger, Verdict
+from podfit.vllm.memory.verdict import PlannedRelease
+from podfit.vllm.model import Model
+from podfit.vllm.release import Release
+
+
+class Candidate(NamedTuple):
+    """A GPU that the container may get."""
+
+    gpu: Gpu
+    shared: bool = False
+    """Other processes may use the same GPU: then nothing certainly fits it."""
+
+
+class PlannedGpu(NamedTuple):
+    """A candidate with the verdict of its plan."""
+
+    candidate: Candidate
+    verdict: Verdict
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU."""
+        return self.candidate.gpu
+
+
+class Needs(NamedTuple):
+    """Bytes that each GPU must have so that the engine starts."""
+
+    low: int
+    likely: int
+    high: int
+
+
+@frozen(slots=False)
+class Partition:
+    """The candidates by the verdict of their plans."""
+
+    gpus: tuple[PlannedGpu, ...]
+    """In the order of the candidates; each name once."""
+    engine: PlannedEngine = field(repr=False)
+    """What is planned."""
+
+    @property
+    def assumed_release(self) -> Release | None:
+        """The one release that is planned although the container's is unknown; else None."""
+        return self.engine.release if self.engine.args.release is None else None
+
+    @kept
+    def by_verdict(self) -> Mapping[Verdict, tuple[PlannedGpu, ...]]:
+        """The candidates of each verdict."""
+        return {verdict: tuple([one for one in self.gpus if one.verdict == verdict]) for verdict in VERDICTS}
+
+    @property
+    def fits_none(self) -> bool:
+        """The engine does not fit a single candidate."""
+        return bool(self.gpus) and all(one.verdict == "does-not-fit" for one in self.gpus)
+
+    @kept
+    def largest(self) -> Gpu | None:
+        """The candidate with the most memory."""
+        return max([one.gpu for one in self.gpus], key=lambda gpu: gpu.memory, default=None)
+
+    @kept
+    def needs(self) -> Needs | None:
+        """What each GPU must have, by the settings of the smallest GPU that fits, else of the largest candidate. None
+        if the size of one request is unknown."""
+        fitting = [one.gpu for one in self.by_verdict["fits"]]
+        smallest = min(fitting, key=lambda gpu: gpu.memory, default=self.largest)
+        planned = self.engine.plan_on(smallest) if smallest else None
+        return needed_memory(planned.ledger) if planned and planned.ledger else None
+
+
+def partition(
+    args: EngineArgs,
+    model: Model,
+    candidates: Sequence[Candidate],
+    *,
+    env: Mapping[str, str] | None = None,
+    one_release: bool = True,
+    known: Sequence[MeasuredStart] = (),
+    kv_cache_memory: int | None = None,
+) -> Partition:
+    """Plan the engine for each candidate.
+
+    `one_release`: if the release is unknown, plan the newest that may serve the model instead of every possible one.
+    `known` and `kv_cache_memory` are as for `plan.plan`.
+    """
+    releases = plan.releases_of(args, model)
+    release = releases[-1] if one_release or len(releases) == 1 else None
+    text = repr((args.given, args.unresolved, args.quantization, sorted((env or {}).items())))
+    engine = PlannedEngine(text, model, release, args, env or {}, tuple(known), kv_cache_memory)
+    gpus = tuple([one.gpu for one in candidates])
+    verdicts = _verdicts(engine, gpus) if len(text) <= MAX_KEY_LENGTH else engine.verdicts(gpus)
+    placed = [_placed(*pair) for pair in zip(candidates, verdicts, strict=True)]
+    return Partition(tuple(_unique(placed)), engine)
+
+
+VERDICTS: tuple[Verdict, ...] = ("fits", "unsure", "does-not-fit")
+MAX_KEY_LENGTH = 4096
+"""Characters of arguments and environment up to which verdicts are remembered: a repair plans the same engine again."""
+
+
+@frozen
+class PlannedEngine:
+    """An engine that is planned for many GPUs. Engines with equal arguments are equal."""
+
+    text: str
+    """The arguments and the environment."""
+    model: Model
+    release: Release | None
+    """The release that is planned; None: every possible one."""
+    args: EngineArgs = field(compare=False)
+    env: Mapping[str, str] = field(compare=False)
+    known: tuple[MeasuredStart, ...] = ()
+    kv_cache_memory: int | None = None
+
+    def verdicts(self, gpus: Sequence[Gpu]) -> tuple[Verdict, ...]:
+        """The verdict on each GPU; one plan for all GPUs that are equal to the planner."""
+        if self.release is None or self.known or self.kv_cache_memory is not None:
+            plans: list[PlannedRelease | None] = [self.plan_on(gpu) for gpu in gpus]
+        else:
+            keys = [_planned_as(gpu) for gpu in gpus]
+            kinds = dict(zip(keys, gpus, strict=True))
+            each = plan.judge_each(self.args, self.model, tuple(kinds.values()), self.release, env=self.env)
+            by_kind = dict(zip(kinds, each, strict=True))
+            plans = [by_kind[key] for key in keys]
+        return tuple([planned.verdict if planned is not None else "unsure" for planned in plans])
+
+    def plan_on(self, gpu: Gpu) -> PlannedRelease:
+        """The plan on one GPU."""
+        args = replace(self.args, release=self.release) if self.release is not None else self.args
+        return plan.judge(
+            args,
+            self.model,
+            Accelerator((gpu,), None),
+            env=self.env,
+            known=self.known,
+            kv_cache_memory=self.kv_cache_memory,
+        )
+
+
+@lru_cache(256)
+def _verdicts(engine: PlannedEngine, gpus: tuple[Gpu, ...]) -> tuple[Verdict, ...]:
+    return engine.verdicts(gpus)
+
+
+@lru_cache(1024)
+def _planned_as(gpu: Gpu) -> tuple[object, ...]:
+    """Everything that the planner reads of a GPU: GPUs that are equal in it have one plan."""
+    likely = gpu.memory_likely or gpu.memory
+    return gpu.memory, gpu.memory_high, likely, *settings.gpu_class(gpu, likely)
+
+
+def _placed(candidate: Candidate, verdict: Verdict) -> PlannedGpu:
+    return PlannedGpu(candidate, "unsure" if candidate.shared and verdict == "fits" else verdict)
+
+
+def _unique(planned: Iterable[PlannedGpu]) -> Iterable[PlannedGpu]:
+    """Each name once. A GPU that is a candidate with different verdicts (shared and alone) is `unsure`."""
+    by_name: dict[str, PlannedGpu] = {}
+    for one in planned:
+        before = by_name.setdefault(one.gpu.name, one)
+        if before.verdict != one.verdict:
+            by_name[one.gpu.name] = before._replace(verdict="unsure")
+    return by_name.values()
+
+
+def needed_memory(ledger: GpuLedger) -> Needs | None:
+    """Total bytes that each GPU must have for the lines of this ledger and one request of max_model_len.
+
+    The request comes out of the budget, which is a share of the total. Before 0.20 the CUDA graphs come out of the
+    rest of the total.
+    """
+    capacity = ledger.kv_capacity
+    least, resolved = capacity.least_bytes, capacity.settings
+    if least is None:
+        if not resolved.pooling:
+            return None
+        least = 0
+    lines = [ledger.weights, ledger.activations, ledger.non_torch]
+    lines += [ledger.cuda_graphs] if ledger.graphs_charged else []
+    left, allowed = ledger.kv_cache, ledger.budget
+    taken = sum(line.likely for line in lines)
+    less = max(0, left.high - left.likely)
+    more = max(0, left.likely - left.low - (allowed.likely - allowed.low))
+    share, given = resolved.utilization, resolved.kv_cache_memory
+    if given or not 0 < share <= 1:
+        share, least = 1.0, given or least
+    loading = ledger.loading.likely if ledger.loading else 0
+    low, likely, high = (max(loading, int((size + least) / share)) for size in (taken - less, taken, taken + more))
+    return Needs(low, likely, high)
