@@ -1,8 +1,9 @@
-"""The GPUs that a container may get, by their plans: each stands where the plan of its name stands."""
+"""The GPUs that a container may get, by their plans: each is where the plan of its name would put it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,7 @@ def test_a_model_of_15_gib_fits_from_24_gb_on() -> None:
 
 @pytest.mark.parametrize("config", [LLAMA_8B, DEEPSEEK_V3, GPT_OSS_20B], ids=["llama", "deepseek", "gpt-oss"])
 @pytest.mark.parametrize("release", ["0.6.3", "0.8.4", "0.10.2", "0.33.0", "0.3.0"])
-def test_each_gpu_of_the_table_stands_where_its_own_plan_stands(config: dict[str, object], release: str) -> None:
+def test_each_gpu_of_the_table_stands_where_its_own_plan_stands(config: dict[str, Any], release: str) -> None:
     args, served = engine(release, max_model_len=16384), model(**config)
     found = partition(args, served, candidates(*WHOLE))
 

@@ -59,7 +59,7 @@ def _summary(engine: Engine, *, why: bool) -> str:
 
 
 def reason(engine: Engine) -> str:
-    """The reason for the verdict: the arithmetic, or if the GPU is unknown the GPUs on which it fits."""
+    """The reason for the `verdict`: the arithmetic, or if the GPU is unknown the GPUs on which it fits."""
     where = gpu_set.sentence(engine) if engine.gpu is None else None
     return where or engine.plan.why
 

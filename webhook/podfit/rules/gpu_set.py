@@ -48,7 +48,7 @@ _LACKS = (
 
 
 class Named(NamedTuple):
-    """GPU models with one short name, and their common verdict."""
+    """GPU models with one short name, and their common `verdict`."""
 
     name: str
     gigabytes: int
@@ -70,17 +70,18 @@ def lack(engine: Engine, model: Gpu) -> str | None:
 
 def smallest(engine: Engine) -> str | None:
     """The GPU with the least memory that fits, of those that clouds rent; None if none fits."""
-    model = _smallest(engine)
+    model = _first_usable(engine, sorted(_rented(engine), key=lambda model: (model.memory, _order(model))))
     return model.name if model else None
 
 
-def _smallest(engine: Engine) -> Gpu | None:
-    if engine.gpus is None:
-        return None
-    rented = gpu.rented()
-    fitting = [one.gpu for one in engine.gpus.by_verdict["fits"] if one.gpu.name in rented and _is_served(one.gpu)]
-    fitting.sort(key=lambda model: (model.memory, _order(model)))
-    return next((model for model in fitting if lack(engine, model) is None), None)
+def _rented(engine: Engine) -> list[Gpu]:
+    """The GPUs that fit, of those that clouds rent and that vLLM's builds run on."""
+    fitting = [one.gpu for one in engine.gpus.by_verdict["fits"]] if engine.gpus else []
+    return [model for model in fitting if model.name in gpu.rented() and _is_served(model)]
+
+
+def _first_usable(engine: Engine, models: Iterable[Gpu]) -> Gpu | None:
+    return next((model for model in models if lack(engine, model) is None), None)
 
 
 LEAST_CAPABILITY = (7, 0)
@@ -97,9 +98,11 @@ def _order(model: Gpu) -> int:
 
 
 def selector(engine: Engine) -> str | None:
-    """The change that gets the Pod the smallest GPU that fits all of its containers; None if there is none."""
-    model = engine.once(_smallest)
-    if model is None or not model.labels or not fits_whole_pod(engine, model):
+    """The change that gets the Pod the usual GPU of the smallest size that fits all of its containers; None if there
+    is none."""
+    usual = sorted(_rented(engine), key=lambda model: (gpu.sold_gigabytes(model), _order(model)))
+    model = _first_usable(engine, [one for one in usual if one.labels])
+    if model is None or not fits_whole_pod(engine, model):
         return None
     count = engine.requested[1] if engine.requested else None
     return gpu.advice.of_product(engine.workload.spec, model.labels[0], count or 1)
@@ -252,7 +255,7 @@ def _shown(engine: Engine, *, of_table: bool) -> tuple[list[Named], dict[str, li
 
 
 def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
-    """GPU models of one short name; `unsure` if their verdicts differ."""
+    """GPU models of one short name; `unsure` if their plans differ."""
     keyed = sorted(planned, key=lambda one: gpu.sold_gigabytes(one.gpu))
     for (size, name), group in groupby(keyed, key=lambda one: (gpu.sold_gigabytes(one.gpu), _short(one.gpu))):
         listed = list(group)
@@ -260,7 +263,7 @@ def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
         yield Named(name, size, verdicts.pop() if len(verdicts) == 1 else "unsure", listed[0])
 
 
-_SIZE = re.compile(r" \([^)]*\)| \d+GB$")
+_SIZE = re.compile(r" \([^)]*\)| \d+GB$| / .*")
 
 
 def _short(model: Gpu) -> str:

@@ -127,8 +127,8 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
 def _named_by_cluster(workload: Workload, placement: Placement | None, facts: Facts) -> NamedProducts | None:
     """The GPU models of the nodes on which the Pod may run, and of the pools that may make a node for it.
 
-    None if the labels of such a node name none. They may deny only if the Pod can get no other GPU: the policy says
-    that the nodes are closed, and each node names a known GPU that is neither shared nor a slice."""
+    None if the labels of such a node name none. They may deny only if the Pod can get no other GPU. For that the policy
+    says that the nodes are closed, and each node names a known GPU that is neither shared nor a slice."""
     pools = product_of_pools(workload, facts.snapshot)
     if placement is None or not placement.kinds:
         return None if placement is not None and placement.unnamed else pools

@@ -1,5 +1,6 @@
-"""The GPUs of the table that a container may get if nothing names its GPU: by the maker of the requested devices, and
-by what the object requires of its node."""
+"""The GPUs of the table that a container may get if nothing names its GPU.
+
+The maker of the requested devices, and what the object requires of its node, exclude the others."""
 
 from __future__ import annotations
 

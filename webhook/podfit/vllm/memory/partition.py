@@ -1,6 +1,6 @@
 """The GPUs that a container may get → those on which it fits, those on which it does not, and the rest.
 
-Each GPU stands where the plan of its name stands: `plan.judge_each` is `plan.judge` of many GPUs.
+Each GPU is where the plan of its name would put it: `plan.judge_each` is `plan.judge` for many GPUs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 class PlannedGpu(NamedTuple):
-    """A candidate with the verdict of its plan."""
+    """A candidate with the `verdict` of its plan."""
 
     candidate: Candidate
     verdict: Verdict
@@ -51,7 +51,7 @@ class Needs(NamedTuple):
 
 @frozen(slots=False)
 class Partition:
-    """The candidates by the verdict of their plans."""
+    """The candidates by the `verdict` of their plans."""
 
     gpus: tuple[PlannedGpu, ...]
     """In the order of the candidates; each name once."""
@@ -65,7 +65,7 @@ class Partition:
 
     @kept
     def by_verdict(self) -> Mapping[Verdict, tuple[PlannedGpu, ...]]:
-        """The candidates of each verdict."""
+        """The candidates of each `verdict`."""
         return {verdict: tuple([one for one in self.gpus if one.verdict == verdict]) for verdict in VERDICTS}
 
     @property
@@ -115,7 +115,7 @@ def partition(
 
 VERDICTS: tuple[Verdict, ...] = ("fits", "unsure", "does-not-fit")
 MAX_KEY_LENGTH = 4096
-"""Characters of arguments and environment up to which verdicts are remembered: a repair plans the same engine again."""
+"""Characters of arguments and environment up to which results are cached: a repair plans the same engine again."""
 
 
 @frozen
@@ -133,7 +133,7 @@ class PlannedEngine:
     kv_cache_memory: int | None = None
 
     def verdicts(self, gpus: Sequence[Gpu]) -> tuple[Verdict, ...]:
-        """The verdict on each GPU; one plan for all GPUs that are equal to the planner."""
+        """The `verdict` on each GPU; one plan for all GPUs that are equal to the planner."""
         if self.release is None or self.known or self.kv_cache_memory is not None:
             plans: list[PlannedRelease | None] = [self.plan_on(gpu) for gpu in gpus]
         else:
@@ -174,7 +174,7 @@ def _placed(candidate: Candidate, verdict: Verdict) -> PlannedGpu:
 
 
 def _unique(planned: Iterable[PlannedGpu]) -> Iterable[PlannedGpu]:
-    """Each name once. A GPU that is a candidate with different verdicts (shared and alone) is `unsure`."""
+    """Each name once. A GPU that is a candidate twice (shared and alone) is `unsure` if the results differ."""
     by_name: dict[str, PlannedGpu] = {}
     for one in planned:
         before = by_name.setdefault(one.gpu.name, one)
