@@ -175,6 +175,12 @@ ROWS: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {
             {"{{namespace}}": 'sum by (namespace) (rate(podfit_would_deny_total{dry_run="false"}[5m]))'},
         ),
         (
+            "Paused by podfit off",
+            "short",
+            "1 while a webhook is paused: then the API server sends nothing to podfit.",
+            {"paused": "max(podfit_off)"},
+        ),
+        (
             "Exceptions in use",
             "reqps",
             "Findings that an exception of a policy, or an author's annotation, accepts.",

@@ -83,6 +83,22 @@ def test_a_warning_that_becomes_a_denial_is_new(diff: Run, tmp_path: Path) -> No
     assert diff(idle, old)[0] == 1
 
 
+def test_before_enforcing_a_new_denial_is_shown_and_fails_nothing(diff: Run) -> None:
+    new = GOOD.replace('"16384"', '"65536"').replace("NVIDIA-A100-SXM4-80GB", "NVIDIA-L4")
+    code, out = diff(GOOD, new, "--policy", "observe")
+
+    assert code == 0
+    assert "DENIED NOW" not in out
+    assert "+ denied if enforced  kv-cache-too-small: one request of 65,536 tokens" in out
+    assert out.endswith("1 vLLM container: 1 changed; 1 new denial if enforced\n")
+    (change,) = changes(diff(GOOD, new, "--policy", "observe", "--format", "json")[1])
+    assert not change["newly_denied"]
+    assert ("kv-cache-too-small", "audit", "deny") in {
+        (one["rule"], one["mode"], one["would"]) for one in change["appeared"]
+    }
+    assert "denied if enforced" in diff(GOOD, new, "--policy", "observe", "--format", "markdown")[1]
+
+
 def test_another_image_moves_defaults_and_flags(diff: Run) -> None:
     (change,) = changes(diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD, "--format", "json")[1])
 

@@ -81,6 +81,45 @@ def test_text_underlines_the_value_in_its_line(check: Check) -> None:
     assert line[start : start + under.count("^")] == "--swap-space=8"
 
 
+OBSERVE = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: observe}\nspec: {enforce: {mode: %s}}\n"
+
+
+@pytest.mark.parametrize("mode", ["audit", "warn"])
+def test_before_enforcing_each_format_says_what_would_be_denied(check: Check, tmp_path: Path, mode: str) -> None:
+    """As `podfit scan`: the limit of a policy changes what follows from a finding, and not which are shown."""
+    (tmp_path / "observe.yaml").write_text(OBSERVE % mode)
+    observed = "--policy", "observe.yaml", "pod.yaml"
+    free = json.loads(check("--format", "json", "pod.yaml")[1])
+    code, out, _ = check(*observed)
+    _, text, _ = check("--format", "json", *observed)
+    limited = json.loads(text)
+
+    assert code == 0, "nothing is denied today"
+    assert 'vllm": denied if enforced' in out
+    assert re.search(r"(?m)^denied if enforced  removed-flag  spec", out)
+    would = free["summary"]["denied"]
+    assert out.splitlines()[-2].startswith(f"1 file, 1 vLLM container: 0 denied today, {would} would be if enforced, ")
+    summary = limited["summary"]
+    assert summary | {"denied": would, "likely": 0} == {**free["summary"], "would_deny": would, "likely": 0}
+    assert summary["likely"] == free["summary"]["likely"] + would, "their level under this policy"
+    assert not limited["results"][0]["denied"]
+    assert [(row["rule"], row["would"]) for row in limited["results"][0]["findings"]] == [
+        (row["rule"], row["mode"]) for row in free["results"][0]["findings"]
+    ]
+    assert "denied if enforced" in check("--format", "markdown", *observed)[1]
+    assert "denied if enforced  " in check("--format", "junit", *observed)[1]
+    assert check("--fail-on", "likely", *observed)[0] == 1
+
+
+def test_an_ignored_object_and_an_exception_are_not_shown_as_denied_if_enforced(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "observe.yaml").write_text(OBSERVE % "ignore")
+    assert "0 denied, 0 likely to fail, 0 advice" in check("--policy", "observe.yaml", "pod.yaml")[1]
+    accepted = "{rules: ['*'], reason: a trial, owner: chat, expires: 2999-01-01}"
+    text = OBSERVE.replace("spec: {", f"spec: {{exceptions: [{accepted}], ") % "audit"
+    (tmp_path / "observe.yaml").write_text(text)
+    assert "0 denied, 0 likely to fail, 0 advice; " in check("--policy", "observe.yaml", "pod.yaml")[1]
+
+
 def test_text_has_the_place_without_the_source_line(check: Check) -> None:
     out = check("pod.yaml")[1]
 

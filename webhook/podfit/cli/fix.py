@@ -22,7 +22,7 @@ from podfit.cli.support import (
     user_cluster,
 )
 from podfit.evaluation import subject
-from podfit.evaluation.denial import LEVELS, many, quoted_rules
+from podfit.evaluation.denial import HEADINGS, many, quoted_rules
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.repair import Repaired
 from podfit.kube.manifest import Document, encoding
@@ -220,8 +220,8 @@ def _tell_rest(fixed: Sequence[FixedFile], args: argparse.Namespace) -> None:
     """The findings that are left, the most important first, and how many of both there are."""
     outcomes = [(one.name, whose, repaired) for one in fixed for whose, repaired in _outcomes(one)]
     left = [(judged, name, whose) for name, whose, repaired in outcomes for judged in repaired.left]
-    for judged, name, whose in sorted(left, key=lambda one: list(LEVELS).index(one[0].level)):
-        edge.tell(f"{name}: not repaired ({LEVELS[judged.level]}): {whose}{judged.rule}: {judged.finding.message}")
+    for judged, name, whose in sorted(left, key=lambda one: list(HEADINGS).index(one[0].heading)):
+        edge.tell(f"{name}: not repaired ({HEADINGS[judged.heading]}): {whose}{judged.rule}: {judged.finding.message}")
     made = sum(len(repaired.made) for _, _, repaired in outcomes)
     findings = sum(repaired.fixed for _, _, repaired in outcomes)
     done = many(made, "repair") if made else "no repair applies"

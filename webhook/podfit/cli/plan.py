@@ -200,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
         terminal.show("\n" + as_sweep.table(rows))
     for judged in result.findings:
         if is_spoken_of(judged):
-            shown = denial.block(judged, f"{denial.LEVELS[judged.level]}  ", text.readable(terminal.width()))
+            shown = denial.block(judged, f"{denial.HEADINGS[judged.heading]}  ", text.readable(terminal.width()))
             terminal.show(f"\n{shown}\n", text.highlighted)
     return 0
 

@@ -47,7 +47,7 @@ class Side:
     @property
     def findings(self) -> tuple[Judged, ...]:
         """What is said aloud: audits are left out."""
-        return tuple(one for one in self.result.findings if one.mode in ("deny", "warn"))
+        return tuple(one for one in self.result.findings if one.shown)
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,11 @@ class ContainerComparison:
         """What would be denied, and was not before."""
         return tuple(one for one in self.appeared if one.mode == "deny")
 
+    @property
+    def would_newly_deny(self) -> tuple[Judged, ...]:
+        """What only `enforce.mode` keeps from being denied, and would not have been before."""
+        return tuple(one for one in self.appeared if one.heading == "would_deny")
+
 
 def compare(old: Sequence[Report], new: Sequence[Report]) -> list[ContainerComparison]:
     """Each vLLM container of both, matched by kind, namespace, name and container; those of the new side in its
@@ -301,8 +306,8 @@ def _tokens(planned: MemoryPlan) -> int | None:
 
 
 def _finding_identity(judged: Judged) -> tuple[str, str, str]:
-    """How a finding is recognized where numbers and indices move: mode, rule, and the field; of an argument's rule, the
-    flag too."""
+    """How a finding is recognized where numbers and indices move: mode without the limit of `enforce.mode`, rule, and
+    the field; of an argument's rule, the flag too."""
     field = re.sub(r"\[\d+\]", "[]", str(judged.finding.path))
     flag = re.search(r"--[a-z][\w-]*", judged.finding.message)
-    return judged.mode, judged.rule, f"{field} {flag[0] if flag else ''}"
+    return judged.would, judged.rule, f"{field} {flag[0] if flag else ''}"

@@ -19,7 +19,7 @@ from podfit.evaluation import bounds, subject
 from podfit.evaluation.lint import Judged, Report
 from podfit.kube.workload import controller_of
 from podfit.rules.engine import Engine
-from podfit.rules.rule import IGNORE, Finding, Level
+from podfit.rules.rule import IGNORE, Finding, Heading, Level
 from podfit.vllm.release import newer_than_read
 
 PLANES = {
@@ -212,6 +212,11 @@ _THREAT_ORDER = {threat: number for number, threat in enumerate(THREATS)}
 
 LEVELS: Mapping[Level, str] = {"denied": "denied", "likely": "likely to fail", "advice": "advice"}
 """The levels in words, the most important first."""
+HEADINGS: Mapping[Heading, str] = {
+    "denied": LEVELS["denied"], "would_deny": "denied if enforced", "likely": LEVELS["likely"],
+    "advice": LEVELS["advice"],
+}  # fmt: skip
+"""The headings in words, the most important first."""
 
 
 _SURE = {"certain": 0, "likely": 1, "possible": 2}
@@ -226,10 +231,10 @@ _Place = tuple[tuple[bool, int | str], ...]
 
 
 def importance(judged: Judged) -> tuple[int, bool, tuple[bool, int, int], _Place]:
-    """The position of a finding in a list for people: by level, memory before the rest, by weight, by path."""
-    level = list(LEVELS).index(judged.level)
+    """The position of a finding in a list for people: by heading, memory before the rest, by weight, by path."""
+    heading = list(HEADINGS).index(judged.heading)
     place = tuple((isinstance(part, str), part) for part in judged.finding.path.parts)
-    return level, judged.plane not in ("gpu", "host"), weight(judged), place
+    return heading, judged.plane not in ("gpu", "host"), weight(judged), place
 
 
 SHOWN_ADVICE = 3

@@ -21,7 +21,7 @@ from podfit.kube.path import mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload
 from podfit.rules import engine, glance
 from podfit.rules.engine import Engine
-from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Level, Mode, Place, Rule
+from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Heading, Level, Mode, Place, Rule
 from podfit.vllm.command import ALL_WORK, WorkLimit
 from podfit.vllm.facts import Assumed, Fact, Facts
 from podfit.vllm.release import newer_than_read
@@ -70,9 +70,14 @@ class Judged:
         return self.unlimited or self.mode
 
     @property
+    def heading(self) -> Heading:
+        """The heading under which reports show it."""
+        return "would_deny" if self.would == "deny" != self.mode else self.level
+
+    @property
     def shown(self) -> bool:
-        """It is reported without being asked for: it denies or warns here."""
-        return self.mode in ("deny", "warn")
+        """It is reported without being asked for: it denies or warns, or would if the policy enforced."""
+        return self.would in ("deny", "warn")
 
     @property
     def path(self) -> str:

@@ -17,7 +17,7 @@ from podfit.evaluation.lint import Judged, Report, Result
 from podfit.kube.manifest import Document, Note, SkipReason
 from podfit.kube.manifest.part import Mark
 from podfit.kube.path import FieldPath, mapping
-from podfit.rules.rule import Level
+from podfit.rules.rule import Heading, Level
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: Mapping[Level, Severity] = {"denied": "error", "likely": "warning", "advice": "note"}
@@ -193,6 +193,11 @@ class Checked:
         """How many open findings have this level."""
         return sum(item.judged.level == level for item in self.open)
 
+    @property
+    def headings(self) -> Mapping[Heading, int]:
+        """Each heading with the number of its open findings."""
+        return Counter(item.judged.heading for item in self.open)
+
     def page(self, rule: str) -> str:
         """The URL of a rule's page."""
         pages = self.docs or RULE_PAGES
@@ -223,7 +228,7 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     for judged in result.findings:
         if judged.mode == "audit" and judged.exempted is not None:
             accepted = Accepted(judged.exempted, judged.why_softened or "")
-        elif judged.mode in ("deny", "warn"):
+        elif judged.shown:
             accepted = None
         else:
             continue
@@ -233,11 +238,16 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     return CheckedContainer(file, document, report, result, tuple(items))
 
 
+def is_audited(judged: Judged) -> bool:
+    """The policy only audits it, also if it enforced, and no exception accepts it."""
+    return judged.mode == "audit" and not judged.shown and judged.exempted is None
+
+
 def audited(file: str, document: Document, report: Report) -> Iterator[str]:
     """A line for each finding that a policy only audits, without those with an exception."""
     for result in report.results:
         for judged in result.findings:
-            if judged.mode == "audit" and judged.exempted is None:
+            if is_audited(judged):
                 line = document.line_of(judged.finding.path)
                 yield f"{file}:{line}: only audited: {judged.rule}: {judged.finding.message}"
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 from podfit.base.printable import one_line, shortened
 from podfit.evaluation import subject
 from podfit.evaluation.compare import ContainerComparison, Difference, EstimateChange, Side
-from podfit.evaluation.denial import LEVELS, PLANES, many
+from podfit.evaluation.denial import HEADINGS, PLANES, many
 from podfit.evaluation.lint import Judged
 from podfit.kube.quantity import human, left
 from podfit.report.markdown import escaped
 from podfit.report.text import DENIED_NOW
-from podfit.rules.rule import Level
+from podfit.rules.rule import Heading
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import IN_WORDS, Verdict
 
@@ -78,6 +78,7 @@ def _finding(judged: Judged) -> dict[str, Any]:
         "rule": judged.rule,
         "level": judged.level,
         "mode": judged.mode,
+        "would": judged.would,
         "plane": judged.plane,
         "path": str(judged.finding.path),
         "message": judged.finding.message,
@@ -235,8 +236,8 @@ def _delta(one: EstimateChange) -> str:
 
 
 def _findings(change: ContainerComparison) -> list[str]:
-    lines = [f"+ {LEVELS[one.level]}  {one.rule}: {one_line(one.finding.message)}" for one in change.appeared]
-    return lines + [f"- {LEVELS[one.level]}  {one.rule}: {one_line(one.finding.message)}" for one in change.gone]
+    lines = [f"+ {HEADINGS[one.heading]}  {one.rule}: {one_line(one.finding.message)}" for one in change.appeared]
+    return lines + [f"- {HEADINGS[one.heading]}  {one.rule}: {one_line(one.finding.message)}" for one in change.gone]
 
 
 def _tally(changes: Sequence[ContainerComparison]) -> str:
@@ -247,13 +248,15 @@ def _tally(changes: Sequence[ContainerComparison]) -> str:
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number) or "nothing in either"
     denied = sum(len(one.newly_denied) for one in changes)
     end = f"; {many(denied, 'new denial')}" if denied else ""
+    would = sum(len(one.would_newly_deny) for one in changes)
+    end += f"; {many(would, 'new denial')} if enforced" if would else ""
     return f"{many(len(changes), 'vLLM container')}: {told}{end}"
 
 
 # ── Markdown ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-SIGNS: Mapping[Level, str] = {"denied": "🔴", "likely": "🟠", "advice": "🟡"}
+SIGNS: Mapping[Heading, str] = {"denied": "🔴", "would_deny": "🔴", "likely": "🟠", "advice": "🟡"}
 
 
 def render_markdown(changes: Sequence[ContainerComparison]) -> str:
@@ -271,7 +274,7 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
             if _counts(amount) and amount.before != amount.after:
                 sides = (left(line.likely) if line else ABSENT for line in (amount.before, amount.after))
                 out.append(_tabled(LINE_NAMES.get(amount.name, amount.name), *sides))
-        found = [f"- {SIGNS[one.level]} new, {LEVELS[one.level]}: {_said(one)}" for one in change.appeared]
+        found = [f"- {SIGNS[one.heading]} new, {HEADINGS[one.heading]}: {_said(one)}" for one in change.appeared]
         found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]
         out += ["", *found] if found else []
     return "\n".join(out) + "\n"

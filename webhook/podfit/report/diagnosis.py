@@ -229,7 +229,7 @@ def _rest(one: DiagnosedPod, width: int) -> list[str]:
     """What is there to see besides."""
     if one.report is None:
         return []
-    others = sum(judged.mode in ("deny", "warn") and judged.rule != one.rule for judged in one.report.findings)
+    others = sum(judged.shown and judged.rule != one.rule for judged in one.report.findings)
     counts = [f"{others} other finding{'s' * (others != 1)}"] if others else []
     if one.patch:
         counts.append(f"{len(one.patch)} change{'s' * (len(one.patch) != 1)} that `podfit fix` makes")
@@ -329,8 +329,11 @@ def _pod(one: DiagnosedPod, width: int) -> list[str]:
         out += textwrap.indent(table.rstrip(), "  ").splitlines()
     for result in one.report.results:
         for judged in result.findings:
-            if judged.mode in ("deny", "warn"):
-                out += ["", textwrap.indent(denial.block(judged, f"{denial.LEVELS[judged.level]}  ", width - 2), "  ")]
+            if judged.shown:
+                out += [
+                    "",
+                    textwrap.indent(denial.block(judged, f"{denial.HEADINGS[judged.heading]}  ", width - 2), "  "),
+                ]
     if one.patch:
         out += ["", "what `podfit fix` would change:", *(f"  {line}" for line in _changes(one))]
     return out

@@ -12,7 +12,7 @@ from podfit.evaluation.denial import LEVELS
 from podfit.evaluation.lint import Judged, Report, Result
 from podfit.kube.patch import Edit, json_patch
 from podfit.report import plan
-from podfit.report.checked import Checked
+from podfit.report.checked import Checked, is_audited
 
 
 def render(checked: Checked) -> str:
@@ -55,6 +55,7 @@ def _summary(checked: Checked) -> dict[str, int]:
         "files": len(checked.files),
         "containers": len(checked.containers),
         **{level: checked.count(level) for level in LEVELS},
+        "would_deny": checked.headings["would_deny"],
         "repairable": checked.repairable,
         "accepted": len(checked.items) - len(checked.open),
         "audited": sum(is_audited(judged) for one in checked.containers for judged in one.result.findings),
@@ -96,6 +97,7 @@ def finding(report: Report, judged: Judged) -> dict[str, Any]:
         "rule": judged.rule,
         "level": "audited" if is_audited(judged) else judged.level,
         "mode": judged.mode,
+        "would": judged.would,
         "plane": judged.plane,
         "path": str(judged.finding.path),
         "message": judged.finding.message,
@@ -105,11 +107,6 @@ def finding(report: Report, judged: Judged) -> dict[str, Any]:
         "fix": fix,
         "suggestions": list(judged.finding.suggestions),
     }
-
-
-def is_audited(judged: Judged) -> bool:
-    """The policy only audits it, and no exception accepts it."""
-    return judged.mode == "audit" and judged.exempted is None
 
 
 def _repaired(judged: Judged) -> bool:

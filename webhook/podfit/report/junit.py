@@ -9,7 +9,7 @@ from podfit import __version__
 from podfit.base.printable import clean, one_line
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject
-from podfit.evaluation.denial import LEVELS, block
+from podfit.evaluation.denial import HEADINGS, block
 from podfit.kube.manifest import Note
 from podfit.report.checked import Checked, CheckedContainer, Item
 
@@ -38,7 +38,7 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
     failures = sum(map(checked.fails, items)) + checked.fail_on_skipped * len(skips)
     skipped = sum(item.accepted is not None for item in items) + (not checked.fail_on_skipped) * len(skips)
     warned = "\n".join(
-        block(item.judged, f"{LEVELS[item.judged.level]}  ")
+        block(item.judged, f"{HEADINGS[item.judged.heading]}  ")
         for item in items
         if item.accepted is None and not checked.fails(item)
     )

@@ -7,7 +7,7 @@ import re
 from podfit.base.printable import one_line
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject
-from podfit.evaluation.denial import LEVELS, PLANES, more_advice
+from podfit.evaluation.denial import HEADINGS, PLANES, more_advice
 from podfit.report.checked import Checked, CheckedContainer, Item
 from podfit.report.text import MANY, chosen_of, summary, tally
 
@@ -39,8 +39,8 @@ def _why(item: Item) -> str:
 
 def _container(container: CheckedContainer) -> list[str]:
     """The section of one container: its state, summary and table of findings."""
-    open_levels = [item.judged.level for item in container.items if item.accepted is None]
-    state = next(words for level, words in LEVELS.items() if level in open_levels)
+    open_headings = [item.judged.heading for item in container.items if item.accepted is None]
+    state = next(words for heading, words in HEADINGS.items() if heading in open_headings)
     first = container.items[0]
     engine = container.result.engine
     template = f", template {code(subject.shown(engine.workload.template))}" if engine.workload.template else ""
@@ -59,7 +59,7 @@ def _container(container: CheckedContainer) -> list[str]:
 
 def _row(item: Item) -> str:
     finding = item.judged.finding
-    mark = LEVELS[item.judged.level]
+    mark = HEADINGS[item.judged.heading]
     mark = f"**{mark}**" if item.judged.level == "denied" else mark
     helps = "<br>".join(escaped(text) for text in finding.suggestions)
     said = "<br>".join(escaped(text) for text in (finding.message, *finding.details))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from podfit.base.printable import clean, one_line
-from podfit.evaluation.denial import PLANES, THREATS, many
-from podfit.evaluation.scan import DECISION_ORDER, HEADINGS, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
+from podfit.evaluation.denial import HEADINGS, PLANES, THREATS, many
+from podfit.evaluation.scan import DECISION_ORDER, NewDenial, Ref, Scan, ScannedContainer, ScannedFinding
 from podfit.evaluation.scan.planned import Planned, Span
 
 DENIALS = frozenset(("denied", "would_deny"))

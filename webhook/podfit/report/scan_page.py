@@ -12,11 +12,9 @@ from html import escape
 from typing import Any
 
 from podfit.base.printable import clean
-from podfit.evaluation.denial import PLANES, many
+from podfit.evaluation.denial import HEADINGS, PLANES, many
 from podfit.evaluation.scan import (
     DECISION_ORDER,
-    HEADINGS,
-    Heading,
     NewDenial,
     Ref,
     Scan,
@@ -27,6 +25,7 @@ from podfit.evaluation.scan import (
 from podfit.evaluation.scan.planned import STEADY, USED
 from podfit.kube.quantity import human
 from podfit.report.scan import scan_headline
+from podfit.rules.rule import Heading
 from podfit.vllm.memory.ledger import IN_WORDS
 
 _WORDS: dict[State, str] = {

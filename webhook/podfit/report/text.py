@@ -13,6 +13,7 @@ from podfit.base.printable import clean, one_line
 from podfit.base.secret import Secrets
 from podfit.evaluation import subject
 from podfit.evaluation.denial import (
+    HEADINGS,
     LEVELS,
     MIN_REMEDY_WIDTH,
     SHOWN_ADVICE,
@@ -30,7 +31,7 @@ from podfit.evaluation.lint import Judged
 from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Level
+from podfit.rules.rule import Heading
 from podfit.vllm.memory.ledger import IN_WORDS
 from podfit.vllm.model.name import NAME_BEGINS_WITH
 from podfit.vllm.release import newer_than_read
@@ -76,14 +77,14 @@ def verdict(engine: Engine) -> str:
 def standing(findings: Iterable[Judged]) -> str:
     """What the findings of one container come to: "DENIED: vLLM would not start (shm-missing)", "likely to fail:
     memory-limit-too-low; advice: unknown-gpu", "no findings"."""
-    by_level: dict[Level, list[Judged]] = {level: [] for level in LEVELS}
+    by_heading: dict[Heading, list[Judged]] = {heading: [] for heading in HEADINGS}
     for judged in findings:
         if judged.shown:
-            by_level[judged.level].append(judged)
-    if denied := by_level["denied"]:
+            by_heading[judged.heading].append(judged)
+    if denied := by_heading["denied"]:
         threat = next(threat for threat in THREATS if any(judged.threatens == threat for judged in denied))
         return f"DENIED: {THREATS[threat]} ({', '.join(quoted_rules(*denied))})"
-    said = [f"{LEVELS[level]}: {', '.join(quoted_rules(*found))}" for level, found in by_level.items() if found]
+    said = [f"{HEADINGS[heading]}: {', '.join(quoted_rules(*found))}" for heading, found in by_heading.items() if found]
     return "; ".join(said) or "no findings"
 
 
@@ -98,6 +99,7 @@ def plain(text: str, _: str) -> str:
 
 _COLOURS = {
     "denied": "1;31",
+    "would_deny": "1;31",
     "likely": "1;33",
     "advice": "33",
     "rule": "1",
@@ -114,7 +116,8 @@ def coloured(text: str, what: str) -> str:
 
 
 _HIGHLIGHTS = re.compile(
-    r"^(?P<indent>\s*)(?:(?P<level>denied|likely to fail|advice)(?P<gap> {2,})(?P<rule>[a-z][a-z0-9-]+)"
+    r"^(?P<indent>\s*)(?:"
+    r"(?P<level>denied if enforced|denied|likely to fail|advice)(?P<gap> {2,})(?P<rule>[a-z][a-z0-9-]+)"
     r"|(?P<bad>DENIED|DOES NOT FIT|WILL NOT START|newly denied)\b|(?P<good>FITS)\b|(?P<unsure>UNSURE|warning(?=:))"
     r"|(?P<label>cause|why|remedy|evidence|also|more)(?= {4,}\S))",
     re.MULTILINE,
@@ -126,7 +129,7 @@ _GROUPS = {"bad": "denied", "good": "clean", "unsure": "likely", "label": "place
 
 def highlighted(text: str) -> str:
     """Text of any command with its decisions, levels and rules in color."""
-    levels = {words: level for level, words in LEVELS.items()}
+    levels = {words: heading for heading, words in HEADINGS.items()}
 
     def painted(found: re.Match[str]) -> str:
         if words := found["level"]:
@@ -175,8 +178,11 @@ def readable(width: int) -> int:
 def tally(checked: Checked) -> str:
     """The number of files, containers and findings in one line."""
     accepted = len(checked.items) - len(checked.open)
-    counts = ", ".join(f"{checked.count(level)} {words}" for level, words in LEVELS.items())
-    parts = [f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}: {counts}"]
+    counts = checked.headings
+    words = {**HEADINGS, "denied": "denied today", "would_deny": "would be if enforced"}
+    shown = words if counts["would_deny"] else LEVELS
+    found = ", ".join(f"{counts[heading]} {words}" for heading, words in shown.items())
+    parts = [f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}: {found}"]
     parts += [f"{many(accepted, 'finding')} accepted"] if accepted else []
     if checked.skipped:
         reasons = ", ".join(f"{reason} {number}" for reason, number in checked.skipped.items())
@@ -205,11 +211,11 @@ def _container(
         (item for item in one.items if not item.accepted and (checked.fails(item) or not quiet)),
         all_advice=detail == "all" or quiet,
     )
-    worst = chosen.items[0].judged.level if chosen.items else None
-    painted = paint(LEVELS[worst] if worst else "no findings", worst or "clean")
+    worst = chosen.items[0].judged.heading if chosen.items else None
+    painted = paint(HEADINGS[worst] if worst else "no findings", worst or "clean")
     name = one_line(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
     head = f"{paint(one_line(one.file), 'file')}: {name}"
-    told = any(item.judged.plane == "gpu" and item.judged.level == "denied" for item in chosen.items)
+    told = any(item.judged.plane == "gpu" and item.judged.would == "deny" for item in chosen.items)
     engine = one.result.engine
     told = told or (
         any(item.judged.rule == "unknown-gpu" for item in chosen.items)
@@ -221,8 +227,8 @@ def _container(
     for item in chosen.items:
         page = checked.page(item.judged.rule) if checked.docs else None
         lines += ["", *_shown(item, page, paint, width, source=source).split("\n")]
-    for rule, (level, left) in chosen.more.items():
-        lines += ["", f"{paint(LEVELS[level], level)}  {paint(rule, 'rule')}  {left}"]
+    for rule, (heading, left) in chosen.more.items():
+        lines += ["", f"{paint(HEADINGS[heading], heading)}  {paint(rule, 'rule')}  {left}"]
     lines += ["", f"{more_advice(chosen.advice_left)}: -v"] if chosen.advice_left else []
     accepted = [
         f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}"
@@ -243,30 +249,30 @@ class Chosen:
 
     items: tuple[Item, ...]
     """By importance."""
-    more: Mapping[str, tuple[Level, str]]
-    """Rule → level of its findings that are left out, and how many there are, as text."""
+    more: Mapping[str, tuple[Heading, str]]
+    """Rule → heading of its findings that are left out, and how many there are, as text."""
     advice_left: int
     """How many pieces of advice are left out, too."""
 
 
 def chosen_of(items: Iterable[Item], *, all_advice: bool) -> Chosen:
-    """Return all findings that are denied or likely, and the first pieces of advice, or all of them.
+    """Return all findings that are denied, would be or are likely, and the first pieces of advice, or all of them.
 
-    Of one rule with more than MANY findings of one level, the first are shown and the rest is counted."""
-    count: Counter[tuple[Level, str]] = Counter()
+    Of one rule with more than MANY findings under one heading, the first are shown and the rest is counted."""
+    count: Counter[tuple[Heading, str]] = Counter()
     shown: list[Item] = []
     advice = 0
     for item in sorted(items, key=lambda item: importance(item.judged)):
-        key = item.judged.level, item.judged.rule
-        advice += item.judged.level == "advice"
-        if item.judged.level == "advice" and advice > SHOWN_ADVICE and not all_advice:
+        key = item.judged.heading, item.judged.rule
+        advice += item.judged.heading == "advice"
+        if item.judged.heading == "advice" and advice > SHOWN_ADVICE and not all_advice:
             continue
         count[key] += 1
         if count[key] <= MANY:
             shown.append(item)
     more = {
-        rule: (level, f"and {number - MANY:,} more; --format json has all")
-        for (level, rule), number in count.items()
+        rule: (heading, f"and {number - MANY:,} more; --format json has all")
+        for (heading, rule), number in count.items()
         if number > MANY
     }
     return Chosen(tuple(shown), more, 0 if all_advice else max(0, advice - SHOWN_ADVICE))
@@ -278,9 +284,9 @@ def _why(accepted: Accepted | None) -> str:
 
 def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bool) -> str:
     """One finding with its place or its snippet, colored."""
-    words, rule = LEVELS[item.judged.level], item.judged.rule
+    words, rule = HEADINGS[item.judged.heading], item.judged.rule
     head, _, rest = block(item.judged, f"{words}  ", width).partition("\n")
-    head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.level)}  {paint(rule, 'rule')}", 1)
+    head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.heading)}  {paint(rule, 'rule')}", 1)
     at = [f"  at {paint(f'{one_line(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
     lines = [head, *((source and _snippet(item, paint, width)) or at), *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened

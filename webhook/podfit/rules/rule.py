@@ -25,6 +25,8 @@ those of `False`."""
 Threat = Literal["start", "uptime", "practice"]
 Level = Literal["denied", "likely", "advice"]
 """What a finding means to its reader: denied here, likely to fail, or advice."""
+Heading = Literal["denied", "would_deny", "likely", "advice"]
+"""A finding's level; would_deny: a denial without the limit of `enforce.mode`."""
 
 
 FACTS: dict[str, tuple[str, ...]] = {

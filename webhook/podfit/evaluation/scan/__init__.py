@@ -11,27 +11,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from podfit.base.secret import Secrets
-from podfit.evaluation.denial import LEVELS
+from podfit.evaluation.denial import HEADINGS
 from podfit.evaluation.lint import Judged, Report, Result
 from podfit.evaluation.scan.planned import Planned, Span, planned_lines
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Level, Mode
+from podfit.rules.rule import Heading, Level, Mode
 from podfit.vllm.memory.ledger import Verdict
 
 Key = tuple[str, str]
 """(API group, kind)."""
 State = Literal["denied", "would_deny", "warned", "clean"]
 """What a workload's findings come to. would_deny: only `enforce.mode` of a policy keeps it from being denied."""
-Heading = Literal["denied", "would_deny", "likely", "advice"]
-"""A finding's level; would_deny: a denial without the limit of `enforce.mode`."""
-HEADINGS: Mapping[Heading, str] = {
-    "denied": LEVELS["denied"], "would_deny": "denied if enforced", "likely": LEVELS["likely"],
-    "advice": LEVELS["advice"],
-}  # fmt: skip
-"""The headings in words, the most important first."""
 
 BELOW: tuple[Key, ...] = (
     ("serving.kserve.io", "InferenceService"),

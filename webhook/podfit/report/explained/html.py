@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from podfit.base.printable import clean
-from podfit.evaluation.denial import LEVELS, PLANES, lead
+from podfit.evaluation.denial import HEADINGS, PLANES, lead
 from podfit.kube.quantity import human
 from podfit.report.explained import Bar, Chart, Explained
 
@@ -92,7 +92,7 @@ def _section(shown: Explained) -> Iterator[str]:
             advised = "".join(f"<li><code>{_text(one)}</code></li>" for one in finding.suggestions)
             advice = f'<div class="note">{_text(lead(finding))}:<ul>{advised}</ul></div>' if advised else ""
             yield (
-                f'<li><span class="{judged.mode}">{LEVELS[judged.level]}</span> {_text(judged.rule)} '
+                f'<li><span class="{judged.mode}">{HEADINGS[judged.heading]}</span> {_text(judged.rule)} '
                 f'<span class="soft">({PLANES[judged.plane]}, <code>{_text(judged.path)}</code>)</span><br>'
                 f"{_text(finding.message)}{details}{advice}</li>"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from podfit.base.printable import one_line
-from podfit.evaluation.denial import LEVELS, advice
+from podfit.evaluation.denial import HEADINGS, advice
 from podfit.kube.quantity import human
 from podfit.report.explained import Chart, Explained
 from podfit.report.markdown import escaped
@@ -32,7 +32,7 @@ def _section(one: Explained) -> Iterator[str]:
         finding = judged.finding
         said = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
         helps = "<br>".join(escaped(text) for text in advice(finding))
-        yield f"| {LEVELS[judged.level]} | `{judged.rule}` | {said} | {helps} |"
+        yield f"| {HEADINGS[judged.heading]} | `{judged.rule}` | {said} | {helps} |"
     yield from ("", "<details><summary>where every number came from</summary>", "", "| what | value | source |")
     yield "| --- | --- | --- |"
     for item in one.origins:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from podfit.base.printable import clean
-from podfit.evaluation.denial import LEVELS, PLANES, advice, wrapped
+from podfit.evaluation.denial import HEADINGS, PLANES, advice, wrapped
 from podfit.evaluation.lint import Judged
 from podfit.kube.quantity import human
 from podfit.report.explained import Bar, Chart, Explained, Kind, Origin
@@ -67,12 +67,12 @@ def _findings(findings: Sequence[Judged], width: int, *, verbose: bool) -> list[
     out = []
     if not verbose:
         for judged in findings[:MANY]:
-            head = f"{LEVELS[judged.level]}  {judged.rule}: {judged.finding.message}"
+            head = f"{HEADINGS[judged.heading]}  {judged.rule}: {judged.finding.message}"
             out.append(_cut(f"  {clean(head)}", width))
         return out + ([f"  and {len(findings) - MANY} more (-v)"] if len(findings) > MANY else [])
     for judged in findings:
         finding = judged.finding
-        head = f"{LEVELS[judged.level]}  {judged.rule}  [{PLANES[judged.plane]}]  {judged.path}"
+        head = f"{HEADINGS[judged.heading]}  {judged.rule}  [{PLANES[judged.plane]}]  {judged.path}"
         out += ["", *_wrapped(head, width, "  ")]
         for line in (finding.message, *finding.details, *advice(finding)):
             out += _wrapped(line, width, "    ", "      " if line.startswith("- ") else None)
