@@ -130,11 +130,22 @@ def request_at(engine: Engine) -> FieldPath:
     return engine.at("resources", "requests", "memory")
 
 
+MOST_ON_A_GUESS = 3
+"""A limit is not raised to so many times its value if the model or the release is a guess: it is only suggested."""
+
+
+def is_guess(engine: Engine) -> bool:
+    """The model or the release is unknown, or a guess that only informs."""
+    return engine.model is None or not engine.model.may_deny or engine.release is None
+
+
 def raise_limit(engine: Engine, size: int) -> tuple[Edit, ...]:
     """Raises the container's own limit, and with it a request below the likely need; the Pod's limit is shared with
     what is not known here."""
     where, host = engine.at("resources", "limits", "memory"), engine.plan.host
     if host is None or where != engine.memory_at or not computable(engine) or not writable(engine):
+        return ()
+    if is_guess(engine) and size >= MOST_ON_A_GUESS * (engine.memory_limit or size):
         return ()
     request, wanted = try_parse(engine.field("resources", "requests", "memory")), host.need.likely
     raised = (Edit(request_at(engine), quantity(min(rounded(wanted), size))),)

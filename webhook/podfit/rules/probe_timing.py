@@ -217,7 +217,13 @@ def health(engine: Engine) -> dict[str, Any] | None:
     if any(path != engine.container.path for path in declaring):
         return None
     scheme = {"scheme": "HTTPS"} if tls(engine) else {}
-    return {"path": "/health", "port": engine.port, **scheme}
+    return {"path": "/health", "port": _written_port(engine), **scheme}
+
+
+def _written_port(engine: Engine) -> int | str | None:
+    """vLLM's port as the author's other probes write it: its name in the container's ports, else the number."""
+    named = (fields.get("port") for _, _, fields, port in asked(engine) if port == engine.port)
+    return next((name for name in named if isinstance(name, str) and not name.isdigit()), engine.port)
 
 
 _OF_A_PORT = re.compile(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
@@ -260,10 +266,16 @@ def startup_probe(engine: Engine) -> dict[str, Any] | None:
     return {"httpGet": http, "periodSeconds": PERIOD, "failureThreshold": threshold(seconds)}
 
 
+LONGEST_REPAIR = 3600
+"""Seconds. A probe that waits longer is only suggested: so long, the start should be made faster."""
+
+
 def startup_probe_fix(engine: Engine) -> tuple[Edit, ...]:
     """The edit that adds it."""
     new = startup_probe(engine)
-    return () if new is None or not writable(engine, "startupProbe") else (Edit(engine.at("startupProbe"), new),)
+    if new is None or not writable(engine, "startupProbe") or window(new) > LONGEST_REPAIR:
+        return ()
+    return (Edit(engine.at("startupProbe"), new),)
 
 
 def writable(engine: Engine, name: str) -> bool:
@@ -277,6 +289,8 @@ def window_fix(engine: Engine) -> tuple[Edit, ...]:
     if found is None or seconds is None or not writable(engine, "startupProbe") or engine.spans_pods:
         return ()
     count = threshold(seconds - setting(found, "initialDelaySeconds"), setting(found, "periodSeconds"))
+    if count * setting(found, "periodSeconds") > LONGEST_REPAIR:
+        return ()
     return (Edit(engine.at("startupProbe", "failureThreshold"), max(1, count)),)
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podfit.kube.patch import Edit
 from podfit.rules._flags import certainty, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm.release import Release
+
+SERVES = Release(0, 11, 1)
+"""From this release on the image's entrypoint is `vllm serve`, before the module (docker/Dockerfile)."""
 
 
 class EntrypointRepeated(Rule):
@@ -35,4 +40,31 @@ class EntrypointRepeated(Rule):
                 certainty=certainty(engine),
                 uncertain=uncertain(engine),
                 suggestions=("the same words under command instead of args", "args with the model and its flags alone"),
+                fix=_fix(engine),
             )
+
+
+STARTS = (
+    ("vllm", "serve"),
+    ("serve",),
+    ("python3", "-m", "vllm.entrypoints.openai.api_server"),
+    ("python", "-m", "vllm.entrypoints.openai.api_server"),
+)
+"""Words that start the server, as examples have them."""
+
+
+def _fix(engine: Engine) -> tuple[Edit, ...]:
+    """The args without the words that start the server. The module has no positional model."""
+    path = engine.at("args")
+    args = path.get(engine.workload.object)
+    if engine.container.synthetic or not isinstance(args, list) or not all(isinstance(word, str) for word in args):
+        return ()
+    for start in STARTS:
+        count = len(start)
+        if tuple(args[:count]) != start or len(args) <= count:
+            continue
+        first = args[count]
+        module = engine.release is not None and engine.release < SERVES
+        kept = ["--model", first] if module and not first.startswith("-") else [first]
+        return (Edit(path, ([*start, first], kept), "swap"),)
+    return ()
