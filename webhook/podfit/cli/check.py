@@ -15,6 +15,7 @@ from podfit.cli.support import (
     baseline,
     edge,
     fail_on,
+    fleet,
     patches,
     policies,
     project,
@@ -60,6 +61,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     rendered.add_arguments(parser)
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
+    fleet.add_argument(parser)
     edge.add_models(parser)
     policies.add_argument(parser, cluster=True)
     FORMATS.add_argument(parser)
@@ -113,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     """Checks and prints; the exit code of the module's head, whatever the formats."""
     gc.set_threshold(100_000, 20, 20)  # a run is short and makes few cycles: an eighth less of its time, no more memory
     options = _fix_options(args)
-    config = project.apply(args)
+    config = project.apply(args, with_nodes=True)
     wanted = FORMATS.chosen(args, "sarif")
     if not (args.files or args.helm or args.kustomize):
         raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
@@ -150,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
 def _fix_options(args: argparse.Namespace) -> list[str]:
     """The options of the command line that change what is found, as `podfit fix` takes them."""
     options = []
-    for name in ("policy", "gpu", "models", "rule", "ignore", "namespace", "context", "baseline", "config"):
+    for name in ("policy", "gpu", "nodes", "models", "rule", "ignore", "namespace", "context", "baseline", "config"):
         given = getattr(args, name)
         for value in given if isinstance(given, list) else [given]:
             options += [] if value is None else [f"--{name}", str(value)]

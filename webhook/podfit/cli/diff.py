@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from podfit.cli.support import edge, policies, project, terminal, user_cluster
+from podfit.cli.support import edge, fleet, policies, project, terminal, user_cluster
 from podfit.evaluation.compare import compare
 from podfit.evaluation.lint import Report, lint
 from podfit.evaluation.policy import Policy
@@ -31,6 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("old", metavar="OLD", help="a file, a folder, or - for standard input")
     parser.add_argument("new", metavar="NEW", help="the same, as it would be")
     edge.add_gpu(parser)
+    fleet.add_argument(parser)
     edge.add_models(parser)
     policies.add_argument(parser, cluster=True)
     user_cluster.add_context(parser)
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints what changes; 1 if something is newly denied, 3 if a side can't be read."""
     if args.old == args.new == "-":
         raise edge.UnusableError("only one of OLD and NEW can be standard input")
-    project.announce(project.apply(args))
+    project.announce(project.apply(args, with_nodes=True))
     policy, facts = policies.in_force(args)
     (old, wrong), (new, also) = (_reports(name, args, policy, facts) for name in (args.old, args.new))
     for problem in (*wrong, *also):

@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import indent
 
 from podfit.base.near import nearest
-from podfit.cli.support import edge, policies, project, terminal, user_cluster
+from podfit.cli.support import edge, fleet, policies, project, terminal, user_cluster
 from podfit.cli.support.edge import UnusableError
 from podfit.report import rule_page, text
 from podfit.report.files import ManifestFile
@@ -48,6 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
+    fleet.add_argument(parser)
     edge.add_models(parser)
     policies.add_argument(parser, cluster=True)
     edge.add_show_secrets(parser)
@@ -102,7 +103,7 @@ def _manifest(args: argparse.Namespace) -> int:
     from podfit.evaluation.lint import lint
     from podfit.report import explained
 
-    project.announce(project.apply(args))
+    project.announce(project.apply(args, with_nodes=True))
     policy, facts = policies.in_force(args)
     sources, problems = _sources(args, args.rule, facts)
     problems += [str(error) for source in sources for error in source.manifests.errors]

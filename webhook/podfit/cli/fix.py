@@ -13,6 +13,7 @@ from pathlib import Path
 from podfit.cli.support import (
     baseline,
     edge,
+    fleet,
     patches,
     policies,
     project,
@@ -53,6 +54,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "files", nargs="+", metavar="FILE|DIR|-", help="- is standard input, its repair standard output"
     )
     edge.add_gpu(parser)
+    fleet.add_argument(parser)
     edge.add_models(parser)
     policies.add_argument(parser, cluster=True)
     rule_filter.add_arguments(parser)
@@ -88,7 +90,7 @@ class FixedFile:
 def run(args: argparse.Namespace) -> int:
     """Prints the diffs; returns 0 also if nothing can be repaired or something else is denied, 3 if a file can't be
     read or rewritten. Nothing is written before every file has been worked out."""
-    project.announce(project.apply(args))
+    project.announce(project.apply(args, with_nodes=True))
     policy, facts = policies.in_force(args)
     links: list[str] = []
     inputs, problems = edge.read(args.files, facts, excluded=_excluding(args, links))

@@ -12,7 +12,7 @@ from pathlib import Path
 from podfit import generate
 from podfit.base.printable import clean
 from podfit.base.secret import Secrets
-from podfit.cli.support import batch, edge, policies, project, terminal
+from podfit.cli.support import batch, edge, fleet, policies, project, terminal
 from podfit.evaluation import denial
 from podfit.evaluation.lint import Report
 from podfit.evaluation.policy import Policy
@@ -74,11 +74,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="N",
         help="concurrent requests; sets --max-num-seqs; default: 1 and vLLM's default",
     )
-    parser.add_argument(
-        "--nodes",
-        metavar="FILE|cluster",
-        help="choose among a cluster's GPUs: what `kubectl get nodes -o yaml` wrote, or `cluster` to ask it now",
-    )
+    fleet.add_argument(parser)
     parser.add_argument("--dtype", metavar="TYPE", help="as vLLM's, for MODEL")
     parser.add_argument("--quantization", metavar="METHOD", help="as vLLM's, for MODEL")
     parser.add_argument("--kv-cache-dtype", metavar="TYPE", help="as vLLM's, for MODEL")

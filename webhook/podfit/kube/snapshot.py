@@ -97,6 +97,12 @@ class Snapshot:
         found = self.objects.get(kind, {})
         return found.get((namespace or "", str(name))) or found.get(("", str(name)))
 
+    def joined(self, other: Snapshot) -> Snapshot:
+        """The objects of both; of two with one name, this snapshot's."""
+        kinds = self.objects.keys() | other.objects.keys()
+        objects = {kind: {**other.objects.get(kind, {}), **self.objects.get(kind, {})} for kind in kinds}
+        return Snapshot(objects, self.stale | other.stale, self.version)
+
     def complete(self, kind: str) -> bool:
         """Whether all objects of a kind are here and fresh, so that what is not here does not exist."""
         return kind in self.objects and kind not in self.stale and not self.unknown.get(kind)

@@ -387,7 +387,7 @@ class Engine:
             if known and not any(one.mig for one in known):
                 sizes[label] = min(one.memory for one in known)
         there = tuple(sorted(sizes, key=lambda label: (sizes[label], label)))
-        closed = bool(there) and self.facts.assume.nodes == "closed"
+        closed = bool(there) and self.facts.nodes_closed
         there = tuple(dict.fromkeys((*self.workload.once(_own_labels), *there)))
         return there if closed else (*there, *(label for label in solve.PRODUCTS if label not in there))
 

@@ -131,6 +131,10 @@ class Facts:
     """The cluster as a watch reports it; None without one."""
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Namespace → its labels in the cluster, for files that are checked by its policy."""
+    fleet: Snapshot | None = None
+    """Nodes, and pools of nodes, that the user described (`--nodes`)."""
+    fleet_complete: bool = False
+    """The described nodes are all that there will be."""
     assume: Assumed = field(default_factory=Assumed)
     """The `assume` section of the policy for the object; `lint` sets it."""
     plans_table: bool = False
@@ -147,12 +151,19 @@ class Facts:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """Objects that others refer to by name (claims, device classes, nodes): from the cluster, or from the input."""
-        return (
+        """Objects that others refer to by name (claims, device classes, nodes): from the cluster, or from the input;
+        and the described nodes."""
+        known = (
             self.cluster
             if self.cluster is not None
             else snapshot.from_objects(self.companions.objects, self.companions.around)
         )
+        return known if self.fleet is None else known.joined(self.fleet)
+
+    @property
+    def nodes_closed(self) -> bool:
+        """No new nodes will come, by the policy or by the description of the nodes."""
+        return self.assume.nodes == "closed" or self.fleet_complete
 
     @cached_property
     def measured(self) -> tuple[MeasuredStart, ...]:

@@ -74,7 +74,7 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
         "--gpu",
         metavar="NAME[:COUNT]",
         help="the GPU where the manifest names none: a label (NVIDIA-A100-SXM4-80GB), what nvidia-smi prints "
-        '("Tesla T4") or short (l4, h100, mi300x)',
+        '("Tesla T4") or short (l4, h100, mi300x); or several, as in l4,h100',
     )
 
 

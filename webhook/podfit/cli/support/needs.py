@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from podfit import generate
-from podfit.cli.support import edge, policies, terminal
+from podfit.cli.support import edge, fleet, policies, terminal
 from podfit.evaluation.lint import Result, lint
 from podfit.evaluation.policy import Policy
-from podfit.kube import snapshot
 from podfit.kube.workload import JSON
 from podfit.report import model as as_model
 from podfit.report import needs as as_needs
@@ -150,7 +149,7 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
         return facts, [Stock(label) for label in dict.fromkeys(labels)], []
     if not args.nodes:
         return facts, needs.CATALOGUE, []
-    seen = _nodes(args.nodes)
+    seen = fleet.read(args.nodes).snapshot
     nodes = seen.nodes or ()
     having = needs.stocks(nodes)
     if not having:
@@ -164,30 +163,6 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
         [f"{unnamed} nodes have GPUs that no label nvidia.com/gpu.product names, or parts of GPUs"] if unnamed else []
     )
     return replace(facts, cluster=seen), having, notes
-
-
-def _nodes(name: str) -> snapshot.Snapshot:
-    """The nodes of a file, of standard input, or of the current cluster."""
-    if name == "cluster":
-        from podfit.cli.support import user_cluster
-        from podfit.cluster.listing import pages
-
-        with (
-            user_cluster.client(argparse.Namespace(context=None)) as client,
-            user_cluster.errors_reported("--nodes cluster"),
-        ):
-            nodes = (one for page in pages(client, "/api/v1/nodes") for one in page)
-            seen = snapshot.from_objects({"apiVersion": "v1", "kind": "Node", **one} for one in nodes)
-    else:
-        manifests = edge.read_manifests(name)
-        if manifests.errors:
-            raise edge.UnusableError([str(error) for error in manifests.errors], 3)
-        seen = snapshot.from_objects(document.object for document in manifests.documents)
-    if seen.nodes is None:
-        raise edge.UnusableError(
-            f"--nodes {name}: no Node with a status in it; write it with kubectl get nodes -o yaml", 3
-        )
-    return seen
 
 
 def _judged(model: str, given: Sequence[str], version: str, facts: Facts, policy: Policy) -> Result:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import podfit
 from podfit.base.near import nearest
-from podfit.cli.support import edge
+from podfit.cli.support import edge, fleet
 from podfit.evaluation.policy import Policy, PolicyError, builtin, is_schema
 from podfit.evaluation.policy import load as load_texts
 from podfit.vllm.facts import Facts
@@ -40,9 +40,11 @@ def add_argument(parser: argparse.ArgumentParser, *, cluster: bool = False) -> N
 
 
 def in_force(args: argparse.Namespace) -> tuple[Policy, Facts]:
-    """The policy of --policy, and the facts of the options. With `cluster` among the policies, the facts have the
-    labels of namespaces that the policies select by. Raises UnusableError, also if the cluster's policy is unknown."""
-    facts = edge.facts(args)
+    """The policy of --policy, and the facts of the options, --nodes among them.
+
+    With `cluster` among the policies, the facts have the labels of namespaces that the policies select by. Raises
+    UnusableError, also if the cluster's policy is unknown."""
+    facts = fleet.added(edge.facts(args), args)
     if CLUSTER not in args.policy:
         return load(args.policy), facts
     from podfit.cli.support import cluster_policy  # a check without a cluster need not wait for its client

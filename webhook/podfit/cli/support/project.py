@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podfit.base.near import nearest
-from podfit.cli.support import edge, policies
+from podfit.cli.support import edge, fleet, policies
 from podfit.kube import manifest
 from podfit.kube.path import FieldPath
 from podfit.vllm import gpu
@@ -33,10 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-config", action="store_true", help="read no project file")
 
 
-def apply(args: argparse.Namespace, *, with_gpu: bool = True) -> Path | None:
+def apply(args: argparse.Namespace, *, with_gpu: bool = True, with_nodes: bool = False) -> Path | None:
     """Fills options that are not given from the project file, and returns its path; None if there is none.
 
-    Paths in it are relative to its folder. `with_gpu`: also the GPU. Raises UnusableError with file, field and reason.
+    Paths in it are relative to its folder. `with_gpu`, `with_nodes`: also the GPU, also the nodes. An option for one of
+    these two replaces both fields. Raises UnusableError with file, field and reason.
     """
     args.exclude = None
     path = None if args.no_config else _chosen(args.config) if args.config else _found(Path.cwd())
@@ -45,7 +46,10 @@ def apply(args: argparse.Namespace, *, with_gpu: bool = True) -> Path | None:
     project = _read(path)
     folder = path.parent
     args.policy = args.policy or [policies.relative_to(folder, name) for name in project.policies]
-    args.gpu = args.gpu or (project.gpu if with_gpu else None)
+    if not (with_nodes and args.nodes):
+        args.gpu = args.gpu or (project.gpu if with_gpu else None)
+    if with_nodes and project.nodes and not args.gpu:
+        args.nodes = args.nodes or fleet.relative_to(folder, project.nodes)
     args.models = args.models or (folder / project.models if project.models else None)
     if "baseline" in args:
         args.baseline = args.baseline or (folder / project.baseline if project.baseline else None)
@@ -131,6 +135,11 @@ def _values(project: Project, folder: Path) -> Iterator[tuple[str, str]]:
             gpu.parse(project.gpu)
         except ValueError as error:
             yield "gpu", f"not a valid GPU ({project.gpu!r}): {error}"
+    if project.nodes is not None:
+        if project.gpu is not None:
+            yield "nodes", "gpu and nodes exclude each other: gpu names a GPU, nodes offers a choice"
+        if project.nodes != fleet.CLUSTER and not (folder / project.nodes).is_file():
+            yield "nodes", f"no such file ({project.nodes!r})"
     for name in project.policies:
         found = policies.relative_to(folder, name)
         if found not in policies.SHIPPED and not Path(found).exists():

@@ -20,6 +20,7 @@ class Project(BaseModel):
 
     policies: list[str] = Field(default=[], description="Policy files, folders or names, as --policy")
     gpu: str | None = Field(default=None, description="NAME[:COUNT] for manifests that name no GPU, as --gpu")
+    nodes: str | None = Field(default=None, description="A file of nodes, or cluster, as --nodes")
     models: str | None = Field(default=None, description="A folder of models, as --models")
     baseline: str | None = Field(default=None, description="A baseline file, as --baseline")
     exclude: list[str] = Field(

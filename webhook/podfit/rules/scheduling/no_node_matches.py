@@ -37,5 +37,5 @@ class NoNodeMatches(Rule):
         yield Finding(
             path=engine.workload.path / "nodeSelector",
             message=f"no node of this cluster can run it: {placement.why}",
-            certainty="certain" if engine.facts.assume.nodes == "closed" else "likely",
+            certainty="certain" if engine.facts.nodes_closed else "likely",
         )

@@ -80,7 +80,7 @@ def find(
     request = device_request(workload, container, facts.snapshot) if request is None else request
     resource, count = request.resource_and_count or (None, None)
     named = _named_by_object(workload, container, request) or _named_by_cluster(workload, placement, facts)
-    if named is not None and facts.assume.nodes == "closed" and placement is not None and placement.fresh:
+    if named is not None and facts.nodes_closed and placement is not None and placement.fresh:
         named = _narrowed_to_nodes(named, placement)
     given = (
         None
@@ -140,9 +140,9 @@ def _named_by_cluster(workload: Workload, placement: Placement | None, facts: Fa
     more = f" (and of {placement.more_kinds} more kinds)" if placement.more_kinds else ""
     nodes = NamedProducts(
         gpus=tuple(gpus.values()),
-        source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of this "
-        f"cluster{more}",
-        may_deny=facts.assume.nodes == "closed" and not placement.open and whole,
+        source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of "
+        f"{'this cluster' if facts.fleet is None else '--nodes'}{more}",
+        may_deny=facts.nodes_closed and not placement.open and whole,
         shared=shared,
     )
     return labels.union([nodes, pools]) if pools else nodes
@@ -180,7 +180,19 @@ def _may_get(given: Accelerator, container: Container, resource: str | None, bui
 
 
 def parse(text: str) -> Accelerator:
-    """`NAME[:COUNT]` as users write it → what a container gets; raises ValueError if no GPU has that name."""
+    """`NAME[:COUNT][,NAME[:COUNT]…]` as users write it → what a container gets; raises ValueError if no GPU has one of
+    these names. Each GPU of a list is planned; the count is known if all agree."""
+    listed = [_parse(name) for name in text.split(",", MAX_NAMES)]
+    gpus = {gpu.name: gpu for one in listed for gpu in one.gpus}
+    counts = {one.count for one in listed}
+    return Accelerator(gpus=tuple(gpus.values()), count=counts.pop() if len(counts) == 1 else None)
+
+
+MAX_NAMES = 64
+"""GPU models that a list names."""
+
+
+def _parse(text: str) -> Accelerator:
     name, _, count = text.rpartition(":")
     if not name:
         name, count = text, ""

@@ -13,10 +13,24 @@ from podfit.vllm.gpu.product import Gpu, products
 from podfit.vllm.gpu.requirement import NodeRequirement, affinity, of_spec
 
 PRODUCT = "nvidia.com/gpu.product"
+AMD_PRODUCT = "amd.com/gpu.product-name"
 _TOLD = frozenset((*LABELS, *instances.TYPE, *instances.FAMILY))
 """Labels whose values identify the GPU model or the machine type."""
 _MANY = 64
 """Requirements of a Pod, and GPU models that it may choose from, that are read at most."""
+
+
+def product_label(gpu: Gpu) -> tuple[str, str]:
+    """The label that names the GPU model on its nodes, and its value; the model's name if no label is known."""
+    for key in (PRODUCT, AMD_PRODUCT):
+        names = (
+            gpu.labels
+            if key == PRODUCT
+            else [one for place in LABELS[key] for one in _product_labels(gpu).get(place, ())]
+        )
+        if names:
+            return key, names[0]
+    return PRODUCT, gpu.name
 
 
 def of_product(spec: JSON, label: str, count: int = 1) -> str:
