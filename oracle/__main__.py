@@ -13,7 +13,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,14 @@ def ask_vllm(cases: Sequence[Case], given: Path | None, release: Release) -> tup
     except SystemExit as failed:
         return {}, str(failed)
     models = environment.CACHE / "models"
-    lines = []
+    lines, paths = [], {}
     for name, config in configs().items():
         (models / name).mkdir(parents=True, exist_ok=True)
         (models / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        paths[name] = str(models / name)
     for case in cases:
-        line: dict[str, Any] = {"id": case.id, "stage": case.stage, "argv": case.argv(str(models / case.model))}
+        argv = [_with_paths(word, paths) for word in case.argv(case.model)]
+        line: dict[str, Any] = {"id": case.id, "stage": case.stage, "argv": argv, "environment": case.environment}
         if case.stage == "kv":
             layers = kinds(configs()[case.model])
             line |= {"kinds": layers, "kv_cache_memory_bytes": case.kv_cache_memory_bytes}
@@ -54,6 +57,11 @@ def ask_vllm(cases: Sequence[Case], given: Path | None, release: Release) -> tup
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     why = (done.stderr.strip().splitlines() or ["no answer"])[-1]
     return {one["id"]: one for one in answers if "id" in one}, "" if answers else why
+
+
+def _with_paths(word: str, paths: Mapping[str, str]) -> str:
+    """The word with the folder of each model that it names, for drafters too: nothing is downloaded."""
+    return paths.get(word) or reduce(lambda text, name: text.replace(f'"{name}"', f'"{paths[name]}"'), paths, word)
 
 
 def ask_podfit(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -281,6 +281,8 @@ class Case:
     arguments: tuple[str, ...]
     """What follows `vllm serve MODEL`."""
     kv_cache_memory_bytes: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the process."""
 
     def argv(self, model: str) -> list[str]:
         """The arguments after `vllm serve`, with the model under this name."""

@@ -41,13 +41,14 @@ class Judge:
             self.parser.add_argument("--config")
         self.engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs
         self.context = importlib.import_module("vllm.usage.usage_lib").UsageContext.OPENAI_API_SERVER
+        self.envs: Any = importlib.import_module("vllm.envs")
         registry: Any = importlib.import_module("vllm.model_executor.models.registry")
         registry._run_in_subprocess = lambda function: function()  # the stand-ins are in this process alone
 
     def answer(self, case: dict[str, Any]) -> dict[str, Any]:
         """What vLLM makes of a case, with the variables of a process of its own: up to 0.10 it sets VLLM_USE_V1."""
         os.environ.clear()
-        os.environ.update(self.environment)
+        os.environ.update({**self.environment, **case.get("environment", {})})
         said = io.StringIO()
         stage = "parse"
         try:
@@ -61,6 +62,8 @@ class Judge:
                     return {"accepted": True, "values": values}
                 stage = "config"
                 config = self.engine.from_cli_args(args).create_engine_config(usage_context=self.context)
+                for variable in case.get("environment", {}):  # vLLM's envs.py converts and checks each when it is read
+                    getattr(self.envs, variable, None)
                 found = {"accepted": True, "resolved": resolved(config)}
                 if case["stage"] == "kv" and v1():
                     stage = "kv"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from podfit.vllm.release import Release
 from scripts.facts import architectures, checks, flags, gpus, models, settings
 from scripts.facts.table import DATA, FACTS, ROOT, Extract, by_row, entries, extracts
 
@@ -25,7 +26,7 @@ def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
         "gpus.json": lambda: by_row(gpus.gpus(folder)),
         "instances.json": lambda: by_row(gpus.instances(folder)),
         "model_defaults.json": lambda: by_row(models.defaults(folder)),
-        "releases.json": lambda: images(folder),
+        "releases.json": lambda: images(read, folder),
         "settings.json": lambda: settings.text(settings.build(read)),
         "models.json": lambda: by_row(models.models(folder)),
     }
@@ -36,12 +37,14 @@ def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
     yield "facts.json", version(built, newest(folder), last)
 
 
-def images(folder: Path = FACTS) -> str:
-    """The newest release that was read, and images whose tag is not vLLM's number → the release in them."""
+def images(known: Mapping[Release, Extract], folder: Path = FACTS) -> str:
+    """The newest release that was read, the day of each release's wheel, and images whose tag is not vLLM's number →
+    the release in them."""
+    dates = {str(release): extract["date"] for release, extract in known.items()}
     read = json.loads((folder / "read.json").read_text(encoding="utf-8"))["release"]
     rows = [{key: row[key] for key in ("image", "release", "source")} for row in entries("images", folder)]
     listed = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    return f'{{\n"read": {json.dumps(read)},\n"images":[\n{listed}\n]\n}}\n'
+    return f'{{\n"read": {json.dumps(read)},\n"dates": {json.dumps(dates)},\n"images":[\n{listed}\n]\n}}\n'
 
 
 def newest(folder: Path = FACTS) -> str:

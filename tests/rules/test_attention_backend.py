@@ -68,7 +68,7 @@ def judged(
         (T4, "v0.11.0", "", "FLASH_ATTN", None),  # it takes another by itself
         (T4, "v0.16.0", "", "FLASH_ATTN", None),  # vLLM no longer reads the variable
         (T4, "v0.34.0", "--attention-backend FLASH_ATTN", "", "warn"),
-        (T4, "latest", "--attention-backend FLASH_ATTN", "", None),
+        (T4, "latest", "--attention-backend FLASH_ATTN", "", "warn"),
         (T4, "v0.24.0", "--attention-backend $BACKEND", "", None),
         (A100, "v0.24.0", "--attention-backend FLASH_ATTN --kv-cache-dtype fp8", "", "deny"),
         (L4, "v0.11.2", "--kv-cache-dtype fp8", "FLASH_ATTN", "deny"),
@@ -155,7 +155,7 @@ BLACKWELL = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
         (V32, BLACKWELL, "v0.24.0", "", None),
         (V32, A100, "v0.11.0", "", None),  # it takes the sparse backend unasked, and fails otherwise
         (V32, A100, "v0.34.0", "", None),
-        (V32, A100, "latest", "", None),
+        (V32, A100, "latest", "", "warn"),
         (V32, A100, "v0.24.0", "--attention-backend TRITON_MLA", None),
         (V32, A100, "v0.24.0", "--hf-overrides {}", "warn"),
         (V32, A100, "v0.24.0", "--model-impl transformers", None),

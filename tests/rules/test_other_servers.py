@@ -85,7 +85,7 @@ def test_a_value_that_no_release_knows_is_advice_if_the_image_may_be_newer(args:
 
 
 def test_a_flag_and_a_value_of_another_type_stay_likely() -> None:
-    command = ["vllm", "serve", "Qwen/Qwen3-8B", "--max-num-sequences", "8", "--max-model-len", "long"]
+    command = ["vllm", "serve", "Qwen/Qwen3-8B", "--gpu-memory-utilisation", "0.9", "--max-model-len", "long"]
     found = findings(pod("vllm/vllm-openai:nightly", command))
 
     assert found["unknown-flag"].level == found["invalid-flag-value"].level == "likely"

@@ -65,7 +65,7 @@ def test_a_policy_says_which_release_an_image_holds() -> None:
     assert found(f"{ours}:stable-3", "--swap-space", "4") == {"removed-flag": "deny"}
     assert found(f"{ours}:stable-3@sha256:00", "--swap-space", "4") == {"removed-flag": "deny"}
     assert found(f"{ours}:edge", "--swap-space", "4") == {"removed-flag": "deny"}
-    assert found("registry.example/other/vllm:edge", "--swap-space", "4") == {}
+    assert found("registry.example/other/vllm:edge", "--swap-space", "4") == {"removed-flag": "warn"}
 
 
 def test_a_policy_teaches_a_release() -> None:

@@ -14,12 +14,12 @@ from podfit.base.frozen import frozen, kept
 from podfit.base.printable import LONGEST, clean, one_line, shortened
 from podfit.base.secret import FORMS, SHOWN, Secrets
 from podfit.evaluation.policy import Policy, Setting, Subject, Terms
-from podfit.evaluation.policy.layer import softer_mode
+from podfit.evaluation.policy.layer import ApplicableRules, softer_mode
 from podfit.kube import namespace_limits, revisions, workload
 from podfit.kube.patch import Edit, edited, fits, shrinks
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload
-from podfit.rules import engine, glance
+from podfit.rules import engine, glance, releases
 from podfit.rules.engine import Engine
 from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Heading, Level, Mode, Place, Rule
 from podfit.vllm.command import ALL_WORK, WorkLimit
@@ -365,14 +365,14 @@ class _Judge:
     ) -> list[Judged]:
         """The findings of all applicable rules for one engine; an exception in a rule becomes an error, not a
         failure."""
-        asked = terms.asked(self.where, glance.unknown(found), found.workload.completes, glance.shown(found))
+        asked = self._applicable(found, terms)
         errors += [_rule_error(rule, error) for rule, error in asked.wrong]
         all_judged: list[Judged] = []
         for setting in asked.settings:
             if found.command.unnamed and UNREAD_SCRIPT not in setting.rule.about:
                 continue
             try:
-                checked = iter(setting.rule.check(found))
+                checked = iter(releases.check(setting.rule, found))
                 if (first := next(checked, None)) is None:  # most rules have nothing to say
                     continue
                 findings = [first, *islice(checked, most)]
@@ -389,11 +389,27 @@ class _Judge:
             return self._softened_if_another_serves(all_judged, found, read, terms)
         return all_judged
 
+    def _applicable(self, found: Engine, terms: Terms) -> ApplicableRules:
+        """The rules that may report something about the engine. If its release is not known, those that depend on it
+        are the ones of the newest release that was read."""
+
+        def of(one: Engine) -> ApplicableRules:
+            return terms.asked(self.where, glance.unknown(one), one.workload.completes, glance.shown(one))
+
+        asked, newest = of(found), releases.newest(found)
+        if newest is found:
+            return asked
+        others = [one for one in asked.settings if not one.rule.by_release]
+        depending = of(newest)
+        return ApplicableRules(
+            (*others, *(one for one in depending.settings if one.rule.by_release)), (*asked.wrong, *depending.wrong)
+        )
+
     def _softened_if_another_serves(
         self, findings: Sequence[Judged], found: Engine, read: _Read, terms: Terms
     ) -> list[Judged]:
         """A script goes on after a server that has failed: it is denied only if the next one is, too."""
-        following = engine.next_server(found, self.policy.releases)
+        following = engine.next_server(found)
         if following is None or any(one.mode == "deny" for one in self._findings(following, read, terms, [])):
             return [*findings]
         why = "the script starts another server when this one has failed"
@@ -623,6 +639,8 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         return "warn", newer or f"vLLM {found.release} may take more flags and values"
     if of_vllm and not rule.of_parser and newer:
         return "warn", newer
+    if of_vllm and found.informs:
+        return "warn", f"vLLM {found.release} is read from a part of the image's name"
     if found.workload.unfilled:
         return "warn", f"the parameter {found.workload.unfilled[0]} has no value here"
     if found.workload.unread:

@@ -92,9 +92,8 @@ def registry_certainty(engine: Engine) -> Certainty:
 
 
 def value_certainty(engine: Engine) -> Certainty:
-    """The same for a value that no release that was read knows: an image of unknown release may be newer than these."""
-    newer = engine.release is None or not engine.args.parser_known
-    return "possible" if newer else registry_certainty(engine)
+    """The same for a value that the release does not know: a release between or after those of the table may."""
+    return registry_certainty(engine) if engine.args.parser_known else "possible"
 
 
 def names_plugins(engine: Engine) -> bool:

@@ -14,7 +14,7 @@ from podfit.kube.workload import Container, Whole, Workload
 from podfit.kube.workload.template import as_list
 from podfit.vllm import args, command, gpu, group, model, release, volumes
 from podfit.vllm.args import EngineArgs, Releases
-from podfit.vllm.command import Command, WorkLimit
+from podfit.vllm.command import Command, WorkLimit, images
 from podfit.vllm.facts import Fact, Facts
 from podfit.vllm.gpu import Accelerator, Placement
 from podfit.vllm.group import Replica
@@ -86,6 +86,12 @@ class Engine:
     """What is mounted into the container."""
     errors: tuple[tuple[str, Exception], ...] = field(default=(), compare=False, repr=False)
     """The stages of reading in which podfit failed, each with its error; what they give is unknown."""
+    parsers: Releases | None = field(default=None, compare=False, repr=False)
+    """The policy's settings about vLLM releases."""
+    informs: bool = False
+    """The release is read from a part of the image's name: nothing that rests on it is certain."""
+    supposed: bool = False
+    """The release is one that the image may contain: its tag names none (`podfit.rules.releases`)."""
     siblings: Sequence[Sibling] = field(default=(), compare=False, repr=False)
     """All engines of its Pod, itself too, as they were read; whole once all its containers are."""
     _once: dict[Callable[[Engine], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -499,13 +505,36 @@ def _read(
     return None if found is None else _of_command(found, workload, container, facts, releases, siblings, whole)
 
 
-def next_server(engine: Engine, releases: Releases | None = None) -> Engine | None:
+def next_server(engine: Engine) -> Engine | None:
     """The engine that the script starts when this one has failed; None if it starts no other."""
     if not engine.command.then:
         return None
     first, *then = engine.command.then
     found = replace(first, then=tuple(then))
-    return _of_command(found, engine.workload, engine.container, engine.facts, releases, engine.siblings, engine.whole)
+    read = (engine.workload, engine.container, engine.facts, engine.parsers, engine.siblings, engine.whole)
+    return _of_command(found, *read)
+
+
+def supposing(engine: Engine, release: Release, *, suggests: bool = False) -> Engine:
+    """The engine as if its image contained this release: its arguments are read by that release's parser.
+
+    Its plan is still the one of the unknown release, for each way to count memory. `suggests`: unknown flags are
+    compared with the known ones."""
+    compared, running = engine.whole, engine.command
+    if running.program == images.SERVE and release <= images.LAST_WITH_MODULE and not engine.field("command"):
+        running = replace(running, entry="module", program=images.MODULE)
+    read, given = engine.args, engine.args.given
+    if running is engine.command and read.read_as == release:
+        read = replace(read, release=release, releases=())
+    else:
+        read = args.parse(
+            running, release, engine.parsers, suggests=lambda: suggests and compared.is_among(_COMPARED, "flags")
+        )
+        read = replace(read, unheard=engine.args.unheard)  # no release knows them
+    its_model = engine.model
+    if read.given != given:
+        its_model = model.find(read, engine.workload, engine.container, engine.facts)
+    return replace(engine, command=running, release=release, args=read, model=its_model, supposed=True)
 
 
 def _of_command(
@@ -519,7 +548,7 @@ def _of_command(
 ) -> Engine:
     """A container with this command."""
     image = container.spec.get("image")
-    running, vouched = None, False
+    running, vouched, informs = None, False, False
     if found.other:
         pass  # its version numbers are its own
     elif "vllm" in found.changes:
@@ -529,6 +558,9 @@ def _of_command(
         if facts.assume.registries:
             named = named or release.in_registry(image, facts.assume.registries)
         running, vouched = named or release.from_image(image), named is not None
+        if running is None:
+            running = release.named_within(image)
+            informs = running is not None
     errors: list[tuple[str, Exception]] = []
     engine_args = _stage(
         "arguments",
@@ -583,6 +615,8 @@ def _of_command(
         siblings=siblings,
         whole=whole,
         errors=tuple(errors),
+        parsers=releases,
+        informs=informs,
     )
     if found.other:
         why = f"{found.other} is another server, whose memory is not computed"

@@ -80,6 +80,8 @@ class Finding:
 
     It is empty if a rule needs a ledger, but this finding follows from the arguments alone. It names a fact that the
     rule uses without needing it."""
+    unknown_name: bool = False
+    """It is about a flag, a key or a value that no release that was read knows, and that a newer one may."""
     of_vllm: bool | None = None
     """Instead of `Rule.of_vllm`, for a rule that has findings of both kinds."""
     fix: tuple[Edit, ...] = ()
@@ -120,6 +122,9 @@ class Rule:
     of_vllm: ClassVar[bool] = True
     """vLLM decides whether the finding's event happens, not Kubernetes, the kubelet or the GPU's driver. Of a release
     newer than was read, such a finding is at most likely."""
+    by_release: ClassVar[bool] = False
+    """The findings depend on the release. Where that is unknown, the rule is evaluated for the releases that the image
+    may contain (`podfit.rules.releases`)."""
     of_parser: ClassVar[bool] = False
     """The finding is about a flag or a value that the release does not know. A patch release may add some, so only a
     release whose parser is known can make it certain."""

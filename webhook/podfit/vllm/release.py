@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -115,6 +116,49 @@ def from_image(image: str) -> Release | None:
     return _from_image(image) if len(image) <= LONGEST else None
 
 
+def named_within(image: str) -> Release | None:
+    """The release that a part of an image's name probably says, where `from_image` reads none: it may inform, not deny.
+
+    `…/vllm-openai:lmcache-v0.8.5-20250418` is a build on 0.8.5, `acme/ray-2.41.0-vllm0.7.0:prod` one on 0.7.0. A build
+    of a commit is newer or older than the release that its tag names."""
+    return _named_within(image.strip().partition("@")[0]) if len(image) <= LONGEST else None
+
+
+@lru_cache(256)
+def _named_within(name: str) -> Release | None:
+    head, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        head, tag = name, ""
+    last = head.rpartition("/")[2]
+    if _NOT_VLLM.search(last) or _COMMIT.search(tag):
+        return None
+    named = _NAMED.search(tag) or _NAMED.search(last)
+    numbers = {named[1]} if named else {*_WITHIN.findall(tag)} if _is_vllms(head) else set()
+    release = parse(numbers.pop()) if len(numbers) == 1 else None
+    return release if release is not None and Release(0, 4) <= release < Release(1, 0) else None
+
+
+_WITHIN = re.compile(r"(?<![^-_.])v?(0\.\d{1,2}\.\d{1,2}(?:\.post\d+)?)(?![^-_])")
+"""A number of the form of vLLM's between dashes of a tag."""
+
+
+def _is_vllms(repository: str) -> bool:
+    """The repository is vLLM's, or one of builds of it whose tags have vLLM's numbers."""
+    last = repository.rpartition("/")[2].lower()
+    return "vllm" in last and _ITS_NAME.search(last) is not None and not _OWN_NUMBERS.search(repository)
+
+
+def pulls_newest(image: str) -> bool:
+    """The image is vLLM's, or a build of it, without a tag or as `latest`: it is replaced with every release."""
+    if len(image) > LONGEST or "@" in image:
+        return False
+    head, colon, tag = image.strip().rpartition(":")
+    if not colon or "/" in tag:
+        head, tag = image.strip(), "latest"
+    last = head.rpartition("/")[2].lower()
+    return tag.partition("-")[0] == "latest" and not _NOT_VLLM.search(last) and _is_vllms(head)
+
+
 LONGEST = 512
 """Characters of an image; none is longer with its registry, tag and digest."""
 
@@ -140,8 +184,7 @@ def _from_tag(image: str) -> Release | None:
     last = head.rpartition("/")[2].lower()
     if _NOT_VLLM.search(last) or _COMMIT.search(tag):
         return None
-    its = "vllm" in last and _ITS_NAME.search(last) and not _OWN_NUMBERS.search(head)
-    match = _NAMED.search(tag) or (_LEADING.fullmatch(tag) if its else None)
+    match = _NAMED.search(tag) or (_LEADING.fullmatch(tag) if _is_vllms(head) else None)
     release = match and parse(match[1])
     # vLLM's releases are 0.x so far: 25.09 and 3.2.1 are numbers of other programs, unless the image is vLLM's own. So
     # is a private vllm:v0.1.0, because images of releases before 0.4 are no longer built.
@@ -172,6 +215,26 @@ def newest_read() -> Release:
 def is_read(release: Release) -> bool:
     """The release is not newer than what was read. A patch of a minor release that was read counts as read."""
     return release[:2] <= newest_read()[:2]
+
+
+@cache
+def read_releases() -> tuple[Release, ...]:
+    """The releases of the table that were read, newest first."""
+    return tuple(release for release in reversed(known_releases()) if is_read(release))
+
+
+@cache
+def last_year() -> frozenset[Release]:
+    """The releases that were read of the twelve months before the newest of them, that one too.
+
+    The months are counted back from its own day and not from today, since podfit's answers do not depend on a clock."""
+    days = {release: date.fromisoformat(load("releases")["dates"][str(release)]) for release in read_releases()}
+    newest = max(days.values())
+    return frozenset(release for release, day in days.items() if newest - day <= timedelta(days=365))
+
+
+CUDA_13 = Release(0, 20)
+"""From this release on the image has CUDA 13 (vLLM docker/Dockerfile)."""
 
 
 def newer_than_read(release: Release | None) -> str | None:

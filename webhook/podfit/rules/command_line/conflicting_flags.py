@@ -63,6 +63,7 @@ class ConflictingFlags(Rule):
 
     plane = "config"
     event = "vLLM exits before it loads the model"
+    by_release = True
     mode = "deny"
     needs = ("vllm_args",)
     about = (

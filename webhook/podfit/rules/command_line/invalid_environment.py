@@ -99,6 +99,7 @@ class InvalidEnvironment(Rule):
 
     plane = "config"
     event = "vLLM exits at import or before it loads the model"
+    by_release = True
     of_parser = True
     mode = "deny"
     about = (
@@ -210,6 +211,7 @@ def _disallowed_values(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             path=_entry(engine, name),
             certainty=_certain_if(engine, read),
+            unknown_name=found.bounds is None and found.first is None,
             uncertain=uncertain(engine) or (None if read else f"vLLM may not read {name}, or replace it"),
             message=f"{name} is {given!r}: vLLM {release} takes {found.bounds or ' or '.join(map(str, found.allowed))}"
             + (f"; did you mean {near}?" if near else ""),
@@ -250,7 +252,7 @@ def _backend(engine: Engine) -> Iterator[Finding]:
     given = engine.args.given.get("attention_backend")
     if isinstance(given, str) and given.lower() != "auto" and engine.args.is_sure("attention_backend"):
         found = settings.unknown_name("attention_backend", given.upper(), release)
-        if found is not None and registry_certainty(engine) == "certain":
+        if found is not None and (registry_certainty(engine) == "certain" or engine.supposed):
             yield _unknown_backend(engine, engine.argument("attention_backend"), f"--attention-backend {given}", found)
     named = engine.command.env.get("VLLM_ATTENTION_BACKEND")
     if named is None or release is None or not BACKEND[0] <= release <= BACKEND[1]:
@@ -362,6 +364,7 @@ def _unknown_backend(engine: Engine, path: FieldPath, what: str, found: settings
     return Finding(
         path=path,
         certainty="certain" if attends else "likely",
+        unknown_name=found.first is None,
         message=f"{what}: vLLM {engine.release} has no such attention backend{life(found, engine.release)}"
         + (f"; did you mean {near}?" if near else ""),
         details=(f"it has {', '.join(found.allowed)}",),

@@ -27,6 +27,7 @@ from podfit.rules.command_line import _meant
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule, lines
 from podfit.vllm.args import ArgumentError, settings
+from podfit.vllm.args.flags import builtin
 from podfit.vllm.args.values import InvalidValueError, convert
 from podfit.vllm.release import Release
 
@@ -69,6 +70,7 @@ class InvalidFlagValue(Rule):
 
     plane = "config"
     event = "vLLM exits before it loads the model"
+    by_release = True
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
@@ -139,6 +141,7 @@ class InvalidFlagValue(Rule):
             yield Finding(
                 path=error.path,
                 certainty=_refusal_certainty(engine, error),
+                unknown_name=_meant.is_choice(error.message) and not _is_a_choice(engine, error),
                 uncertain=uncertain(engine),
                 message=error.message + in_file(engine, error.index),
                 details=lines(
@@ -161,6 +164,12 @@ def _refusal_certainty(engine: Engine, error: ArgumentError) -> Certainty:
         known = value_certainty(engine)
         return known if error.dest in PLUGGED or known == "possible" else certainty(engine)
     return registry_certainty(engine) if error.dest in PLUGGED else certainty(engine)
+
+
+def _is_a_choice(engine: Engine, error: ArgumentError) -> bool:
+    """A release takes the rejected value, or what was probably meant by it is known."""
+    value = engine.args.written.get(error.dest) if error.dest else None
+    return _meant.choice(error.message) is not None or value in builtin().choices(error.dest or "")
 
 
 PLUGGED = frozenset({"quantization", "reasoning_parser", "tool_call_parser"})
@@ -245,9 +254,8 @@ def _json(engine: Engine) -> Iterator[Finding]:
             few = one.bounds or (f"one of {listed}" if len(one.allowed) <= _FEW else "another")
             yield Finding(
                 path=engine.argument(dest),
-                certainty=value_certainty(engine)
-                if one.open or (engine.release is None and not one.bounds)
-                else certainty(engine),
+                certainty=value_certainty(engine) if one.open else certainty(engine),
+                unknown_name=not one.bounds and one.first is None,
                 uncertain=uncertain(engine),
                 message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}"
                 f"{life(one, engine.release)}{f'; did you mean {near}?' if near else ''}",
@@ -339,11 +347,12 @@ def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
     if known is None:
         return
     near = [name.lower()] if name.lower() in found.allowed else nearest(spelt, found.allowed, cutoff=0.8)
-    if near or known == "certain":  # builds of others bring their own
+    if near or known == "certain" or engine.supposed:  # builds of others bring their own
         flag = f"--{dest.replace('_', '-')}"
         yield Finding(
             path=engine.argument(dest),
             certainty="possible" if value_certainty(engine) == "possible" else known,
+            unknown_name=found.first is None,
             uncertain=uncertain(engine),
             message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(found, engine.release)}"
             f"{f'; did you mean {near[0]}?' if near else ''}",
@@ -361,9 +370,10 @@ def _connector(engine: Engine, name: object) -> Iterator[Finding]:
     if not isinstance(name, str) or not name or engine.release is None or engine.release < V1_ALONE:
         return
     found = settings.unknown_name("kv_connector", name, engine.release)
-    if found is not None and registry_certainty(engine) == "certain":  # builds of others bring their own
+    if found is not None and (registry_certainty(engine) == "certain" or engine.supposed):  # others bring their own
         yield Finding(
             path=engine.argument("kv_transfer_config"),
+            unknown_name=found.first is None,
             message=f"--kv-transfer-config: vLLM {engine.release} has no connector {name!r}"
             f"{life(found, engine.release)}",
             details=(f"it has {', '.join(found.allowed)}", "ValueError: Unsupported connector type"),

@@ -56,6 +56,7 @@ class RemovedFlag(Rule):
 
     plane = "config"
     event = "vLLM exits with code 2"
+    by_release = True
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)

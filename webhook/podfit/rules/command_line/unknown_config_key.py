@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from podfit.base.near import nearest
 from podfit.rules._flags import certainty, from_json, life, named, uncertain
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.rules.rule import Finding, Rule
 from podfit.vllm.args import settings
 
 RENAMED = {
@@ -40,6 +40,7 @@ class UnknownConfigKey(Rule):
 
     plane = "config"
     event = "vLLM exits before it loads the model"
+    by_release = True
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
@@ -58,7 +59,8 @@ class UnknownConfigKey(Rule):
                 near = renamed or nearest(last, one.allowed, cutoff=0.7)
                 yield Finding(
                     path=engine.argument(dest),
-                    certainty=_certainty(engine),
+                    certainty=certainty(engine),
+                    unknown_name=one.first is None,
                     uncertain=uncertain(engine),
                     message=f"--{dest.replace('_', '-')} has a key {one.place!r} that "
                     f"{named(engine)} does not know{life(one, engine.release)}"
@@ -68,17 +70,13 @@ class UnknownConfigKey(Rule):
                 )
 
 
-def _certainty(engine: Engine) -> Certainty:
-    """How sure it is that the class lacks the key. No plugin adds one; a newer image may."""
-    return "possible" if engine.release is None else certainty(engine)
-
-
 def _many_keys(engine: Engine, dest: str, keys: Sequence[settings.Refusal]) -> Finding:
     """One finding about many unknown keys of one argument."""
     named_first = ", ".join(repr(one.place) for one in keys[:KEYS_SHOWN])
     return Finding(
         path=engine.argument(dest),
-        certainty=_certainty(engine),
+        certainty=certainty(engine),
+        unknown_name=all(one.first is None for one in keys),
         uncertain=uncertain(engine),
         message=f"--{dest.replace('_', '-')} has {len(keys):,} keys that {named(engine)} does not know: {named_first} "
         f"and {len(keys) - KEYS_SHOWN:,} more",

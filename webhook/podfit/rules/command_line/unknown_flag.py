@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice, takewhile
 
+from podfit.base.near import nearest
 from podfit.kube.patch import Edit
 from podfit.rules._flags import certainty, in_file, parser, substitute, uncertain, unknown
 from podfit.rules.command_line import _meant
@@ -12,6 +13,9 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, lines
 from podfit.vllm.args import UnrecognizedFlag
 from podfit.vllm.args.values import InvalidValueError, convert
+
+SLIP = 0.88
+"""Similarity from which on an unknown flag is a misspelled one of vLLM's rather than one of a newer release."""
 
 
 class UnknownFlag(Rule):
@@ -26,6 +30,7 @@ class UnknownFlag(Rule):
 
     plane = "config"
     event = "vLLM exits with code 2"
+    by_release = True
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
@@ -37,8 +42,10 @@ class UnknownFlag(Rule):
             if flag.first is None:
                 instead = _meant.FLAGS_OF_OTHERS.get(flag.flag.lower().replace("_", "-"))
                 near = None if instead else flag.suggestion
+                misspelled = near is not None and bool(nearest(flag.flag, (near,), cutoff=SLIP))
                 yield Finding(
                     path=flag.path,
+                    unknown_name=not (instead or misspelled),
                     certainty=certainty(engine),
                     uncertain=uncertain(engine),
                     message=f"no vLLM release knows {flag.flag!r}{in_file(engine, flag.index)}"

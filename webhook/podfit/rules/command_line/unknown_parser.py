@@ -31,6 +31,7 @@ class UnknownParser(Rule):
 
     plane = "config"
     event = "vLLM exits before it answers"
+    by_release = True
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
@@ -59,6 +60,7 @@ class UnknownParser(Rule):
             yield Finding(
                 path=engine.argument(kind),
                 certainty=value_certainty(engine),
+                unknown_name=found.first is None,
                 uncertain=uncertain(engine),
                 message=f"{named(engine)} has no {'tool' if kind[0] == 't' else 'reasoning'} parser "
                 f"{name!r}{life(found, engine.release)}" + (f"; did you mean {near[0]!r}?" if near else ""),

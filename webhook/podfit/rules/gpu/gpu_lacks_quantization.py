@@ -25,6 +25,7 @@ class GpuLacksQuantization(Rule):
 
     plane = "gpu"
     event = "vLLM exits before it loads the model"
+    by_release = True
     mode = "deny"
     needs = ("model", "gpu", "release", "vllm_args")
     about = ("a quantized checkpoint", "quantization")

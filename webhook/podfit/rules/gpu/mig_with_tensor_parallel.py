@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
-from podfit.vllm.release import LONGEST, Release
+from podfit.vllm.release import CUDA_13, LONGEST, Release
 
 
 class MigWithTensorParallel(Rule):
@@ -60,8 +60,6 @@ class MigWithTensorParallel(Rule):
 
 LAST_WITH_RAY = Release(0, 11, 0)
 """Up to this release too few GPUs make vLLM look for a Ray cluster, which a script may have started."""
-CUDA_13 = Release(0, 20)
-"""From this release on the image has CUDA 13 (vLLM docker/Dockerfile). NVIDIA's limit "only enumeration of a single MIG
-instance is supported" is for CUDA 11 and 12 (NVIDIA MIG user guide, device enumeration)."""
 BUILT_FOR_CUDA_13 = re.compile(r"(?<![a-z0-9])cu(?:da)?[-_.]?13", re.IGNORECASE)
-"""Tags of the builds before it that have it too: v0.13.0-cu130."""
+"""NVIDIA's limit "only enumeration of a single MIG instance is supported" is for CUDA 11 and 12 (NVIDIA MIG user guide,
+device enumeration). Tags of the builds before it that have it too: v0.13.0-cu130."""

@@ -85,6 +85,7 @@ class NoAttentionBackend(Rule):
 
     plane = "config"
     event = "vLLM exits: no valid attention backend"
+    by_release = True
     mode = "deny"
     needs = ("model", "gpu", "release", "vllm_args")
 

@@ -46,6 +46,7 @@ class MaxModelLenTooLong(Rule):
 
     plane = "config"
     event = "vLLM exits before it loads the model"
+    by_release = True
     mode = "deny"
     needs = ("model", "release", "vllm_args")
     about = ("max_model_len",)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from podfit.kube.quantity import human, quantity
 from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
-from podfit.rules.rule import Finding, Rule
+from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.vllm.memory.host.shm import SHM_CHECK_SINCE
+from podfit.vllm.release import pulls_newest
 
 
 class ShmMissing(Rule):
@@ -31,23 +33,29 @@ class ShmMissing(Rule):
     mute_for = ("shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if this release does not start, else possible; likely if the Pod may have another /dev/shm."""
+        """Certain if this release does not start, else possible; likely if the Pod may have another /dev/shm, or if
+        the image is replaced with every release."""
         host, size = engine.plan.host, engine.shm.size
         if host is None or engine.shm.mounted or size is None or engine.command.entry == "worker":
             return
         if size >= host.shm.likely or not shm_mounts.has_workers(engine):
             return
+        image = engine.field("image")
+        newest = engine.release is None and isinstance(image, str) and pulls_newest(image)
         refuses = engine.release is not None and size < host.shm.floor
         if refuses:
             detail = f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}"
+        elif newest:
+            detail = f"vLLM {SHM_CHECK_SINCE} and newer do not start with so little"
         else:
             detail = "it starts where NCCL needs no shared memory (NVLink), else it fails, or dies under load"
+        certainty: Certainty = "certain" if refuses else "possible"
         advice = shm_mounts.advised(engine) or 0
         yield Finding(
             path=engine.at("volumeMounts"),
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
-            certainty="possible" if not refuses else "likely" if shm_mounts.may_be_resized(engine) else "certain",
+            certainty="likely" if newest or (refuses and shm_mounts.may_be_resized(engine)) else certainty,
             rests_on=(),
             suggestions=(
                 f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",

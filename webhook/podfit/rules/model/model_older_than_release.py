@@ -45,6 +45,7 @@ class ModelOlderThanRelease(Rule):
 
     plane = "config"
     event = "vLLM exits: the architecture is not supported"
+    by_release = True
     mode = "deny"
     needs = ("release", "vllm_args")
 

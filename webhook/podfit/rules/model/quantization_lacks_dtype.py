@@ -59,6 +59,7 @@ class QuantizationLacksDtype(Rule):
 
     plane = "config"
     event = "vLLM exits before it loads the model"
+    by_release = True
     mode = "deny"
     needs = ("model", "release", "vllm_args")
     about = ("dtype",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from podfit.rules import releases
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import release
@@ -33,11 +34,12 @@ class UnpinnedImage(Rule):
         place = image[: release.LONGEST].removesuffix(f":{tag}") if tag else image[: release.LONGEST]
         if (tag and not _is_moving(tag[:_LONGEST])) or _PLACEHOLDER.search(f"{place}:{tag}") or _UPPER.search(place):
             return
+        proposed = f"{_published(engine, image)}:v{releases.proposed(engine)}"
         what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
         yield Finding(
             path=engine.at("image"),
             message=f"image {image!r}: {what}, so the vLLM release is not known",
-            suggestions=(f"a tag that names the release, such as {_published(engine, image)}:v0.27.1, or a digest",),
+            suggestions=(f"a tag that names the release, such as {proposed}, or a digest",),
         )
 
 

@@ -95,6 +95,8 @@ class EngineArgs:
     parser_known: bool = True
     """The release's parser is in the table, or those of the releases on both sides of it; True if the release is
     unknown."""
+    read_as: Release | None = None
+    """The release of the table whose parser accepts the command line and gave this reading; None if none accepts it."""
     releases: tuple[Release, ...] = ()
     """If the release is not known: the releases of the table whose parser accepts every flag on the command line. vLLM
     of any other release would fail on its arguments. Empty if nothing can be concluded."""
@@ -193,6 +195,7 @@ def parse(
         open=reading.open,
         served=reading.optional,
         unserved=command.program == _MODULE and reading.tagged,
+        read_as=None if reading.problems else used.release,
         parser_known=release is None or (lower is not None and upper is not None),
         releases=table.releases_accepting(_flags(command)) if release is None and not command.own_flags else (),
     )

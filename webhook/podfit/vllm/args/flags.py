@@ -232,6 +232,11 @@ class Table:
         """All flags of all releases."""
         return frozenset(self._spans_by_flag)
 
+    def choices(self, dest: str) -> frozenset[Any]:
+        """The values that some release lists as choices of an option."""
+        definitions = (self._definitions[span[2]] for span in self._spans.get(dest, ()))
+        return frozenset(choice for row in definitions for choice in row.get("choices") or ())
+
     @cached_property
     def beginnings(self) -> frozenset[str]:
         """Words that argparse accepts for one or several of them: each flag and all its beginnings of at least three

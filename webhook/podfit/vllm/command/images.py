@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from podfit.vllm.release import Release, named_within
+
 
 @dataclass(frozen=True)
 class Image:
@@ -142,7 +144,16 @@ def before_serve(image: str) -> bool:
     return _before_serve(image[:_LONGEST])
 
 
+SERVE, MODULE = "vllm serve", "vllm.entrypoints.openai.api_server"
+"""The programs that vLLM's image starts: the second in older releases."""
+LAST_WITH_MODULE = Release(0, 11, 0)
+"""The last release whose image may still start the module (vLLM docker/Dockerfile)."""
+
+
 @lru_cache(256)
 def _before_serve(image: str) -> bool:
     tag = _NUMBERED.search(image)
-    return tag is not None and (int(tag[1]), int(tag[2] or 0)) <= (11, 0)
+    if tag is None:
+        within = named_within(image)
+        return within is not None and within <= LAST_WITH_MODULE
+    return (0, int(tag[1]), int(tag[2] or 0)) <= LAST_WITH_MODULE

@@ -169,8 +169,8 @@ class _Resolver(Reading):
             old = runs == "module" or images.before_serve(self.image)
             words = tuple(self.args)
             if old:
-                return self.serve(Serve("module", "vllm.entrypoints.openai.api_server", words), self.env)
-            return self.serve(Serve("serve", "vllm serve", words), self.env)
+                return self.serve(Serve("module", images.MODULE, words), self.env)
+            return self.serve(Serve("serve", images.SERVE, words), self.env)
         if runs is None and images.named_vllm(self.image):
             return self._guess(self.args, f"the image's name, {self.image}, contains vLLM", complete=bool(self.args))
         if telling.looks_like_vllm(self.image, self.args) and (telling.names_model(self.args) or self.args):
