@@ -60,16 +60,16 @@ def test_a_probe_that_waits_for_hours_is_only_suggested(model: str, added: bool)
 
 
 @pytest.mark.parametrize(
-    ("image", "limit", "raised"),
+    ("model", "image", "limit", "raised"),
     [
-        ("vllm/vllm-openai:v0.27.1", "3Gi", True),
-        ("registry.example.com/llm/server:7", "3Gi", False),
-        ("registry.example.com/llm/server:7", "16Gi", True),
+        ("Qwen/Qwen3-8B", "vllm/vllm-openai:v0.27.1", "3Gi", True),
+        ("Qwen/Qwen3-8B", "registry.example.com/llm/server:7", "3Gi", False),
+        ("Qwen/Qwen3-0.6B", "registry.example.com/llm/server:7", "7Gi", True),
     ],
 )
-def test_a_limit_is_not_tripled_on_a_guess(image: str, limit: str, raised: bool) -> None:
+def test_a_limit_is_not_tripled_on_a_guess(model: str, image: str, limit: str, raised: bool) -> None:
     resources = {"limits": {"nvidia.com/gpu": "1", "memory": limit}, "requests": {"memory": limit}}
-    pod = _pod("Qwen/Qwen3-8B", image, command=["vllm", "serve"], resources=resources)
+    pod = _pod(model, image, command=["vllm", "serve"], resources=resources)
 
     after = {
         _repaired(pod, rule)["resources"]["limits"]["memory"]
