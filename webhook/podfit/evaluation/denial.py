@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from podfit.base.printable import one_line
@@ -19,7 +19,7 @@ from podfit.evaluation import bounds, subject
 from podfit.evaluation.lint import Judged, Report
 from podfit.kube.workload import controller_of
 from podfit.rules.engine import Engine
-from podfit.rules.rule import IGNORE, Finding, Heading, Level
+from podfit.rules.rule import IGNORE, PROBABLY, Finding, Heading, Level
 from podfit.vllm.release import newer_than_read
 
 PLANES = {
@@ -132,7 +132,7 @@ def block(judged: Judged, mark: str = "", width: int = WIDTH) -> str:
 def lead(finding: Finding) -> str:
     """The text before a finding's suggestions, each of which is enough by itself; "fits" is said only where the
     planner computed it."""
-    if len(finding.suggestions) == 1:
+    if len([one for one in finding.suggestions if not one.endswith(PROBABLY)]) == 1:
         return "this fits" if finding.computed else "change"
     return f"any one of these{' fits' if finding.computed else ''}"
 
@@ -146,12 +146,16 @@ def advice(finding: Finding) -> list[str]:
 
 def _suggestions(judged: Judged, width: int) -> list[str]:
     """The suggestions as wrapped lines."""
-    suggestions = judged.finding.suggestions
-    if not suggestions:
-        return []
-    if len(suggestions) == 1:
-        return wrapped(f"{lead(judged.finding)}: {suggestions[0]}", "  ", "    ", width)
-    first = f"  {lead(judged.finding)}:  "
+    every = judged.finding.suggestions
+    sure = [one for one in every if not one.endswith(PROBABLY)]
+    likely = [one.removesuffix(PROBABLY) for one in every if one.endswith(PROBABLY)]
+    return [*_listed(lead(judged.finding), sure, width), *_listed("probably fits", likely, width)]
+
+
+def _listed(lead: str, suggestions: Sequence[str], width: int) -> list[str]:
+    if len(suggestions) < 2:
+        return wrapped(f"{lead}: {suggestions[0]}", "  ", "    ", width) if suggestions else []
+    first = f"  {lead}:  "
     out = []
     for index, text in enumerate(suggestions):
         end = " ·" if index < len(suggestions) - 1 else ""

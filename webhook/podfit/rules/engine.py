@@ -12,6 +12,7 @@ from podfit.kube import quantity
 from podfit.kube.path import FieldPath, is_object, value_at
 from podfit.kube.workload import Container, Whole, Workload
 from podfit.kube.workload.template import as_list
+from podfit.rules.rule import PROBABLY
 from podfit.vllm import args, command, gpu, group, model, release, volumes
 from podfit.vllm.args import EngineArgs, Releases
 from podfit.vllm.command import Command, WorkLimit, images
@@ -344,6 +345,21 @@ class Engine:
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that found no fit: best first."""
         return self.describe(self.changes())
+
+    def probable(self, certain: Iterable[str]) -> tuple[str, ...]:
+        """Changes that likely fit, marked so; none of an argument for which a change certainly fits that gives up
+        little less (`certain`)."""
+        if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
+            return ()
+        if not self.whole.is_among(_SEARCHES, "searches"):
+            return ()
+        found = solve.probable(
+            self.args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env
+        )
+        flags = {text.partition(" ")[0]: text for text in certain}
+        return tuple(
+            f"{one.text}{PROBABLY}" for one in found if _gains(one.text, flags.get(one.text.partition(" ")[0]))
+        )
 
     def describe(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
         """Changes for people: in the words of this Pod, and with what must change besides."""
@@ -686,3 +702,13 @@ def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
     claims = found.field("resources", "claims")
     unsaid = "resources" in workload.completes and not found.field("resources", "limits")
     return bool(claims or found.gpu or unsaid or is_official(name))
+
+
+def _gains(probable: str, certain: str | None) -> bool:
+    """The probable value is worth its risk: nothing certain is known of the argument, or a tenth more is likely."""
+    if certain is None:
+        return True
+    values = [text.partition(" ")[2].partition(" ")[0] for text in (probable, certain)]
+    if not all(value.replace(".", "", 1).isdigit() for value in values):
+        return False
+    return float(values[0]) > 1.1 * float(values[1]) and "len" in probable

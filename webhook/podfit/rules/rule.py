@@ -43,6 +43,8 @@ FACTS: dict[str, tuple[str, ...]] = {
 
 UNREAD_SCRIPT = "a script that is not read"
 """What a rule is about (`Rule.about`) that checks containers of which nothing else is known."""
+PROBABLY = " (probably fits)"
+"""The end of a suggestion that the planner's estimate supports, but not its minimum."""
 IGNORE = "podfit.dev/ignore."
 """An author's annotation: this and a rule's id, with the reason as its value (`podfit.evaluation.lint`)."""
 
