@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.cli import main
-from podfit.diagnose import Diagnosis, diagnose
+from podfit.diagnose import Diagnosis, calibrate, diagnose, log
 from podfit.diagnose.causes import CAUSES
-from podfit.diagnose.line import read
+from podfit.diagnose.line import depends_on_digits, read
 from podfit.diagnose.needles import Index, needles
 from podfit.diagnose.sighting import signatures
 from tests.cluster.server import Server
@@ -266,6 +266,51 @@ def test_an_index_leaves_out_only_patterns_that_do_not_match(text: str) -> None:
     found = Index(patterns).candidates(text)
 
     assert all(place in found for place, one in enumerate(patterns) if re.search(one, text))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "depends"),
+    [
+        (r"\[Errno 28\]", True),
+        (r"[1-9]\d* reqs", True),
+        (r"World size \(\d+\)", False),
+        (r"\w{0,80} of \d{3,}", False),
+    ],
+)
+def test_a_pattern_with_a_digit_distinguishes_digits(pattern: str, depends: bool) -> None:
+    assert depends_on_digits(pattern) == depends
+
+
+def test_lines_that_differ_in_digits_alone_have_one_shape() -> None:
+    first, second = read("(Worker_TP1 pid=48) ERROR 04-22 15:14:02 [a.py:8] 1 of 2\n"
+                         "(Worker_TP3 pid=59) ERROR 05-11 10:00:00 [a.py:7] 3 of 4")  # fmt: skip
+
+    assert first.shape is second.shape
+    assert (first.source, first.text) == ("Worker_TP1 pid=48", "1 of 2")
+    assert (second.source, second.text) == ("Worker_TP3 pid=59", "3 of 4")
+
+
+def test_the_condition_of_a_signature_is_one_of_single_lines() -> None:
+    """Each line of a traceback is searched for it, so it may not span two."""
+    conditions = {one.pattern for row in signatures("log") for one in (row.within, row.unless) if one}
+
+    assert [one for one in conditions if re.search(r"\\[snW]|\[\^|\^|\$|\(\?s", one)] == []
+
+
+def test_the_texts_of_a_start_do_not_depend_on_digits() -> None:
+    patterns = (calibrate.PRINTS, calibrate.START_LINE, calibrate.MODEL, calibrate.ARGUMENTS, calibrate.TOKENS,
+                calibrate.LENGTH, calibrate.LONGEST, *(pattern for pattern, _ in calibrate.PRINTED))  # fmt: skip
+
+    assert [one.pattern for one in patterns if depends_on_digits(one.pattern)] == []
+
+
+def test_of_a_repeated_failure_the_reading_keeps_a_few_lines() -> None:
+    text = "\n".join(f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {n} MiB." for n in range(500))
+
+    reading = log.read(read(text))
+
+    assert len(reading.sightings) == 5
+    assert _one(text).evidence == tuple(text.splitlines()[:5])
 
 
 def test_a_line_keeps_its_number_process_and_level() -> None:

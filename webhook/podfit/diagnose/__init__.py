@@ -23,7 +23,7 @@ from podfit.diagnose import calibrate, events, line, log, remedy, status
 from podfit.diagnose.calibrate import Start
 from podfit.diagnose.cause import Cause, Signature
 from podfit.diagnose.phase import Phase
-from podfit.diagnose.sighting import Sighting
+from podfit.diagnose.sighting import MAX_EVIDENCE, Sighting
 from podfit.diagnose.status import ContainerState
 from podfit.kube import manifest
 from podfit.kube.workload import JSON
@@ -31,8 +31,6 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Plane
 from podfit.vllm.args.flags import builtin
 
-EVIDENCE = 5
-"""Lines that are shown of a cause."""
 _KILLED = (137, 143)
 AFTER_ENGINE_DEATH = "engine-dead-exit-zero"
 """The cause of which exit code 0 is a sign only if the log shows that the engine died."""
@@ -207,9 +205,7 @@ def _choose_cause(
     """The diagnosis by the order of evidence: what the kubelet proves, errors in the logs, Events, then weak
     symptoms."""
     unwell = [one for reading in readings for one in reading.unwell]
-    engine_died = any("EngineDeadError" in one.text for one in unwell) or any(
-        "EngineDeadError" in evidence for reading in readings for one in reading.sightings for evidence in one.evidence
-    )
+    engine_died = any(reading.engine_died for reading in readings)
     logged = [one for reading in readings for one in reading.sightings]
     proofs = status.sightings(words)
     if not engine_died:
@@ -237,7 +233,7 @@ def _choose_cause(
         *(one.raw.strip() for one in unwell),
     ]
     well = any(one.serves for one in readings) or events.show_health(seen)
-    return Diagnosis(None, None, tuple(dict.fromkeys(against))[:EVIDENCE], healthy=well and not against)
+    return Diagnosis(None, None, tuple(dict.fromkeys(against))[:MAX_EVIDENCE], healthy=well and not against)
 
 
 def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
@@ -248,7 +244,7 @@ def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
     return Diagnosis(
         first.cause,
         first.signature,
-        tuple(dict.fromkeys(mine))[:EVIDENCE],
+        tuple(dict.fromkeys(mine))[:MAX_EVIDENCE],
         first.line,
         tuple(then),
         phase=first.phase,

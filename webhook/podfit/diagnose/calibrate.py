@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from podfit.diagnose import line
@@ -106,40 +107,72 @@ def read(text: str) -> list[Start]:
 def starts(lines: Sequence[line.LogLine]) -> list[Start]:
     """The starts in a log, in their order."""
     starts: list[Start] = []
+    printed = line.per_shape(_printed)
     for one in lines:
-        if not PRINTS.search(one.text):
+        rows = printed(one)
+        if rows is None:
             continue
-        begins = START_LINE.search(one.text)
+        begins = bool(rows) and rows[0][0] is START_LINE
         if not starts or (begins and starts[-1].sizes):  # the server and the engine both say which release they are
             starts.append(Start(one.number))
-        _take_line(starts[-1], one.text, begins)
+        for pattern, take in rows:
+            if found := pattern.search(one.text):
+                take(starts[-1], found)
     return starts
 
 
-def _take_line(start: Start, text: str, begins: re.Match[str] | None) -> None:
-    """Take what one line of a log says of the start-up."""
-    if begins:
-        start.release = parse(begins[1] or begins[2] or begins[3]) or start.release
-    if (found := MODEL.search(text)) is not None:
-        start.model = start.model or found[1]
-    if (found := ARGUMENTS.search(text)) is not None:
-        start.given = _python_dict(found[1])
-        named = (start.given or {}).get("model_tag") or (start.given or {}).get("model")
-        start.model = str(named) if named else start.model
-    if (found := TOKENS.search(text)) is not None:
-        count = int(found[1].replace(",", ""))
-        start.tokens = min(count, start.tokens or count)
-    if (found := LENGTH.search(text)) is not None:
-        start.max_model_len = int(found[1] or found[2])
-    if (found := LONGEST.search(text)) is not None:
-        start.longest = int(found[1] or found[2])
-    for pattern, names in PRINTED:
-        if (found := pattern.search(text)) is None:
-            continue
-        for name, number in zip(names, found.groups(), strict=True):
-            size = int(float(number) * GI)
-            before = start.sizes.get(name, size)
-            start.sizes[name] = min(size, before) if name in LEAST else max(size, before)
+def _take_release(start: Start, found: re.Match[str]) -> None:
+    start.release = parse(found[1] or found[2] or found[3]) or start.release
+
+
+def _take_model(start: Start, found: re.Match[str]) -> None:
+    start.model = start.model or found[1]
+
+
+def _take_arguments(start: Start, found: re.Match[str]) -> None:
+    start.given = _python_dict(found[1])
+    named = (start.given or {}).get("model_tag") or (start.given or {}).get("model")
+    start.model = str(named) if named else start.model
+
+
+def _take_tokens(start: Start, found: re.Match[str]) -> None:
+    count = int(found[1].replace(",", ""))
+    start.tokens = min(count, start.tokens or count)
+
+
+def _take_length(start: Start, found: re.Match[str]) -> None:
+    start.max_model_len = int(found[1] or found[2])
+
+
+def _take_longest(start: Start, found: re.Match[str]) -> None:
+    start.longest = int(found[1] or found[2])
+
+
+def _take_sizes(names: Sequence[str], start: Start, found: re.Match[str]) -> None:
+    for name, number in zip(names, found.groups(), strict=True):
+        size = int(float(number) * GI)
+        before = start.sizes.get(name, size)
+        start.sizes[name] = min(size, before) if name in LEAST else max(size, before)
+
+
+_Row = tuple[re.Pattern[str], Callable[[Start, re.Match[str]], None]]
+_ROWS: tuple[_Row, ...] = (
+    (START_LINE, _take_release),
+    (MODEL, _take_model),
+    (ARGUMENTS, _take_arguments),
+    (TOKENS, _take_tokens),
+    (LENGTH, _take_length),
+    (LONGEST, _take_longest),
+    *((pattern, partial(_take_sizes, names)) for pattern, names in PRINTED),
+)
+"""Each text, and what takes its values. Digits alone never decide whether a line has one of them."""
+
+
+def _printed(one: line.LogLine) -> tuple[_Row, ...] | None:
+    """The rows whose texts a line has; None if the line is not read."""
+    if not PRINTS.search(one.text):
+        return None
+    return tuple(row for row in _ROWS if row[0].search(one.text))
 
 
 def _python_dict(text: str) -> Mapping[str, Any] | None:

@@ -7,18 +7,35 @@ in its own way; what vLLM wrote is inside.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
 
 Level = Literal["debug", "info", "warning", "error"]
+Span = tuple[int, int]
+T = TypeVar("T")
 
 MAX_LINE = 16_384
 """Characters of a line that are searched; the rest of a longer line is ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+MAX_SHAPES = 1 << 15
+"""Shapes of lines that are remembered. The lines of one log statement differ in their numbers alone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """The parts of all lines that differ in their digits alone."""
+
+    start: int
+    """Where the program's own text begins, in characters."""
+    level: Level | None
+    source: Span | None
+    stream: tuple[Span, ...]
+    own: bool
+
+
+class LogLine(NamedTuple):
     """One line of a log."""
 
     number: int
@@ -29,12 +46,37 @@ class LogLine:
     """What the program wrote: without the prefix of process, level, time and place."""
     level: Level | None
     """None: written without a logger, as tracebacks of a dying process are."""
-    source: str = ""
+    source: str
     """The process: "EngineCore_DP0 pid=123"."""
-    stream: str = ""
+    stream: str
     """The container, if what a collector put before the line names it: "pod/vllm-0/vllm"."""
-    own: bool = False
+    own: bool
     """Written by the program's own logger."""
+    shape: Shape
+    """The same for all lines whose texts differ in their digits alone."""
+
+
+def per_shape(function: Callable[[LogLine], T]) -> Callable[[LogLine], T]:
+    """The function with its results remembered per shape. It must give lines that differ in digits alone one result."""
+    results: dict[Shape, T] = {}
+
+    def remembered(line: LogLine) -> T:
+        shape = line.shape
+        try:
+            return results[shape]
+        except KeyError:
+            result = results[shape] = function(line)
+            return result
+
+    return remembered
+
+
+_COUNTS = re.compile(r"\{\d*(?:,\d*)?\}")
+
+
+def depends_on_digits(pattern: str) -> bool:
+    """Whether a regular expression may distinguish one digit from another; `\\d` and `\\w` do not."""
+    return re.search(r"\d", _COUNTS.sub("", pattern)) is not None
 
 
 _COLOUR = re.compile(
@@ -66,6 +108,8 @@ _LEVEL = re.compile(
 )
 _PLACE = re.compile(r"^\s*\d\d-\d\d \d\d:\d\d:\d\d (?:\[[^\]\n]{1,120}:\d+\]|[\w./]+:\d+\]) ?")
 """`04-22 15:14:02 [multiproc_executor.py:857]`, and `07-24 14:07:31 model_runner.py:692]` before 0.8."""
+_LEVEL_LIKE = re.compile(r"TRACE|DEBUG|INFO|NOTICE|WARN|ERROR|CRITICAL|FATAL|EXCEPTION|level=")
+"""Every level but the letter at the beginning has one of these words: the search for them costs little."""
 _LEVEL_WORD = re.compile(r"\s*(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b[: ]*")
 _WARNS = re.compile(r"^(?:\S*: )?\w*Warning: |^\s*warnings\.warn\(|: \w*Warning: ")
 _LEVELS: dict[str, Level] = {
@@ -86,56 +130,105 @@ _TRACE_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "traceback", 
 def read(text: str) -> list[LogLine]:
     """The lines of `text`. One of JSON is as many lines as its message has."""
     lines: list[LogLine] = []
-    for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
-        if raw:
-            lines += _read_line(number, raw[:MAX_LINE])
+    plain, inside = _Shapes(), _Shapes()
+    text = _without_colors(text.replace("\r\n", "\n").replace("\r", "\n"))
+    for number, raw in enumerate(text.split("\n"), 1):
+        if not raw:
+            continue
+        if len(raw) > MAX_LINE:
+            raw = raw[:MAX_LINE]
+        if "{" in raw and (record := _json_record(raw)) is not None:
+            lines += _lines_of_record(number, raw, record, inside)
+        else:
+            lines.append(plain.line(number, raw, raw))
     return lines
 
 
-def _read_line(number: int, raw: str) -> Iterator[LogLine]:
-    """The log lines in one raw line: a JSON record may hold several."""
-    raw = _without_colors(raw)
-    unwrapped, stream = _unwrapped(raw)
-    if unwrapped.startswith("{") and (record := _parse_json_record(unwrapped)) is not None:
-        level, stream = _record_level(record), stream or _record_stream(record)
-        for text in _record_texts(record):
-            for part in text.replace("\r", "").split("\n"):
-                if part.strip():
-                    inner, of_line = _unwrapped(_without_colors(part))
-                    line = _log_line(number, raw, inner, level, stream or of_line)
-                    yield line if _LOGGER_KEYS.isdisjoint(record) else replace(line, own=True)
-        return
-    yield _log_line(number, raw, unwrapped, None, stream)
+def _json_record(raw: str) -> Mapping[str, Any] | None:
+    """The JSON record that a line is, whatever a collector put before it."""
+    start, _ = _unwrap(raw)
+    return _parse_json_record(raw[start:]) if raw.startswith("{", start) else None
+
+
+def _lines_of_record(number: int, raw: str, record: Mapping[str, Any], shapes: _Shapes) -> Iterator[LogLine]:
+    """The log lines in one JSON record."""
+    _, spans = _unwrap(raw)
+    level, stream = _record_level(record), _joined(raw, spans) or _record_stream(record)
+    logged = not _LOGGER_KEYS.isdisjoint(record)
+    for text in _record_texts(record):
+        for part in text.replace("\r", "").split("\n"):
+            if part.strip():
+                line = shapes.line(number, raw, _without_colors(part))
+                yield line._replace(level=line.level or level, stream=stream or line.stream, own=line.own or logged)
 
 
 def _without_colors(text: str) -> str:
     return _COLOUR.sub("", text) if "[" in text else text
 
 
-def _unwrapped(text: str) -> tuple[str, str]:
-    """The text without the prefixes that log collectors add, and the container that they name."""
-    stream = ""
-    while match := _WRAPPED.match(text):
-        text = text[match.end() :]
-        named = match.groupdict()
-        labels = _LABEL.findall(named["labels"] or "")
-        stream = stream or " ".join(labels) or next((named[name] for name in _NAMED if named[name]), "")
-    return text, stream
+def _unwrap(text: str) -> tuple[int, tuple[Span, ...]]:
+    """Where the text begins after the prefixes that log collectors add, and where they name the container."""
+    start = 0
+    stream: tuple[Span, ...] = ()
+    while match := _WRAPPED.match(text, start):
+        start = match.end()
+        if not stream and match.lastgroup:
+            stream = (
+                tuple(label.span(1) for label in _LABEL.finditer(text, *match.span("labels")))
+                if match["labels"]
+                else (match.span(match.lastgroup),)
+            )
+    return start, stream
 
 
-def _log_line(number: int, raw: str, text: str, outer: Level | None, stream: str) -> LogLine:
-    """A line of text; its own level wins over that of the record it came in (collectors call all of stderr errors)."""
-    source, own = "", False
-    while match := _SOURCE.match(text):
-        source = source or match[1] or match[2]
-        text = text[match.end() :]
-    level = level_of(text) or outer
-    word = _LEVEL_WORD.match(text)
-    if word and (place := _PLACE.match(text[word.end() :])):
-        text, own = text[word.end() + place.end() :], True
-    if not source and "(" in text[:80] and (match := _SOURCE.search(text[:80])):
-        source = match[1] or match[2]
-    return LogLine(number, raw, text, level, source, stream, own)
+def _joined(text: str, spans: tuple[Span, ...]) -> str:
+    return " ".join([text[start:end] for start, end in spans])
+
+
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+
+
+class _Shapes:
+    """The shapes of the lines that were read: what they have in common is looked for once."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[bytes, Shape] = {}
+        self._sources: dict[str, str] = {}
+
+    def line(self, number: int, raw: str, text: str) -> LogLine:
+        """The line of a text in the raw line."""
+        key = text.encode("utf-8", "surrogatepass").translate(_ZEROS)
+        shape = self._shapes.get(key)
+        if shape is None:
+            if len(self._shapes) >= MAX_SHAPES:
+                self._shapes.clear()
+            shape = self._shapes[key] = _shape(text)
+        source = ""
+        if shape.source:
+            source = text[shape.source[0] : shape.source[1]]
+            source = self._sources.setdefault(source, source)
+        stream = _joined(text, shape.stream) if shape.stream else ""
+        return LogLine(number, raw, text[shape.start :], shape.level, source, stream, shape.own, shape)
+
+
+def _shape(text: str) -> Shape:
+    """The parts of a line."""
+    start, stream = _unwrap(text)
+    source: Span | None = None
+    while match := _SOURCE.match(text, start):
+        source = source or match.span(1 if match[1] else 2)
+        start = match.end()
+    level, own = level_of(text[start : start + _HEAD]), False
+    word = _LEVEL_WORD.match(text, start)
+    if word and (place := _PLACE.match(text[word.end() : word.end() + _HEAD])):
+        start, own = word.end() + place.end(), True
+    if source is None and "(" in text[start : start + 80] and (match := _SOURCE.search(text, start, start + 80)):
+        source = match.span(1 if match[1] else 2)
+    return Shape(start, level, source, stream, own)
+
+
+_HEAD = 400
+"""Characters of a line that say its level and place."""
 
 
 def level_of(text: str) -> Level | None:
@@ -144,7 +237,7 @@ def level_of(text: str) -> Level | None:
     if "NCCL " in head:
         # NCCL calls WARN what its caller then dies of.
         return "info" if "NCCL INFO" in head else None
-    if match := _LEVEL.search(head):
+    if (_LEVEL_LIKE.search(head) or head[:2].strip("[")[:1] in "DIWEF") and (match := _LEVEL.search(head)):
         found = match["word"] or match["key"] or match["letter"]
         # `FATAL` in the middle of a sentence is not a level: one is at the beginning, or after a time.
         if match.start() < 60 or match["key"]:

@@ -3,72 +3,25 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
 
 from podfit.diagnose import phase, stall
-from podfit.diagnose.line import LogLine
-from podfit.diagnose.needles import Index
+from podfit.diagnose.line import LogLine, per_shape
 from podfit.diagnose.phase import Phase
-from podfit.diagnose.sighting import Compiled, Sighting, candidates
+from podfit.diagnose.sighting import MAX_EVIDENCE, Compiled, Sighting
+from podfit.diagnose.traits import HEADINGS, MARKS, Traits, traits_of
 
-_ALIVE = (
-    r"Application startup complete|\" 200 OK|\" 200$|Avg prompt throughput|Uvicorn running on|"
-    r"Started server process|Starting vLLM API server (?:\d+ )?on\b"
-)
-"""vLLM serves: what went wrong before was dealt with."""
-_DEAD = (
-    r"EngineDeadError|EngineCore (?:encountered|hit)|EngineCore failed|[Ee]ngine core initialization failed|"
-    r"died unexpectedly|WorkerProc (?:hit|failed)|Engine process failed to start|Worker failed with error|"
-    r"WorkerProc initialization failed|Application startup failed|AsyncEngineDeadError|"
-    r"Engine loop is not running|Background loop|Exception in worker|died, exit code|died with exit|"
-    r"core dumped|terminate called|^\s*Killed\b|Fatal Python error|Error in engine|engine is dead|"
-    r"_log_task_completion|Error executing method|sys\.exit\(main\(\)\)|Shutting down|shutting down"
-)
-"""A process of the engine ends, or says that another did."""
-_FOLLOWS = (
-    r"[Ee]ngine core initialization failed|EngineDeadError: |[Ee]ngine process failed to start|died unexpectedly|"
-    r"WorkerProc initialization failed"
-)
-"""What says that something failed, and not what."""
-_TOLD = (
-    r"received signal=SIG|shutdown triggered|^INFO: +Shutting down|Shutting down FastAPI|Gracefully stopping|"
-    r"KeyboardInterrupt: terminated"
-)
-"""SIGTERM arrived."""
-_MARKS: Mapping[str, re.Pattern[str]] = {
-    "alive": re.compile(_ALIVE),
-    "dead": re.compile(_DEAD),
-    "loaded": re.compile(r"Loading (?:model )?weights took|Model loading took|GPU KV cache size|# GPU blocks: [1-9]"),
-    "banner": re.compile(r"vLLM API server version|vLLM server version"),
-    "follows": re.compile(_FOLLOWS),
-    "told": re.compile(_TOLD),
-    "statistics": re.compile(stall.STATISTICS),
-    "unwell": re.compile(r"Traceback \(most recent call last\)|[Bb]ack-off|exited with code [1-9]|failed to start"),
-    **{f"before-{name}": re.compile(pattern) for name, pattern in phase.MILESTONES},
-}
-"""What lines say of the state of the process."""
-_INDEX = Index([pattern.pattern for pattern in _MARKS.values()])
-_AGAIN = re.compile(r"\b[Rr]etrying\b|\b[Rr]etry \d|will retry|thrown while requesting|attempt \d+ (?:of|/)", re.ASCII)
-_QUOTED = re.compile(
-    r"Received request|[\"']?\b(?:prompt|messages|content|role|query|question|"
-    r"completion)\b[\"']?\s*[:=]\s*[\"'\[{]|Added request|\buser(?: (?:said|asked|message))?:|"
-    r"\bGET /|\bPOST /|Output: |output_text"
-)
-"""What a user of the model wrote, or the model answered: no word of ours."""
-_FRAME = re.compile(r"^\s*(?:File \"|raise \w|return |self\.|\^+|~+|[\w.]+ ?= ?\w+\(|#|//|logger\.|msg = |f?\"|')")
-"""A line of source in a traceback: its text is not what happened."""
-_PLAIN_ERROR = re.compile(r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Timeout)\b(?:: |$)|\bError: ")
-_CASCADE = re.compile(
-    _DEAD + r"|stack trace|root cause|leaked shared_memory|"
-    r"destroy_process_group|CancelledError|SystemExit|RayActorError|ActorDiedError"
-)
 _VALIDATION = re.compile(r"\d+ validation errors? for ")
 """The head of a pydantic error: the lines below it say what is wrong."""
 CONTEXT = 120
 """Lines before an error that may belong to its traceback: 0.33's longest through compilation is about a hundred."""
 _AFTER = 60
+BELOW = 2
+"""Lines below an error in which its message may go on."""
 MAX_UNWELL = 3
 """Lines that are shown of a log that fails without a known reason."""
 
@@ -78,13 +31,15 @@ class LogReading:
     """What a log says."""
 
     sightings: tuple[Sighting, ...]
-    """Causes of a failure in their order, then of rejected requests, then symptoms."""
+    """Causes of a failure in their order, then of rejected requests, then symptoms: each with `MAX_EVIDENCE` lines."""
     unexplained: LogLine | None
     """The first error, where no cause is known for it."""
     serves: bool = False
     """The last start came up, and nothing after that speaks against health."""
     unwell: tuple[LogLine, ...] = ()
     """Lines after which nothing says that vLLM is well: a traceback, a process that ended."""
+    engine_died: bool = False
+    """The log says EngineDeadError."""
 
 
 def read(lines: Sequence[LogLine]) -> LogReading:
@@ -92,7 +47,8 @@ def read(lines: Sequence[LogLine]) -> LogReading:
     streams: dict[str, list[LogLine]] = {}
     for line in lines:
         streams.setdefault(line.stream, []).append(line)
-    readings = [_Reader(own).read() for own in streams.values()]
+    traits = per_shape(traits_of)
+    readings = [_Reader(own, traits).read() for own in streams.values()]
     if len(readings) == 1:
         return readings[0]
     sightings = sorted(
@@ -103,6 +59,7 @@ def read(lines: Sequence[LogLine]) -> LogReading:
         None if sightings else next((one.unexplained for one in readings if one.unexplained), None),
         bool(readings) and all(one.serves for one in readings),
         tuple(line for one in readings for line in one.unwell)[:MAX_UNWELL],
+        any(one.engine_died for one in readings),
     )
 
 
@@ -111,22 +68,46 @@ def _rank(one: Sighting) -> int:
     return 2 if one.weak else 1 if one.signature.running else 0
 
 
+@dataclass(slots=True)
+class _Process:
+    """The lines of one process, as far as they were read."""
+
+    last: int = -1
+    """The last line, as an index of all lines."""
+    count: int = 0
+    begin: int = 0
+    """The first of its lines (by count) that belongs to the traceback of the next one."""
+    around: dict[str, array[int]] = field(default_factory=dict)
+    """Of each condition of a signature, the lines (by count) that fulfill it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A line that may be a sighting or an unknown error."""
+
+    index: int
+    process: _Process
+    first: int
+    """The first line of its traceback, by count of its process."""
+    count: int
+    traits: Traits
+
+
 class _Reader:
     """One container's log, with what its lines say of the state of the process."""
 
-    def __init__(self, lines: Sequence[LogLine]) -> None:
+    def __init__(self, lines: Sequence[LogLine], traits: Callable[[LogLine], Traits]) -> None:
         self.lines = lines
-        self.marks: dict[str, list[int]] = {name: [] for name in _MARKS}
-        names, patterns = tuple(_MARKS), tuple(_MARKS.values())
-        self.before = [-1] * len(lines)
+        self.marks: dict[str, array[int]] = {name: array("l") for name in MARKS}
+        self.before = array("l")
         """Of each line, the line before it of the same process."""
-        last: dict[str, int] = {}
+        self.candidates: list[_Candidate] = []
+        processes: dict[str, _Process] = {}
         for index, line in enumerate(lines):
-            self.before[index] = last.get(line.source, -1)
-            last[line.source] = index
-            for place in _INDEX.candidates(line.text):
-                if patterns[place].search(line.text):
-                    self.marks[names[place]].append(index)
+            process = processes.get(line.source)
+            if process is None:
+                process = processes[line.source] = _Process()
+            self._take(index, line, process, traits(line))
         alive = self.marks["alive"]
         self.alive = [at for at in alive if lines[at].level in (None, "info")]
         self.up = [at for at in alive if "200" not in lines[at].text]
@@ -137,34 +118,56 @@ class _Reader:
         ]
         self.loaded = [at for at in self.marks["loaded"] if lines[at].level == "info"]
 
+    def _take(self, index: int, line: LogLine, process: _Process, traits: Traits) -> None:
+        """Take what one line says."""
+        count = process.count
+        for name, pattern in traits.marks:
+            if not pattern.checked or pattern.search(line.text):
+                self.marks[name].append(index)
+        for name, pattern in traits.around:
+            if not pattern.checked or pattern.search(line.text):
+                process.around.setdefault(name, array("l")).append(count)
+        if traits.signatures or traits.is_error:
+            first = max(process.begin, count - CONTEXT)
+            self.candidates.append(_Candidate(index, process, first, count, traits))
+        if line.level in ("info", "debug"):
+            process.begin = count + 1
+        elif traits.is_heading:
+            process.begin = count
+        self.before.append(process.last)
+        process.last = index
+        process.count = count + 1
+
     def read(self) -> LogReading:
         """What the log says."""
         lines, stopped = self.lines, self._stopped()
-        found: list[tuple[int, Compiled, bool]] = []
+        hits: list[tuple[int, Compiled, bool]] = []
         error: LogLine | None = None
-        for index, line in enumerate(lines):
-            hit = self._signature(index)
+        for one in self.candidates:
+            index, line = one.index, lines[one.index]
+            hit = self._signature(one, line)
             if hit is None:
-                if error is None and index <= stopped and not self._alive_after(index) and _is_unexplained(line):
+                if error is None and index <= stopped and not self._alive_after(index) and _is_unexplained(one, line):
                     error = line
                 continue
             signature, weak = hit
             if weak and (index > stopped or error is not None):
                 continue  # the output of a process that is ending, a consequence of an unknown error
             if not self._is_survived(signature, index):
-                found.append((index, signature, weak))
+                hits.append((index, signature, weak))
         started = self.marks["banner"][-1] if self.marks["banner"] else -1
         is_up = any(at > started for at in self.alive[-1:])
-        if started > 0 and is_up and not any(index > started for index, *_ in found):
-            found = []  # the last start of several succeeded
-        elif any(index > started and not weak for index, _, weak in found):
-            found = [one for one in found if one[0] > started]  # the last start of several failed
-        sightings = sorted((self._sighting(*one) for one in found), key=_rank)
+        if started > 0 and is_up and not any(index > started for index, *_ in hits):
+            hits = []  # the last start of several succeeded
+        elif any(index > started and not weak for index, _, weak in hits):
+            hits = [one for one in hits if one[0] > started]  # the last start of several failed
+        sightings = sorted(self._sightings(hits), key=_rank)
         if (stalled := stall.find(lines, self.marks["statistics"])) is not None:
             sightings = [*(one for one in sightings if not one.weak), stalled]
         unwell = self._unwell()
         serves = is_up and not sightings and not unwell and stopped == len(lines)
-        return LogReading(tuple(sightings), None if sightings else error, serves, unwell)
+        died = any("EngineDeadError" in lines[at].text for at in self.dead)
+        return LogReading(tuple(sightings), None if sightings else error, serves, unwell, died)
 
     def _alive_after(self, index: int) -> bool:
         return bool(self.alive) and self.alive[-1] > index
@@ -172,10 +175,14 @@ class _Reader:
     def _unwell(self) -> tuple[LogLine, ...]:
         """The lines that speak against health and that no later line refutes."""
         last = max((*self.alive[-1:], *self.marks["banner"][-1:]), default=-1)
-        lines = sorted({*self.marks["follows"], *self.marks["unwell"], *self.dead})
-        quiet = ("debug", "info", "warning")
-        mine = [self.lines[at] for at in lines if at > last and self.lines[at].level not in quiet]
-        return tuple(mine[:MAX_UNWELL])
+        against = (self.marks["follows"], self.marks["unwell"], self.dead)
+        unwell: dict[int, LogLine] = {}
+        for at in merge(*(marks[bisect_right(marks, last) :] for marks in against)):
+            if self.lines[at].level not in ("debug", "info", "warning"):
+                unwell[at] = self.lines[at]
+            if len(unwell) == MAX_UNWELL:
+                break
+        return tuple(unwell.values())
 
     def _stopped(self) -> int:
         """Where a running vLLM got a signal to end; past the last line if it got none."""
@@ -186,30 +193,37 @@ class _Reader:
                 return len(lines) if failed else index
         return len(lines)
 
-    def _signature(self, index: int) -> tuple[Compiled, bool] | None:
+    def _signature(self, candidate: _Candidate, line: LogLine) -> tuple[Compiled, bool] | None:
         """The signature that a line fits, the first of the table, and whether it is a symptom here; None for what is
         not an error, or is tried again."""
-        line = self.lines[index]
         quiet = line.level in ("debug", "info", "warning")
         foreign = line.level == "warning" and not line.own
-        around: str | None = None
         symptom: Compiled | None = None
-        checked = False
-        for one in candidates("log", line.text):
-            if quiet and not one.signature.any_level and not foreign:
+        for one, pattern in candidate.traits.signatures:
+            if (quiet and not one.signature.any_level and not foreign) or (
+                pattern.checked and not pattern.search(line.text)
+            ):
                 continue
-            if not checked and not one.signature.running:
-                if _FRAME.match(line.text) or _AGAIN.search(line.text) or _QUOTED.search(line.text):
-                    return None
-                checked = True
-            if one.within or one.unless:
-                around = self._traceback(index) if around is None else around
-                if (one.unless and one.unless.search(around)) or (one.within and not one.within.search(around)):
-                    continue
+            if candidate.traits.is_told and not one.signature.running:
+                return None
+            if one.unless and self._is_around(one.unless, candidate):
+                continue
+            if one.within and not self._is_around(one.within, candidate):
+                continue
             if not one.signature.weak and (not quiet or one.signature.any_level):
                 return one, False
             symptom = symptom or one
         return (symptom, True) if symptom else None
+
+    def _is_around(self, condition: re.Pattern[str], candidate: _Candidate) -> bool:
+        """Whether the line, a line of its traceback or one of the two below it fulfills a condition."""
+        counts = candidate.process.around.get(condition.pattern, ())
+        at = bisect_left(counts, candidate.first)
+        if at == len(counts) or counts[at] > candidate.count + BELOW:
+            return False
+        return counts[at] <= candidate.count or any(
+            condition.search(below.text) for below in self._below(candidate.index, BELOW)
+        )
 
     def _above(self, index: int) -> Iterator[LogLine]:
         """The lines above, of the same process, up to the head of the traceback."""
@@ -218,7 +232,7 @@ class _Reader:
             if index < 0 or self.lines[index].level in ("info", "debug"):
                 return
             yield self.lines[index]
-            if self.lines[index].text.startswith(("Traceback (most recent", "Process ")):
+            if self.lines[index].text.startswith(HEADINGS):
                 return
 
     def _below(self, index: int, most: int) -> list[LogLine]:
@@ -229,28 +243,38 @@ class _Reader:
 
     def _traceback(self, index: int) -> str:
         """The line, what is above it in its traceback, and two lines below."""
-        lines = (self.lines[index], *self._above(index), *self._below(index, 2))
+        lines = (self.lines[index], *self._above(index), *self._below(index, BELOW))
         return "\n".join(line.text for line in lines)
 
     def _is_survived(self, hit: Compiled, index: int) -> bool:
         """vLLM went on after it."""
         if hit.signature.running:
             return False
-        first = bisect_left(self.dead, index - CONTEXT)
-        near = any(self._same_block(at, index) for at in self.dead[first : bisect_right(self.dead, index + _AFTER)])
         if self._alive_after(index):
-            return not near
+            return not self._is_dead_near(index)
         early = hit.cause.plane in ("network", "config", "storage")
-        return early and not near and bool(self.loaded) and self.loaded[-1] > index
+        return early and bool(self.loaded) and self.loaded[-1] > index and not self._is_dead_near(index)
 
-    def _same_block(self, at: int, index: int) -> bool:
-        """Nothing between the two says that vLLM is well."""
-        first, last = sorted((at, index))
-        return bisect_right(self.up, first) >= bisect_left(self.up, last)
+    def _is_dead_near(self, index: int) -> bool:
+        """A process ends near the line, and nothing between the two says that vLLM is well."""
+        before, after = bisect_left(self.up, index), bisect_right(self.up, index)
+        first = max(index - CONTEXT, self.up[before - 1] if before else 0)
+        last = min(index + _AFTER, self.up[after] if after < len(self.up) else len(self.lines))
+        return bisect_left(self.dead, first) < bisect_right(self.dead, last)
+
+    def _sightings(self, hits: Sequence[tuple[int, Compiled, bool]]) -> Iterator[Sighting]:
+        """The sightings of a cause up to `MAX_EVIDENCE` different lines of one rank."""
+        lines: dict[tuple[str, bool, bool], set[str]] = {}
+        for index, signature, weak in hits:
+            shown = lines.setdefault((signature.cause.id, weak, signature.signature.running), set())
+            raw = self.lines[index].raw
+            if len(shown) < MAX_EVIDENCE and raw not in shown:
+                shown.add(raw)
+                yield self._sighting(index, signature, weak)
 
     def _sighting(self, index: int, one: Compiled, weak: bool) -> Sighting:
         line = self.lines[index]
-        below = self._below(index, 2) if _VALIDATION.search(line.text) else []
+        below = self._below(index, BELOW) if _VALIDATION.search(line.text) else []
         shown = (*below[:1], line, *below[1:])
         evidence = tuple(dict.fromkeys(text.raw.strip() for text in shown))
         return Sighting(one.cause, one.signature, evidence, shown[0].number, phase=self._phase(index), weak=weak)
@@ -267,8 +291,6 @@ class _Reader:
         return None
 
 
-def _is_unexplained(line: LogLine) -> bool:
+def _is_unexplained(candidate: _Candidate, line: LogLine) -> bool:
     """Whether the line is an error that no signature knows."""
-    if line.level not in (None, "error") or not _PLAIN_ERROR.match(line.text):
-        return False
-    return not (_AGAIN.search(line.text) or _QUOTED.search(line.text) or _CASCADE.search(line.text))
+    return candidate.traits.is_error and line.level in (None, "error")

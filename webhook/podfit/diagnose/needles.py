@@ -1,19 +1,17 @@
 """A regular expression → words of which every match contains one: most lines need no search at all.
 
 A log of 30 MB has hundreds of thousands of lines, and podfit knows hundreds of texts. `Index` answers which of its
-patterns a line can match, from the literal words in it, and remembers the answer per shape of a line.
+patterns a line can match, from the literal words in it.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 LEAST = 3
-"""Characters of a needle: shorter ones are in too many lines."""
-MAX_SHAPES = 1 << 15
-"""Shapes of lines that are remembered. The lines of one log statement differ in their numbers alone."""
-_DIGITS = re.compile(r"\d+")
+"""Characters of a needle, and of the pieces by which it is looked up: shorter ones are in too many lines."""
 _TOKEN = re.compile(
     r"(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<open>\((?:\?(?:P<\w+>|[:=!]|<[=!])?)?)|(?P<close>\))|(?P<or>\|)|"
     r"(?P<escape>\\[AbBdDsSwWZ\d])|\\(?P<quoted>.)|(?P<wild>[.^$])|(?P<plain>.)",
@@ -77,24 +75,27 @@ class Index:
         """`patterns`: regular expressions without flags."""
         self._places: dict[str, list[int]] = {}
         self._always: list[int] = []
-        self._shapes: dict[str, tuple[int, ...]] = {}
         for place, pattern in enumerate(patterns):
             words = needles(pattern)
             if words is None:
                 self._always.append(place)
             for word in words or ():
                 self._places.setdefault(word, []).append(place)
+        counts = Counter(gram for word in self._places for gram in _grams(word))
+        self._words: dict[tuple[str, str, str], list[str]] = {}
+        for word in self._places:
+            self._words.setdefault(min(sorted(_grams(word)), key=counts.__getitem__), []).append(word)
 
-    def candidates(self, text: str) -> tuple[int, ...]:
+    def candidates(self, text: str) -> list[int]:
         """The places of the patterns that `text` may match, in their order: all others it does not match."""
-        shape = _DIGITS.sub("0", text)
-        found = self._shapes.get(shape)
-        if found is None:
-            places = set(self._always)
-            for word, of_word in self._places.items():
-                if word in shape:
-                    places.update(of_word)
-            if len(self._shapes) >= MAX_SHAPES:
-                self._shapes.clear()
-            found = self._shapes[shape] = tuple(sorted(places))
-        return found
+        places = set(self._always)
+        for gram in self._words.keys() & _grams(text):
+            for word in self._words[gram]:
+                if word in text:
+                    places.update(self._places[word])
+        return sorted(places)
+
+
+def _grams(text: str) -> set[tuple[str, str, str]]:
+    """The pieces of `LEAST` characters."""
+    return set(zip(text, text[1:], text[2:], strict=False))

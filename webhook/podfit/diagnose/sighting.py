@@ -12,6 +12,9 @@ from podfit.diagnose.causes import CAUSES
 from podfit.diagnose.needles import Index
 from podfit.diagnose.phase import Phase
 
+MAX_EVIDENCE = 5
+"""Lines that are shown of a cause."""
+
 
 @dataclass(frozen=True)
 class Sighting:

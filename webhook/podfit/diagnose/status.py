@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.diagnose.line import LogLine
+from podfit.diagnose.line import LogLine, per_shape
 from podfit.diagnose.sighting import Sighting, matching_signatures
 from podfit.kube.path import FieldPath
 
@@ -107,7 +107,10 @@ def from_lines(lines: Sequence[LogLine]) -> list[ContainerState]:
     """The words of `kubectl describe pod`, and of `kubectl get pods`."""
     words: list[ContainerState] = []
     block: list[tuple[str, str, LogLine]] = []
+    is_row = per_shape(lambda line: (_TABLE.match(line.raw) or _FIELD.match(line.raw)) is not None)
     for line in lines:
+        if not is_row(line):
+            continue
         if (row := _TABLE.match(line.raw)) is not None:
             words.append(ContainerState(row["status"].removeprefix("Init:"), "", (line.raw.strip(),), line=line.number))
             continue

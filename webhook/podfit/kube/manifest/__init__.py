@@ -237,7 +237,7 @@ def _template_line(text: str, line: int) -> int | None:
     """The line of the first template action where YAML's structure would be, in the document that the line is of; None
     without one."""
     starts = [0, *(found.start() for found in _SEPARATOR.finditer(text)), len(text)]
-    at = len("".join(text.splitlines(keepends=True)[: line - 1]))
+    at = yaml_text.line_start(text, line - 1)
     start, end = max(n for n in starts if n <= at), min((n for n in starts if n > at), default=len(text))
     found = _TEMPLATE.search(text, start, end)
     return text.count("\n", 0, found.end()) + 1 if found else None

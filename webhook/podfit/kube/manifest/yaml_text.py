@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from podfit.kube.manifest import scalar
@@ -13,6 +14,8 @@ from podfit.kube.path import FieldPath
 
 MAX_ERRORS = 20
 """After so many broken documents the rest of a file is not looked at."""
+_LINE_END = re.compile(r"\r\n?|\n|\x85|\u2028|\u2029")
+"""What ends a line in YAML, as PyYAML and libyaml count them."""
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 
 
@@ -50,11 +53,15 @@ def parse(text: str, lines: bool) -> Iterator[Part]:
         at, index = after, builder.index + 1
 
 
+def line_start(text: str, line: int) -> int:
+    """Where a line begins, in characters. `line`: from 0; the end of the text for a line beyond it."""
+    return next((found.end() for found in islice(_LINE_END.finditer(text), line - 1, line)), len(text)) if line else 0
+
+
 def _explain_error(error: Any, text: str, line: int) -> str:
     """Why PyYAML can't read a document, in one line for people."""
     problem = str(error.problem or error)
-    its = text.splitlines()[line : line + 1]
-    if its and re.match(r" *\t", its[0]):
+    if re.compile(r" *\t").match(text, line_start(text, line)):
         return "not YAML: a tab in the indentation, where YAML wants spaces"
     if "quoted scalar" in str(error.context):
         return f"not YAML: a quote that is not closed: {problem}"
