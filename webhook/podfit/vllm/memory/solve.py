@@ -136,7 +136,8 @@ def probable(
 ) -> list[Alternative]:
     """The usual changes after which the KV cache likely holds a request, though not certainly.
 
-    A larger share of the GPU, and the length that vLLM would print as its estimate. Costs at most as many plans as there are shares, and one.
+    A larger share of the GPU, and the length that vLLM would print as its estimate. Costs at most as many plans as
+    there are shares, and one.
     """
     if accelerator.shared or model.described_layers > DEEPEST or args.given.get("kv_cache_memory_bytes"):
         return []
