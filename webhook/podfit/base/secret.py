@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import lru_cache
@@ -20,6 +20,7 @@ from typing import Any
 from podfit.base.frozen import frozen, kept
 from podfit.base.logins import handed_on, passwords
 from podfit.base.printable import one_line, shortened
+from podfit.base.quotable import Quotable, canonical
 
 Span = tuple[int, int]
 
@@ -171,17 +172,9 @@ def _is_weak(value: str) -> bool:
     )  # fmt: skip
 
 
-_CANONICAL = str.maketrans({**{chr(code): chr(code + 32) for code in range(65, 91)}, "_": "-"})
-
-
-def _canonical(text: str) -> str:
-    """Return `text` of the same length in lower case with dashes for underscores, as programs print names."""
-    return text.lower().replace("_", "-") if text.isascii() else text.translate(_CANONICAL)
-
-
 def _lower(text: str) -> str:
     """Return `text` of the same length in lower case."""
-    return lower if len(lower := text.lower()) == len(text) else text.translate(_CANONICAL).replace("-", "_")
+    return lower if len(lower := text.lower()) == len(text) else canonical(text).replace("-", "_")
 
 
 def _spellings(secret: str) -> Iterator[str]:
@@ -598,11 +591,18 @@ class Secrets:
     trees: tuple[Any, ...] = field(default=(), compare=False)
     show: bool = False
     """Mask nothing."""
+    make_quotable: Callable[[], Quotable] = field(default=Quotable, compare=False)
+    """Make what texts about the objects may quote."""
 
     @classmethod
     def of(cls, *trees: Any) -> Secrets:
         """Return the secrets in `trees`: JSON values. A list of texts in them can be the words of a command."""
         return cls(trees)
+
+    @kept
+    def quotable(self) -> Quotable:
+        """What texts about the objects may quote."""
+        return self.make_quotable()
 
     @kept
     def values(self) -> frozenset[str] | None:
@@ -638,7 +638,7 @@ class Secrets:
         """The spellings of the secrets, longest first, each with whether it is masked inside other words, and its first
         characters, which most texts do not contain."""
         strong = {
-            _canonical(spelling): _is_loose(spelling)
+            canonical(spelling): _is_loose(spelling)
             for value in self.values or ()
             if not _is_weak(value)
             for spelling in _spellings(value)
@@ -651,11 +651,11 @@ class Secrets:
     def _weak(self) -> frozenset[str]:
         return frozenset([value for value in self.values or () if _is_weak(value)])
 
-    def masked(self, text: str, *, quoted: bool = False) -> str:
-        """Return `text` with a star for each character of a secret.
+    def masked(self, text: str, *, quoted: bool = False, is_value: bool = False) -> str:
+        """Return `text` with a star for each character of a secret and of what texts may not quote.
 
         `quoted`: the text comes from a log or a file and is not a message of podfit, so the value after the name of a
-        secret is one.
+        secret is one. `is_value`: it is a value of the object.
         """
         if self.show or not text:
             return text
@@ -666,12 +666,21 @@ class Secrets:
         spans = [*self._spans(text), *_forms(text), *_named(text, joined=not quoted)]
         if self._weak and not quoted:
             spans += [span for span in _named(text) if text[slice(*span)] in self._weak]
+        if not quoted:
+            spans += self.quotable.spans(text, is_value=is_value)
         return _starred(text, spans) if spans else text
 
     def masked_all(self, texts: Sequence[str]) -> list[str]:
         """Return each text masked. One search for all of them, since most contain no secret."""
         masked = self.masked("\0".join(texts)).split("\0")
         return masked if len(masked) == len(texts) else [self.masked(text) for text in texts]
+
+    def source_line(self, line: str) -> str:
+        """Return a line of the objects' file with stars for secrets, comments, and all else that may not be quoted."""
+        if self.show or not line:
+            return line
+        masked = self.masked(line, quoted=True)
+        return _starred(masked, self.quotable.spans_of_source(line)) if len(masked) == len(line) else masked
 
     def line(self, text: str, *, quoted: bool = False) -> str:
         """Return the masked text as one line without control characters and of bounded length."""
@@ -688,7 +697,7 @@ class Secrets:
         hides = bool(name) and value is not None and not isinstance(value, bool) and names(name)
         if hides and _is_secret(str(value)):
             return "*" * len(str(value))
-        return self.masked(value) if isinstance(value, str) else value
+        return self.masked(value, is_value=True) if isinstance(value, str) else value
 
     def holds(self, text: str) -> bool:
         """Return whether `masked` changes the text."""
@@ -708,7 +717,7 @@ class Secrets:
         """Places of known secrets in a text; short ones only as whole words."""
         if not self._known:
             return
-        written = _canonical(text)
+        written = canonical(text)
         for secret, loose, head in self._known:
             if head not in written:
                 continue

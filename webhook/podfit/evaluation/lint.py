@@ -15,6 +15,7 @@ from podfit.base.printable import LONGEST, clean, one_line, shortened
 from podfit.base.secret import FORMS, SHOWN, Secrets
 from podfit.evaluation.policy import Policy, Setting, Subject, Terms
 from podfit.evaluation.policy.layer import ApplicableRules, softer_mode
+from podfit.evaluation.quoting import quotable
 from podfit.kube import namespace_limits, revisions, workload
 from podfit.kube.patch import Edit, edited, fits, shrinks
 from podfit.kube.path import mapping
@@ -349,7 +350,8 @@ class _Judge:
                 return one
         facts = self.facts if assume == self.facts.assume else replace(self.facts, assume=assume)
         engines, problems, beyond = _engines(obj, self.policy, facts)
-        secrets = SHOWN if facts.show_secrets else Secrets.of(obj, *map(_told, engines))
+        secrets = Secrets.of(obj, *map(_told, engines))
+        secrets = SHOWN if facts.show_secrets else replace(secrets, make_quotable=lambda: quotable(obj, engines))
         read = _Read(obj, assume, engines, problems, secrets, beyond)
         self._read.append(read)
         return read

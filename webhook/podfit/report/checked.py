@@ -74,11 +74,11 @@ class Item:
 
     @property
     def source(self) -> str:
-        """The line of the file; secrets in it are stars, for it goes into logs and reports."""
+        """The line of the file with stars for what may not be quoted, for it goes into logs and reports."""
         line, secrets = _line(self.document.text, self.mark.line), self.report.secrets
         for mark in secret_marks(self.document, secrets):
             line = starred(line, self.mark.line, mark)
-        return secrets.masked(line, quoted=True)
+        return secrets.source_line(line)
 
 
 def secret_marks(document: Document, secrets: Secrets) -> Iterator[Mark]:

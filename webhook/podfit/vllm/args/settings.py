@@ -158,6 +158,24 @@ def is_strict(dest: str) -> bool:
     return "" in load("settings")["configs"].get(dest, {}).get("strict", ())
 
 
+@cache
+def typed_keys(dest: str) -> frozenset[str]:
+    """The keys of a JSON argument, nested ones too, whose values are a choice, a number or a boolean."""
+    fields: Mapping[str, Sequence[Span]] = load("settings")["configs"].get(dest, {}).get("fields", {})
+    typed = (path for path, spans in fields.items() if any(span[2:] and span[2] for span in spans))
+    return frozenset(path.rpartition(".")[2] for path in typed)
+
+
+@cache
+def choices() -> frozenset[str]:
+    """The names in vLLM's registries and the choices of its JSON arguments and variables."""
+    data = load("settings")
+    names = [name for registry in data["names"].values() for name in registry]
+    fields = [spans for config in data["configs"].values() for spans in config["fields"].values()]
+    known = [span[2] for spans in fields for span in spans if span[2:]]
+    return frozenset([*names, *(str(choice) for one in known for choice in one.get("choices", ()))])
+
+
 def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
     """The keys of a JSON argument that its class does not have, if the class rejects unknown keys."""
     said = load("settings")["configs"].get(dest)

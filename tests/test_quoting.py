@@ -1,0 +1,239 @@
+"""What texts about an object quote of it: the examples of all rules, with canaries wherever nothing may be quoted."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podfit.base.quotable import Quotable, words_of
+from podfit.cli import check, explain, main
+from podfit.evaluation import review
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.kube import manifest
+from podfit.kube.workload import find
+from podfit.report import comparison
+from podfit.rules import all_rules
+from podfit.rules.rule import Place
+from podfit.vllm.facts import Facts
+from scripts.docs import beside, examples
+from tests import reviews
+
+JSONDict = dict[str, Any]
+EXAMPLES = [
+    pytest.param(rule, path, id=f"{rule}/{path.stem}") for rule in all_rules() for path in examples(rule, "bad")
+]
+
+VARIABLES = {
+    "GOOGLE_CREDENTIALS_JSON": '{"private": "Canary0a", "text": "canaryword"}',
+    "PASSWD_FILE_CONTENT": "admin:Canary1b:0:0",
+    "NOTES": "canaryword",
+    "VLLM_API_KEY": "Canary2c",
+}
+ARGUMENTS = (
+    "--api_keyy", "Canary3d", "--hf-overrides", '{"note": "Canary4e", "list": ["canaryword"]}',
+    "--additional-config={\"note\": {\"deep\": \"Canary5f\"}}", "--api-kye=canaryword",
+    "--no-such=$(PASSWD_FILE_CONTENT)", "--max-num-seqs", "$(NOTES)",
+)  # fmt: skip
+SCRIPT = (
+    "# canaryword\nset -- Canary6g canaryword\nK=(Canary7h Canary8i)\nread -r R <<< Canary9j\n"
+    "printf -v P %s Canary10k\n"
+    "curl -H 'X-Key: Canary11l' -u admin:Canary12m https://x/y\n"
+)
+SCRIPT_ARGUMENTS = ' --api-key "$1" "${K[1]}" --no-such "$R" --tag="${P:-Canary13n}" --api_keyy Canary14o'
+ANNOTATION = "Canary15p canaryword"
+HEADER = "Canary16q"
+
+
+def leaks(text: str) -> list[str]:
+    """The canaries in a text, in any case."""
+    return sorted({*re.findall(r"canary\w*", text.lower())})
+
+
+def planted(obj: JSONDict) -> JSONDict:
+    """The object with canaries in all of its vLLM containers."""
+    obj = deepcopy(obj)
+    obj.setdefault("metadata", {}).setdefault("annotations", {})["example.com/note"] = ANNOTATION
+    for workload in find(obj):
+        for container in workload.containers:
+            spec = container.path.get(obj)
+            if isinstance(spec, dict):
+                _plant(spec)
+    return obj
+
+
+def _plant(spec: JSONDict) -> None:
+    spec["env"] = [*(spec.get("env") or []), *({"name": name, "value": text} for name, text in VARIABLES.items())]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        if isinstance(spec.get(probe), dict) and isinstance(spec[probe].get("httpGet"), dict):
+            spec[probe]["httpGet"]["httpHeaders"] = [{"name": "X-Key", "value": HEADER}]
+    words = [*(spec.get("command") or []), *(spec.get("args") or [])]
+    if not all(isinstance(word, str) for word in words):
+        return
+    field = "command" if spec.get("command") and not spec.get("args") else "args"
+    if {"sh", "bash", "/bin/sh", "/bin/bash"} & {*words}:
+        if isinstance(spec.get(field), list):
+            spec[field] = [*spec[field][:-1], f"{SCRIPT}{spec[field][-1].rstrip()}{SCRIPT_ARGUMENTS}"]
+    else:
+        spec[field] = [*(spec.get(field) or []), *ARGUMENTS]
+
+
+def texts(path: Path, obj: JSONDict, facts: Facts) -> Iterator[str]:
+    """All texts of all findings of the object, where files are checked and where an API server asks."""
+    places: tuple[Place, ...] = ("check", "admission")
+    for where in places:
+        report = lint(obj, builtin(), facts, where=where)
+        for judged in report.findings:
+            finding = judged.finding
+            yield from (finding.message, *finding.details, *finding.suggestions, judged.why_softened or "", judged.path)
+        yield from (error.error for error in report.errors)
+
+
+@pytest.mark.parametrize(("rule", "path"), EXAMPLES)
+def test_no_finding_quotes_what_is_not_for_messages(rule: str, path: Path) -> None:
+    read = manifest.read(path.read_bytes(), path.name)
+    facts = beside(read)
+    for document in read.documents:
+        found = [text for text in texts(path, planted(document.object), facts) if leaks(text)]
+
+        assert found == []
+
+
+def ran(*words: str) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        main(words)
+    return out.getvalue() + err.getvalue()
+
+
+def without_patches(text: str) -> str:
+    """The JSON without patches, which are applied and never masked."""
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        return text
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            node.pop("patch", None)
+            node.pop("fix", None)
+            stack += node.values()
+        elif isinstance(node, list):
+            stack += node
+    return json.dumps(tree)
+
+
+@pytest.mark.parametrize("number", range(0, len(EXAMPLES), 9))
+def test_no_output_quotes_it(number: int, tmp_path: Path) -> None:
+    """Every ninth example, in all formats."""
+    _, path = EXAMPLES[number].values
+    documents = manifest.read(Path(str(path)).read_bytes(), "x").documents
+    file, before = tmp_path / "pod.yaml", tmp_path / "before.yaml"
+    file.write_text(yaml.safe_dump_all([planted(one.object) for one in documents]))
+    before.write_text(Path(str(path)).read_text())
+    outputs = {
+        **{f"check {one}": ran("check", "--audit", "-v", "--format", one, str(file)) for one in check.FORMATS.names},
+        **{f"explain {one}": ran("explain", "--format", one, str(file)) for one in explain.FORMATS},
+        **{f"diff {one}": ran("diff", "--format", one, str(before), str(file)) for one in comparison.FORMATS},
+    }
+    for document in documents:
+        if document.object["kind"] in reviews.RESOURCES:
+            body = json.dumps(reviews.admission_review(planted(document.object))).encode()
+            decision = review.decide("validate", review.parse(body), builtin(), Facts())
+            outputs["validate"] = json.dumps(decision.answer["response"])
+    assert {name: leaks(without_patches(out)) for name, out in outputs.items() if leaks(without_patches(out))} == {}
+
+
+SOURCE = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: llama}
+spec:
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.27.1
+    command: [bash, -c]
+    args:
+    - export NOTE=canaryword; vllm serve Qwen/Qwen3-8B --no-such Canary1a --max-model-len 4k5 # canaryword
+    env:
+    - {name: VLLM_USE_V1, value: "1"}
+    resources: {limits: {nvidia.com/gpu: "1"}}
+"""
+
+
+def test_a_line_of_the_file_has_only_what_may_be_quoted(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(SOURCE)
+    out = ran("check", "-v", str(tmp_path / "pod.yaml"))
+
+    assert "vllm serve Qwen/Qwen3-8B --no-such ******** --max-model-len 4k5" in out
+    assert leaks(out) == []
+    assert "canaryword" in ran("check", "-v", "--show-secrets", str(tmp_path / "pod.yaml"))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'K=(x Canary1a); vllm serve Qwen/Qwen3-8B --api-key "${K[1]}" --no-such "${K[1]}"',
+        'set -- Canary1a; vllm serve Qwen/Qwen3-8B --api-key $1 --max-num-seqs "$1"',
+        'read -r K <<< Canary1a; vllm serve Qwen/Qwen3-8B --api-key $K --dtype "$K" --bogus=$K',
+        "for K in Canary1a; do vllm serve Qwen/Qwen3-8B --api-key $K --dtype $K; done",
+        "printf -v K %s Canary1a; vllm serve Qwen/Qwen3-8B --api-key $K --max-model-len $K",
+        'vllm serve Qwen/Qwen3-8B --api-key "${K:-Canary1a}" --quantization "${K:-Canary1a}"',
+        "K=Canary1a; vllm serve Qwen/Qwen3-8B --no-such=${K:0:7} --dtype ${K%a} --bogus x${K#C}",
+        'vllm serve Qwen/Qwen3-8B --bogus "$(cat <<< Canary1a)" --load-format "$(echo Canary1a)"',
+        "f() { vllm serve Qwen/Qwen3-8B --api-key $1 --dtype $1; }; f Canary1a",
+        "eval \"vllm serve Qwen/Qwen3-8B --api-key 'Canary1a' --max-num-seqs $(hostname)Canary1a\"",
+        "vllm serve 'Qwen/Qwen3-8B --api-key Canary1a",
+        "vllm serve Qwen/Qwen3-8B --api_keyy Canary1a Canary1a --kv-transfer-config.extra.note Canary1a",
+        'vllm serve Qwen/Qwen3-8B --hf-overrides \'{"a": ["Canary1a"], b}\' -—x Canary1a',
+        "case $X in Canary1a) vllm serve Qwen/Qwen3-8B --bogus;; esac; trap Canary1a EXIT; curl https://x/Canary1a",
+    ],
+)
+def test_no_text_quotes_a_script(script: str, tmp_path: Path) -> None:
+    pod = yaml.safe_load(SOURCE)
+    pod["spec"]["containers"][0]["args"] = [script]
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod))
+    for one in check.FORMATS.names:
+        out = without_patches(ran("check", "--audit", "-v", "--format", one, str(tmp_path / "pod.yaml"))).lower()
+        assert "anary1" not in out
+        assert out
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("env NOTE has 'swordfish'", {"swordfish"}),
+        ("NOTE=swordfish is set", {"swordfish"}),
+        ("a swordfish is a word of the text", set()),
+        ("unknown value Zq7.w-9 of NOTE", {"Zq7.w-9"}),
+        ("'swordfish Zq7.w-9 and 3'", {"swordfish", "Zq7.w-9"}),
+        ("'swordfish is no model'", set()),
+        ("the beginning swor… and the end …fish", {"swor", "fish"}),
+        ("a line break\\nZq7.w-9", {"Zq7.w-9"}),
+        ("llama-8b and 'llama-8b' are public", set()),
+        ("Value swordfish cannot be converted to <function loads>.", {"swordfish"}),
+    ],
+)
+def test_the_origin_of_a_word_decides_whether_it_is_hidden(text: str, hidden: set[str]) -> None:
+    words = Quotable(words_of(["llama-8b model"]), words_of(["swordfish Zq7.w-9 llama-8b model"]))
+
+    shown = {text[start:end] for start, end in words.spans(text)}
+
+    assert shown == hidden
+
+
+def test_the_search_for_hidden_words_is_linear() -> None:
+    words = Quotable(frozenset(), words_of(["x1 y2"]))
+    for text in ("'" * 60_000, "Value " * 10_000, "'a" * 30_000, "a-" * 30_000, "\\" * 60_000, "…x1" * 20_000):
+        words.spans(text)
+        words.spans_of_source(text)

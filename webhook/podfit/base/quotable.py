@@ -1,0 +1,146 @@
+"""Words of an object that a text about it must not quote. The origin of a word decides, not its look."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+
+from podfit.base.frozen import frozen, kept
+
+Span = tuple[int, int]
+_WORD = re.compile(r"\w+(?:[-.+~%^]+\w+)*")
+"""A word, or several joined as in `config.json`, `flash-attn`, `a.b-c`."""
+_PART = re.compile(r"[a-z0-9]+")
+_ORDINARY = re.compile(r"[A-Za-z]?[a-z]{0,15}|[A-Z]{1,6}s?|[vV]?\d[\d.,]*[A-Za-z]{0,3}")
+"""A word of prose, an abbreviation, a number with its unit, or a version: a text may have it by itself."""
+_COMMON = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null", "auto", "default"})
+_NUMBER = re.compile(r"\d[\d.,]*")
+_QUANTITY = re.compile(r"v?\d[\d.,]*[a-z]{0,2}")
+_ESCAPE = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[abfnrtv0]")
+"""What follows the backslash of a control character in a quoted text."""
+_OPENING = re.compile(r"(?<![\w\\])['\"`]|\bValue (?=\S)")
+"""A quotation mark before a word. argparse quotes the value of a JSON argument without marks."""
+_SHORTEST = 4
+"""Characters from which a part of a word is recognized outside of quotation marks."""
+_CANONICAL = str.maketrans({**{chr(code): chr(code + 32) for code in range(65, 91)}, "_": "-"})
+
+
+def canonical(text: str) -> str:
+    """Return `text` of the same length in lower case with dashes for underscores, as programs print names."""
+    return text.lower().replace("_", "-") if text.isascii() else text.translate(_CANONICAL)
+
+
+def words_in(text: str) -> Iterator[str]:
+    """Yield the words of a text and their parts, in canonical form."""
+    for match in _WORD.finditer(text):
+        word = canonical(match[0])
+        yield word
+        if match.start() and text[match.start() - 1] == "\\" and (escape := _ESCAPE.match(match[0])):
+            yield word[escape.end() :]
+        if not word.isalnum() or not word.isascii():
+            yield from _PART.findall(word)
+
+
+def words_of(texts: Iterable[str]) -> frozenset[str]:
+    """Return the words of all texts and their parts."""
+    return frozenset([word for text in texts for word in words_in(text)])
+
+
+@frozen(slots=False)
+class Quotable:
+    """The words that may be quoted of an object, and those that must not be."""
+
+    public: frozenset[str] = frozenset()
+    """The words of names, paths, label values and of what else may be quoted. Such a word is never hidden."""
+    private: frozenset[str] = frozenset()
+    """The words of scripts, headers, annotations and of all other texts."""
+
+    @kept
+    def _hidden(self) -> frozenset[str]:
+        hidden = self.private - self.public - _COMMON
+        return frozenset([word for word in hidden if not self.public.issuperset(_PART.findall(word) or (word,))])
+
+    @kept
+    def _sorted(self) -> tuple[list[str], list[str]]:
+        """The hidden words in their order, and reversed ones in theirs, to find the beginning and the end of one."""
+        return sorted(self._hidden), sorted([word[::-1] for word in self._hidden])
+
+    def spans(self, text: str, *, is_value: bool = False) -> list[Span]:
+        """Return the places of hidden words in a text of podfit.
+
+        An ordinary word ("model") is one of the text's own, unless it is a whole quotation or an assigned value.
+        `is_value`: the text is a value of the object.
+        """
+        if not self._hidden:
+            return []
+        spans = self._quotations(text)
+        for match in _WORD.finditer(text):
+            assigned = text[match.start() - 1 : match.start()] == "="
+            spans += self._in_word(text, match, strict=is_value or assigned)
+        return spans
+
+    def _quotations(self, text: str) -> list[Span]:
+        """Return the places of hidden words in quotations that the object has and podfit does not: all words are
+        hidden, or one that is not ordinary."""
+        spans: list[Span] = []
+        for start, end in _quotations(text):
+            words = list(_WORD.finditer(text, start, end))
+            hidden = [one for one in words if self._is_hidden(one[0], strict=True)]
+            numbers = sum(_NUMBER.fullmatch(one[0]) is not None for one in words)
+            if len(hidden) + numbers == len(words) or any(self._is_hidden(one[0]) for one in hidden):
+                spans += [one.span() for one in hidden]
+        return spans
+
+    def _in_word(self, text: str, match: re.Match[str], *, strict: bool) -> Iterator[Span]:
+        start, end = match.span()
+        escaped = text[start - 1 : start] == "\\" and canonical(match[0]) not in self._hidden
+        if escaped and (escape := _ESCAPE.match(match[0])):
+            start += escape.end()
+        word = text[start:end]
+        if self._is_hidden(word, strict=strict) or self._is_cut(text, start, end):
+            yield start, end
+        elif not word.isalnum() or not word.isascii():
+            for part in _PART.finditer(canonical(word)):
+                if len(part[0]) >= _SHORTEST and self._is_hidden(text[start + part.start() : start + part.end()]):
+                    yield start + part.start(), start + part.end()
+
+    def _is_hidden(self, word: str, *, strict: bool = False) -> bool:
+        return canonical(word) in self._hidden and not _NUMBER.fullmatch(word) and (
+            strict or _ORDINARY.fullmatch(word) is None
+        )  # fmt: skip
+
+    def _is_cut(self, text: str, start: int, end: int) -> bool:
+        """Return whether the word is the beginning or the end of a hidden one, which a long quotation leaves."""
+        word = canonical(text[start:end])
+        if len(word) < _SHORTEST or word in self.public:
+            return False
+        beginnings, endings = self._sorted if "…" in (text[end : end + 1], text[start - 1 : start]) else ([], [])
+        if text[end : end + 1] == "…" and _begins(beginnings, word):
+            return True
+        return text[start - 1 : start] == "…" and _begins(endings, word[::-1])
+
+    def spans_of_source(self, line: str) -> list[Span]:
+        """Return the places of all words in a line of a file that may not be quoted; numbers may."""
+        return [one.span() for one in _WORD.finditer(line) if not self._may_show(canonical(one[0]))]
+
+    def _may_show(self, word: str) -> bool:
+        if word in self.public or word in _COMMON or _QUANTITY.fullmatch(word):
+            return True
+        return not word.isalnum() and self.public.issuperset(_PART.findall(word))
+
+
+def _quotations(text: str) -> Iterator[Span]:
+    """Yield the places between quotation marks; up to the end of the text if the closing mark is cut off."""
+    at = 0
+    while opening := _OPENING.search(text, at):
+        mark = opening[0] if len(opening[0]) == 1 else " cannot be converted to "
+        end = text.find(mark, opening.end()) if mark in text else -1
+        at = opening.end() if end < 0 else end + 1
+        if end >= 0 or len(mark) == 1:
+            yield opening.end(), end if end >= 0 else len(text)
+
+
+def _begins(words: list[str], beginning: str) -> bool:
+    at = bisect_left(words, beginning)
+    return at < len(words) and words[at].startswith(beginning)

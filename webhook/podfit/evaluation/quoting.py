@@ -1,0 +1,246 @@
+"""What texts about an object may quote of it: names, paths, label values, ports, the words of vLLM's command, and the
+variables of vLLM and of its libraries.
+
+They quote nothing of a script, a header, an annotation, another variable or free-form JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from podfit.base.quotable import Quotable, words_of
+from podfit.base.secret import gives
+from podfit.kube.companions import config_map_names
+from podfit.kube.path import mapping
+from podfit.kube.workload import JSON
+from podfit.rules.engine import Engine
+from podfit.vllm.args import settings
+from podfit.vllm.args.flags import Option, Parser, builtin
+from podfit.vllm.command import Word
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+PODFIT = "podfit.dev/"
+"""The prefix of podfit's own annotations, whose values are written for it and its readers."""
+NAMES = frozenset({
+    "accessModes", "apiGroup", "apiVersion", "claimName", "configMap", "container", "containerName", "cpu",
+    "deviceClassName", "divisor", "driver", "effect", "fieldPath", "generateName", "host", "image", "imagePullPolicy",
+    "key", "kind", "medium", "memory", "model", "mountPath", "name", "namespace", "namespaces", "operator", "path",
+    "port", "priorityClassName", "protocol", "resource", "resourceClaimName", "resourceClaimTemplateName",
+    "restartPolicy", "runtimeClassName", "schedulerName", "scheme", "secretName", "serviceAccountName", "serviceName",
+    "size", "sizeLimit", "storage", "storageClassName", "storageUri", "subPath", "targetPort",
+    "terminationMessagePolicy", "topologyKey", "type", "uri", "values", "volumeMode", "volumeName",
+    "whenUnsatisfiable", "workingDir",
+})  # fmt: skip
+"""Fields whose texts are names, paths, kinds, images, models or words of Kubernetes."""
+LABELS = frozenset({"labels", "limits", "matchLabels", "nodeSelector", "requests"})
+"""Fields with label values or quantities by name."""
+CLOSED = frozenset({
+    "args", "binaryData", "command", "data", "options", "parameters", "stringData", "volumeAttributes",
+})  # fmt: skip
+"""Fields of which only the names are quoted."""
+VARIABLES = re.compile(
+    r"(?:VLLM|NCCL|CUDA|NVIDIA|HF|HUGGINGFACE|TRANSFORMERS|PYTORCH|TORCH|XDG|RAY|GLOO|OMP|LWS|UCX|TRITON|FLASHINFER)_\w+"
+    r"|HOME|TMPDIR|PATH|LD_LIBRARY_PATH|PYTHONPATH|PORT|HOST"
+)
+"""Variables of vLLM and its libraries."""
+_ENUMERATION = re.compile(r"[A-Z][a-zA-Z]+")
+"""A word of Kubernetes, such as RollingUpdate."""
+_SIMPLE = re.compile(
+    r"-?\d[\w.,]*|(?:/|\./|~/)?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)+/?|/[\w.-]*|(?:s3|gs|gcs|oss|hf|pvc|oci|modelscope)://[\w./-]+"
+)
+"""A number, a model's id or a path."""
+_FLAG = re.compile(r"([-‐‑‒–—―−]+[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+_REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)|(?:^|[\s;&|(])([A-Za-z_]\w*)=(?=[^\s=])")
+"""The name of a variable in a script."""
+_PROGRAM = ("vllm", "serve", "exec", "python", "python3", "sh", "bash", "api_server", "openai", "entrypoints")
+
+
+def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable:
+    """The words that may be quoted of an object with these engines, and those that must not be."""
+    texts = _Texts([], [])
+    _walk(obj, texts)
+    for engine in engines:
+        _add_engine(engine, texts)
+        for name in config_map_names(obj):
+            data = mapping(mapping(engine.facts.config_maps.get(name)).get("data"))
+            texts.public += map(str, data)
+            texts.private += map(str, data.values())
+    public = words_of(texts.public) | _own_words()
+    return Quotable(public, words_of(texts.private))
+
+
+@dataclass(slots=True)
+class _Texts:
+    """Texts of an object that may be quoted, and others."""
+
+    public: list[str]
+    private: list[str]
+
+
+@cache
+def _own_words() -> frozenset[str]:
+    """The flags and choices of all of vLLM's options, and the programs that start it."""
+    table = builtin()
+    options = table.parser(table.releases[-1], "serve").spellings.values()
+    choices = {str(choice) for option, _ in options for choice in option.choices or ()}
+    return words_of(chain(table.spellings, choices, settings.choices(), _PROGRAM))
+
+
+# ── Fields ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _walk(obj: JSON, texts: _Texts) -> None:
+    """Add the names and texts of the object, without the words of vLLM's commands."""
+    stack: list[tuple[str, str, object, bool]] = [("", "", obj, False)]
+    while stack:
+        parent, name, value, closed = stack.pop()
+        if isinstance(value, str):
+            is_public = name in NAMES or parent in LABELS or _ENUMERATION.fullmatch(value) is not None
+            _add(value.partition("?")[0], texts, is_public and not closed)
+            texts.private.append(value.partition("?")[2])
+        elif isinstance(value, Mapping):
+            texts.public += map(str, value)
+            if name == "annotations":
+                _add_annotations(value, texts)
+            elif "name" in value and isinstance(text := value.get("value"), str):
+                texts.public.append(str(value["name"]))
+                _add(text, texts, name != "httpHeaders" and is_open_variable(str(value["name"])))
+                stack += [(name, str(key), one, closed) for key, one in value.items() if key not in ("name", "value")]
+            else:
+                stack += [(name, str(key), one, closed or name in CLOSED) for key, one in value.items()]
+        elif isinstance(value, list):
+            stack += [(parent, name, one, closed) for one in value]
+
+
+def _add(text: str, texts: _Texts, is_public: bool) -> None:
+    (texts.public if is_public else texts.private).append(text)
+    if not is_public and ("=" in text or "$" in text):
+        texts.public += [one or other for one, other in _REFERENCE.findall(text)]
+
+
+def _add_annotations(annotations: Mapping[Any, Any], texts: _Texts) -> None:
+    for name, value in annotations.items():
+        if name == LAST_APPLIED:
+            with suppress(ValueError, RecursionError):
+                _walk(mapping(json.loads(str(value))), texts)
+        else:
+            _add(str(value), texts, str(name).startswith(PODFIT))
+
+
+def is_open_variable(name: str) -> bool:
+    """Return whether the value of the variable may be quoted."""
+    return VARIABLES.fullmatch(name) is not None and not gives(name)
+
+
+# ── vLLM's command ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _add_engine(engine: Engine, texts: _Texts) -> None:
+    """Add the words of the container's commands, its environment, and what is known of it by name."""
+    table = builtin()
+    release = engine.release if engine.release in table.releases else table.releases[-1]
+    parser = table.parser(release, "serve")
+    if not engine.command.shell:
+        raw = [Word(text, engine.at(field)) for field in ("command", "args") for text in _strings(engine.field(field))]
+        _add_words(raw, parser, texts, is_literal=lambda _: True)
+    given = {text for field in ("command", "args") for text in _strings(engine.field(field))}
+    for command in (engine.command, *engine.command.then):
+        _add_words(command.words, parser, texts, lambda word: word.span is not None or word.text in given)
+        for name, value in command.env.items():
+            _add(value, texts, is_open_variable(name))
+        texts.private += command.config.values()
+    config = "\n".join(engine.command.config.values())
+    for dest, value in chain(engine.args.given.items(), engine.args.written.items()):
+        texts.public.append(dest)
+        if isinstance(value, str) and dest in parser.dests:
+            _add_value(value, _option(f"--{dest}", parser), texts, literal=value in config)
+    if engine.gpu is not None:
+        texts.public.append(engine.gpu.value.name)
+    if engine.model is not None and _SIMPLE.fullmatch(engine.model.value.id):
+        texts.public.append(engine.model.value.id)
+
+
+def _strings(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+_UNKNOWN = Option("")
+"""Stands for an option that no release knows."""
+
+
+def _add_words(words: Iterable[Word], parser: Parser, texts: _Texts, is_literal: Callable[[Word], bool]) -> None:
+    """Add the words of a command. `is_literal`: the manifest has the word as it is, and not by way of a variable."""
+    option: Option | None = None
+    for word in words:
+        literal, lines = is_literal(word), word.text.split()
+        if len(lines) < 2 or (option or _begun(word.text, parser)) is not None:
+            option = _add_word(word.text, option, parser, texts, literal=literal and len(lines) < 2)
+            continue
+        for text in lines:  # a command line in one word: only what belongs to a flag is a word of vLLM's
+            is_value = option is not None or _FLAG.fullmatch(text) is not None
+            option = _add_word(text, option, parser, texts, literal=literal and is_value)
+
+
+def _begun(text: str, parser: Parser) -> Option | None:
+    """The option whose JSON the word contains after `=`."""
+    flag = _FLAG.fullmatch(text)
+    option = _option(flag[1], parser) if flag and flag[2] else None
+    return option if option is not None and _is_json(option) else None
+
+
+def _is_json(option: Option | None) -> bool:
+    return option is not None and "json" in (option.type or "")
+
+
+def _add_word(text: str, option: Option | None, parser: Parser, texts: _Texts, *, literal: bool) -> Option | None:
+    """Add one word; return the option whose values the next words are."""
+    flag = _FLAG.fullmatch(text)
+    if flag is None:
+        _add_value(text, option, texts, literal=literal)
+        return None if option is None or _has_one_value(option) else option
+    option = _option(flag[1], parser)
+    (texts.public if literal or _is_json(option) else texts.private).append(flag[1])
+    if flag[2] is None:
+        return option
+    _add_value(flag[2], option, texts, literal=literal)
+    return option if option is _UNKNOWN or gives(flag[1]) else None
+
+
+def _option(flag: str, parser: Parser) -> Option:
+    """The option of a flag as it is spelled, also of `--config.key`."""
+    name = flag.replace("_", "-") if flag.startswith("--") else flag
+    option, _ = parser.spellings.get(name) or parser.spellings.get(name.partition(".")[0]) or (_UNKNOWN, True)
+    return option
+
+
+def _has_one_value(option: Option) -> bool:
+    """Return whether no further word can be a value of the option, or of what its author means by it."""
+    return option is not _UNKNOWN and not gives(option.dest) and option.nargs not in ("*", "+")
+
+
+def _add_value(text: str, option: Option | None, texts: _Texts, *, literal: bool) -> None:
+    if option is _UNKNOWN or (option is not None and gives(option.dest)):
+        _add(text, texts, is_public=False)
+    elif _is_json(option) or text.lstrip()[:1] in ("{", "["):
+        _add_json(text, settings.typed_keys(option.dest) if option else frozenset(), texts)
+    else:
+        _add(text, texts, literal or _SIMPLE.fullmatch(text) is not None)
+
+
+_KEY = re.compile(r"""["'](\w[\w.-]*)["']\s*:(?:\s*["']([A-Za-z][\w.-]*)["'])?""")
+_CHOICES = frozenset({"kv_connector", "kv_role", "method"})
+"""Keys of JSON arguments whose values are names in a registry of vLLM."""
+
+
+def _add_json(text: str, typed: frozenset[str], texts: _Texts) -> None:
+    """Add the keys of JSON, and the values of those that are `typed`."""
+    texts.private.append(text)
+    for key, value in _KEY.findall(text):
+        texts.public += (key, value) if key in typed or key in _CHOICES else (key,)
