@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -93,6 +94,7 @@ def _is_served(model: Gpu) -> bool:
     return model.compute_capability is None or model.compute_capability >= LEAST_CAPABILITY
 
 
+@lru_cache(512)
 def _order(model: Gpu) -> int:
     return WELL_KNOWN.index(model.name) if model.name in WELL_KNOWN else len(WELL_KNOWN)
 
@@ -266,6 +268,7 @@ def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
 _SIZE = re.compile(r" \([^)]*\)| \d+GB$| / .*")
 
 
+@lru_cache(512)
 def _short(model: Gpu) -> str:
     """The name for a text that says the size."""
     return _SIZE.sub("", gpu.short(model.name)) if model.mig is None else model.name

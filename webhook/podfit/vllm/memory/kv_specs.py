@@ -78,9 +78,18 @@ def stored(settings: Settings) -> Stored:
     return Stored(
         settings.release, settings.v1, settings.parallel.tp, settings.dtype, settings.kv_cache_dtype,
         settings.block_size, settings.prefix_caching, settings.manager, settings.speculative, settings.state_dtypes,
-        settings.state_mode, settings.skipped_layers, settings.uses_mla, settings.capability, settings.vendor,
+        settings.state_mode, settings.skipped_layers, settings.uses_mla, _major(settings.capability), settings.vendor,
         settings.backend_named,
     )  # fmt: skip
+
+
+OWN_BLOCKS = (9, 10, 12)
+"""Major versions of compute capabilities whose kernels choose another size of blocks than those of all others."""
+
+
+def _major(capability: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The capability as far as a layout depends on it, so that it is computed once for all others."""
+    return capability if capability is None or capability[0] in OWN_BLOCKS else (8, 0)
 
 
 class Specs(NamedTuple):

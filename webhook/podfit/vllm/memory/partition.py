@@ -1,6 +1,6 @@
 """The GPUs that a container may get → those on which it fits, those on which it does not, and the rest.
 
-Each GPU is where the plan of its name would put it: `plan.judge_each` is `plan.judge` for many GPUs.
+Each GPU is where the plan of its name would put it: `plan.verdicts` is `plan.judge` for many GPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from podfit.base.frozen import frozen, kept
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu
 from podfit.vllm.measured import MeasuredStart
-from podfit.vllm.memory import plan, settings
+from podfit.vllm.memory import plan
 from podfit.vllm.memory.ledger import GpuLedger, Verdict
 from podfit.vllm.memory.verdict import PlannedRelease
 from podfit.vllm.model import Model
@@ -133,16 +133,10 @@ class PlannedEngine:
     kv_cache_memory: int | None = None
 
     def verdicts(self, gpus: Sequence[Gpu]) -> tuple[Verdict, ...]:
-        """The `verdict` on each GPU; one plan for all GPUs that are equal to the planner."""
+        """The `verdict` on each GPU."""
         if self.release is None or self.known or self.kv_cache_memory is not None:
-            plans: list[PlannedRelease | None] = [self.plan_on(gpu) for gpu in gpus]
-        else:
-            keys = [_planned_as(gpu) for gpu in gpus]
-            kinds = dict(zip(keys, gpus, strict=True))
-            each = plan.judge_each(self.args, self.model, tuple(kinds.values()), self.release, env=self.env)
-            by_kind = dict(zip(kinds, each, strict=True))
-            plans = [by_kind[key] for key in keys]
-        return tuple([planned.verdict if planned is not None else "unsure" for planned in plans])
+            return tuple([self.plan_on(gpu).verdict for gpu in gpus])
+        return tuple(plan.verdicts(self.args, self.model, gpus, self.release, env=self.env))
 
     def plan_on(self, gpu: Gpu) -> PlannedRelease:
         """The plan on one GPU."""
@@ -160,13 +154,6 @@ class PlannedEngine:
 @lru_cache(256)
 def _verdicts(engine: PlannedEngine, gpus: tuple[Gpu, ...]) -> tuple[Verdict, ...]:
     return engine.verdicts(gpus)
-
-
-@lru_cache(1024)
-def _planned_as(gpu: Gpu) -> tuple[object, ...]:
-    """Everything that the planner reads of a GPU: GPUs that are equal in it have one plan."""
-    likely = gpu.memory_likely or gpu.memory
-    return gpu.memory, gpu.memory_high, likely, *settings.gpu_class(gpu, likely)
 
 
 def _placed(candidate: Candidate, verdict: Verdict) -> PlannedGpu:

@@ -146,35 +146,42 @@ def judge(
     return _with_doubts(shown, args, model, env or {})
 
 
-def judge_each(
+def verdicts(
     args: EngineArgs, model: Model, gpus: Sequence[Gpu], release: Release, *, env: Mapping[str, str] | None = None
-) -> list[PlannedRelease | None]:
-    """Each GPU's plan with one release, as `judge` plans that GPU alone; None if its memory or runtime is unknown.
+) -> list[Verdict]:
+    """The `verdict` on each GPU with one release, as `judge` plans that GPU alone.
 
-    The settings and the ranks are computed once per class of GPUs: a table of GPUs costs milliseconds.
+    The settings and the ranks are computed once per class of GPUs, and one plan for all GPUs of a class with the same
+    memory, so that a table of GPUs costs milliseconds.
     """
     env = env or {}
     asked = arguments.read(args, model, env)
     classes: dict[tuple[object, ...], LoadedEngine | None] = {}
-    plans: list[PlannedRelease | None] = []
+    known: dict[tuple[object, ...], Verdict] = {}
+    results: list[Verdict] = []
     for gpu in gpus:
-        whole = budget.total(gpu, None)
-        if whole is None:
-            plans.append(None)
+        total = budget.total(gpu, None)
+        if total is None:
+            results.append("unsure")
             continue
-        key = settings.gpu_class(gpu, whole.likely)
-        if key not in classes:
-            classes[key] = load(asked, gpu, None, release)
-        loaded = classes[key]
-        if loaded is None:
-            plans.append(None)
-            continue
-        here = loaded._replace(whole=whole, budget=budget.line(whole, loaded.settings))
-        judged = _worst_rank(asked, here)
-        if release < OLDEST:
-            judged = _too_old(judged, release)
-        plans.append(_with_doubts(judged, args, model, env))
-    return plans
+        its_class = settings.gpu_class(gpu, total.likely)
+        if its_class not in classes:
+            classes[its_class] = load(asked, gpu, None, release)
+        key = (*its_class, total.low, total.likely, total.high)
+        if key not in known:
+            loaded = classes[its_class]
+            known[key] = _on_total(asked, loaded, total, env) if loaded is not None else "unsure"
+        results.append(known[key])
+    return results
+
+
+def _on_total(asked: MemoryArguments, loaded: LoadedEngine, total: Estimate, env: Mapping[str, str]) -> Verdict:
+    """The `verdict` for a GPU with this memory."""
+    here = loaded._replace(whole=total, budget=budget.line(total, loaded.settings))
+    judged = _worst_rank(asked, here)
+    if loaded.settings.release < OLDEST:
+        judged = _too_old(judged, loaded.settings.release)
+    return _with_doubts(judged, asked.args, loaded.model, env).verdict
 
 
 def _with_doubts(judged: PlannedRelease, args: EngineArgs, model: Model, env: Mapping[str, str]) -> PlannedRelease:

@@ -193,9 +193,9 @@ def _kernel_step(capability: tuple[int, int] | None) -> tuple[int, int] | None:
 @lru_cache(1024)
 def gpu_class(gpu: Gpu, memory: int) -> tuple[object, ...]:
     """Everything that `of` reads of a GPU of `memory` bytes: it has equal settings on every GPU of one class."""
-    sizes = (memory >= 70 * GI, memory >= 160 * GI)
-    return (gpu.compute_capability, gpu.vendor, gpu.unified_memory, gpu.supports_bf16, _is_h100(gpu), _is_a100(gpu),
-            *sizes)  # fmt: skip
+    capability = gpu.compute_capability
+    return (_kernel_step(capability), capability == (10, 0), gpu.vendor, gpu.unified_memory, gpu.supports_bf16,
+            _is_h100(gpu), _is_a100(gpu), memory >= 70 * GI, memory >= 160 * GI)  # fmt: skip
 
 
 def _manager(asked: MemoryArguments, release: Release) -> bool | None:
