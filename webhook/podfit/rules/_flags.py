@@ -142,6 +142,15 @@ def parser(engine: Engine) -> Parser | None:
     return table.parser(engine.release, "module" if engine.command.entry == "module" else "serve")
 
 
+def parser_near(engine: Engine) -> Parser | None:
+    """The parser of the engine's release, or of the newest older one in the table, for suggestions."""
+    if engine.release is None:
+        return None
+    older = [one for one in builtin().releases if one <= engine.release]
+    entry = "module" if engine.command.entry == "module" else "serve"
+    return builtin().parser(older[-1], entry) if older else None
+
+
 def spellings(engine: Engine) -> Container[str]:
     """The flags that the engine's release knows; none if it is not in the table."""
     known = parser(engine)

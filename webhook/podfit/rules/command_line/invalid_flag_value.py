@@ -16,6 +16,7 @@ from podfit.rules._flags import (
     life,
     named,
     parser,
+    parser_near,
     registry_certainty,
     spellings,
     substitute,
@@ -425,7 +426,7 @@ _SEPARATORS = re.compile(r"[,;\s]+")
 def _as_list(engine: Engine, error: ArgumentError) -> tuple[int, int, tuple[str, ...]] | None:
     """One word with the values of a list, `1,2,4` or `[1, 2, 4]`: the first word to replace, how many, and the flag
     with a word for each value. None if the flag takes no list of such values."""
-    words, known = engine.command.words, parser(engine)
+    words, known = engine.command.words, parser_near(engine)
     if error.dest is None or known is None or not 0 <= error.index < len(words):
         return None
     first, count, flag, text = error.index, 1, *_halves(words[error.index].text)

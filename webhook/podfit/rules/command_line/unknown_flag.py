@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 
 from podfit.base.near import nearest
 from podfit.kube.patch import Edit
-from podfit.rules._flags import certainty, in_file, parser, substitute, uncertain, unknown
+from podfit.rules._flags import certainty, in_file, parser_near, substitute, uncertain, unknown
 from podfit.rules.command_line import _meant
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, lines
@@ -67,7 +67,7 @@ class UnknownFlag(Rule):
 
 def _slip(engine: Engine, flag: UnrecognizedFlag) -> str | None:
     """The flag in its right spelling, if only one is as near as a slip of the hand and takes what is written for it."""
-    words, known = engine.command.words, parser(engine)
+    words, known = engine.command.words, parser_near(engine)
     if known is None or in_file(engine, flag.index) or not 0 <= flag.index < len(words):
         return None
     near = _meant.slip_of(flag.flag, known.spellings)
