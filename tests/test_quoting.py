@@ -237,3 +237,24 @@ def test_the_search_for_hidden_words_is_linear() -> None:
     for text in ("'" * 60_000, "Value " * 10_000, "'a" * 30_000, "a-" * 30_000, "\\" * 60_000, "…x1" * 20_000):
         words.spans(text)
         words.spans_of_source(text)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "junit"])
+def test_no_text_is_a_command_for_the_runner_of_a_github_action(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's name and the words of a command, as text that begins a line and within one."""
+    pod = yaml.safe_load(SOURCE)
+    pod["spec"]["containers"][0].update(
+        command=["vllm", "serve", "Qwen/Qwen3-8B"],
+        args=[*["--dtype", f"{'x' * 70} ::error::a ##[add-mask]b"], "--quantization", f"{'y' * 60} ::warning::c"],
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("::error::pod.yaml").write_text(yaml.safe_dump(pod))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    out = ran("check", "-v", "--format", form, "::error::pod.yaml", "::notice::missing.yaml")
+
+    assert not [line for line in out.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+    assert "error" in out
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    assert "# #[" not in ran("check", "-v", "--format", form, "::error::pod.yaml")

@@ -6,6 +6,7 @@ Python's integers have no bound, but conversion to float (from 309 digits) and t
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 LARGEST = (1 << 63) - 1
@@ -20,3 +21,11 @@ def bounded(value: int) -> int:
 def from_json(text: str) -> Any:
     """`json.loads` with bounded numbers; raises ValueError as that does, also for more than 4,300 digits."""
     return json.loads(text, parse_int=lambda digits: bounded(int(digits)))
+
+
+_LONG = re.compile(r"\d[\d,_]{15,}\d")
+
+
+def without_long_numbers(text: str) -> str:
+    """Return a log's text with "…" for each number of more than 16 digits: no count, size or time has so many."""
+    return _LONG.sub("…", text) if _LONG.search(text) else text

@@ -53,7 +53,7 @@ PRINTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
     )
 )  # fmt: skip
 """What a log prints, in its order of numbers; "captured": CUDA graphs as they became, not as they were charged."""
-TOKENS = re.compile(r"GPU KV cache size: ([\d,]+) tokens")
+TOKENS = re.compile(r"GPU KV cache size: (\d[\d,]*) tokens")
 LENGTH = re.compile(r"Using max model len (\d+)|max seq len \((\d+)\)")
 LONGEST = re.compile(
     r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in KV cache \((\d+)\)"

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from podfit.base.numbers import from_json, without_long_numbers
+
 Level = Literal["debug", "info", "warning", "error"]
 Span = tuple[int, int]
 T = TypeVar("T")
@@ -131,7 +133,7 @@ def read(text: str) -> list[LogLine]:
     """The lines of `text`. One of JSON is as many lines as its message has."""
     lines: list[LogLine] = []
     plain, inside = _Shapes(), _Shapes()
-    text = _without_colors(text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = without_long_numbers(_without_colors(text.replace("\r\n", "\n").replace("\r", "\n")))
     for number, raw in enumerate(text.split("\n"), 1):
         if not raw:
             continue
@@ -247,11 +249,9 @@ def level_of(text: str) -> Level | None:
 
 def _parse_json_record(text: str) -> Mapping[str, Any] | None:
     """A JSON object on one line; None where it is none."""
-    from json import JSONDecodeError, loads
-
     try:
-        found = loads(text)
-    except (JSONDecodeError, RecursionError):
+        found = from_json(text)
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from podfit.base.numbers import without_long_numbers
 from podfit.diagnose import contradiction, remedy_arguments
 from podfit.diagnose.calibrate import Start
 from podfit.diagnose.phase import Phase
@@ -65,6 +66,7 @@ class Known:
 
 def specific(cause: str, known: Known) -> list[str]:
     """Changes with their values, each a sentence; none if no text has the values."""
+    known = replace(known, text=without_long_numbers(known.text))
     make = _OF_CAUSE.get(cause)
     said = [*make(known)] if make else []
     model = known.start.model if known.start else None
@@ -182,6 +184,8 @@ def _lower_share(known: Known, short: float) -> Iterator[str]:
     }.get(known.phase or "", "the weights fitted")
     total, share = known.total or 0, known.share
     less = math.ceil((short / total + SPARE) * 100) / 100
+    if less >= 1:  # the log contradicts itself
+        return
     if share is not None and share - less >= LEAST_SHARE:
         yield f"Lower --gpu-memory-utilization from {share:g} to {share - less:.2g}: {what}."
     else:
@@ -303,8 +307,8 @@ def _capability(known: Known) -> Iterator[str]:
 
 
 def _cpu_memory(known: Known) -> Iterator[str]:
-    found = re.search(r"memory on node .*?\(([\d.]+)/([\d.]+) GiB\).*?utilization \(([\d.]+)", known.text)
-    if found:
+    found = re.search(rf"memory on node .*?\((\d+(?:\.\d+)?)/{_GIB}\).*?utilization \((\d+(?:\.\d+)?)", known.text)
+    if found and float(found[2]) > 0:
         share = math.floor(float(found[1]) / float(found[2]) * 100) / 100
         yield (
             f"Lower --gpu-memory-utilization, which the CPU backend takes for host memory, from {found[3]} to "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podfit.base.near import nearest
-from podfit.cli.support import edge
+from podfit.cli.support import edge, terminal
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Output:
     def write(self, content: str | Iterable[str]) -> None:
         """Writes it, whole or piece by piece; raises UnusableError (exit 3) if the file can't be written."""
         if self.file is None:
-            sys.stdout.writelines([content] if isinstance(content, str) else content)
+            pieces = [content] if isinstance(content, str) else content
+            sys.stdout.writelines(pieces if self.format == "github" else map(terminal.without_commands, pieces))
         else:
             edge.write_text(self.file, content)
 

@@ -39,8 +39,20 @@ def is_terminal(stream: TextIO | None = None) -> bool:
 
 def show(rendered: str, paint: Callable[[str], str] | None = None) -> None:
     """Prints text: on a terminal without longer lines than it has, and painted if it is colored."""
-    shown = wrapped(rendered, width()) if is_terminal() else rendered
+    shown = without_commands(wrapped(rendered, width()) if is_terminal() else rendered)
     print(paint(shown) if paint and colors() else shown, end="", flush=True)
+
+
+_COMMAND = re.compile(r"^(\s*:)(?=:)|##(?=\[)", re.MULTILINE)
+"""What GitHub's runner takes for a workflow command in the output of a step: `::` at the beginning of a line, and `##[`
+anywhere (actions/runner ActionCommand.cs)."""
+
+
+def without_commands(text: str) -> str:
+    """The text; on a GitHub runner with a space in each workflow command, which a name or a log could contain."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    return _COMMAND.sub(lambda found: f"{found[1]} " if found[1] else "# #", text)
 
 
 _ROW = re.compile(r"\S {2,}\S.* {2,}\S")
@@ -75,6 +87,7 @@ def message(line: str) -> str:
     """A line for standard error: with a colored prefix, and on a terminal broken between words."""
     if is_terminal(sys.stderr):
         line = wrapped(line, width(sys.stderr))
+    line = without_commands(line)
     prefix = line.partition(" ")[0]
     if prefix not in _PREFIXES or not colors(sys.stderr):
         return line
