@@ -74,14 +74,21 @@ class Cluster:
         except OSError:
             return False
 
-    def call(self, method: str, path: str, body: object = None, user: str = ADMIN) -> tuple[int, Any]:
-        """One request to the API server: status and what was answered."""
+    def call(
+        self, method: str, path: str, body: object = None, user: str = ADMIN, impersonated: str | None = None
+    ) -> tuple[int, Any]:
+        """One request to the API server: status and what was answered.
+
+        `impersonated`: the name under which the administrator asks, with all rights."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {user}", "Content-Type": kind}
+        if impersonated is not None:
+            headers |= {"Impersonate-User": impersonated, "Impersonate-Group": "system:masters"}
         request = urllib.request.Request(
             f"https://{HOST}:{self.port}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {user}", "Content-Type": kind},
+            headers=headers,
         )
         return _open(request, ssl.create_default_context(cafile=str(self.root / "ca.crt")))
 

@@ -29,6 +29,8 @@ from tests.e2e.process import kill, start, tail, until
 
 JSONDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
+SOURCES = f"{ROOT / 'webhook'}{os.pathsep}{ROOT}"
+"""The Python path of what runs as a process: this checkout, whatever is installed."""
 OWN = "podfit-system"
 LABEL = "podfit"
 """A namespace's label: which release evaluates it."""
@@ -250,7 +252,7 @@ def _serve(
     arguments = [f"--bind={HOST}:0" if word.startswith("--bind=") else word for word in arguments]
     arguments += more
     log = folder / name
-    env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": SOURCES}
     return start([sys.executable, *program, *arguments], log, env), log
 
 

@@ -21,7 +21,7 @@ from tests.cluster.test_credentials import client_pair
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import ADMIN, HOST, Cluster
 from tests.e2e.process import DEADLINE
-from tests.e2e.release import ROOT
+from tests.e2e.release import SOURCES
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
 
@@ -49,7 +49,7 @@ def kubeconfig(cluster: Cluster, path: Path, user: JSONDict, **fields: str) -> P
 
 def podfit(folder: Path, kubeconfigs: str, *words: str) -> subprocess.CompletedProcess[str]:
     """`podfit WORDS` without kubectl."""
-    env = {**os.environ, "PATH": "/usr/bin:/bin", "KUBECONFIG": kubeconfigs, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PATH": "/usr/bin:/bin", "KUBECONFIG": kubeconfigs, "PYTHONPATH": SOURCES}
     env |= {"HOME": str(folder), "TMPDIR": str(folder / "tmp")}
     return subprocess.run(
         [sys.executable, "-m", "podfit.cli", *words], env=env, cwd=folder, capture_output=True, text=True, check=False,

@@ -48,11 +48,11 @@ def _errors(cluster: Cluster) -> list[str]:
     return [line for line in str(text).splitlines() if line.startswith(f"{name}{{") and ".podfit.dev" in line]
 
 
-def sent(podfit: Podfit, obj: JSONDict, resource: str = "pods") -> bool:
-    """Whether the API server sends an object that is created to podfit."""
+def sent(podfit: Podfit, obj: JSONDict, resource: str = "pods", user: str | None = None) -> bool:
+    """Whether the API server sends an object to podfit that the user (default: the administrator) creates."""
     group, _, plural = resource.rpartition("/")
     path = f"/{f'apis/{group}' if group else 'api'}/v1/namespaces/{podfit.name}-probe/{plural}?dryRun=All"
-    status, answer = podfit.cluster.call("POST", path, obj)
+    status, answer = podfit.cluster.call("POST", path, obj, impersonated=user)
     if status == 201:
         return False
     message = str(answer.get("message"))
@@ -299,22 +299,58 @@ OURS = ("v1 Pod", "ray.io/v1 RayCluster", "batch.volcano.sh/v1alpha1 Job")
 """Children that are always sent, or whose kinds this API server does not know."""
 
 
+OPERATOR = "system:serviceaccount:operators:operator"
+"""A controller, by its name."""
+CONTROLLERS = (
+    OPERATOR, "system:serviceaccount:kube-system:deployment-controller", "system:kube-controller-manager",
+)  # fmt: skip
+AUTHORS = (
+    "jane@example.com", "kubernetes-admin", "arn:aws:iam::1:role/ci", "oidc:system:serviceaccount:kube-system:a",
+    "System:kube-controller-manager",
+)  # fmt: skip
+"""Users whose names do not begin with the prefix that Kubernetes reserves."""
+
+
 @pytest.mark.parametrize(("made", "owner"), [row for row in BELIEVED if row[0].split()[1] in RESOURCE])
 def test_what_a_controller_made_is_not_sent(made: str, owner: str, podfit: Podfit) -> None:
     kind = made.split()[1]
 
-    assert not sent(podfit, child(kind, owner), RESOURCE[kind])
+    assert not sent(podfit, child(kind, owner), RESOURCE[kind], OPERATOR)
+
+
+@pytest.mark.parametrize("owner", ["example.com/v1 Anything", "serving.kserve.io/v1beta1 InferenceService"])
+def test_an_author_cannot_hide_a_workload_by_an_owner(owner: str, podfit: Podfit) -> None:
+    obj = child("Deployment", owner)
+
+    assert [sent(podfit, obj, RESOURCE["Deployment"], user) for user in AUTHORS] == [True] * len(AUTHORS)
+    assert [sent(podfit, obj, RESOURCE["Deployment"], user) for user in CONTROLLERS] == [False] * len(CONTROLLERS)
+
+
+@pytest.mark.parametrize(("kind", "owner"), [("ReplicaSet", "apps/v1 Deployment"), ("Job", "batch/v1 CronJob")])
+def test_nor_by_an_owner_of_kubernetes_own_kinds(kind: str, owner: str, podfit: Podfit) -> None:
+    assert sent(podfit, child(kind, owner), RESOURCE[kind], AUTHORS[0])
+
+
+def test_a_service_account_of_the_objects_own_namespace_cannot_hide_a_workload(podfit: Podfit) -> None:
+    """A tenant can use it. One of a namespace whose name only begins alike is a stranger's."""
+    obj, own = child("Deployment", "example.com/v1 Anything"), f"{podfit.name}-probe"
+
+    assert sent(podfit, obj, RESOURCE["Deployment"], f"system:serviceaccount:{own}:default")
+    assert not sent(podfit, obj, RESOURCE["Deployment"], f"system:serviceaccount:{own}-2:default")
 
 
 @pytest.mark.parametrize(("made", "owner"), [row for row in NOT_BELIEVED if row[0] not in OURS])
 def test_what_a_kind_controls_that_never_makes_it_is_sent(made: str, owner: str, podfit: Podfit) -> None:
     kind = made.split()[1]
 
-    assert sent(podfit, child(kind, owner), RESOURCE[kind])
+    assert sent(podfit, child(kind, owner), RESOURCE[kind], OPERATOR)
 
 
 def test_the_workers_of_a_leader_worker_set_are_not_sent(podfit: Podfit) -> None:
-    assert not sent(podfit, child("StatefulSet", "v1 Pod", labels=LEADER), RESOURCE["StatefulSet"])
+    obj = child("StatefulSet", "v1 Pod", labels=LEADER)
+
+    assert not sent(podfit, obj, RESOURCE["StatefulSet"], "system:serviceaccount:lws-system:lws-controller-manager")
+    assert sent(podfit, obj, RESOURCE["StatefulSet"], AUTHORS[0])
 
 
 def test_any_number_of_owner_references_is_read(podfit: Podfit) -> None:
@@ -325,7 +361,7 @@ def test_any_number_of_owner_references_is_read(podfit: Podfit) -> None:
 
     def with_others(count: int) -> bool:
         obj["metadata"]["ownerReferences"] = [*({**other, "uid": f"u{n}"} for n in range(count - 1)), controller]
-        return sent(podfit, obj, RESOURCE["Deployment"])
+        return sent(podfit, obj, RESOURCE["Deployment"], OPERATOR)
 
     assert [with_others(count) for count in (99, 100, 101, 20_000)] == [False, False, True, True]
 

@@ -142,9 +142,38 @@ def test_the_children_of_operators_are_warned_of_and_not_denied(install: Install
     assert made.count(" created (server dry run)") == len(pods)
     assert "Warning: podfit unknown-flag" in made
     assert user.podfit.findings(rule="unknown-flag", mode="warn") == before + len(pods)
-    made = user.kubectl("apply --dry-run=server -f children.yaml")
+    operator = "--as=system:serviceaccount:operators:operator --as-group=system:masters"
+    made = user.kubectl(f"apply --dry-run=server -f children.yaml {operator}")
     assert made.count(" created (server dry run)") == len(children)
     assert "Warning" not in made
+
+
+def test_an_author_who_names_an_invented_owner_reads_the_denial(user: User) -> None:
+    user.write("llama-8b.yaml", owned(deployment(doomed(GOOD_POD)), "llama-8b", "example.com/v1", "Anything"))
+
+    said = user.kubectl("apply --dry-run=server -f llama-8b.yaml", exits=1)
+
+    assert "denied the request: vLLM would not start: 1 problem (unknown-flag)" in said
+    assert "of Anything" not in said
+
+
+def test_a_service_account_of_the_namespace_that_names_one_is_warned(user: User) -> None:
+    """It may be an operator of this namespace, which a denial would stop; or a tenant, whose bypass is now counted."""
+    user.write("llama-8b.yaml", owned(deployment(doomed(GOOD_POD)), "llama-8b", "example.com/v1", "Anything"))
+    account = f"--as=system:serviceaccount:{user.namespace}:default --as-group=system:masters"
+    before = user.podfit.findings(rule="unknown-flag", mode="warn")
+
+    said = user.kubectl(f"apply --dry-run=server -f llama-8b.yaml {account}")
+
+    assert "Warning: podfit unknown-flag" in said
+    assert user.podfit.findings(rule="unknown-flag", mode="warn") == before + 1
+
+
+def test_pods_with_an_invented_owner_are_only_warned_about(user: User) -> None:
+    """A drain must not become an outage, whichever user makes the Pod."""
+    user.write("pod.yaml", owned(doomed(GOOD_POD), "llama-8b", "example.com/v1", "Anything"))
+
+    assert "Warning: podfit unknown-flag" in user.kubectl("apply --dry-run=server -f pod.yaml")
 
 
 def test_the_children_of_kinds_that_make_none_are_denied(user: User) -> None:

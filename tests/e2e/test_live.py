@@ -8,7 +8,7 @@ import sys
 
 from tests.conftest import GOOD_POD
 from tests.e2e.process import DEADLINE
-from tests.e2e.release import ROOT
+from tests.e2e.release import SOURCES
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
 
@@ -21,7 +21,7 @@ def checked(user: User, *arguments: str) -> subprocess.CompletedProcess[str]:
             **os.environ,
             "PATH": "",
             "KUBECONFIG": str(user.cluster.kubeconfig(user.namespace)),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": SOURCES,
         },
         cwd=user.folder,
         capture_output=True,

@@ -20,7 +20,7 @@ from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import Cluster
 from tests.e2e.kubelet import serving
 from tests.e2e.process import DEADLINE, until
-from tests.e2e.release import LABEL, ROOT, Podfit, make_namespace
+from tests.e2e.release import LABEL, ROOT, SOURCES, Podfit, make_namespace
 from tests.reviews import doomed
 
 PAGE = ROOT / "docs" / "runbook.md"
@@ -137,7 +137,7 @@ def _typed(command: str, desk: Path, cluster: Cluster) -> str:
         env={
             "PATH": f"{programs}:{os.environ['PATH']}",
             "HOME": str(desk),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": SOURCES,
             "KUBECONFIG": str(cluster.kubeconfig()),
             "COLUMNS": "140",
             "LC_ALL": "C.UTF-8",

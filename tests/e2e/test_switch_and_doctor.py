@@ -13,7 +13,7 @@ import yaml
 from tests.conftest import GOOD_POD
 from tests.e2e.controlplane import HOST, STRANGER, Cluster
 from tests.e2e.process import DEADLINE, until
-from tests.e2e.release import REGISTRATION, ROOT, Podfit
+from tests.e2e.release import REGISTRATION, SOURCES, Podfit
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
 
@@ -29,7 +29,7 @@ def podfit_(cluster: Cluster, *words: str, exits: int = 0, user: str | None = No
         "PATH": "",
         "HOME": str(cluster.root),
         "KUBECONFIG": str(cluster.kubeconfig(user=user)),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": SOURCES,
     }
     command = [sys.executable, "-m", "podfit.cli", *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=4 * DEADLINE)

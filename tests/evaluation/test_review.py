@@ -149,6 +149,41 @@ def test_a_pod_of_a_controller_is_warned_about_and_not_refused(pod: JSONDict) ->
     assert strict["allowed"] is False
 
 
+OWNERS = [
+    ("example.com/v1", "Anything"), ("serving.kserve.io/v1beta1", "InferenceService"),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("api_version", "kind"), OWNERS)
+@pytest.mark.parametrize(
+    ("user", "allowed"),
+    [
+        ("jane@example.com", False),
+        ("kubernetes-admin", False),
+        ("oidc:system:serviceaccount:a:b", False),
+        ("system:serviceaccount:kserve:kserve-controller-manager", True),
+        ("system:kube-controller-manager", True),
+        ("", True),  # no API server leaves it out; what is not known makes nothing stricter
+    ],
+)
+def test_the_owner_of_a_workload_counts_only_if_a_controller_says_so(
+    pod: JSONDict, user: str, allowed: bool, api_version: str, kind: str
+) -> None:
+    bad = deployment(doomed(pod))
+    bad["metadata"]["ownerReferences"] = [
+        {"apiVersion": api_version, "kind": kind, "name": "llama", "uid": "1", "controller": True}
+    ]
+    asked = admission_review(bad, userInfo={"username": user})
+
+    response = validate(asked)
+
+    assert response["allowed"] is allowed
+    assert allowed or kind not in response["status"]["message"]
+    bad_pod = {**doomed(pod), "metadata": {**pod["metadata"], "ownerReferences": bad["metadata"]["ownerReferences"]}}
+    assert validate(admission_review(bad_pod, userInfo={"username": user}))["allowed"], "of a Pod it always counts"
+
+
 def test_an_update_is_refused_only_for_what_it_introduces(pod: JSONDict) -> None:
     good, bad = deployment(pod), deployment(doomed(pod))
     scaled = copy.deepcopy(bad)

@@ -107,6 +107,10 @@ def _others() -> Iterator[tuple[str, Request, Request]]:
         one["spec"]["containers"][0]["volumeMounts"].append({"name": f"kube-api-access-{letters}", "mountPath": "/x"})
     yield "volume that only looks made up", asked(mine), asked(theirs)
     new, old = deployment(doomed(GOOD_POD)), deployment(GOOD_POD)
+    owner = {"apiVersion": "example.com/v1", "kind": "Anything", "name": "a", "uid": "1", "controller": True}
+    owned = {**new, "metadata": {**new["metadata"], "ownerReferences": [owner]}}
+    controller = {"username": "system:serviceaccount:operators:operator"}
+    yield "who names the owner", asked(owned, userInfo=controller), asked(owned)
     yield "operation", asked(new), asked(new, "UPDATE", old=old)
     yield "old object", asked(new, "UPDATE", old=old), asked(new, "UPDATE", old=deployment(without_shm(GOOD_POD)))
     yield "subresource", asked(GOOD_POD), asked(GOOD_POD, subresource="resize")

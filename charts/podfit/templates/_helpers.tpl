@@ -245,10 +245,14 @@ webhook/podfit/kube/workload/controller.py. */}}
 {{- end -}}
 
 {{/* What a controller made (a Deployment's ReplicaSet, a CronJob's Job) was evaluated at its owner, where its author reads the
-answer. An owner of a built-in group counts only if its kind makes this one: takes the CEL that says which do. */}}
+answer. Owners count only if the requester may be a controller: a user without the reserved prefix only claims them. A
+service account of the object's own namespace may be a tenant's, so what it makes is sent, and at most warned about. An
+owner of a built-in group counts only if its kind makes this one: takes the CEL that says which do. */}}
 {{- define "podfit.hasNoController" -}}
 - name: has-no-controller
   expression: |-
+    [request.userInfo.?username.orValue("")].exists(user, !user.startsWith("system:") ||
+      user.startsWith("system:serviceaccount:" + request.?namespace.orValue("") + ":")) ||
     ![optional.ofNonZeroValue(object.metadata.?ownerReferences.orValue([])).orValue([])].exists(owners,
       size(owners) <= 100 && owners.exists(o, o.?controller.orValue(false) == true &&
         size(o.?apiVersion.orValue("")) <= 500 && (!(o.?apiVersion.orValue("").split("/")[0] in

@@ -232,3 +232,95 @@ def test_lint_tells_of_a_field_that_is_ignored(tmp_path: Path, capsys: Capture) 
     assert main(["policy", "lint", str(file)]) == 0
     why = "ignored: facts are part of podfit, and podfit 0.4 will not accept this field. Fix: remove it"
     assert capsys.readouterr().err == f"warning: {file}:5: spec.trustFacts: {why}\n"
+
+
+EMPTY = {
+    "match: {namespaces: [chat], excludedNamespaces: [chat]}": "in any namespace: no name of a namespace fulfills all",
+    "match: {namespaces: [chat-a, chat-*], excludedNamespaces: ['chat*']}": "no name of a namespace fulfills all",
+    "match: {excludedNamespaces: ['*']}": "no name of a namespace fulfills all conditions",
+    "match: {namespaces: [a], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: b}}}": "no name of a",
+    "match: {objectSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}":
+        "nothing: no value of the label a fulfills all conditions",
+    "match: {objectSelector: {matchLabels: {a: x}, matchExpressions: [{key: a, operator: NotIn, values: [x]}]}}":
+        "no value of the label a",
+    "match: {namespaceSelector: {matchLabels: {a: x}, matchExpressions: [{key: a, operator: In, values: [z]}]}}":
+        "in any namespace: no value of the label a",
+    "match: {kinds: [Deployment.batch]}": "podfit does not check the kind 'Deployment.batch', and no policy",
+    "match: {kinds: [Model.example.com]}": "podfit does not check the kind 'Model.example.com'",
+    "match: {kinds: [ClusterServingRuntime], namespaces: [chat]}": "objects of these kinds are in no namespace",
+}  # fmt: skip
+FULL = [
+    "match: {namespaces: ['chat-*'], excludedNamespaces: [chat-a, 'chat-?']}",
+    "match: {namespaces: [chat, legacy], excludedNamespaces: [legacy]}",
+    "match: {namespaces: [a], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a, team: x}}}",
+    "match: {objectSelector: {matchExpressions: [{key: a, operator: NotIn, values: [x]}, {key: a, operator: Exists}]}}",
+    "match: {objectSelector: {matchExpressions: [{key: a, operator: In, values: [x, z]},"
+    " {key: a, operator: NotIn, values: [x]}]}}",
+    "match: {kinds: [Deployment.apps, Nothing.example.com]}",
+    "kinds: {Model.example.com: [spec.template.spec]}\n  match: {kinds: [Model.example.com], namespaces: [chat]}",
+    "match: {kinds: [ServingRuntime], namespaces: [chat]}",
+]
+
+
+def _linted(tmp_path: Path, capsys: Capture, spec: str) -> str:
+    """What `podfit policy lint` prints of a policy with this spec, which can be used."""
+    file = tmp_path / "ours.yaml"
+    file.write_text(f"{HEAD}spec:\n  {spec}\n")
+    assert main(["policy", "lint", str(file)]) == 0
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("spec", EMPTY)
+def test_lint_reports_a_match_that_selects_nothing(tmp_path: Path, capsys: Capture, spec: str) -> None:
+    (line,) = _linted(tmp_path, capsys, spec).splitlines()
+
+    assert line.startswith(f"warning: {tmp_path}/ours.yaml:5: spec.match: selects nothing")
+    assert EMPTY[spec] in line
+
+
+@pytest.mark.parametrize("spec", FULL)
+def test_lint_has_nothing_to_say_of_a_match_that_may_select_something(
+    tmp_path: Path, capsys: Capture, spec: str
+) -> None:
+    assert not _linted(tmp_path, capsys, spec)
+
+
+def _excepted(match: str, of_policy: str = "{}") -> str:
+    """A policy's match and exceptions: one with that match."""
+    return (
+        f"match: {of_policy}\n  exceptions:\n  - {{rules: [gpu-idle], reason: a, owner: b, expires: '2999-01-01',"
+        f" match: {match}}}"
+    )
+
+
+@pytest.mark.parametrize(
+    "match", ["{objectSelector: {matchLabels: {a: b}}}", "{objectSelector: {matchLabels: {a: b}}, namespaces: ['*']}",
+              "{objectSelector: {matchLabels: {a: b}}, excludedNamespaces: [prod], kinds: [Pod]}"]
+)  # fmt: skip
+def test_lint_warns_of_an_exception_that_tenants_reach_by_a_label(tmp_path: Path, capsys: Capture, match: str) -> None:
+    line = _linted(tmp_path, capsys, _excepted(match))
+
+    assert "spec.exceptions[0].match.objectSelector: selects by labels of the object alone" in line
+    assert "tenants choose their own labels" in line
+
+
+@pytest.mark.parametrize(
+    ("match", "of_policy"),
+    [
+        ("{objectSelector: {matchLabels: {a: b}}, namespaces: [chat]}", "{}"),
+        ("{objectSelector: {matchLabels: {a: b}}, namespaceSelector: {matchLabels: {team: x}}}", "{}"),
+        ("{objectSelector: {matchLabels: {a: b}}}", "{namespaces: [chat]}"),
+        ("{kinds: [Pod]}", "{}"),
+    ],
+)
+def test_an_exception_for_namespaces_that_the_admin_chooses_is_no_doubt(
+    tmp_path: Path, capsys: Capture, match: str, of_policy: str
+) -> None:
+    assert not _linted(tmp_path, capsys, _excepted(match, of_policy))
+
+
+def test_lint_reads_the_match_of_an_exception_with_that_of_its_policy(tmp_path: Path, capsys: Capture) -> None:
+    said = _linted(tmp_path, capsys, _excepted("{namespaces: [chat]}", "{namespaces: [prod-*]}"))
+
+    assert "spec.exceptions[0].match: selects nothing in any namespace: no name of a namespace" in said
+    assert said.rstrip().endswith(", since spec.match applies to exceptions too")

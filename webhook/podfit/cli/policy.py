@@ -16,6 +16,7 @@ from podfit.cli.support import edge, policies, terminal
 from podfit.cli.support.edge import UnusableError
 from podfit.evaluation.denial import many
 from podfit.evaluation.policy import Policy, PolicyError, load
+from podfit.evaluation.policy.selection import doubtful_matches
 from podfit.kube.path import FieldPath
 from podfit.report import text
 from podfit.rules import all_rules
@@ -95,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
 
     An exception that has ended, or will within two weeks, a `mode: deny` that can only warn, and a field that is
     ignored are warnings.
+    An exception that has ended, or will within two weeks, and a `mode: deny` that can only warn are warnings. So are
+    the doubtful matches.
     """
     for name in args.files:
         if not policies.path(name).exists():
@@ -116,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
         _tell_of_exceptions(policy)
         _tell_of_denials(policy)
         _tell_of_ignored_fields(policy)
+        for place, path, doubt in doubtful_matches(policy):
+            edge.tell(f"warning: {place}: {path}: {doubt}")
     return 2 if problems else 0
 
 

@@ -672,7 +672,7 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     if found.workload.replicas == 0:
         return "warn", "replicas: 0: nothing starts now, and the next scale-up would"
     if where == "admission" and found.workload.owned and terms.owned_pods != "deny":
-        return "warn", "a controller made this Pod: what it would be denied for is denied at its workload"
+        return "warn", "a controller made this object: what it would be denied for is denied at its owner"
     return "deny", None
 
 

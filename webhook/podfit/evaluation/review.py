@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal, NoReturn
 
 from podfit.base import numbers
@@ -25,6 +25,7 @@ from podfit.evaluation.repair import Repaired, repair
 from podfit.kube.patch import json_patch
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
+from podfit.kube.workload.controller import may_be_controller
 from podfit.rules.rule import Mode
 from podfit.vllm.facts import Facts
 
@@ -347,7 +348,18 @@ def parse(body: bytes) -> Request:
         user=_string_field(mapping(request.get("userInfo")), "username", "userInfo.username", optional=True),
     )
     _check_kinds_agree(found, _string_field(kind, "version", "kind.version", optional=True), resource)
-    return found
+    return _without_claimed_owners(found)
+
+
+def _without_claimed_owners(request: Request) -> Request:
+    """The request without the owners of a workload, if the requester cannot be a controller.
+
+    The owners of a Pod stay: a denial there could make an outage of a node drain."""
+    metadata = mapping((request.object or {}).get("metadata"))
+    if request.is_pod or "ownerReferences" not in metadata or may_be_controller(request.user):
+        return request
+    left = {key: value for key, value in metadata.items() if key != "ownerReferences"}
+    return replace(request, object={**(request.object or {}), "metadata": left})
 
 
 def _check_kinds_agree(request: Request, version: str, resource: Mapping[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """The controller that made an object, by its owner references.
 
 Any user may write an owner reference. If it names a built-in kind that never makes such an object (a ConfigMap that
-controls a Deployment), it does not show that the object was checked at its owner. A reference to any other API group is
-an operator's, and is trusted. The chart's match conditions decide the same (charts/podfit/templates/_helpers.tpl,
+controls a Deployment), it does not show that the object was checked at its owner. A reference to any other API group
+may be an operator's. In a review, the requester decides whether the references of a workload count at all
+(`may_be_controller`). The chart's match conditions decide the same (charts/podfit/templates/_helpers.tpl,
 `podfit.hasNoController`).
 """
 
@@ -41,6 +42,15 @@ MAKES: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
 _LEADER = "leaderworkerset.sigs.k8s.io/name"
 """The label of all that LeaderWorkerSet makes. The workers' StatefulSet is controlled by the leader's Pod (lws
 pkg/controllers/pod_controller.go, setControllerReferenceWithStatefulSet)."""
+
+SYSTEM_USERS = "system:"
+"""What the names of service accounts, nodes and Kubernetes' own controllers begin with; Kubernetes reserves it
+(k8s.io/apiserver pkg/authentication/user, pkg/authentication/serviceaccount)."""
+
+
+def may_be_controller(username: str) -> bool:
+    """Whether the requester may be a controller, which alone knows who owns a workload; an unknown one may."""
+    return not username or username.startswith(SYSTEM_USERS)
 
 
 def controller_of(obj: JSON) -> Mapping[Any, Any] | None:

@@ -1,0 +1,146 @@
+"""Matches that are valid and hardly intended: those that select nothing, and exceptions that tenants reach by a label.
+
+Each check is sound: a match that is reported as empty selects no object, whatever is in the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from podfit.evaluation.policy import Policy
+from podfit.evaluation.policy.layer import Layer
+from podfit.evaluation.policy.match import NAMESPACE_NAME, Match
+from podfit.evaluation.policy.words import nearest
+from podfit.kube.selector import Requirement, Selector
+from podfit.kube.workload.table import WORKLOAD_KINDS
+
+Place = tuple[str | int, ...]
+
+
+def doubtful_matches(policy: Policy) -> Iterator[tuple[str, str, str]]:
+    """Each doubtful match of all policies: "file:line", the path of the field, and the problem."""
+    kinds = {f"{kind}.{group}" if group else kind for group, kind in WORKLOAD_KINDS}
+    kinds.update(kind for layer in policy.everything for kind in layer.kinds)
+    for layer in policy.everything:
+        for place, problem in _of_layer(layer, kinds):
+            path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+            yield layer.place(*place), path, problem
+
+
+def _of_layer(layer: Layer, kinds: Iterable[str]) -> Iterator[tuple[Place, str]]:
+    """The problems of one policy."""
+    if problem := nothing_selected((layer.match,), kinds):
+        yield ("spec", "match"), problem
+        return
+    for index, exception in enumerate(layer.exceptions):
+        matches = (layer.match, exception.match)
+        place = ("spec", "exceptions", index)
+        if problem := nothing_selected(matches, kinds):
+            also = "" if nothing_selected((exception.match,), kinds) else ", since spec.match applies to exceptions too"
+            yield (*place, "match"), f"{problem}{also}"
+        elif has_labels_alone(matches):
+            yield (
+                (*place, "match", "objectSelector") if exception.match.object_selector else place,
+                (
+                    "selects by labels of the object alone, and tenants choose their own labels: add namespaces or a "
+                    "namespaceSelector"
+                ),
+            )
+
+
+def has_labels_alone(matches: Sequence[Match]) -> bool:
+    """Whether an author in any namespace can have an object selected by a label of it."""
+    limited = any(
+        one.namespace_selector is not None or (one.namespaces is not None and not _has_all(one.namespaces))
+        for one in matches
+    )
+    return not limited and any(one.object_selector is not None for one in matches)
+
+
+def _has_all(patterns: Iterable[str]) -> bool:
+    return any(set(pattern) == {"*"} for pattern in patterns)
+
+
+def nothing_selected(matches: Sequence[Match], kinds: Iterable[str]) -> str | None:
+    """Why no object can fulfil all of the matches; None if one may. `kinds`: those that podfit checks."""
+    if problem := _no_kind(matches, frozenset(kinds)) or _no_labels([one.object_selector for one in matches]):
+        return f"selects nothing: {problem}"
+    if problem := _no_namespace(matches) or _no_labels([one.namespace_selector for one in matches]):
+        return f"selects nothing in any namespace: {problem}"
+    return None
+
+
+def _no_kind(matches: Sequence[Match], known: frozenset[str]) -> str | None:
+    """Why no kind is left."""
+    left = known
+    for one in matches:
+        if one.kinds is None:
+            continue
+        if not any(_is_kind(kind, word) for kind in known for word in one.kinds):
+            word = one.kinds[0]
+            near = nearest(word, known)
+            return f"podfit does not check the kind {word!r}, and no policy here has it in spec.kinds{near}"
+        left = frozenset(kind for kind in left if any(_is_kind(kind, word) for word in one.kinds))
+    if not left:
+        return "no kind is in the kinds of both matches"
+    named = any(one.namespaces is not None for one in matches)
+    if named and all(kind.startswith("Cluster") for kind in left):
+        return "objects of these kinds are in no namespace, and namespaces asks for one"
+    return None
+
+
+def _is_kind(kind: str, word: str) -> bool:
+    """Whether a word of `kinds` names the kind: with its API group or without (`Match.selects`)."""
+    return word in (kind, kind.partition(".")[0])
+
+
+def _no_labels(selectors: Sequence[Selector | None]) -> str | None:
+    """Why no set of labels fulfills all selectors."""
+    wanted: dict[str, list[Requirement]] = {}
+    for selector in selectors:
+        for one in selector.requirements if selector is not None else ():
+            wanted.setdefault(one.key, []).append(one)
+    for key, conditions in wanted.items():
+        # A label that is absent, each listed value, and one that no condition lists: label values have no blanks.
+        listed = (value for one in conditions for value in one.values)
+        candidates = [{}, *({key: value} for value in (*listed, "another value"))]
+        if not any(all(one.holds(labels) for one in conditions) for labels in candidates):
+            return f"no value of the label {key} fulfills all conditions"
+    return None
+
+
+def _no_namespace(matches: Sequence[Match]) -> str | None:
+    """Why no namespace is left by its name."""
+    names = [one for match in matches for one in _name_conditions(match.namespace_selector)]
+    allowed = [one.namespaces for one in matches if one.namespaces is not None]
+    allowed += [one.values for one in names if one.operator == "In"]
+    excluded = [pattern for one in matches for pattern in one.excluded_namespaces or ()]
+    excluded += [value for one in names if one.operator == "NotIn" for value in one.values]
+    for patterns in allowed or [("*",)]:
+        left = [one for one in patterns if not any(_covers(pattern, one) for pattern in excluded)]
+        if not any(_has_wildcard(one) or all(_is_in(one, other) for other in allowed) for one in left):
+            return "no name of a namespace fulfills all conditions"
+    return None
+
+
+def _name_conditions(selector: Selector | None) -> list[Requirement]:
+    """The conditions of a namespace selector on the namespace's name."""
+    return [] if selector is None else [one for one in selector.requirements if one.key == NAMESPACE_NAME]
+
+
+def _has_wildcard(pattern: str) -> bool:
+    return bool(set(pattern) & set("*?"))
+
+
+def _is_in(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _covers(pattern: str, other: str) -> bool:
+    """Whether everything that `other` matches is matched by `pattern`, if that shows without trying names.
+
+    The wildcards of `other` are read as characters: its `*` needs one in `pattern`, since it may be any length."""
+    words = {"*": ".*", "?": "[^*]"}
+    return re.fullmatch("".join(words.get(one, re.escape(one)) for one in pattern), other) is not None
