@@ -1,5 +1,6 @@
 """`make oracle`: vLLM's own parser, configuration stage and KV-cache code, and podfit's plan of the same lines.
 
+    python -m oracle --claims [--releases 0.33.0]
     python -m oracle [--releases 0.11.0,0.33.0] [--cases 40] [--seed 1] [--sources DIR] [--report FILE]
 
 Exits with 1 if a difference has no known reason. See docs/oracle.md.
@@ -18,7 +19,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from oracle import environment
+from oracle import claims, environment
 from oracle.cases import GPUS, Case, configs, generate, kinds
 from oracle.compare import Difference, compare, first_line, report
 from podfit.vllm.args.flags import builtin
@@ -101,6 +102,21 @@ def run(release: Release, cases: Sequence[Case], given: Path | None) -> tuple[li
     return differences, "\n".join([line, *(f"    not judged, {count} × {text}" for text, count in own.items())])
 
 
+def _judge_claims(releases: Sequence[Release], given: Path | None) -> int:
+    """Prints what vLLM's own code says of each claim that podfit makes about these releases; 1 if one differs."""
+    differ = False
+    for release in releases:
+        made = claims.made(release)
+        answers, why = ask_vllm([case for claim in made for case in claim.cases(release)], given, release)
+        outcomes = [
+            claims.outcome(claim, *(answers.get(case.id, {"own": True, "error": why}) for case in claim.cases(release)))
+            for claim in made
+        ]
+        differ |= any(one.problem and one.judged for one in outcomes)
+        print(claims.report(release, outcomes), flush=True)
+    return int(differ)
+
+
 def main(argv: list[str]) -> int:
     """Prints one line per release, then the differences."""
     parser = argparse.ArgumentParser(prog="make oracle", description="vLLM's own code as the judge; see docs/oracle.md")
@@ -108,6 +124,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=40, metavar="N", help="cases per release and stage (default: 40)")
     parser.add_argument("--seed", type=int, default=1, help="other cases (default: 1)")
     parser.add_argument("--sources", type=Path, metavar="DIR", help="unpacked wheels: DIR/VERSION/vllm; default: PyPI")
+    parser.add_argument("--claims", action="store_true", help="judge what podfit's rules say that vLLM rejects")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there too")
     args = parser.parse_args(argv)
     releases = known = sorted(builtin().releases)
@@ -116,6 +133,8 @@ def main(argv: list[str]) -> int:
         releases = [one for one in releases if one in wanted]
         if len(releases) != len(wanted):
             parser.error(f"--releases: not all of {args.releases} are in the table (podfit releases list)")
+    if args.claims:
+        return _judge_claims(releases if args.releases else releases[-1:], args.sources)
     every: list[Difference] = []
     for number, release in enumerate(releases):
         gpu = GPUS[(known.index(release) + args.seed) % len(GPUS)]

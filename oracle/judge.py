@@ -71,7 +71,8 @@ class Judge:
             return found
         except SystemExit:
             lines = said.getvalue().strip().splitlines()
-            return {"accepted": False, "stage": stage, "error": lines[-1] if lines else ""}
+            error = lines[-1] if lines else ""
+            return {"accepted": False, "stage": stage, "error": error, "text": "\n".join(lines)[-MOST_CHARACTERS:]}
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             own = stage == "kv" or isinstance(error, OWN) or any(word in text for word in OWN_WORDS)
@@ -84,6 +85,8 @@ def v1() -> bool:
     return bool(getattr(envs, "VLLM_USE_V1", True))
 
 
+MOST_CHARACTERS = 20_000
+"""Of what vLLM's parser prints about an error."""
 OWN = (ImportError, AttributeError, NameError, NotADirectoryError)
 OWN_WORDS = ("failed to be inspected", "does not appear to have a file named", "stand-in for", "HF_HUB_OFFLINE",
              "Can't load", "Could not load", "Triton", "tokenizer", "Failed to import Ray",

@@ -1,7 +1,4 @@
-"""What vLLM's configuration rejects, check by check: a command line that it rejects, and a similar one that it accepts.
-
-Each line was answered by vLLM's own `create_engine_config` on a CPU, or read in its source.
-"""
+"""What vLLM's configuration rejects, and what it may accept. One example of each check: `oracle/claim_table.py`."""
 
 from __future__ import annotations
 
@@ -55,126 +52,6 @@ def said(pod: dict[str, Any], release: str, config: Mapping[str, Any], *args: st
     return [one for one in report.findings if one.rule == "conflicting-flags"]
 
 
-CASES: list[tuple[str, Mapping[str, Any], str, str, str]] = [
-    # release, config.json, what is rejected, what is accepted, the problem
-    ("0.33.0", LLAMA_8B, "--max-num-seqs 3000", "--max-num-seqs 2048", "larger than the default"),
-    ("0.33.0", ENCODER, "--max-num-batched-tokens 4096", "--max-num-batched-tokens 8194", "fit into one step"),
-    ("0.11.0", ENCODER, "--max-num-batched-tokens 512", "--max-num-batched-tokens 9000", "fit into one step"),
-    ("0.19.1", LLAMA_8B, "--no-enable-chunked-prefill --max-num-batched-tokens 8192",
-     "--no-enable-chunked-prefill --max-num-batched-tokens 131072", "context length 131,072"),
-    ("0.33.0", LLAMA_8B, "--long-prefill-token-threshold 999999", "--long-prefill-token-threshold 9", "context length"),
-    ("0.11.0", LLAMA_8B, "--max-long-partial-prefills 4",
-     "--max-long-partial-prefills 4 --max-num-partial-prefills 4", "within 1 … 1"),
-    ("0.19.1", LLAMA_8B, "--max-num-partial-prefills 4", "--max-num-partial-prefills 1", "not supported"),
-    ("0.19.1", LLAMA_8B, "--max-long-partial-prefills 4", "--max-long-partial-prefills 1", "not supported"),
-    ("0.33.0", LLAMA_8B, '--enable-lora --speculative-config {"method":"ngram","num_speculative_tokens":9}',
-     '--enable-lora --speculative-config {"method":"ngram","num_speculative_tokens":7}', "256 sequences × 10 = 2,560"),
-    ("0.11.0", LLAMA_8B, "--async-scheduling -pp 2", "-pp 2", "--pipeline-parallel-size 2"),
-    ("0.18.0", DELTA_NET, "--enable-prefix-caching --no-enable-chunked-prefill --max-num-batched-tokens 300000",
-     "--no-enable-chunked-prefill --max-num-batched-tokens 300000", "needs chunked prefill"),
-    ("0.16.0", DELTA_NET, f"--enable-prefix-caching --speculative-config {NGRAM}",
-     f"--speculative-config {NGRAM}", "speculative decoding"),
-    ("0.33.0", HYBRID, "--no-enable-chunked-prefill",
-     "--no-enable-chunked-prefill --no-enable-prefix-caching", "needs chunked prefill"),
-    ("0.19.1", EXPERTS, "--enable-eplb -tp 4", "--enable-eplb -tp 4 --enable-expert-parallel", "balances experts"),
-    ("0.33.0", EXPERTS, "--enable-eplb --enable-expert-parallel",
-     "--enable-eplb --enable-expert-parallel -dp 2", "there is one rank"),
-    ("0.11.0", EXPERTS, "-tp 8 -dcp 3", "-tp 8 -dcp 2", "not divisible"),
-    ("0.33.0", EXPERTS, "-tp 4 -dcp 2", "-tp 8 -dcp 2", "above the 4 key-value heads"),
-    ("0.19.1", EXPERTS, "-tp 8 -dcp 4", "-tp 8 -dcp 2", "8 ranks // 4 key-value heads = 2"),
-    ("0.19.1", EXPERTS, "--data-parallel-size-local 4 -dp 2", "--data-parallel-size-local 2 -dp 2", "is larger than"),
-    ("0.19.1", LLAMA_8B, "--data-parallel-size 0", "--data-parallel-size 1", "is below 1"),
-    ("0.19.1", LLAMA_8B, "--data-parallel-size 0", "--data-parallel-size 0 --nnodes 2 -tp 4", "is below 1"),
-    ("0.19.1", EXPERTS, "--data-parallel-rank 2 -dp 2", "--data-parallel-rank 1 -dp 2", "is not a rank"),
-    ("0.11.0", EXPERTS, "--data-parallel-hybrid-lb -dp 2",
-     "--data-parallel-hybrid-lb -dp 2 --data-parallel-size-local 1", "the ranks of this node"),
-    ("0.33.0", EXPERTS, "--data-parallel-hybrid-lb -dp 4",
-     "--data-parallel-hybrid-lb -dp 4 --nnodes 2", "the ranks of this node"),
-    ("0.19.1", EXPERTS, "--data-parallel-external-lb -dp 2",
-     "--data-parallel-external-lb -dp 2 --data-parallel-rank 1", "the rank of this process"),
-    ("0.33.0", EXPERTS, "--data-parallel-external-lb --nnodes 2 -tp 4",
-     "--data-parallel-external-lb -dp 2 --nnodes 2 --node-rank 1", "the rank of this process"),
-    ("0.33.0", EXPERTS, '--eplb-config {"num_redundant_experts":8}',
-     '--eplb-config {"num_redundant_experts":0}', "8 redundant experts"),
-    ("0.11.0", EXPERTS, "--num-redundant-experts 8", "--num-redundant-experts 0", "8 redundant experts"),
-    ("0.33.0", LLAMA_8B, "--offload-backend prefetch",
-     "--offload-backend prefetch --offload-group-size 2", "--offload-group-size 0 is smaller"),
-    ("0.19.1", LLAMA_8B, "--nnodes 3 -tp 4", "--nnodes 2 -tp 4", "does not divide the 4 ranks"),
-    ("0.19.1", LLAMA_8B, "--enable-dbo -tp 4", "--enable-dbo -tp 4 --all2all-backend deepep_low_latency", "needs"),
-    ("0.33.0", ENCODER, "-pp 2", "-tp 2", "pipeline stages"),
-    ("0.19.1", LLAMA_8B, '--compilation-config {"cudagraph_capture_sizes":[]}',
-     '--compilation-config {"cudagraph_capture_sizes":[1]}', "is empty"),
-    ("0.33.0", LLAMA_8B, "--max-cudagraph-capture-size 0",
-     "--max-cudagraph-capture-size 0 --enforce-eager", "1 at least"),
-    ("0.19.1", LLAMA_8B, '--profiler-config {"profiler":"torch"}',
-     '--profiler-config {"profiler":"torch","torch_profiler_dir":"/tmp"}', "torch_profiler_dir"),
-    ("0.19.1", LLAMA_8B, "--collect-detailed-traces all",
-     "--collect-detailed-traces all --otlp-traces-endpoint grpc://otel:4317", "--otlp-traces-endpoint"),
-    ("0.33.0", LLAMA_8B, "--hf-overrides notjson", '--hf-overrides {"num_hidden_layers":4}', "not a JSON object"),
-    ("0.33.0", LLAMA_8B, "--kv-cache-dtype float16", "--kv-cache-dtype bfloat16", "dtype here, bfloat16"),
-    ("0.11.0", YARN, "--disable-sliding-window", "--enforce-eager", "RoPE scaling (yarn)"),
-    ("0.33.0", ENCODER, "--runner generate", "--runner pooling", "generates no text"),
-    ("0.11.0", ENCODER, "--task generate", "--task embed", "generates no text"),
-    ("0.19.1", VISION, '--limit-mm-per-prompt {"image":-1}', '--limit-mm-per-prompt {"image":0}', "image is -1"),
-    ("0.11.0", LLAMA_8B, '--limit-mm-per-prompt {"video":{"count":1}}',
-     '--limit-mm-per-prompt {"video":1}', "video is not a number"),
-    ("0.9.1", LLAMA_8B, '--limit-mm-per-prompt {"image":2}', "--limit-mm-per-prompt {}", "takes text alone"),
-    ("0.7.3", LLAMA_8B, "--limit-mm-per-prompt image=2", "--max-model-len 4096", "takes text alone"),
-    ("0.10.0", LLAMA_8B, '--limit-mm-per-prompt {"image":0}', "--max-model-len 4096", "takes text alone"),
-    ("0.33.0", LLAMA_8B, "--max-model-len 0", "--max-model-len auto", "neither a length"),
-    ("0.23.0", LLAMA_8B, "--max-model-len 0 --max-num-batched-tokens 512",
-     "--max-model-len 512 --max-num-batched-tokens 512", "neither a length"),
-    ("0.19.1", LLAMA_8B, '--structured-outputs-config {"backend":"outlines","disable_any_whitespace":true}',
-     '--structured-outputs-config {"backend":"xgrammar","disable_any_whitespace":true}', "disable_any_whitespace"),
-    ("0.19.1", LLAMA_8B, '--structured-outputs-config {"backend":"xgrammar","disable_additional_properties":true}',
-     '--structured-outputs-config {"backend":"guidance","disable_additional_properties":true}', "needs the backend"),
-    ("0.19.1", HYBRID, "--mamba-block-size 512", "--mamba-block-size 512 --enable-prefix-caching", "needs prefix"),
-    ("0.33.0", LLAMA_8B, "--runner pooling --convert none", "--runner pooling --convert embed", "not a pooling model"),
-    ("0.11.0", HYBRID, '--compilation-config {"level":2}', '--compilation-config {"level":3}', "no piecewise"),
-    ("0.33.0", LLAMA_8B, '--compilation-config {"cudagraph_capture_sizes":[1,4],"max_cudagraph_capture_size":8}',
-     '--compilation-config {"cudagraph_capture_sizes":[1,4],"max_cudagraph_capture_size":4}', "not the largest"),
-    ("0.19.1", VISION, "--mm-encoder-attn-backend XFORMERS", "--mm-encoder-attn-backend FLASH_ATTN", "was removed"),
-    ("0.33.0", LLAMA_8B, '--kv-transfer-config {"kv_role":"kv_both"}',
-     '--kv-transfer-config {"kv_role":"kv_both","kv_connector":"NixlConnector"}', "no kv_connector"),
-    ("0.28.0", LLAMA_8B, '--kv-transfer-config {"kv_role":"kv_both"}',
-     '--kv-transfer-config {"kv_role":"kv_both"} --disable-hybrid-kv-cache-manager', "no kv_connector"),
-    ("0.19.1", VISION, "--video-pruning-rate 1.5", "--video-pruning-rate 0.5", "0 … 1"),
-    ("0.19.1", VISION, "--mm-processor-cache-gb=-1", "--mm-processor-cache-gb 0", "is negative"),
-    ("0.33.0", LLAMA_8B, '--speculative-config {"method":"ngram"}', f"--speculative-config {NGRAM}", "needs num_spec"),
-    ("0.33.0", LLAMA_8B, '--speculative-config {"method":"eagle3","num_speculative_tokens":3}',
-     '--speculative-config {"method":"eagle3","num_speculative_tokens":3,"model":"acme/drafter"}', "needs a model"),
-    ("0.33.0", LLAMA_8B,
-     '--speculative-config {"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":4,"prompt_lookup_max":2}',
-     '--speculative-config {"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":2,"prompt_lookup_max":4}',
-     "prompt_lookup_min 4 is larger"),
-    ("0.11.0", LLAMA_8B,
-     '--speculative-config {"method":"ngram","num_speculative_tokens":4,"disable_by_batch_size":1}',
-     '--speculative-config {"method":"ngram","num_speculative_tokens":4,"disable_by_batch_size":8}', "is below 2"),
-    ("0.11.0", LLAMA_8B,
-     '--speculative-config {"method":"draft_model","num_speculative_tokens":4,"model":"Qwen/Qwen3-0.6B"}',
-     f"--speculative-config {NGRAM}", "has no draft models"),
-    ("0.10.0", LLAMA_8B, '--speculative-config {"num_speculative_tokens":4,"model":"Qwen/Qwen3-0.6B"}',
-     f"--speculative-config {NGRAM}", "has no draft models"),
-    ("0.14.1", LLAMA_8B, '--speculative-config {"num_speculative_tokens":4,"model":"Qwen/Qwen3-0.6B"}',
-     '--speculative-config {"num_speculative_tokens":4,"model":"acme/drafter"}', "has no draft models"),
-    ("0.33.0", LLAMA_8B, '--speculative-config {"model":"Qwen/Qwen3-0.6B","use_heterogeneous_vocab":true}',
-     '--speculative-config {"model":"acme/drafter"}', "a draft model needs num_speculative_tokens"),
-    ("0.19.1", LLAMA_8B, '--speculative-config {"method":"mtp","num_speculative_tokens":1}',
-     f"--speculative-config {NGRAM}", "no layers for multi-token prediction"),
-    ("0.11.0", PHI, '--speculative-config {"method":"eagle3","num_speculative_tokens":3,"model":"acme/drafter"}',
-     f"--speculative-config {NGRAM}", "not supported for a phi3 model"),
-    ("0.33.0", LLAMA_8B,
-     '-tp 4 --speculative-config {"num_speculative_tokens":3,"model":"acme/drafter","draft_tensor_parallel_size":2}',
-     '-tp 4 --speculative-config {"num_speculative_tokens":3,"model":"acme/drafter","draft_tensor_parallel_size":4}',
-     "draft_tensor_parallel_size 2"),
-    ("0.11.0", LLAMA_8B, f"--async-scheduling --speculative-config {NGRAM}",
-     f"--speculative-config {NGRAM}", "--async-scheduling"),
-    ("0.19.1", LLAMA_8B, f"--async-scheduling --speculative-config {NGRAM}",
-     '--async-scheduling --speculative-config {"method":"eagle3","num_speculative_tokens":3,"model":"acme/drafter"}',
-     "--async-scheduling"),
-]  # fmt: skip
-
-
 EXPANDABLE = {"name": "PYTORCH_CUDA_ALLOC_CONF", "value": "max_split_size_mb:64,expandable_segments:True"}
 OFFLOADING = '--kv-transfer-config {"kv_connector":"OffloadingConnector","kv_role":"kv_both"}'
 
@@ -207,16 +84,6 @@ def test_a_kv_cache_of_another_dtype_than_the_one_that_is_left(pod: dict[str, An
 def words(line: str) -> list[str]:
     """A command line's words; blanks within JSON belong to it."""
     return line.replace(": ", ":").replace(", ", ",").split()
-
-
-@pytest.mark.parametrize(("release", "config", "refused", "taken", "problem"), CASES)
-def test_what_the_configuration_refuses_is_denied(
-    pod: dict[str, Any], release: str, config: Mapping[str, Any], refused: str, taken: str, problem: str
-) -> None:
-    (found,) = said(pod, release, config, *words(refused))
-    assert found.mode == "deny"
-    assert problem in found.finding.message
-    assert said(pod, release, config, *words(taken)) == []
 
 
 def test_a_family_with_layers_for_it_predicts_several_tokens(pod: dict[str, Any]) -> None:

@@ -1,0 +1,196 @@
+"""`make oracle ARGS="--claims"`: what podfit's rules say that vLLM rejects, compared with vLLM's own code.
+
+A claim is a command line that vLLM rejects, a similar one that it accepts, and a pattern of vLLM's error. Those of
+`oracle.claim_table` are written by hand; the others follow from the tables of facts, one for each entry of a table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from oracle.cases import GPUS, Case, configs
+from oracle.claim_table import CONFLICTING, INVALID_ENVIRONMENT, INVALID_VALUES, LLAMA
+from oracle.compare import LATER_FLAGS
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import builtin
+from podfit.rules.command_line.invalid_flag_value import ELSEWHERE
+from podfit.vllm.args import flags, settings
+from podfit.vllm.facts import Facts, GivenModel
+from podfit.vllm.release import Release, newest_read
+
+GPU = next(gpu for gpu in GPUS if gpu["name"] == "NVIDIA L4")
+LABEL = "NVIDIA-L4"
+SERVED = "acme/ours"
+"""The name of each model for podfit, which knows its config.json alone."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a rule says that vLLM rejects."""
+
+    rule: str
+    release: str
+    """A release of which the rule says it."""
+    model: str
+    rejected: str
+    accepted: str
+    error: str
+    """A pattern of vLLM's error."""
+    message: str = ""
+    """A part of podfit's message."""
+    rejected_environment: Mapping[str, str] = field(default_factory=dict)
+    accepted_environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The rejected line, for people."""
+        variables = [f"{name}={value}" for name, value in self.rejected_environment.items()]
+        return " ".join([f"{self.rule}:", *variables, self.rejected])
+
+    def cases(self, release: Release) -> tuple[Case, Case]:
+        """Both lines, for vLLM's own code of a release."""
+        rejected, accepted = (
+            Case(f"{kind}|{self.text}", "config", str(release), GPU, self.model, words(line), environment=environment)
+            for kind, line, environment in (
+                ("rejected", self.rejected, self.rejected_environment),
+                ("accepted", self.accepted, self.accepted_environment),
+            )
+        )
+        return rejected, accepted
+
+    def is_made(self, release: Release) -> bool:
+        """The rule says it of this release: the rejected line is a finding, and the accepted one is not."""
+        return bool(self.findings(release, self.rejected, self.rejected_environment)) and not self.findings(
+            release, self.accepted, self.accepted_environment
+        )
+
+    def findings(self, release: Release, line: str, environment: Mapping[str, str]) -> list[Judged]:
+        """The rule's findings about a line."""
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "claim"},
+            "spec": {
+                "nodeSelector": {"nvidia.com/gpu.product": LABEL},
+                "containers": [
+                    {
+                        "name": "vllm",
+                        "image": f"vllm/vllm-openai:v{release}",
+                        "command": ["vllm", "serve", SERVED],
+                        "args": list(words(line)),
+                        "env": [{"name": name, "value": value} for name, value in environment.items()],
+                        "resources": {"limits": {"nvidia.com/gpu": "8", "memory": "640Gi"}},
+                    }
+                ],
+            },
+        }
+        facts = Facts(models={SERVED: GivenModel({**configs()[self.model]}, "claims")})
+        report = lint(pod, builtin(), facts, where="check")
+        if report.errors:
+            raise AssertionError(f"{self.text}: {report.errors}")
+        return [one for one in report.findings if one.rule == self.rule]
+
+
+def words(line: str) -> tuple[str, ...]:
+    """A line's words; JSON in it has no blanks."""
+    return tuple(line.split())
+
+
+def written() -> Iterator[Claim]:
+    """The claims that are written by hand."""
+    for rule, rows in (("conflicting-flags", CONFLICTING), ("invalid-flag-value", INVALID_VALUES)):
+        for release, model, rejected, accepted, error, message, *environment in rows:
+            variables: Any = environment[0] if environment else {}
+            yield Claim(rule, release, model, rejected, accepted, error, message, variables, variables)
+    for release, model, bad, good, error, message in INVALID_ENVIRONMENT:
+        yield Claim("invalid-environment", release, model, "", "", error, message, bad, good)
+
+
+def derived(release: Release) -> Iterator[Claim]:
+    """The claims that follow from the tables of facts for one release."""
+    options = flags.parser(release, "serve")
+    spelling = {option.dest: option.flags[0] for option, _ in options.spellings.values() if option.flags}
+    for dest in sorted((settings.bounded() & spelling.keys()) - {*ELSEWHERE}):
+        yield from _bounds(dest, spelling[dest], release)
+    for dest in sorted(settings.config_arguments() & spelling.keys()):
+        if next(settings.unknown_keys(dest, {NO_KEY: 1}, release), None) is not None:
+            line = f'{spelling[dest]} {{"{NO_KEY}":1}}'
+            yield Claim("unknown-config-key", str(release), LLAMA, line, "", f"{NO_KEY}|[Uu]nexpected", NO_KEY)
+    for name in sorted(settings.variables()):
+        refusal = settings.bad_variable(name, NO_VALUE, release)
+        if refusal is not None:
+            good = str(refusal.allowed[0]) if refusal.allowed else "1"
+            variables = ({name: NO_VALUE}, {name: good})
+            yield Claim("invalid-environment", str(release), LLAMA, "", "", f"{name}|{NO_VALUE}", name, *variables)
+
+
+NO_KEY, NO_VALUE = "no_such_key", "no-such-value"
+
+
+def _bounds(dest: str, flag: str, release: Release) -> Iterator[Claim]:
+    """A number below the bounds of an argument, and one within."""
+    switch = settings.argument_that_enables(dest)
+    enabled = f" --{switch.replace('_', '-')}" if switch else ""
+    for value in (-1, 0):
+        if settings.out_of_bounds(dest, value, release) is not None:
+            error = f"{dest}|greater than|Input should be"
+            yield Claim("invalid-flag-value", str(release), LLAMA, f"{flag}={value}{enabled}", enabled, error, flag)
+            return
+
+
+@cache
+def claims(release: Release | None = None) -> tuple[Claim, ...]:
+    """All claims; the derived ones are of this release, of the newest that was read by default."""
+    return (*written(), *derived(release or newest_read()))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What vLLM's own code says of a claim."""
+
+    claim: Claim
+    problem: str | None
+    """What differs; None: as claimed."""
+    judged: bool = True
+    """vLLM's answer is not a failure of the oracle's own."""
+
+
+def outcome(claim: Claim, rejected: Mapping[str, Any] | None, accepted: Mapping[str, Any] | None) -> Outcome:
+    """Compare vLLM's answers to both lines with the claim. An error that the claim names is an answer in any case."""
+    if rejected is None or accepted is None:
+        return Outcome(claim, "no answer", judged=False)
+    text = "" if rejected["accepted"] else _text(rejected)
+    named = bool(text) and re.search(claim.error, text) is not None
+    if not accepted["accepted"]:
+        problem = f"vLLM rejects the twin {claim.accepted!r} too: {_text(accepted)[:300]}"
+        return Outcome(claim, problem, judged=not accepted.get("own"))
+    if named:
+        return Outcome(claim, None)
+    if text:
+        return Outcome(claim, f"another error: {text[:300]}", judged=not rejected.get("own"))
+    if LATER_FLAGS.intersection(words(claim.rejected)):
+        return Outcome(claim, "vLLM looks the name up after its configuration stage", judged=False)
+    return Outcome(claim, "vLLM accepts it")
+
+
+def _text(answer: Mapping[str, Any]) -> str:
+    return " ".join(str(answer.get("text") or answer["error"]).split())
+
+
+def report(release: Release, outcomes: Sequence[Outcome]) -> str:
+    """A line on the release, and each claim that differs or that could not be compared."""
+    differ = [one for one in outcomes if one.judged and one.problem]
+    apart = [one for one in outcomes if not one.judged]
+    as_claimed = len(outcomes) - len(differ) - len(apart)
+    line = f"{release!s:12} {as_claimed} of {len(outcomes)} as claimed, {len(differ)} differ, {len(apart)} not compared"
+    listed = [f"  differs: {one.claim.text}\n    {one.problem}" for one in differ]
+    return "\n".join([line, *listed, *(f"  not compared: {one.claim.text}\n    {one.problem}" for one in apart)])
+
+
+def made(release: Release) -> list[Claim]:
+    """The claims that podfit makes about a release."""
+    return [claim for claim in claims(release) if claim.is_made(release)]
