@@ -226,7 +226,7 @@ def _write(output: Output, found: Checked, args: argparse.Namespace) -> None:
         detail: text.Detail = "quiet" if args.quiet else "all" if args.verbose else "normal"
         source = args.show_source or args.verbose
         shown = text.check(found, text.coloured if colours else text.plain, terminal.width(), detail, source=source)
-        last = "" if args.quiet else "\n".join([text.tally(found), *text.next_command(found)]) + "\n"
+        last = "" if args.quiet else "\n".join(text.closing(found)) + "\n"
         rendered = f"{shown}\n{last}" if shown and last else shown + last
     else:
         rendered = import_module(f"podfit.report.{output.format}").render(found)

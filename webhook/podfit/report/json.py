@@ -11,7 +11,7 @@ from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS
 from podfit.evaluation.lint import Judged, Report, Result
 from podfit.kube.patch import Edit, json_patch
-from podfit.report import plan
+from podfit.report import answers, plan
 from podfit.report.checked import Checked, is_audited
 
 
@@ -39,6 +39,7 @@ def render(checked: Checked) -> str:
         results.append(tree)
     tree = {
         "summary": _summary(checked),
+        "unanswered": answers.unanswered(one.result.engine for one in checked.containers),
         "results": results,
         "skipped": [
             {"file": one.file, "line": one.line, "reason": one.skips, "message": FORMS.line(one.message)}

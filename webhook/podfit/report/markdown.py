@@ -8,13 +8,15 @@ from podfit.base.printable import one_line
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import HEADINGS, PLANES, more_advice
+from podfit.report import answers
 from podfit.report.checked import Checked, CheckedContainer, Item
 from podfit.report.text import MANY, chosen_of, summary, tally
 
 
 def render(checked: Checked) -> str:
     """What is wrong first; what is clean in one line."""
-    out = ["## podfit", "", tally(checked), ""]
+    answered = answers.line(one.result.engine for one in checked.containers)
+    out = ["## podfit", "", tally(checked), "", *([escaped(answered), ""] if answered else [])]
     for problem in checked.problems:
         out += [f"- **unreadable** {escaped(str(problem))}"]
     if checked.problems:

@@ -28,6 +28,7 @@ from podfit.evaluation.denial import (
     wrapped,
 )
 from podfit.evaluation.lint import Judged
+from podfit.report import answers
 from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
@@ -190,6 +191,12 @@ def tally(checked: Checked) -> str:
         parts.append(f"{many(files, 'file')} skipped in whole or in part ({reasons})")
     parts += [many(len(checked.problems), "error")] if checked.problems else []
     return "; ".join(parts)
+
+
+def closing(checked: Checked) -> list[str]:
+    """The last lines: the counts, how many containers have an answer about GPU memory, and what to do next."""
+    answered = answers.line(one.result.engine for one in checked.containers)
+    return [tally(checked), *([answered] if answered else []), *next_command(checked)]
 
 
 def next_command(checked: Checked) -> list[str]:

@@ -193,6 +193,11 @@ def on_no_gpu(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> I
         )
 
 
+def reported_by(engine: Engine) -> tuple[str, ...]:
+    """The rule that reports a shortage better if it is one of some nodes only: with the selector for the others."""
+    return ("mixed-gpu-nodes",) if engine.placement is not None and engine.placement.kinds else ()
+
+
 def is_of_table(engine: Engine) -> bool:
     """Whether the GPUs are those of the table: nothing names the container's."""
     return engine.gpu is None and not (engine.placement is not None and engine.placement.kinds)

@@ -73,6 +73,7 @@ class GpuMemoryExceeded(Rule):
             suggestions=engine.alternatives,
             computed=True,
             rests_on=gpu_set.RESTS_ON,
+            yields_to=gpu_set.reported_by(engine),
         )
 
     def _while_loading(self, engine: Engine, ledger: GpuLedger, name: str) -> Finding:
@@ -93,4 +94,5 @@ class GpuMemoryExceeded(Rule):
             suggestions=engine.alternatives,
             computed=True,
             rests_on=gpu_set.RESTS_ON,
+            yields_to=gpu_set.reported_by(engine),
         )

@@ -77,6 +77,7 @@ class KvCacheTooSmall(Rule):
             suggestions=(*suggested, *(engine.probable(suggested) if too_long(engine) is None else ())),
             computed=True,
             rests_on=gpu_set.RESTS_ON,
+            yields_to=gpu_set.reported_by(engine),
         )
 
 

@@ -73,6 +73,11 @@ class Partition:
         """The engine does not fit a single candidate."""
         return bool(self.gpus) and all(one.verdict == "does-not-fit" for one in self.gpus)
 
+    @property
+    def is_unsure(self) -> bool:
+        """No candidate certainly fits or fails."""
+        return all(one.verdict == "unsure" for one in self.gpus)
+
     @kept
     def largest(self) -> Gpu | None:
         """The candidate with the most memory."""

@@ -151,8 +151,8 @@ def verdicts(
 ) -> list[Verdict]:
     """The `verdict` on each GPU with one release, as `judge` plans that GPU alone.
 
-    The settings and the ranks are computed once per class of GPUs, and one plan for all GPUs of a class with the same
-    memory, so that a table of GPUs costs milliseconds.
+    The settings and the ranks are computed once per class of GPUs. All GPUs of a class with the same memory have one
+    plan, so that a table of GPUs costs milliseconds.
     """
     env = env or {}
     asked = arguments.read(args, model, env)

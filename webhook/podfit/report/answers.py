@@ -1,0 +1,63 @@
+"""How many containers have an answer about GPU memory, and why the others have none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from podfit.evaluation.denial import many
+from podfit.rules.engine import Engine
+from podfit.vllm import gpu
+from podfit.vllm.gpu.candidates import PLANNED_MAKERS
+
+RUNTIMES = frozenset({"ServingRuntime", "ClusterServingRuntime"})
+"""Kinds that have no model of their own: a KServe InferenceService names one."""
+NODES_HINT = "name no GPU: add `nodes:` to podfit.yaml (docs/nodes.md)"
+
+
+def unanswered(engines: Iterable[Engine]) -> Counter[str]:
+    """Why containers have no answer → how many of them."""
+    return Counter(reason for engine in engines if (reason := reason_unanswered(engine)) is not None)
+
+
+def reason_unanswered(engine: Engine) -> str | None:
+    """Why nothing is known of the container's GPU memory, in a few words; None if it fits or does not fit some GPU."""
+    if engine.plan.verdict != "unsure" or (engine.gpus is not None and not engine.gpus.is_unsure):
+        return None
+    if engine.on_processors:
+        return "CPU"
+    if engine.command.other:
+        return "another server"
+    if engine.workload.kind in RUNTIMES:
+        return "runtime template"
+    if engine.command.entry == "worker":
+        return "Ray worker"
+    maker = gpu.maker.of_resources(engine.requested[0] if engine.requested else None, engine.container.resources)
+    if maker is not None and maker not in PLANNED_MAKERS:
+        return "TPU" if maker == "google" else "another accelerator"
+    if engine.model is None:
+        return "unknown model" if engine.args.model else "no model named"
+    if engine.gpus is not None and _layout_unknown(engine):
+        return "KV cache layout unknown"
+    return "uncertain arguments or sizes"
+
+
+def _layout_unknown(engine: Engine) -> bool:
+    largest = engine.gpus.largest if engine.gpus is not None else None
+    ledger = engine.gpus.engine.plan_on(largest).ledger if engine.gpus is not None and largest is not None else None
+    return ledger is not None and ledger.kv_capacity.layout is None
+
+
+def line(engines: Iterable[Engine]) -> str:
+    """One line for people; empty if each container has one answer for a known GPU."""
+    listed = list(engines)
+    reasons = unanswered(listed)
+    open_gpu = sum(engine.gpu is None and engine.gpus is not None and not engine.gpus.is_unsure for engine in listed)
+    if not reasons and not open_gpu:
+        return ""
+    parts = [f"GPU memory: {len(listed) - reasons.total()} of {many(len(listed), 'container')} have an answer"]
+    if reasons:
+        parts.append(f"not {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}")
+    if open_gpu:
+        parts.append(f"{open_gpu} {NODES_HINT}")
+    return "; ".join(parts)
