@@ -1,4 +1,4 @@
-"""The closing line of `podfit check`: how many containers have an answer about GPU memory, and why the others do not."""
+"""The closing line of `podfit check`: how many containers have an answer about GPU memory, and why others have none."""
 
 from __future__ import annotations
 
