@@ -104,6 +104,9 @@ def _otel(line: str) -> str:
         lambda line: f"Aug 17 18:42:18 gpu-1 vllm[8052]: {line}",
         lambda line: f"2026-03-03 10:00:00,123 - INFO - [container] {line}",
         lambda line: f'2026-03-03T10:00:00Z {{app="vllm", pod="vllm-0"}} {line}',
+        lambda line: json.dumps({"labels": {"pod": "vllm-0"}, "line": line, "timestamp": "2026-03-03T10:00:00Z"}),
+        lambda line: f"vllm-7d9c6b5f4-abcde vllm › {line}",
+        lambda line: f"> {line}",
     ],
     ids=[
         "colours",
@@ -119,6 +122,9 @@ def _otel(line: str) -> str:
         "syslog",
         "launcher",
         "logcli",
+        "logcli, jsonl",
+        "stern",
+        "quotation",
     ],
 )
 def test_what_collectors_put_around_a_line_changes_nothing(wrap: Callable[[str], str]) -> None:
@@ -129,6 +135,21 @@ def test_what_collectors_put_around_a_line_changes_nothing(wrap: Callable[[str],
     }
 
     assert {case: pair for case, pair in told.items() if pair[0] != pair[1]} == {}
+
+
+def test_an_answer_of_loki_is_read_by_stream_and_time() -> None:
+    cause = (
+        "ValueError: Free memory on device (2.0/79.1 GiB) on startup is less than desired GPU memory utilization (0.9)."
+    )
+    late = ["1700000009000000000", "(APIServer pid=1) RuntimeError: Engine core initialization failed."]
+    failed = {"stream": {"pod": "vllm-0"}, "values": [late, ["1700000001000000000", cause]]}
+    good = {"stream": {"pod": "vllm-1"}, "values": [["1700000005000000000", "INFO:     Application startup complete."]]}
+    text = json.dumps({"status": "success", "data": {"resultType": "streams", "result": [good, failed]}})
+
+    found = _one(text)
+
+    assert _id(found) == "gpu-memory-taken"
+    assert cause in found.evidence[0]
 
 
 def test_vllms_own_json_lines_are_read_with_level_and_traceback() -> None:

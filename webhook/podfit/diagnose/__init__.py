@@ -219,7 +219,8 @@ def _choose_cause(
         *(one for one in reported if not one.weak),
         *(one for one in reported if one.weak and killed),
         *(one for one in logged if one.signature.running and not one.weak),
-        *(one for one in logged if one.weak),
+        *(one for one in logged if one.weak and one.cause.id == AFTER_ENGINE_DEATH),
+        *(one for one in logged if one.weak and one.cause.id != AFTER_ENGINE_DEATH),
         *(one for one in proofs if one.weak),
     ]
     if order:

@@ -6,6 +6,7 @@ in its own way; what vLLM wrote is inside.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -90,6 +91,8 @@ _WRAPPED = re.compile(
     | (?:stdout|stderr)\s+[FP]\s+                                               # a container runtime's file (CRI)
     | \[(?P<pod>pod/[^\]\s]+)\]\s+                                               # kubectl logs --prefix
     | (?P<service>[\w.-]+)\s+\|\s                                                # docker compose
+    | (?P<stern>[\w.-]+\s[\w.-]+)\s›\s                                           # stern
+    | >\s+                                                                       # a quotation in an issue
     | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d\s(?P<unit>[\w.-]+\s[\w./@-]+)\[\d+\]:\s  # syslog, journalctl
     | (?:\d{4}-\d\d-\d\dT\S+\s)?(?P<host>[\w.-]+\s[\w./@-]+)\[\d+\]:\s             # journalctl -o short-iso
     | -\s(?:DEBUG|INFO|WARNING|ERROR)\s-\s\[[\w.-]+\]\s                          # a launcher around the container
@@ -98,7 +101,6 @@ _WRAPPED = re.compile(
     )""",
     re.VERBOSE,
 )
-_NAMED = ("pod", "service", "unit", "host")
 _LABEL = re.compile(r'\b(?:pod|pod_name|container|container_name|instance)="([^"]*)"')
 _SOURCE = re.compile(
     r"\s?\(([A-Z][A-Za-z0-9_]*(?: (?:rank|pid|ip)=[\w.:]+,?)+|raylet|pid=\d+[^()]{0,40})\)\s?|\s?\[(rank\d+)\]:\s?"
@@ -121,7 +123,7 @@ _LEVELS: dict[str, Level] = {
     "error": "error", "err": "error", "critical": "error", "fatal": "error", "exception": "error", "e": "error",
     "f": "error", "emergency": "error", "alert": "error", "panic": "error",
 }  # fmt: skip
-_MESSAGE_KEYS = ("message", "msg", "log", "textPayload", "text", "event", "body", "stringValue", "MESSAGE")
+_MESSAGE_KEYS = ("message", "msg", "log", "line", "textPayload", "text", "event", "body", "stringValue", "MESSAGE")
 _LEVEL_KEYS = ("levelname", "level", "severity", "lvl", "log.level", "loglevel")
 _LOGGER_KEYS = {"levelname", "logger", "logger_name", "name", "funcName", "module", "filename", "lineno", "processName"}
 """Keys of a record that the program's own logger wrote."""
@@ -133,6 +135,10 @@ def read(text: str) -> list[LogLine]:
     """The lines of `text`. One of JSON is as many lines as its message has."""
     lines: list[LogLine] = []
     plain, inside = _Shapes(), _Shapes()
+    for entry in _records_of_loki(text):
+        lines += _lines_of_record(len(lines) + 1, json.dumps(entry), entry, inside)
+    if lines:
+        return lines
     text = without_long_numbers(_without_colors(text.replace("\r\n", "\n").replace("\r", "\n")))
     for number, raw in enumerate(text.split("\n"), 1):
         if not raw:
@@ -144,6 +150,22 @@ def read(text: str) -> list[LogLine]:
         else:
             lines.append(plain.line(number, raw, raw))
     return lines
+
+
+_LOKI = re.compile(r'\s*\{"status":\s*"success",\s*"data":\s*\{"resultType":\s*"streams"')
+
+
+def _records_of_loki(text: str) -> Iterator[Mapping[str, Any]]:
+    """The entries of an answer of Loki's HTTP API (/loki/api/v1/query_range), by stream and time; none of other text.
+    It is one line, however long the log is, with the newest entry first."""
+    answer = _parse_json_record(text) if _LOKI.match(text) else None
+    data = answer.get("data") if answer else None
+    results = data.get("result") if isinstance(data, Mapping) else None
+    for result in results if isinstance(results, list) else ():
+        values = result.get("values") if isinstance(result, Mapping) else None
+        entries = [value for value in values or () if isinstance(value, list) and len(value) > 1]
+        for entry in sorted(entries, key=lambda entry: str(entry[0])):
+            yield {"labels": result.get("stream"), "line": without_long_numbers(str(entry[1])[:MAX_LINE])}
 
 
 def _json_record(raw: str) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from podfit.base.secret import FORMS
@@ -40,7 +40,7 @@ class MeasuredStart:
     release: Release
     arguments: str
     """The arguments that differ from the defaults, as `canonical_arguments` writes them."""
-    lines: Mapping[str, int]
+    lines: Mapping[str, int] = field(hash=False)
     """Line of the ledger → bytes of one GPU."""
     gpu_memory: int | None = None
     """Bytes that the process saw of one GPU."""

@@ -237,7 +237,8 @@ CAUSES = (
             Signature(
                 r"Tensor parallel size \(\d+\) exceeds available GPUs|"
                 r"Waiting for creating a placement group of specs for (?!10 seconds)|"
-                r"The following resource request cannot be scheduled right now",
+                r"The following resource request cannot be scheduled right now|"
+                r"could not find a node type to satisfy the request: .*\bGPU\b",
                 "vLLM v1/executor/ray_utils.py, a warning before it waits; Ray's autoscaler",
                 "0.6–0.33",
                 weak=True,

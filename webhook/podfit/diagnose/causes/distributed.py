@@ -100,6 +100,12 @@ CAUSES = (
                 "PyTorch torch/csrc/distributed/c10d/, gloo; vLLM distributed/utils.py",
                 weak=True,
             ),
+            Signature(
+                r"waitForInput: socket .* timed out after \d+ms",
+                "PyTorch torch/csrc/distributed/c10d/socket.cpp, a warning of the rank that gives up",
+                weak=True,
+                any_level=True,
+            ),
         ),
     ),
 )

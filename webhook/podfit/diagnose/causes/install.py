@@ -188,7 +188,7 @@ CAUSES = (
             Signature(
                 r"Segmentation fault|Segfault encountered|SIGSEGV|Caught signal 11|Illegal instruction|SIGILL|"
                 r"'(?:EngineCore|Worker|VllmWorker)[\w-]*': -(?:4|6|11)\b|exit code:? -(?:4|6|11)\b|"
-                r"Fatal Python error: (?:Segm|Abort|Illegal)",
+                r"Fatal Python error: (?:Segm|Abort|Illegal)|段错误|核心已转储|\bsegfault at [0-9a-f]+ ip",
                 "Linux, signals 4, 6 and 11; vLLM's stack trace handler; UCX",
                 weak=True,
                 unless=r"potential root causes",
@@ -209,7 +209,8 @@ CAUSES = (
         "--enforce-eager leave one of them out.",
         (
             Signature(
-                r"NVRTC error|nvrtc: error|nvrtcCompileProgram|Assertion (?:error|failed).*deep_gemm|"
+                r"NVRTC error|nvrtc: error|nvrtcCompileProgram|Assertion (?:error|failed).*(?:deep_gemm|"
+                r"/jit(?:_kernels)?/)|"
                 r"deep_gemm\S*[: ].*(?:[Aa]ssert|compil)|Failed to compile .*(?:kernel|cubin)|"
                 r"NVCC compilation failed|ptxas (?:error|fatal) ?:",
                 "NVRTC; DeepGEMM csrc/jit/compiler.hpp; ptxas",

@@ -25,8 +25,8 @@ CAUSES = (
                 unless=r"/dev/shm|psm_|shared_memory\.py|shm_broadcast|shm_open|_posixshmem|/torch_\d|shared memory",
             ),
             Signature(
-                r"Not enough (?:free )?disk space",
-                "huggingface_hub file_download.py, of what fails soon after",
+                r"Not enough (?:free )?disk space|is over \d+% full, available space: ",
+                "huggingface_hub file_download.py; Ray file_system_monitor.cc, of what fails soon after",
                 weak=True,
                 any_level=True,
             ),
@@ -113,6 +113,12 @@ CAUSES = (
                 r"(?:mkdir|cannot create directory|cannot touch|open) .*(?:Permission denied|Read-only file system)",
                 "errno 13, 30",
                 unless=r"\.sock\b|bind|/dev/nvidia|/dev/kfd|/dev/dri|/dev/shm",
+            ),
+            Signature(
+                r"problem when trying to write in your cache folder",
+                "transformers utils/hub.py, a warning before it fails",
+                weak=True,
+                any_level=True,
             ),
         ),
         ("cache-read-only", "home-not-writable", "model-cache-wrong-path"),
