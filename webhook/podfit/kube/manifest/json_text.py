@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from json import JSONDecoder
 from typing import Any
 
+from podfit.base import numbers
 from podfit.kube.manifest.part import MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_MANY, BrokenError, Part
 
 
@@ -20,7 +21,9 @@ def parse(text: str) -> Iterator[Part]:
         twice = twice or len(made) != len(pairs)
         return made
 
-    decoder = JSONDecoder(object_pairs_hook=to_dict, parse_constant=str)
+    decoder = JSONDecoder(
+        object_pairs_hook=to_dict, parse_constant=str, parse_int=lambda digits: numbers.bounded(int(digits))
+    )
     at = index = line = 0
     while text[at:].strip():
         start = at + len(text[at:]) - len(text[at:].lstrip())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from podfit.base import numbers
 from podfit.kube.path import FieldPath, is_object, mapping
 
 _NAMES = re.compile(r"\$\{(\w+)\}")
@@ -129,7 +129,7 @@ class Parameters:
         if whole is not None and self._is_one(whole):
             said = self._value(whole, naming, aside)
             try:
-                value = json.loads(said)
+                value = numbers.from_json(said)
             except (ValueError, RecursionError):
                 return said
             return value if _is_shallow(value, _DEEPEST) else said
