@@ -17,7 +17,7 @@ from podfit.report import explained
 from podfit.report import json as as_json
 from podfit.report.command_line import is_spoken_of, judged_as
 from podfit.report.explained import Bar, Chart
-from podfit.report.text import verdict
+from podfit.report.text import reason, verdict
 from podfit.rules.engine import Engine
 from podfit.ui.question import QuestionError, text
 from podfit.ui.sliders import SLIDERS, slider
@@ -111,7 +111,7 @@ def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]
     return {
         "state": state,
         "headline": "does not start" if refused and plan.verdict != "does-not-fit" else verdict(engine),
-        "why": refused.finding.message if refused and plan.verdict != "does-not-fit" else secrets.line(plan.why),
+        "why": refused.finding.message if refused and plan.verdict != "does-not-fit" else secrets.line(reason(engine)),
         "charts": [chart(one) for one in shown.charts],
         "tiles": tiles(engine),
         "changes": list(shown.changes),

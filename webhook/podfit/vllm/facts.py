@@ -16,7 +16,7 @@ The sources of a fact, the most certain first (`model.find` and `gpu.find` go do
 | a DRA claim's class and selectors, if the claim is known | if they name the whole GPU |
 | Ray's `accelerator_type` | yes |
 | a label that the cluster's admins invented (`gpu-type: a100`), HAMi's `use-gputype` | no |
-| the labels of the nodes on which the Pod may be scheduled | only under the policy's `assume.nodes: closed` |
+| the labels of the nodes on which the Pod may run (cluster, input, `--nodes`) | only if `nodes_closed` |
 | `--gpu` | yes |
 | the policy's `assume.gpu` | no |
 

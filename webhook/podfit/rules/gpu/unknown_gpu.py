@@ -18,15 +18,16 @@ podfit reads no size from labels of other vendors."""
 
 
 class UnknownGpu(Rule):
-    """The Pod's GPU is unknown, so GPU memory can't be evaluated.
+    """The Pod's GPU is unknown, so it may land on one that is too small.
 
     `nvidia.com/gpu: 1` is any GPU of the cluster, with 16 GB or with 180. A nodeSelector names the GPU, and keeps the
     Pod off GPUs that are too small:
 
         nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
 
-    In CI, `podfit check --gpu NAME` sets the GPU for manifests that name none. In a cluster with one kind of GPU, the
-    policy's `assume.gpu` does. If podfit may read nodes, it also uses their labels.
+    podfit plans every GPU that it knows, or those of the matching nodes, and reports on which the container fits. In
+    CI, `--nodes FILE` describes the cluster's nodes, and `--gpu NAME` sets the GPU for manifests that name none. In a
+    cluster with one kind of GPU, the policy's `assume.gpu` does. If podfit may read nodes, it also uses their labels.
     """
 
     plane = "gpu"
