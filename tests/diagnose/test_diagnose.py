@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ from podfit.diagnose.causes import CAUSES
 from podfit.diagnose.line import depends_on_digits, read
 from podfit.diagnose.needles import Index, needles
 from podfit.diagnose.sighting import signatures
+from podfit.evaluation.policy import builtin
+from podfit.kube import manifest as kube_manifest
+from podfit.report import diagnosis as diagnosis_report
+from podfit.vllm.facts import Facts
 from tests.cluster.server import Server
 
 CASES = Path(__file__).parent
@@ -381,6 +386,34 @@ def test_with_the_manifest_come_its_plan_the_rule_that_finds_it_and_the_changes(
     assert (found["cause"], found["rule"]) == ("oom-killed", "memory-limit-missing")
     assert found["plans"][0]["model"]["id"] == "Qwen/Qwen2.5-7B-Instruct"
     assert any(one["path"].endswith("/resources") for one in found["patch"])
+
+
+PREDICTED = {
+    (str(case.values[0]), rule): str(case.values[1])
+    for case in reversed(ALL)
+    if case.values[0]
+    for found in diagnose(str(case.values[1]))
+    for rule in found.rules
+}
+"""Causes and the rules that predict them, each with a text."""
+RULES = Path(__file__).parents[1] / "rules"
+OF_OTHER_OBJECTS = {"no-gpu-toleration", "no-node-matches", "read-write-once-with-replicas", "service-link-clash"}
+"""Rules that need the cluster's nodes, a claim or a Service, too."""
+
+
+@pytest.mark.parametrize(("cause", "rule"), sorted(pair for pair in PREDICTED if pair[1] not in OF_OTHER_OBJECTS))
+def test_the_finding_that_predicts_a_cause_is_named_with_it(cause: str, rule: str) -> None:
+    diagnosis = replace(_one(PREDICTED[cause, rule]), start=None)
+    named: set[str | None] = set()
+    for manifest in (RULES / rule).glob("bad*.yaml"):
+        pod = next((one.object for one in kube_manifest.read(manifest.read_bytes(), "").documents), None)
+        case = diagnosis_report.case("log.txt", diagnosis, pod, builtin(), Facts())
+        if case.report is not None and rule in {finding.rule for finding in case.report.findings}:
+            named.add(case.judged.rule if case.judged else None)
+
+    assert named
+    assert None not in named
+    assert rule in named or named <= {*diagnosis.rules}
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,14 @@ CAUSES = (
                 rules=("conflicting-flags", "invalid-flag-value"),
             ),
         ),
-        ("unknown-flag", "removed-flag", "invalid-flag-value", "conflicting-flags", "argument-string-not-split"),
+        (
+            "unknown-flag",
+            "removed-flag",
+            "invalid-flag-value",
+            "conflicting-flags",
+            "argument-string-not-split",
+            "misplaced-word",
+        ),
     ),
     Cause(
         "quantization-block-indivisible",
@@ -252,7 +259,7 @@ CAUSES = (
                 "0.5–0.33",
             ),
         ),
-        ("gpu-count-mismatch",),
+        ("gpu-count-mismatch", "mig-with-tensor-parallel"),
     ),
     Cause(
         "no-gpu",

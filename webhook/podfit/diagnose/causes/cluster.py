@@ -81,7 +81,13 @@ CAUSES = (
                 weak=True,
             ),
         ),
-        ("startup-window-too-short", "startup-probe-missing", "liveness-probe-kills-startup", "probe-wrong-port"),
+        (
+            "startup-window-too-short",
+            "startup-probe-missing",
+            "liveness-probe-kills-startup",
+            "probe-wrong-port",
+            "initial-delay-instead-of-startup-probe",
+        ),
     ),
     Cause(
         "unschedulable",
@@ -103,7 +109,7 @@ CAUSES = (
             ),
             Signature(r"\d+/\d+ nodes are available: ", "Events as others print them", weak=True, any_level=True),
         ),
-        ("gpu-missing", "gpu-count-mismatch"),
+        ("gpu-missing", "gpu-count-mismatch", "no-gpu-toleration", "no-node-matches", "machine-type-too-small"),
     ),
     Cause(
         "image-pull",

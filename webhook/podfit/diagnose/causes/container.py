@@ -17,6 +17,7 @@ CAUSES = (
                 unless=r"[Rr]etrying|trying port|[Uu]sing port|is already in use, trying",
             ),
         ),
+        ("port-taken",),
     ),
     Cause(
         "service-link-clash",
@@ -111,6 +112,6 @@ CAUSES = (
             Signature(r"RPC call to \S+ timed out", "vLLM v1/executor/multiproc_executor.py", "0.6–0.33", weak=True),
             Signature(r"Engine iteration timed out", "vLLM engine/async_llm_engine.py", "0.4–0.10", weak=True),
         ),
-        ("startup-window-too-short",),
+        ("startup-window-too-short", "engine-ready-timeout-too-short"),
     ),
 )

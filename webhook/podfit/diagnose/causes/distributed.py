@@ -54,8 +54,13 @@ CAUSES = (
         "that the Pods reach each other on its ports, and their RDMA devices. Without the option vLLM starts alone.",
         (
             Signature(
-                r"NIXL is not available|NIXL_ERR_\w+|nixl\w*Error|[Nn]ixl\S* .{0,60}(?:handshake|metadata).{0,40}fail|"
-                r"[Ff]ailed .{0,30}NIXL|[Rr]emote NIXL agent .{0,80}(?:not|fail)|"
+                r"[Nn]ixl\S* .{0,60}(?:handshake|metadata).{0,40}fail|[Rr]emote NIXL agent .{0,80}(?:not|fail)",
+                "vLLM distributed/kv_transfer/kv_connector/v1/nixl_connector.py, from 0.18 v1/nixl/",
+                "0.10–0.33",
+                rules=("nixl-side-channel-host",),
+            ),
+            Signature(
+                r"NIXL is not available|NIXL_ERR_\w+|nixl\w*Error|[Ff]ailed .{0,30}NIXL|"
                 r"vllm model for \S+ not found|Unsupported connector type|[Uu]nknown (?:kv )?connector|"
                 r"LMCache\w* .{0,60}(?:[Ff]ailed|[Ee]rror|not found)|lmcache\S*(?:Error|Exception)\b|"
                 r"[Mm]ooncake\S* .{0,60}(?:[Ff]ailed|initialization failed|not found)|"

@@ -33,7 +33,7 @@ CAUSES = (
             ),
             Signature(r"Feature '\.bf16'.* requires \.target sm_80", "ptxas"),
         ),
-        ("gpu-lacks-dtype",),
+        ("gpu-lacks-dtype", "model-lacks-dtype"),
     ),
     Cause(
         "gpu-lacks-quantization",

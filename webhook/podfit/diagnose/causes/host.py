@@ -78,7 +78,15 @@ CAUSES = (
                 weak=True,
             ),
         ),
-        ("memory-limit-too-low", "offload-exceeds-limit", "memory-headroom-missing", "memory-limit-missing"),
+        (
+            "memory-limit-too-low",
+            "offload-exceeds-limit",
+            "memory-headroom-missing",
+            "memory-limit-missing",
+            "memory-limit-below-checkpoint",
+            "cpu-kv-cache-unbounded",
+            "shm-not-in-limit",
+        ),
     ),
     Cause(
         "host-memory-exhausted",
@@ -118,7 +126,7 @@ CAUSES = (
             ),
             Signature(r"pinned host pool needs ~.* RAM is available", "vLLM v1/hisparse/runtime.py", "0.33"),
         ),
-        ("memory-limit-too-low", "offload-exceeds-limit"),
+        ("memory-limit-too-low", "offload-exceeds-limit", "cpu-kv-cache-unbounded"),
     ),
     Cause(
         "evicted-memory",

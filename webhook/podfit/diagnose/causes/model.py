@@ -66,7 +66,7 @@ CAUSES = (
             ),
             Signature(r"Can't load the configuration of '", "transformers configuration_utils.py", weak=True),
         ),
-        ("unknown-model", "model-cache-wrong-path"),
+        ("unknown-model", "model-cache-wrong-path", "model-path-missing", "placeholder-value"),
     ),
     Cause(
         "revision-missing",
@@ -110,7 +110,7 @@ CAUSES = (
                 "0.5–0.33",
             ),
         ),
-        ("unknown-model",),
+        ("unknown-model", "model-newer-than-release", "model-older-than-release"),
     ),
     Cause(
         "trust-remote-code-needed",

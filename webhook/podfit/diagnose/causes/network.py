@@ -86,6 +86,6 @@ CAUSES = (
                 "modelscope hub/errors.py",
             ),
         ),
-        ("model-cache-missing",),
+        ("model-cache-missing", "offline-without-cache"),
     ),
 )

@@ -92,5 +92,6 @@ CAUSES = (
                 any_level=True,
             ),
         ),
+        ("dead-engine-exits-zero",),
     ),
 )

@@ -121,7 +121,7 @@ CAUSES = (
                 any_level=True,
             ),
         ),
-        ("cache-read-only", "home-not-writable", "model-cache-wrong-path"),
+        ("cache-read-only", "home-not-writable", "model-cache-wrong-path", "temporary-directory-missing"),
     ),
     Cause(
         "weights-corrupt",
