@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from podfit.base.quotable import Quotable, words_of
+from podfit.base.secret import WITHHELD
 from podfit.cli import check, explain, main
 from podfit.evaluation import review
 from podfit.evaluation.lint import lint
@@ -258,3 +260,50 @@ def test_no_text_is_a_command_for_the_runner_of_a_github_action(
     assert "error" in out
     monkeypatch.delenv("GITHUB_ACTIONS")
     assert "# #[" not in ran("check", "-v", "--format", form, "::error::pod.yaml")
+
+
+def calls(obj: JSONDict) -> int:
+    """The number of calls that the evaluation of an object takes."""
+    count = 0
+
+    def profile(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        lint(obj, builtin(), Facts())
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def many_containers(number: int) -> JSONDict:
+    pod: JSONDict = yaml.safe_load(SOURCE)
+    container = pod["spec"]["containers"][0]
+    container.update(command=["vllm", "serve", "Qwen/Qwen3-8B", "--bogus"], args=[])
+    pod["spec"]["containers"] = [{**container, "name": f"c{one}"} for one in range(number)]
+    return pod
+
+
+def many_flags(number: int) -> JSONDict:
+    pod: JSONDict = many_containers(1)
+    pod["spec"]["containers"][0]["args"] = [f"--no-such-{one}" for one in range(number)]
+    return pod
+
+
+@pytest.mark.parametrize("make", [many_containers, many_flags])
+def test_the_work_grows_no_faster_than_the_object(make: Callable[[int], JSONDict]) -> None:
+    calls(make(100))  # loads tables
+
+    assert calls(make(400)) < 2.5 * calls(make(200))
+
+
+def test_texts_about_a_very_large_object_are_withheld() -> None:
+    pod = yaml.safe_load(SOURCE)
+    pod["metadata"]["annotations"] = {"example.com/note": "Canary1a " * 100_000}
+    report = lint(pod, builtin(), Facts())
+
+    assert report.secrets.quotable is None
+    assert {judged.finding.message for judged in report.findings} == {WITHHELD}
+    assert report.secrets.source_line("- args: Canary1a") == WITHHELD

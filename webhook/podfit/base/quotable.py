@@ -44,7 +44,10 @@ def words_in(text: str) -> Iterator[str]:
 
 def words_of(texts: Iterable[str]) -> frozenset[str]:
     """Return the words of all texts and their parts."""
-    return frozenset([word for text in texts for word in words_in(text)])
+    words = set[str]()
+    for text in texts:
+        words.update(words_in(text))
+    return frozenset(words)
 
 
 @frozen(slots=False)

@@ -591,7 +591,7 @@ class Secrets:
     trees: tuple[Any, ...] = field(default=(), compare=False)
     show: bool = False
     """Mask nothing."""
-    make_quotable: Callable[[], Quotable] = field(default=Quotable, compare=False)
+    make_quotable: Callable[[], Quotable | None] = field(default=Quotable, compare=False)
     """Make what texts about the objects may quote."""
 
     @classmethod
@@ -600,8 +600,8 @@ class Secrets:
         return cls(trees)
 
     @kept
-    def quotable(self) -> Quotable:
-        """What texts about the objects may quote."""
+    def quotable(self) -> Quotable | None:
+        """What texts about the objects may quote; None if they are too large to tell."""
         return self.make_quotable()
 
     @kept
@@ -659,14 +659,14 @@ class Secrets:
         """
         if self.show or not text:
             return text
-        if self.values is None or len(self.values) > MAX_SECRETS:
+        if self.values is None or len(self.values) > MAX_SECRETS or (self.quotable is None and not quoted):
             return WITHHELD
         if len(text) > LONG and not quoted:
             return f"(not shown: {len(text):,} characters)"
         spans = [*self._spans(text), *_forms(text), *_named(text, joined=not quoted)]
         if self._weak and not quoted:
             spans += [span for span in _named(text) if text[slice(*span)] in self._weak]
-        if not quoted:
+        if self.quotable is not None and not quoted:
             spans += self.quotable.spans(text, is_value=is_value)
         return _starred(text, spans) if spans else text
 
@@ -680,7 +680,9 @@ class Secrets:
         if self.show or not line:
             return line
         masked = self.masked(line, quoted=True)
-        return _starred(masked, self.quotable.spans_of_source(line)) if len(masked) == len(line) else masked
+        if self.quotable is None or len(masked) != len(line):
+            return WITHHELD
+        return _starred(masked, self.quotable.spans_of_source(line))
 
     def line(self, text: str, *, quoted: bool = False) -> str:
         """Return the masked text as one line without control characters and of bounded length."""

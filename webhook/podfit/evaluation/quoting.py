@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from podfit.base.quotable import Quotable, words_of
-from podfit.base.secret import gives
+from podfit.base.secret import MOST_TEXT, gives
 from podfit.kube.companions import config_map_names
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
@@ -62,16 +62,20 @@ _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)|(?:^|[\s;&|(])([A-Za-z_]\w*)=(?=[^
 _PROGRAM = ("vllm", "serve", "exec", "python", "python3", "sh", "bash", "api_server", "openai", "entrypoints")
 
 
-def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable:
-    """The words that may be quoted of an object with these engines, and those that must not be."""
+def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable | None:
+    """The words that may be quoted of an object with these engines, and those that must not be; None if it has more
+    text than MOST_TEXT."""
     texts = _Texts([], [])
     _walk(obj, texts)
     for engine in engines:
         _add_engine(engine, texts)
-        for name in config_map_names(obj):
-            data = mapping(mapping(engine.facts.config_maps.get(name)).get("data"))
-            texts.public += map(str, data)
-            texts.private += map(str, data.values())
+    maps = engines[0].facts.config_maps if engines else {}
+    for name in config_map_names(obj) if maps else ():
+        data = mapping(mapping(maps.get(name)).get("data"))
+        texts.public += map(str, data)
+        texts.private += map(str, data.values())
+    if sum(map(len, texts.private)) > MOST_TEXT or sum(map(len, texts.public)) > MOST_TEXT:
+        return None
     public = words_of(texts.public) | _own_words()
     return Quotable(public, words_of(texts.private))
 
