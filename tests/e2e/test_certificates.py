@@ -120,6 +120,22 @@ def traffic(podfit: Podfit, *ports: int) -> Iterator[Told]:
         one.result()
 
 
+def ask(podfit: Podfit, before: Podfit, after: Podfit) -> None:
+    """The API server asks another replica to mutate, as when a Service has other endpoints."""
+    hook = configuration(podfit, KINDS[1])["webhooks"][0]
+    url = hook["clientConfig"]["url"].replace(f":{before.port}/", f":{after.port}/")
+    changed = {**hook, "clientConfig": {**hook["clientConfig"], "url": url}}
+    podfit.cluster.patch(f"{REGISTRATION}/{KINDS[1]}/{podfit.name}", {"webhooks": [changed]})
+    probe = f"/api/v1/namespaces/{podfit.name}-probe/pods?dryRun=All"
+    until(
+        "the API server to ask the replica",
+        lambda: (
+            podfit.cluster.call("POST", probe, GOOD_POD | {"metadata": {"name": "probe"}})[0] == 201
+            and after.reviews(webhook="mutate")
+        ),
+    )
+
+
 @pytest.fixture(name="both")
 def _both(install: Install) -> Callable[..., tuple[Podfit, Podfit]]:
     """Two replicas; the API server asks the first one to validate and the second one to mutate. Nothing fails open."""
@@ -128,19 +144,7 @@ def _both(install: Install) -> Callable[..., tuple[Podfit, Podfit]]:
         first = install(FAIL, arguments=arguments)
         second = first.beside(first)
         until("the second replica to serve", lambda: "serving the certificate" in second.said(), second.said)
-        hook = configuration(first, KINDS[1])["webhooks"][0]
-        url = hook["clientConfig"]["url"].replace(f":{first.port}/", f":{second.port}/")
-        path = f"{REGISTRATION}/{KINDS[1]}/{first.name}"
-        changed = {**hook, "clientConfig": {**hook["clientConfig"], "url": url}}
-        first.cluster.patch(path, {"webhooks": [changed]})
-        probe = f"/api/v1/namespaces/{first.name}-probe/pods?dryRun=All"
-        until(
-            "the API server to ask the second replica",
-            lambda: (
-                first.cluster.call("POST", probe, GOOD_POD | {"metadata": {"name": "probe"}})[0] == 201
-                and second.reviews(webhook="mutate")
-            ),
-        )
+        ask(first, first, second)
         return first, second
 
     return both
@@ -244,20 +248,35 @@ def _renewed(first: Podfit, second: Podfit) -> Told:
     return told
 
 
-def test_a_deleted_secret_is_made_anew_and_nothing_fails(both: Callable[..., tuple[Podfit, Podfit]]) -> None:
+def test_a_leaked_key_is_replaced_under_traffic_and_nothing_fails(
+    both: Callable[..., tuple[Podfit, Podfit]],
+) -> None:
+    """The steps of docs/security.md: the Secret is deleted, and the replicas are restarted one by one."""
     first, second = both("--ca-pause=2s")
-    old, served = cas(first), leaf(first)
+    (old,), leaked = cas(first), leaf(first)
 
-    with traffic(first, first.port, second.port) as told:
+    with traffic(first, first.port) as told:
         first.cluster.call("DELETE", f"/api/v1/namespaces/{OWN}/secrets/{first.secret}")
-        until("another CA", lambda: len(cas(first)) == 2)
-        again = leaf(first)
-        until("a certificate of it", lambda: certs.signed_by(leaf(first), cas(first)[0]))
+        until("another certificate", lambda: leaf(first) not in (b"", leaked))
+        (new,) = cas(first)
+        assert certs.signed_by(leaf(first), new)
+        third = first.beside(first)
+        until("the new replica to serve", lambda: "serving the certificate" in third.said(), third.said)
+        until("the new replica to be ready", lambda: third.ready()[0] == 200)
+        assert served(third) == leaf(first)
+        ask(first, second, third)
+        second.gone()
+        until("the old replica to serve it, too", lambda: served(first) == leaf(first))
+        until("the old CA to leave the bundles", lambda: set(bundles(first)) == {(new,)})
+        trusted(first, first.port, third.port)
 
     assert told.wrong == []
-    assert again == served
-    assert cas(first)[1:] == old
-    assert set(bundles(first)) == {(*old, cas(first)[0])}
+    assert old not in cas(first)
+
+
+def served(podfit: Podfit) -> bytes:
+    """The certificate that a replica presents."""
+    return ssl.get_server_certificate((HOST, podfit.port)).encode()
 
 
 def test_a_spoilt_secret_is_mended_and_nothing_fails(both: Callable[..., tuple[Podfit, Podfit]]) -> None:

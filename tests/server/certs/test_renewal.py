@@ -189,13 +189,36 @@ def test_other_hosts_get_another_leaf() -> None:
     assert certs.hosts_of(renewed.leaf.certificate) == {"other.svc"}
 
 
-def test_a_lost_secret_gets_another_ca_and_the_leaf_that_is_served() -> None:
+def test_a_lost_secret_gets_another_ca_and_a_leaf_of_it_at_once() -> None:
+    """The admin deleted it, since a key leaked: nothing of the old one comes back."""
     again = look(serving(GOOD), StoredCertificates(), live(CA), NOW, MINUTE).secret
 
     assert again is not None
-    assert again.leaf == GOOD.leaf
-    assert again.cas[1:] == GOOD.cas
-    assert again.ca != GOOD.ca
+    assert again.cas == (_ca(again).certificate,)
+    assert CA not in again.cas
+    assert again.leaf is not None
+    assert certs.signed_by(again.leaf.certificate, again.cas[0])
+    assert look(serving(GOOD), again, live(CA)).replica.leaf == GOOD.leaf, "which stays trusted meanwhile"
+    assert look(CertificateView(), again, live(CA)).replica.leaf == again.leaf
+
+
+def test_the_ca_of_a_lost_secret_leaves_the_bundles_when_all_replicas_have_moved_on() -> None:
+    at = NOW + DAY
+    again = stored(at)
+    moved = CertificateView(again.leaf, again.cas[0])
+    soon, later = at + timedelta(minutes=10), at + timedelta(minutes=10, seconds=1)
+
+    assert look(moved, again, live(CA, *again.cas, ANOTHER), soon).bundles == {}
+    assert look(moved, again, live(CA, *again.cas, ANOTHER), later).bundles == live(*again.cas, ANOTHER)
+    assert look(serving(GOOD), again, live(CA, *again.cas), later).bundles == {}, "not while it serves a leaf of it"
+    renewed = StoredCertificates((*again.cas, CA), again.ca, again.leaf)
+    assert look(moved, renewed, live(CA, *again.cas), later).bundles == {}, "a renewal loses nothing"
+
+
+def test_a_restored_secret_takes_no_newer_ca_from_the_bundles() -> None:
+    newer = stored(NOW + DAY)
+
+    assert look(serving(GOOD), GOOD, live(CA, *newer.cas), NOW + 2 * DAY).bundles == {}
 
 
 def test_a_leaf_of_a_ca_that_is_not_announced_is_not_taken_over_by_who_serves_another() -> None:
@@ -309,19 +332,22 @@ def test_a_ca_of_which_somebody_serves_a_leaf_never_goes() -> None:
     )
 
 
-def test_a_secret_that_is_lost_all_the_time_leaves_a_bundle_of_bounded_size() -> None:
+@pytest.mark.parametrize(
+    ("left", "size"), [(StoredCertificates(), 2), (None, MAX_CAS)], ids=["the Secret", "the key of the CA"]
+)
+def test_what_is_lost_all_the_time_leaves_a_bundle_of_bounded_size(left: StoredCertificates | None, size: int) -> None:
     replica, held, bundles, now, clock = serving(GOOD), GOOD, live(CA), NOW, 100.0
     for _ in range(2 * MAX_CAS):
-        held = StoredCertificates()
+        held = replace(held, ca=None) if left is None else left
         for _ in range(5):
             done = look(replica, held, bundles, now, clock)
             replica, held, bundles = done.replica, done.secret or held, {**bundles, **done.bundles}
             now, clock = now + timedelta(seconds=MINUTE), clock + MINUTE
         now, clock = now + timedelta(hours=1), clock + 3600
-    done = look(replica, held, bundles, now, clock)
+    bundles = {**bundles, **look(replica, held, bundles, now, clock).bundles}
 
-    assert {len(bundle) for bundle in {**bundles, **done.bundles}.values()} == {MAX_CAS}
-    assert trusted(replica, {**bundles, **done.bundles})
+    assert max(map(len, bundles.values())) <= size
+    assert trusted(replica, bundles)
 
 
 def test_a_certificate_that_is_not_valid_yet_is_replaced_at_once() -> None:
@@ -360,6 +386,8 @@ class World(RuleBasedStateMachine):
         self.held: StoredCertificates = GOOD
         self.live: dict[str, tuple[bytes, ...]] = live(ENDING, CA)
         self.locked = False
+        self.unseen = 0.0
+        """Seconds since every replica has looked."""
         self.wrong = [timedelta()] * 4
         """By what each replica's clock is before the API server's."""
         self.past: list[tuple[float, str, tuple[bytes, ...]]] = []
@@ -413,7 +441,12 @@ class World(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 90))
     def seconds_pass(self, seconds: int) -> None:
+        """At most a few minutes in which a replica does not look: each does every ten seconds."""
         self.now, self.clock = self.now + timedelta(seconds=seconds), self.clock + seconds
+        self.unseen += seconds
+        if self.unseen > 3 * MINUTE:
+            self.views = [None] * 4
+            self.everybody_looks()
 
     @rule(locked=st.booleans())
     def lock(self, locked: bool) -> None:
@@ -454,6 +487,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def everybody_looks(self) -> None:
         """Each as often as one look does at most: Secret, bundles, serving."""
+        self.unseen = 0
         for _ in range(2):
             for number in range(4):
                 self.look(number)

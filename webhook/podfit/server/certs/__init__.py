@@ -7,8 +7,8 @@ P-256, which every API server accepts, FIPS builds included. A leaf never outliv
 - No leader: every write is a PUT of the version that was read. A replica without a lease would be the one whose
   certificate expires unnoticed. Polled every ten seconds: three small objects, and a missed event cannot matter.
 - A CA leaves a bundle when it has expired, or when its last leaf has. The newest CA alone signs, so the date of the
-  next CA is enough to know, and no state is needed. Only if the Secret is lost repeatedly are CAs beyond the 16
-  newest removed early, minutes after each replica has moved on.
+  next CA is enough to know, and no state is needed. A CA that was lost with the Secret, and CAs beyond the 16 newest,
+  are removed early, minutes after each replica has moved on.
 - A failed write stops nothing else: the content of the Secret is served and announced.
 - `now` is the `Date` of the API server's answer, because it verifies. A difference of an hour counts only after it
   has lasted an hour, and a certificate is removed only if it has expired by both clocks.

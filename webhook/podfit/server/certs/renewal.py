@@ -22,6 +22,10 @@ Dates are compared with the API server's clock, since the API server verifies; a
 answer of the API server is not enough. If the two clocks are far apart, everything stays as it is until they agree
 again, or until the API server has kept to its own time for an hour. A CA is removed only after it has ended by both
 clocks.
+
+Deleting the Secret is how an admin replaces a leaked key: the next Secret contains nothing of the old one. Replicas
+that start serve the new leaf; the others take it over after a minute. Then the CAs that the Secret lacks leave the
+bundles.
 """
 
 from __future__ import annotations
@@ -190,8 +194,6 @@ def _wanted_secret(
         ca = certs.issue_ca(now, lifetime=policy.ca_lifetime)
         cas = (ca.certificate, *cas)
     leaf = stored.leaf if _can_serve(stored.leaf, cas, now) else None
-    if leaf is None and replica.issuer and _can_serve(replica.leaf, (replica.issuer,), now):  # the Secret was lost
-        leaf, cas = replica.leaf, tuple(dict.fromkeys((*cas, replica.issuer)))
     if leaf is None or (
         _is_distributed(replica, ca.certificate, policy, clocks) and _must_replace_leaf(leaf, ca, policy, now)
     ):
@@ -262,15 +264,15 @@ def _cas_to_keep(
     """Each CA once, without those that have ended and those that are spent."""
     used = {replica.issuer, _issuer_of_leaf(stored), stored.ca.certificate if stored.ca else None}
     live = [ca for ca in dict.fromkeys(cas) if ca != BROKEN and not _has_expired(ca, clocks.gone)]
-    spent = _unused_cas(live, policy, clocks) - used
+    spent = (_unused_cas(live, policy, clocks) | _lost_cas(live, stored, policy, clocks)) - used
     return tuple(ca for ca in live if ca not in spent)
 
 
 def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> set[bytes]:
     """Our own CAs of which no replica serves a leaf any more.
 
-    Only the newest CA signs, so the last leaf of a CA is older than the CA after it. Each loss of the Secret creates a
-    CA. If the Secret is lost again and again, only the `MAX_CAS` newest stay. A replica could serve a leaf of an older
+    Only the newest CA signs, so the last leaf of a CA is older than the CA after it. Each loss of the CA's key creates
+    a CA. If the key is lost again and again, only the `MAX_CAS` newest stay. A replica could serve a leaf of an older
     one only if it took that leaf over `MAX_CAS` losses ago.
     """
     ours = sorted((ca for ca in cas if certs.common_name(ca) == certs.CA_NAME), key=certs.issued_at, reverse=True)
@@ -280,6 +282,19 @@ def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> 
         if age > policy.leaf_lifetime or (number > MAX_CAS and age > timedelta()):
             found.add(ca)
     return found
+
+
+def _lost_cas(cas: Iterable[bytes], stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks) -> set[bytes]:
+    """Our own CAs that were lost with a Secret, which every replica has stopped to serve since.
+
+    A CA that is newer than the Secret's is not lost: the Secret is an old one that an admin restored."""
+    if stored.ca is None:
+        return set()
+    issued = certs.issued_at(stored.ca.certificate)
+    if clocks.gone - issued <= policy.pause * PAUSES_TO_FOLLOW:
+        return set()
+    ours = (ca for ca in cas if ca not in stored.cas and certs.common_name(ca) == certs.CA_NAME)
+    return {ca for ca in ours if certs.issued_at(ca) < issued}
 
 
 # ── a webhook's form ─────────────────────────────────────────────────────────────────────────────────────────────────
