@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.evaluation import review
+from podfit.evaluation import denial, review
 from podfit.evaluation.denial import wrapped
+from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import Policy, builtin, load
 from podfit.kube import manifest
 from podfit.rules import all_rules
@@ -144,6 +145,18 @@ def test_a_pods_refusal_names_its_owner_so_that_an_event_reads_alone(pod: JSONDi
         'vLLM would not start: 1 problem (unknown-flag) in container "vllm" of Pod chat/llama-8b '
         "of ReplicaSet llama-8b-7f"
     )
+
+
+def test_a_headline_names_what_keeps_vllm_from_starting_and_no_practice(pod: JSONDict) -> None:
+    pod["spec"]["containers"][0]["args"].append("--no-such-flag")
+    pod["spec"]["nodeSelector"] = {}
+    policy = load([("a.yaml", "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"
+                              "spec: {rules: {unknown-gpu: {mode: deny}}}\n")])  # fmt: skip
+
+    report = lint(pod, policy, Facts())
+
+    assert {"unknown-flag", "unknown-gpu"} <= {one.rule for one in denial.denials(report)}
+    assert "2 problems (unknown-flag and 1 more)" in denial.refusal_headline(report)
 
 
 def test_what_keeps_vllm_from_starting_is_warned_of_first_and_the_rest_is_counted(pod: JSONDict) -> None:

@@ -399,3 +399,49 @@ def test_odd_pods_raise_nothing_in_a_cluster(
         for resources in ({"limits": limits}, {"limits": ONE, "claims": claims}):
             obj["spec"]["containers"][0]["resources"] = resources
             find(obj, Facts(cluster=snapshot(L4, tainted)))
+
+
+def test_a_label_value_that_no_node_has_is_named_with_those_that_there_are() -> None:
+    nodes = [*(node(f"l4-{number}") for number in range(3)), T4, node("plain", "", 0)]
+    asks = pod(ONE, nodeSelector={PRODUCT: "NVIDIA-B200"})
+
+    assert place(asks, snapshot(*nodes)).why == (
+        f"no node has {PRODUCT}=NVIDIA-B200; there are NVIDIA-L4 (3), Tesla-T4 (1)"
+    )
+    assert place(pod(ONE, nodeSelector={"team": "chat"}), snapshot(*nodes)).why == (
+        "no node has team=chat; no node has this label"
+    )
+
+
+def test_values_that_nodes_have_but_not_together_are_counted_as_before() -> None:
+    a, b = node("a", labels={"zone": "a", "team": "x"}), node("b", labels={"zone": "b", "team": "y"})
+
+    asks = pod(ONE, nodeSelector={"zone": "a", "team": "y"})
+
+    assert "2 do not match nodeSelector and affinity" in place(asks, snapshot(a, b)).why
+
+
+def test_the_resources_own_taint_counts_if_no_admission_tolerates_it() -> None:
+    tainted = node("a", taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}])
+    obj = pod(ONE)
+    one = workload.find(obj)[0]
+
+    def candidates(adds: bool) -> int:
+        found = gpu.find_placement(one, one.containers[0], snapshot(tainted), adds_tolerations=adds)
+        assert found is not None
+        return found.candidates
+
+    assert (candidates(True), candidates(False)) == (1, 0)
+
+
+@pytest.mark.parametrize(("said", "told"), [("", False), ("{extendedResourceToleration: false}", True)])
+def test_a_policy_says_whether_the_admission_is_there(said: str, told: bool) -> None:
+    head = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"
+    policy = load([("a.yaml", head + f"spec: {{assume: {said or '{}'}}}\n")])
+    tainted = node("a", taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}])
+    obj = pod(ONE)
+    obj["spec"]["containers"][0] |= {"image": "vllm/vllm-openai:v0.27.1", "args": ["Qwen/Qwen3-8B"]}
+
+    report = lint(obj, policy, Facts(cluster=snapshot(tainted)))
+
+    assert ("no-gpu-toleration" in [judged.rule for judged in report.findings]) is told

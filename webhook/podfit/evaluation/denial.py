@@ -57,11 +57,15 @@ def place(engine: Engine) -> str:
 
 
 def refusal_headline(report: Report) -> str:
-    """The denial's first line, which stands alone in Events and GitOps tools: at most 200 characters."""
+    """The denial's first line, which stands alone in Events and GitOps tools: at most 200 characters.
+
+    It names rules of the worst threat alone: one about practice (unknown-gpu) does not say why vLLM would not start.
+    """
     denied = [(result, judged) for result in report.results for judged in result.findings if judged.mode == "deny"]
     threat = next(threat for threat in THREATS if any(judged.threatens == threat for _, judged in denied))
     containers = list(dict.fromkeys(f'"{_short(result.engine.container.name, 24)}"' for result, _ in denied))
-    rules = _few(quoted_rules(*(judged for _, judged in denied)), 2)
+    named = quoted_rules(*(judged for _, judged in denied if judged.threatens == threat))
+    rules = _few(named, 2, len(quoted_rules(*(judged for _, judged in denied))))
     where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, 1)} of {_whose(report)}"
     start = f"{THREATS[threat]}: {many(len(denied), 'problem')}"
     line = one_line(f"{start} ({rules}) {where}")
@@ -84,8 +88,9 @@ def _short(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
 
 
-def _few(words: list[str], count: int) -> str:
-    more = len(words) - count
+def _few(words: list[str], count: int, total: int | None = None) -> str:
+    """The first `count` words, and how many more there are of `total` (default: of all words)."""
+    more = (len(words) if total is None else total) - len(words[:count])
     return ", ".join(words[:count]) + (f" and {more} more" if more > 0 else "")
 
 

@@ -585,7 +585,9 @@ def _of_command(
         EngineArgs(running, open="podfit could not read the arguments"),
     )
     its_model = _stage("model", errors, lambda: model.find(engine_args, workload, container, facts), None)
-    placement = gpu.find_placement(workload, container, facts.snapshot)
+    placement = gpu.find_placement(
+        workload, container, facts.snapshot, adds_tolerations=facts.assume.extended_resource_toleration
+    )
     asked = gpu.device_request(workload, container, facts.snapshot)
     requested = asked.resource_and_count
     on_processors = _on_processors(image, requested, engine_args, found.env)

@@ -102,6 +102,9 @@ class Assumed:
     """Repositories whose images are vLLM's own builds under another name."""
     gpus_without_request: bool = False
     """The nodes' runtime gives every container their GPUs (nvidia-container-runtime as the default runtime)."""
+    extended_resource_toleration: bool = True
+    """The cluster's ExtendedResourceToleration admission tolerates the taint of each resource that a Pod requests,
+    as in most clouds (k8s.io/kubernetes plugin/pkg/admission/extendedresourcetoleration)."""
     random_user: bool = False
     """The cluster gives each namespace its own user ids (OpenShift's restricted-v2), so a container without
     `runAsUser` runs as a user without a passwd entry."""

@@ -142,6 +142,11 @@ class AssumeShape(Strict):
     gpus_without_request: bool | None = Field(
         default=None, description="true: the nodes' runtime gives every container their GPUs, also without a request."
     )
+    extended_resource_toleration: bool | None = Field(
+        default=None,
+        description="The cluster's admission adds a toleration for the taint of each resource that a Pod requests. "
+        "Default: true, as in most clouds. false: no-gpu-toleration counts these taints, too.",
+    )
     random_user: bool | None = Field(
         default=None,
         description="true: a container without runAsUser runs as a user of its namespace (OpenShift).",

@@ -47,7 +47,7 @@ class GpuMemoryExceeded(Rule):
         ledger = engine.plan.gpu
         if ledger is None:
             return
-        name = engine.gpu.value.name if engine.gpu else "GPU"
+        name = _planned_gpu(engine)
         if engine.plan.cause == "loading":
             yield self._while_loading(engine, ledger, name)
             return
@@ -96,3 +96,13 @@ class GpuMemoryExceeded(Rule):
             rests_on=gpu_set.RESTS_ON,
             yields_to=gpu_set.reported_by(engine),
         )
+
+
+def _planned_gpu(engine: Engine) -> str:
+    """The GPU whose memory the arithmetic is of: of several that are all too small, the largest."""
+    if engine.gpu is None:
+        return "GPU"
+    gpus = engine.gpu.value.gpus
+    if len(gpus) < 2 or engine.plan.verdict != "does-not-fit":
+        return engine.gpu.value.name
+    return f"{max(gpus, key=lambda gpu: gpu.memory_likely or gpu.memory).name}, the largest of {len(gpus)} GPUs"

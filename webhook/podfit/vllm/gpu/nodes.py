@@ -6,6 +6,7 @@ Temporary conditions are ignored: a cordon, a node that is not ready, resources 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +17,7 @@ from podfit.kube.workload import JSON, Container, Workload
 from podfit.vllm.gpu import labels, resource
 from podfit.vllm.gpu.labels import NamedProducts
 from podfit.vllm.gpu.product import Gpu
-from podfit.vllm.gpu.requirement import NAME, wanted
+from podfit.vllm.gpu.requirement import NAME, NodeDemand, wanted
 
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler",
            "DeletionCandidateOfClusterAutoscaler")  # fmt: skip
@@ -79,8 +80,13 @@ class Placement:
         return self.held or not self.fresh or bool(self.unnamed or self.more_kinds)
 
 
-def find_placement(workload: Workload, container: Container, snapshot: Snapshot | None) -> Placement | None:
-    """Where the Pod may run; None if nodes are unknown, or the container requests no accelerator."""
+def find_placement(
+    workload: Workload, container: Container, snapshot: Snapshot | None, *, adds_tolerations: bool = True
+) -> Placement | None:
+    """Where the Pod may run; None if nodes are unknown, or the container requests no accelerator.
+
+    `adds_tolerations`: the cluster's ExtendedResourceToleration admission tolerates the taint of a requested resource.
+    """
     if snapshot is None or (nodes := snapshot.nodes) is None:
         return None
     asked = resource.requests(workload, container)
@@ -92,7 +98,7 @@ def find_placement(workload: Workload, container: Container, snapshot: Snapshot 
     tolerations = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
     part = bool(asked) and not _devices(workload, container)
     needed = {} if part else workload.once(_devices_of_pod)
-    tolerated = ADDED & needed.keys()
+    tolerated = ADDED & needed.keys() if adds_tolerations else frozenset()
     lacking = {"affinity": 0, "resource": 0, "taints": 0}
     fitting: list[Alike] = []
     repelled: list[tuple[JSON, ...]] = []
@@ -120,7 +126,7 @@ def find_placement(workload: Workload, container: Container, snapshot: Snapshot 
         seen=len(nodes),
         candidates=candidates,
         kinds=kinds[:MAX_KINDS],
-        why="" if fitting else _why_no_node(lacking, needed, len(nodes)),
+        why="" if fitting else _why_no_node(lacking, needed, len(nodes), _absent_label(demands, sorts)),
         fresh=snapshot.complete("nodes"),
         repelled=tuple(repelled),
         held=is_held(workload),
@@ -206,8 +212,33 @@ def _gpus_of_labels(said: frozenset[tuple[str, str]], asked: str | None) -> Name
     return labels.of_node(dict(sorted(said)), asked)
 
 
-def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], seen: int) -> str:
-    """For people: how many of the nodes lack the resource, do not match the affinity, or are tainted."""
+_MOST_VALUES = 3
+"""Values of a label that a text names, the commonest ones."""
+
+
+def _absent_label(demands: NodeDemand, sorts: Sequence[Alike]) -> str:
+    """For people: a label value that the Pod demands and no node has, and the values that there are; or empty."""
+    every = demands.terms[0] if len(demands.terms) == 1 else ()
+    for one in (*demands.always, *every):
+        if one.operator != "In" or one.key == NAME or any(one.holds(node.labels) for node, _ in sorts):
+            continue
+        counts: Counter[str] = Counter()
+        for node, many in sorts:
+            if one.key in node.labels:
+                counts[node.labels[one.key]] += many
+        common = [f"{value or 'an empty one'} ({many:,})" for value, many in counts.most_common(_MOST_VALUES)]
+        more = [f"{len(counts) - len(common):,} more"] if len(counts) > len(common) else []
+        there = f"there are {', '.join(common + more)}" if common else "no node has this label"
+        wanted_values = " or ".join(one.values[:_MOST_VALUES]) + (" or …" if len(one.values) > _MOST_VALUES else "")
+        return f"no node has {one.key}={wanted_values}; {there}"
+    return ""
+
+
+def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], seen: int, absent: str) -> str:
+    """For people: the label value that no node has; else how many of the nodes lack the resource, do not match the
+    affinity, or are tainted."""
+    if absent and lacking["affinity"]:
+        return absent
     many = ", ".join(f"{count} × {name}" for name, count in needed.items())
     words = {
         "resource": f"{lacking['resource']} do not have {many or 'the resource'}",

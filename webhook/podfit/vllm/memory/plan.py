@@ -138,7 +138,9 @@ def judge(
         return PlannedRelease("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
     shown = planned[0]
     if len(gpus) > 1:
-        shown = min(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
+        fits_none = all(one.verdict == "does-not-fit" for one in planned)
+        chosen = max if fits_none else min  # the GPU on which the result depends
+        shown = chosen(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
         if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
             shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
     if accelerator and accelerator.shared and shown.verdict == "fits":
