@@ -848,6 +848,36 @@ def test_the_remedy_has_the_values_of_the_manifest(tmp_path: Path, capsys: pytes
     assert "room for the checkpoint in the page cache" in out
 
 
+LOADING = """\
+INFO 09-30 18:00:10 [api_server.py:1896] vLLM API server version 0.21.0
+(EngineCore pid=9) INFO 09-30 18:00:40 [gpu_model_runner.py:2338] Starting to load model Qwen/Qwen3-8B...
+(EngineCore pid=9) INFO 09-30 {end} [weight_utils.py:392] Loading safetensors checkpoint shards: 40% Completed
+(APIServer pid=1) INFO 09-30 {end} [launcher.py:110] Shutting down FastAPI HTTP server.
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "probes", "cause"),
+    [
+        ("18:04:50", "startupProbe: {httpGet: {path: /health, port: 8000}, failureThreshold: 30}", "probe-killed"),
+        ("18:01:30", "startupProbe: {httpGet: {path: /health, port: 8000}, failureThreshold: 30}", None),
+        ("18:01:25", "livenessProbe: {httpGet: {path: /health, port: 8000}, failureThreshold: 9}", "probe-killed"),
+        ("18:04:50", "readinessProbe: {httpGet: {path: /health, port: 8000}, failureThreshold: 30}", None),
+    ],
+)
+def test_sigterm_at_the_end_of_a_probes_window_is_the_probes(
+    end: str, probes: str, cause: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pod.yaml").write_text(KILLED + f"      {probes}\n")
+    (tmp_path / "log.txt").write_text(LOADING.format(end=end))
+
+    assert main(["diagnose", "--format", "json", str(tmp_path / "log.txt"), str(tmp_path / "pod.yaml")]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["results"]
+
+    assert (found["cause"], found["certainty"]) == (cause, cause and "likely")
+    assert cause is None or f"the {probes.partition(':')[0]} waits" in found["remedy"]
+
+
 def test_a_manifest_among_the_inputs_is_that_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pod.yaml").write_text(KILLED)
     (tmp_path / "log.txt").write_text(CACHE.replace("SHARE", "0.8"))

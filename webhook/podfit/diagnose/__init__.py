@@ -60,6 +60,8 @@ class Diagnosis:
     """What vLLM was doing when it failed, if the log shows it."""
     weak: bool = False
     """The cause is only a symptom's."""
+    stop: log.Stop | None = None
+    """A signal that ended the start before it came up."""
     healthy: bool = False
     """Without a cause: something shows that the container is well, and nothing speaks against it."""
 
@@ -148,7 +150,8 @@ def of_logs(texts: Sequence[str], words: Sequence[ContainerState] = (), more: Se
     diagnosis = _choose_cause(states, readings, rows)
     begun = [one for rest in rests for one in calibrate.starts(rest) if _is_before(one, diagnosis, len(texts))]
     foreign = not (states or rows or any(_OF_VLLM.search(text) for text in texts))
-    return replace(diagnosis, start=begun[-1] if begun else None, foreign=foreign)
+    stop = next((one.stop for one in readings if one.stop), None)
+    return replace(diagnosis, start=begun[-1] if begun else None, foreign=foreign, stop=stop)
 
 
 def _is_before(start: Start, diagnosis: Diagnosis, logs: int) -> bool:

@@ -27,6 +27,15 @@ MAX_UNWELL = 3
 
 
 @dataclass(frozen=True)
+class Stop:
+    """SIGTERM that arrives while vLLM starts."""
+
+    line: LogLine
+    seconds: float
+    """Since the first line of the start; 0 if the lines have no times."""
+
+
+@dataclass(frozen=True)
 class LogReading:
     """What a log says."""
 
@@ -40,6 +49,8 @@ class LogReading:
     """Lines after which nothing says that vLLM is well: a traceback, a process that ended."""
     engine_died: bool = False
     """The log says EngineDeadError."""
+    stop: Stop | None = None
+    """A signal that ended the last start before it came up."""
 
 
 def read(lines: Sequence[LogLine]) -> LogReading:
@@ -60,6 +71,7 @@ def read(lines: Sequence[LogLine]) -> LogReading:
         bool(readings) and all(one.serves for one in readings),
         tuple(line for one in readings for line in one.unwell)[:MAX_UNWELL],
         any(one.engine_died for one in readings),
+        next((one.stop for one in readings if one.stop), None),
     )
 
 
@@ -167,7 +179,7 @@ class _Reader:
         unwell = self._unwell()
         serves = is_up and not sightings and not unwell and stopped == len(lines)
         died = any("EngineDeadError" in lines[at].text for at in self.dead)
-        return LogReading(tuple(sightings), None if sightings else error, serves, unwell, died)
+        return LogReading(tuple(sightings), None if sightings else error, serves, unwell, died, self._stop(started))
 
     def _alive_after(self, index: int) -> bool:
         return bool(self.alive) and self.alive[-1] > index
@@ -192,6 +204,16 @@ class _Reader:
                 failed = any(at < index and lines[at].level in (None, "error") for at in self.dead)
                 return len(lines) if failed else index
         return len(lines)
+
+    def _stop(self, started: int) -> Stop | None:
+        """The signal that ended the start which begins at a line, before it came up."""
+        at = next((at for at in self.marks["told"] if at > started), None)
+        if at is None or any(started < up < at for up in self.alive):
+            return None
+        begin = next((line for line in self.lines[max(started, 0) : at] if stall.TIME.search(line.raw)), None)
+        end = next((self.lines[index] for index in range(at, max(started, at - CONTEXT, 0) - 1, -1)
+                    if stall.TIME.search(self.lines[index].raw)), None)  # fmt: skip
+        return Stop(self.lines[at], stall.seconds_between(begin, end) if begin and end else 0)
 
     def _signature(self, candidate: _Candidate, line: LogLine) -> tuple[Compiled, bool] | None:
         """The signature that a line fits, the first of the table, and whether it is a symptom here; None for what is

@@ -17,7 +17,7 @@ STALLED = re.compile(
 LEAST_SECONDS = 60
 """vLLM prints the line every 10 s (V0: 5 s); a long prefill of one request may leave out a few."""
 _ENGINE = re.compile(r"Engine (\d+)")
-_TIME = re.compile(r"\b(\d\d-\d\d \d\d:\d\d:\d\d)\b")
+TIME = re.compile(r"\b(\d\d-\d\d \d\d:\d\d:\d\d)\b")
 
 
 def find(lines: Sequence[LogLine], statistics: Sequence[int]) -> Sighting | None:
@@ -33,18 +33,16 @@ def find(lines: Sequence[LogLine], statistics: Sequence[int]) -> Sighting | None
         else:
             runs[engine].clear()
     for run in runs.values():
-        if run and _seconds(run[0], run[-1]) >= LEAST_SECONDS:
+        if run and seconds_between(run[0], run[-1]) >= LEAST_SECONDS:
             (signature,) = signatures("statistics")
             evidence = (run[0].raw.strip(), run[-1].raw.strip())
             return Sighting(signature.cause, signature.signature, evidence, run[0].number)
     return None
 
 
-def _seconds(first: LogLine, last: LogLine) -> float:
+def seconds_between(first: LogLine, last: LogLine) -> float:
     """The seconds between two of vLLM's lines, whose times have no year; 0 if they have no time."""
-    times = [
-        found[-1] for line in (first, last) if (found := _TIME.findall(line.raw))
-    ]  # a launcher's time is before it
+    times = [found[-1] for line in (first, last) if (found := TIME.findall(line.raw))]  # a launcher's time is before it
     if len(times) < 2:
         return 0
     begin, end = (datetime.strptime(f"2000-{time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) for time in times)

@@ -10,7 +10,7 @@ from typing import Any
 
 from podfit.base.printable import clean, one_line, shortened
 from podfit.base.secret import FORMS, Secrets
-from podfit.diagnose import Diagnosis, contradiction
+from podfit.diagnose import Diagnosis, contradiction, window
 from podfit.diagnose.contradiction import Contradiction
 from podfit.evaluation import denial, subject
 from podfit.evaluation.lint import Judged, Report, lint
@@ -59,6 +59,8 @@ class DiagnosedPod:
             more = [f"In the manifest, {denial.lead(judged.finding)}: {'; '.join(judged.finding.suggestions)}."]
         elif engine is not None and self.diagnosis.plane == "gpu" and (fits := engine.changes(most=MOST_CHANGES)):
             more = [f"Each of these fits: {'; '.join(one.text for one in fits)}."]
+        if engine is not None and self.diagnosis.cause and self.diagnosis.cause.id == "probe-killed":
+            more = [*([said] if (said := window.remedy(self.diagnosis, engine)) else []), *more]
         said = self.diagnosis.remedy_for(engine, more)
         return said and self.secrets.line(said)
 
@@ -105,6 +107,7 @@ def _case(
     engines: Sequence[Engine],
     contradictions: tuple[Contradiction, ...] = (),
 ) -> DiagnosedPod:
+    diagnosis = window.with_probe(diagnosis, engines[0]) if engines else diagnosis
     patch = patch_of(report, repair(shown, policy, facts, audited=False).edits)
     return DiagnosedPod(file, diagnosis, report if report.results else None, patch, tuple(engines), contradictions)
 

@@ -75,6 +75,13 @@ CAUSES = (
                 any_level=True,
             ),
             Signature(
+                r"received signal=SIGTERM|Shutting down|Gracefully stopping|KeyboardInterrupt: terminated",
+                "vLLM: SIGTERM while it starts, as long after the start as the manifest's probe waits",
+                "0.6–0.33",
+                channel="shutdown",
+                weak=True,
+            ),
+            Signature(
                 r"KeyboardInterrupt: terminated",
                 "vLLM entrypoints/openai/api_server.py: SIGTERM while it starts",
                 "0.6–0.33",
