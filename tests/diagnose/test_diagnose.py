@@ -763,6 +763,16 @@ process has 20.60 GiB memory in use.
             "vllm serve: error: unrecognized arguments: --max-model-length 8192",
             "Replace --max-model-length with --max-model-len.",
         ),
+        ("vllm: error: unrecognized arguments: --enable-metrics", "Remove --enable-metrics."),
+        (
+            "api_server.py: error: unrecognized arguments: /models/qwen",
+            "/models/qwen is neither an option nor the value of one.",
+        ),
+        (
+            '  Warning  Failed  18m  kubelet  Failed to pull image "registry.example/vllm:v1": rpc error: '
+            "code = Unknown desc = failed to register layer: write /opt/lib.so: no space left on device",
+            "The image does not fit on the node's disk",
+        ),
         (
             "vllm serve: error: argument --dtype: invalid choice: 'floatt16' (choose from 'auto', 'float16')",
             "Replace --dtype floatt16 with --dtype float16.",

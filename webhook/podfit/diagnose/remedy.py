@@ -198,8 +198,9 @@ def _lower_share(known: Known, short: float) -> Iterator[str]:
 
 LEAST_SHARE = 0.2
 """--gpu-memory-utilization below which no engine of a model that people serve starts."""
-SECOND_RUNNER = (Release(0, 25), Release(0, 29))
-"""Releases whose second model runner captures more graphs than profiling accounts for (vllm#49224)."""
+SECOND_RUNNER = (Release(0, 25, 1), Release(0, 29))
+"""Releases whose second model runner, the default of dense models, reserves nothing for CUDA graphs: its
+profile_cudagraph_memory returns 0 (v1/worker/gpu/model_runner.py, vllm#49224)."""
 
 
 def _unloaded(known: Known, asked: re.Match[str], free: re.Match[str]) -> str:

@@ -27,8 +27,14 @@ FEATURES = {
 def wrong_flag(text: str) -> Iterator[str]:
     """The changes for one rejected command line."""
     if found := re.search(r"unrecognized arguments?:? (.*)", text):
-        for flag in dict.fromkeys(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", found[1])):
-            yield _unknown(flag)
+        flags = dict.fromkeys(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", found[1]))
+        yield from map(_unknown, flags)
+        if not flags:
+            word = found[1].split()[0]
+            yield (
+                f"{word} is neither an option nor the value of one. A model is given once, as --model or as the word "
+                "after `vllm serve`: vLLM's image runs that itself, so its args begin with the model."
+            )
     elif "argument --compilation-config/-O: " in text and (found := re.search(r"input_value=(\d)", text)):
         level = found[1]
         yield f'Write -O{level} as one word, or give --compilation-config an object, such as {{"mode": {level}}}.'
@@ -56,7 +62,8 @@ def _unknown(flag: str) -> str:
             f"Remove {flag}: it is a parameter of requests (default: --override-generation-config '{{\"{name}\": …}}')."
         )
     known = builtin().spellings
-    near = None if dashed in known else next(iter(nearest(dashed, known, cutoff=LEAST_LIKENESS)), None)
+    alike = () if dashed in known else nearest(dashed, known, cutoff=LEAST_LIKENESS)
+    near = next((one for one in alike if one.count("-") == dashed.count("-")), None)  # a word more is another option
     return f"Replace {flag} with {near}." if near else f"Remove {flag}."
 
 

@@ -34,6 +34,12 @@ CAUSES = (
             Signature(r"[Nn]o space left on device", "the runtime, in the kubelet's words", channel="status"),
         ),
         ("model-cache-too-small", "model-cache-missing"),
+        meanings=(
+            (
+                r"Failed to pull image|failed to register layer|failed to extract layer",
+                "The image does not fit on the node's disk: remove unused images, or use nodes with a larger disk.",
+            ),
+        ),
     ),
     Cause(
         "evicted-storage",
