@@ -157,9 +157,9 @@ def installed(
         kept = [obj for obj in objects if obj["kind"] == "Secret"]
         rights = [*arguments, *(_grant(cluster, name, objects) if reads or kept else [])]
         rights += [*([] if reads or not kept else ["--watch=none"]), *([f"--host={HOST}"] if kept else [])]
-        process, log = _serve(objects, folder, program, rights)
+        process, log = serve(objects, folder, program, rights)
         stack.callback(kill, process)
-        port = until("podfit to serve", lambda: _port(process, log), lambda: tail(log))
+        port = until("podfit to serve", lambda: port_of(process, log), lambda: tail(log))
         webhooks = tuple(obj for obj in objects if obj["kind"].endswith("WebhookConfiguration"))
         for configuration in webhooks:
             if not reads:
@@ -176,9 +176,9 @@ def installed(
 
         def beside(first: Podfit) -> Podfit:
             name = f"replica-{len(list(folder.glob('replica-*')))}.log"
-            process, log = _serve(objects, folder, program, rights, name)
+            process, log = serve(objects, folder, program, rights, name)
             stack.callback(kill, process)
-            port = until("the replica to serve", lambda: _port(process, log), lambda: tail(log))
+            port = until("the replica to serve", lambda: port_of(process, log), lambda: tail(log))
             return replace(first, process=process, port=port, log=log)
 
         secret = kept[0]["metadata"]["name"] if kept else ""
@@ -189,7 +189,7 @@ def installed(
         if reads:  # it enforces nothing before it has read the Policy objects
             until("podfit to be ready", lambda: podfit.ready()[0] == 200, lambda: "\n".join(podfit.ready()[1]))
         make_namespace(cluster, f"{name}-probe", label)
-        until("the API server to ask podfit", lambda: _is_asked(podfit), lambda: tail(log))
+        until("the API server to ask podfit", lambda: is_asked(podfit), lambda: tail(log))
         yield podfit
 
 
@@ -232,7 +232,7 @@ def make_own_namespace(cluster: Cluster) -> None:
     assert status in (201, 409), answer
 
 
-def _serve(
+def serve(
     objects: list[JSONDict],
     folder: Path,
     program: tuple[str, ...],
@@ -256,7 +256,8 @@ def _serve(
     return start([sys.executable, *program, *arguments], log, env), log
 
 
-def _port(process: subprocess.Popen[bytes], log: Path) -> int | None:
+def port_of(process: subprocess.Popen[bytes], log: Path) -> int | None:
+    """The port on which the server listens; None until it does."""
     if process.poll() is not None:
         raise RuntimeError(f"podfit ended\n{tail(log)}")
     serves = re.search(r"serving on https://127\.0\.0\.1:(\d+)", log.read_text())
@@ -271,7 +272,7 @@ def _to_url(configuration: JSONDict, port: int, ca: bytes | None) -> None:
             webhook["clientConfig"]["caBundle"] = base64.b64encode(ca).decode()
 
 
-def _is_asked(podfit: Podfit) -> bool:
+def is_asked(podfit: Podfit) -> bool:
     """Whether the API server follows the configurations already: it does so a moment after they were registered."""
     path = f"/api/v1/namespaces/{podfit.name}-probe/pods?dryRun=All"
     podfit.cluster.call("POST", path, GOOD_POD | {"metadata": {"name": "probe"}})

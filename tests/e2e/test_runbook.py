@@ -21,16 +21,13 @@ from tests.e2e.controlplane import Cluster
 from tests.e2e.kubelet import serving
 from tests.e2e.process import DEADLINE, until
 from tests.e2e.release import LABEL, ROOT, SOURCES, Podfit, make_namespace
+from tests.e2e.site import still
 from tests.reviews import doomed
 
 PAGE = ROOT / "docs" / "runbook.md"
 RECORDED = Path(__file__).parent / "runbook"
 NAMESPACE, NODE = "chat", "gpu-1"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
-PASSING = re.compile(
-    r"\b(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+[smhd]\b(?: ago)?|\b\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z| UTC)?)?|127\.0\.0\.1:\d+"
-)
-"""Ages, times, and a port."""
 WHEN = "2026-05-04T10:01:12Z"
 SAYS: dict[str, dict[str, Any]] = yaml.safe_load((RECORDED / "recorded.yml").read_text())
 
@@ -120,7 +117,7 @@ def test_every_command_prints_what_the_page_shows(
         if request.config.getoption("--update"):
             PAGE.write_text(PAGE.read_text().replace(f"```console\n{block}```", f"```console\n{printed}```"))
             continue
-        assert _still(printed) == _still(block)
+        assert still(printed) == still(block)
 
 
 def _typed(command: str, desk: Path, cluster: Cluster) -> str:
@@ -151,8 +148,3 @@ def _typed(command: str, desk: Path, cluster: Cluster) -> str:
     )
     out = done.stdout.rstrip()
     return f"$ {command}\n" + (f"{out}\n" if out else "")
-
-
-def _still(screen: str) -> list[str]:
-    """Without what passes: ages, and the width of their columns."""
-    return [re.sub(r" {2,}", "  ", PASSING.sub("·", line)).rstrip() for line in screen.splitlines() if line.strip()]
