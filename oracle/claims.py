@@ -63,10 +63,11 @@ class Claim:
         return rejected, accepted
 
     def is_made(self, release: Release) -> bool:
-        """The rule says it of this release: the rejected line is a finding, and the accepted one is not."""
-        return bool(self.findings(release, self.rejected, self.rejected_environment)) and not self.findings(
-            release, self.accepted, self.accepted_environment
-        )
+        """The rule says it of this release: the rejected line is a finding with this message, and the accepted one is
+        none."""
+        found = self.findings(release, self.rejected, self.rejected_environment)
+        said = any(self.message in one.finding.message for one in found)
+        return said and not self.findings(release, self.accepted, self.accepted_environment)
 
     def findings(self, release: Release, line: str, environment: Mapping[str, str]) -> list[Judged]:
         """The rule's findings about a line."""
@@ -137,7 +138,7 @@ def _bounds(dest: str, flag: str, release: Release) -> Iterator[Claim]:
     enabled = f" --{switch.replace('_', '-')}" if switch else ""
     for value in (-1, 0):
         if settings.out_of_bounds(dest, value, release) is not None:
-            error = f"{dest}|greater than|Input should be"
+            error = f"{dest}|greater than|Input should be|not supported"
             yield Claim("invalid-flag-value", str(release), LLAMA, f"{flag}={value}{enabled}", enabled, error, flag)
             return
 
@@ -172,13 +173,20 @@ def outcome(claim: Claim, rejected: Mapping[str, Any] | None, accepted: Mapping[
         return Outcome(claim, None)
     if text:
         return Outcome(claim, f"another error: {text[:300]}", judged=not rejected.get("own"))
-    if LATER_FLAGS.intersection(words(claim.rejected)):
-        return Outcome(claim, "vLLM looks the name up after its configuration stage", judged=False)
+    if LATER.intersection((*words(claim.rejected), *map("=".join, claim.rejected_environment.items()))):
+        return Outcome(claim, "vLLM looks at it after its configuration stage", judged=False)
     return Outcome(claim, "vLLM accepts it")
 
 
+LATER = LATER_FLAGS | {"--distributed-executor-backend", "VLLM_USE_V1=0"}
+"""Arguments and variables that some release rejects only when the engine is made (vLLM 0.11.0 v1/executor/abstract.py,
+entrypoints/openai/api_server.py)."""
+
+
 def _text(answer: Mapping[str, Any]) -> str:
-    return " ".join(str(answer.get("text") or answer["error"]).split())
+    """The error on one line, without the usage that argparse prints before it."""
+    text = " ".join(str(answer.get("text") or answer["error"]).split())
+    return text[text.find(" error: ") + 1 :] if text.startswith("usage: ") else text
 
 
 def report(release: Release, outcomes: Sequence[Outcome]) -> str:

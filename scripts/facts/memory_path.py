@@ -6,24 +6,37 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+from scripts.facts.table import ROOT
 
 MEMORY_PATH = (
     ("config/cache.py", ""),
-    ("config/vllm.py", "cudagraph|max_num|post_init"),
+    ("config/model.py", "dtype|head|layer|length|max_model_len|post_init|size|verify"),
+    ("config/parallel.py", "args|config|defaults|post_init|size"),
+    ("config/scheduler.py", ""),
+    ("config/speculative.py", ""),
+    ("config/vllm.py", "cudagraph|max_num|model_runner|post_init"),
     ("engine/arg_utils.py", "default|create_engine_config"),
+    ("envs.py", "VLLM_"),
+    ("model_executor/layers/**/*.py", "get_kv_cache_spec"),
     ("model_executor/layers/mamba/mamba_utils.py", "shape|dtype"),
+    ("model_executor/models/**/*.py", "get_kv_cache_spec"),
+    ("models/**/*.py", "get_kv_cache_spec"),
     ("platforms/c*.py", "check_and_update_config|memory"),
     ("utils/mem_*.py", ""),
+    ("v1/attention/backends/mla/*.py", "block_size|kv_cache|memory|shape|workspace"),
     ("v1/core/kv_cache_*.py", "block|config|group|length|max_model_len|memory|size|spec"),
     ("v1/kv_cache_interface.py", ""),
     ("v1/worker/cpu_worker.py", "init_device|memory"),
     ("v1/worker/gpu_worker.py", "init_device|memory|initialize_from_config|warm_up"),
-    ("v1/worker/gpu*/**/model_runner.py", "capture|dummy_run|kv_cache|profile"),
+    ("v1/worker/gpu*/**/*.py", "alloc|capture|dummy_run|kv_cache|memory|profile"),
     ("v1/worker/gpu_model_runner.py", "capture|dummy_run|kv_cache|profile"),
     ("v1/worker/utils.py", "memory"),
 )
-"""(modules, a pattern for the names of their functions; empty: all)."""
+"""(modules, a pattern for the names of their functions; empty: all). Of envs.py, the variables that podfit reads."""
+PODFIT = ROOT / "webhook" / "podfit"
 
 
 def functions(sources: Path) -> dict[str, str]:
@@ -31,11 +44,37 @@ def functions(sources: Path) -> dict[str, str]:
     found = {}
     for modules, pattern in MEMORY_PATH:
         for path in sorted(sources.glob(modules)):
-            place = path.relative_to(sources).as_posix()
-            for name, node in _functions(ast.parse(path.read_text()), ""):
+            place, text = path.relative_to(sources).as_posix(), path.read_text()
+            if not re.search(pattern, text):
+                continue
+            tree = ast.parse(text)
+            for name, node in _functions(tree, ""):
                 if re.search(pattern, name):
                     found[f"{place} {name}"] = _code(node)
+            found |= {f"{place} {name}": code for name, code in _variables(tree) if name in _words(PODFIT)}
     return found
+
+
+def _variables(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each variable of envs.py, with the code that reads it."""
+    for one in tree.body:
+        if not isinstance(one, ast.AnnAssign) or ast.unparse(one.target) != "environment_variables":
+            continue
+        for key, code in zip(one.value.keys, one.value.values, strict=True) if isinstance(one.value, ast.Dict) else ():
+            if isinstance(key, ast.Constant):
+                yield str(key.value), ast.unparse(code)
+
+
+@cache
+def _words(folder: Path) -> frozenset[str]:
+    """The words of the modules in a folder of podfit."""
+    return frozenset(word for path in folder.rglob("*.py") for word in re.findall(r"\w+", path.read_text("utf-8")))
+
+
+def is_cited(function: str) -> bool:
+    """A comment or a docstring of podfit's memory ledgers names the function, as `module Class.function`."""
+    name = function.rpartition(" ")[2].rpartition(".")[2]
+    return "_" in name.strip("_") and not name.startswith("__") and name in _words(PODFIT / "vllm" / "memory")
 
 
 def _functions(owner: ast.Module | ast.ClassDef, above: str) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from podfit.vllm.args.taught import options_difference
+from scripts.facts import memory_path
 from scripts.facts.table import ROOT, Extract, compact
 
 TABLES = {
@@ -48,7 +49,9 @@ def review(old: Extract, new: Extract, changed: Mapping[str, str], stand_ins: li
         lines += _list(title, old.get(key), new.get(key))
     lines += ["", "## To be read by a person", ""]
     lines += [f"- [ ] {line}" for line in _to_read(old, new, fresh, stand_ins)]
-    lines += [f"- [ ] `{name}` changed" for name in changed]
+    cited = {name: memory_path.is_cited(name) for name in changed}
+    for name in sorted(changed, key=lambda name: not cited[name]):
+        lines.append(f"- [ ] `{name}` changed" + (", which webhook/podfit/vllm/memory cites" if cited[name] else ""))
     lines += ["", "Everything else above is in the tables as it is: `make facts`, `make docs`, `make test`."]
     return "\n".join(lines) + "\n"
 

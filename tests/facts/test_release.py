@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from podfit.vllm.gpu.kernels import STEPS
+from podfit.vllm.memory.generations import MEMORY_GENERATIONS
+from podfit.vllm.model.length import LENGTH_GENERATIONS
 from podfit.vllm.release import newest_read
 from scripts.facts import details, memory_path, release
 from scripts.facts.review import review
@@ -108,6 +110,51 @@ def test_a_function_of_the_memory_path_is_compared_by_its_code(folder: Path, tmp
     changed = memory_path.difference(folder / "vllm", other)
     assert "-    return 1\n+    return 2" in changed["v1/kv_cache_interface.py Spec.page"]
     assert "v1/kv_cache_interface.py Spec" not in changed
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "config/parallel.py", "config/scheduler.py", "config/speculative.py", "v1/worker/gpu/model_states/pool.py",
+        "model_executor/models/ours.py", "models/ours/nvidia/attention.py", "v1/attention/backends/mla/ours.py",
+    ],
+)  # fmt: skip
+def test_the_memory_path_has_configs_models_attention_and_both_model_runners(tmp_path: Path, module: str) -> None:
+    file = tmp_path / "vllm" / module
+    file.parent.mkdir(parents=True)
+    file.write_text("class Ours:\n    def get_kv_cache_spec_of_config(self):\n        return 1\n")
+
+    assert list(memory_path.functions(tmp_path / "vllm")) == [f"{module} Ours.get_kv_cache_spec_of_config"]
+
+
+def test_the_memory_path_has_the_variables_that_podfit_reads(tmp_path: Path) -> None:
+    values = "{'VLLM_NO_SUCH_VARIABLE': lambda: 1, 'VLLM_ATTENTION_BACKEND': lambda: 0}"
+    (tmp_path / "envs.py").write_text(f"environment_variables: dict = {values}\n")
+
+    assert memory_path.functions(tmp_path) == {"envs.py VLLM_ATTENTION_BACKEND": "lambda: 0"}
+
+
+@pytest.mark.parametrize(
+    ("function", "cited"),
+    [
+        ("v1/core/kv_cache_utils.py unify_kv_cache_spec_page_size", True),
+        ("v1/worker/gpu/cudagraph_utils.py CudaGraphManager.profile_cudagraph_memory", True),
+        ("v1/core/kv_cache_utils.py no_such_function", False),
+        ("config/model.py ModelConfig.__post_init__", False),  # every class has one
+        ("config/cache.py CacheConfig", False),
+    ],
+)
+def test_a_function_that_the_ledgers_cite_is_marked(function: str, cited: bool) -> None:
+    assert memory_path.is_cited(function) is cited
+    mark = ", which webhook/podfit/vllm/memory cites" if cited else ""
+    assert f"- [ ] `{function}` changed{mark}\n" in review(extract(), extract(), {function: "…"}, [])
+
+
+def test_the_newest_extract_is_the_newest_generation_of_memory_and_of_length() -> None:
+    """If this fails, read what the checklist names, and write the release into both tuples of generations."""
+    newest = max(extracts())
+    assert MEMORY_GENERATIONS[-1][:2] == newest[:2]
+    assert LENGTH_GENERATIONS[-1][:2] == newest[:2]
 
 
 def extract(**changes: Any) -> dict[str, Any]:
