@@ -192,6 +192,8 @@ def test_a_line_of_the_file_has_only_what_may_be_quoted(tmp_path: Path) -> None:
         "printf -v K %s Canary1a; vllm serve Qwen/Qwen3-8B --api-key $K --max-model-len $K",
         'vllm serve Qwen/Qwen3-8B --api-key "${K:-Canary1a}" --quantization "${K:-Canary1a}"',
         "K=Canary1a; vllm serve Qwen/Qwen3-8B --no-such=${K:0:7} --dtype ${K%a} --bogus x${K#C}",
+        "HF_TOKEN=xxCanary1a; vllm serve Qwen/Qwen3-8B --max-num-seqs ${HF_TOKEN:2}",
+        "T=of-Canary1a.x1; U=${T#of-}; vllm serve Qwen/Qwen3-8B --max-num-seqs ${U%.x1} --dtype ${T:3:8}",
         'vllm serve Qwen/Qwen3-8B --bogus "$(cat <<< Canary1a)" --load-format "$(echo Canary1a)"',
         "f() { vllm serve Qwen/Qwen3-8B --api-key $1 --dtype $1; }; f Canary1a",
         "eval \"vllm serve Qwen/Qwen3-8B --api-key 'Canary1a' --max-num-seqs $(hostname)Canary1a\"",
@@ -307,3 +309,52 @@ def test_texts_about_a_very_large_object_are_withheld() -> None:
     assert report.secrets.quotable is None
     assert {judged.finding.message for judged in report.findings} == {WITHHELD}
     assert report.secrets.source_line("- args: Canary1a") == WITHHELD
+
+
+PROBE = {"path": "/helth?key=Canary1a", "port": 9, "httpHeaders": [{"name": "X", "value": "Canary1a"}]}
+
+
+@pytest.mark.parametrize(
+    ("container", "annotations"),
+    [
+        ({"args": ["Qwen/Qwen3-8B", "--api-keyCanary1a"]}, {}),
+        ({"args": ["Qwen/Qwen3-8B", "api_key:", "Canary1a"]}, {}),
+        ({"args": ["Qwen/Qwen3-8B", "--api-k", "Canary1a", "Canary1a", "--bogus"]}, {}),
+        ({"args": ["Qwen/Qwen3-8B", "--otlp-traces-endpoint", "http://x/y?k=Canary1a"]}, {}),
+        ({"args": ["Qwen/Qwen3-8B"], "env": [{"name": "X", "value": "Canary1a"},
+                                            {"name": "VLLM_PORT", "value": "a$(X)"}]}, {}),
+        ({"args": ["--model Qwen/Qwen3-8B --api_keyy Canary1a --note Canary1a"]}, {}),
+        ({"args": ["Qwen/Qwen3-8B"], "livenessProbe": {"httpGet": PROBE, "timeoutSeconds": 1}}, {}),
+        ({"args": ["Qwen/Qwen3-8B"]}, {"podfit.dev/model": "Canary1a"}),
+        ({"args": ["Qwen/Qwen3-8B"]}, {"podfit.dev/modell": "Canary1a"}),
+    ],
+)  # fmt: skip
+def test_no_output_quotes_a_misspelled_or_hidden_secret(
+    container: JSONDict, annotations: JSONDict, tmp_path: Path
+) -> None:
+    pod = yaml.safe_load(SOURCE)
+    pod["spec"]["containers"][0].update({"command": ["vllm", "serve"], **container})
+    pod["metadata"]["annotations"] = annotations
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod))
+    outputs = [ran("report", str(tmp_path / "pod.yaml"))]
+    outputs += [
+        ran("check", "--audit", "-v", "--format", one, str(tmp_path / "pod.yaml")) for one in check.FORMATS.names
+    ]
+    outputs += [ran("explain", "--format", one, str(tmp_path / "pod.yaml")) for one in explain.FORMATS]
+
+    assert [leaks(without_patches(out)) for out in outputs if leaks(without_patches(out))] == []
+
+
+def test_what_may_be_quoted_is_quoted(tmp_path: Path) -> None:
+    """The value of a known option, a variable of vLLM, a choice in JSON, and the reason of an exemption."""
+    pod = yaml.safe_load(SOURCE)
+    pod["spec"]["containers"][0].update(
+        command=["vllm", "serve"],
+        args=["Qwen/Qwen3-8B", "--dtype", "floaat16x", "--kv-transfer-config", '{"kv_connector": "NixlConector1"}'],
+        env=[{"name": "VLLM_PORT", "value": "tcp9"}],
+    )
+    pod["metadata"]["annotations"] = {"podfit.dev/ignore.model-cache-missing": "ticket Zq7"}
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod))
+    out = ran("check", "-v", "--format", "json", "--audit", str(tmp_path / "pod.yaml"))
+
+    assert all(text in out for text in ("floaat16x", "NixlConector1", "tcp9", "ticket Zq7"))

@@ -263,11 +263,6 @@ _GLUED = re.compile(rf"(?:\"{_PART}*+\"|'{_PART}*+')(?:{_PART}++|\"{_PART}*+\"|'
 """More of a shell's word in other quotation marks: `'one''two'`, `one"two"`."""
 _ALIAS = re.compile(r"\b([A-Za-z_]\w{0,79})=[\"']?\$\{?([A-Za-z_]\w{0,79})\}?[\"']?(?=[\s;&|\0]|\Z)")
 """`HF_TOKEN=$A`."""
-_SLICE = re.compile(r"\$\{\w{1,80}:\s?(\d{1,3})(?::(\d{1,3}))?\}")
-_STRIPPED = re.compile(r"\$\{\w{1,80}(##?|%%?)([\w.:/-]{1,32})\}")
-"""`${KEY:0:9}`, `${KEY#sk-}`."""
-_MOST_CUTS, _SHORTEST_CUT = 16, 5
-"""Different cuts in one object that are looked for, and characters of a part of a secret that is one."""
 _KEY_ENDS = re.compile(r"\\*+[\"'`]\s*+:\s*+")
 _MORE = re.compile(r"\s*+,\s*+(?=\\*+[\"'`])")
 _BARE = re.compile(
@@ -435,18 +430,6 @@ def _passed_on(text: str) -> Iterator[Span]:
             yield from (span for span in _values(text, assigned.end()) if _is_secret(text[slice(*span)]))
 
 
-def _cut(secrets: Collection[str], text: str) -> set[str]:
-    """Return the parts of secrets that a shell makes by `${KEY:0:9}`, `${KEY#sk-}` and `${KEY%.x}` in the text."""
-    if "${" not in text or len(secrets) > MAX_SECRETS:
-        return set()
-    slices = {(int(one[1]), int(one[2] or LONG)) for one in islice(_SLICE.finditer(text), _MOST_CUTS)}
-    parts = {secret[at : at + size] for secret in secrets for at, size in slices}
-    for one in islice(_STRIPPED.finditer(text), _MOST_CUTS):
-        cut = str.removeprefix if one[1][0] == "#" else str.removesuffix
-        parts.update(cut(secret, one[2]) for secret in secrets)
-    return {part for part in parts if len(part) >= _SHORTEST_CUT and _is_secret(part)}
-
-
 def _is_sparse(text: str) -> bool:
     """Return whether the text is short enough, and has few enough words and signs that can announce a secret."""
     if len(text) <= MOST_SIGNS:  # each begins at another character
@@ -601,7 +584,7 @@ class Secrets:
 
     @kept
     def quotable(self) -> Quotable | None:
-        """What texts about the objects may quote; None if they are too large to tell."""
+        """What texts about the objects may quote; None if they are too large."""
         return self.make_quotable()
 
     @kept
@@ -618,8 +601,7 @@ class Secrets:
         text = "\0".join(dict.fromkeys([text for text in texts if len(text) <= LONG]))
         if not _is_sparse(text):
             return None
-        found_in = values | secrets_in(text)
-        return frozenset(found_in | _cut(found_in, text))
+        return secrets_in(text) | values
 
     @kept
     def places(self) -> tuple[tuple[str | int, ...], ...]:

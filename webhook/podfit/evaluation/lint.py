@@ -556,8 +556,8 @@ def _told(found: Engine) -> list[Any]:
         flag.suggestion: args.written.get(flag.flag.lstrip("-").replace("-", "_"))
         for flag in (*args.unknown, *args.unheard)
     }
-    words, hidden = [word.text for word in found.command.words], {"secret": sorted(found.command.hidden)}
-    return [words, found.command.env, args.given, args.written, misspelt, hidden]
+    words = [word.text for word in found.command.words]
+    return [words, found.command.env, args.given, args.written, misspelt]
 
 
 def _judge_finding(

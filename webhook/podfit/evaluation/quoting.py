@@ -21,13 +21,13 @@ from podfit.kube.companions import config_map_names
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
 from podfit.rules.engine import Engine
+from podfit.rules.rule import IGNORE
 from podfit.vllm.args import settings
 from podfit.vllm.args.flags import Option, Parser, builtin
 from podfit.vllm.command import Word
+from podfit.vllm.model import ANNOTATION as MODEL_ANNOTATION
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-PODFIT = "podfit.dev/"
-"""The prefix of podfit's own annotations, whose values are written for it and its readers."""
 NAMES = frozenset({
     "accessModes", "apiGroup", "apiVersion", "claimName", "configMap", "container", "containerName", "cpu",
     "deviceClassName", "divisor", "driver", "effect", "fieldPath", "generateName", "host", "image", "imagePullPolicy",
@@ -59,6 +59,8 @@ _SIMPLE = re.compile(
 _FLAG = re.compile(r"([-‐‑‒–—―−]+[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)|(?:^|[\s;&|(])([A-Za-z_]\w*)=(?=[^\s=])")
 """The name of a variable in a script."""
+GLUED_SECRET = re.compile(r"--?(?:api[-_]key|hf[-_]token|token|password|secret)s?[^-_s]", re.IGNORECASE)
+"""A flag for a secret with the secret right behind it."""
 _PROGRAM = ("vllm", "serve", "exec", "python", "python3", "sh", "bash", "api_server", "openai", "entrypoints")
 
 
@@ -73,7 +75,8 @@ def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable | None:
     for name in config_map_names(obj) if maps else ():
         data = mapping(mapping(maps.get(name)).get("data"))
         texts.public += map(str, data)
-        texts.private += map(str, data.values())
+        for key, value in data.items():
+            _add(str(value), texts, is_open_variable(str(key)))
     if sum(map(len, texts.private)) > MOST_TEXT or sum(map(len, texts.public)) > MOST_TEXT:
         return None
     public = words_of(texts.public) | _own_words()
@@ -135,7 +138,8 @@ def _add_annotations(annotations: Mapping[Any, Any], texts: _Texts) -> None:
             with suppress(ValueError, RecursionError):
                 _walk(mapping(json.loads(str(value))), texts)
         else:
-            _add(str(value), texts, str(name).startswith(PODFIT))
+            is_model = name == MODEL_ANNOTATION and _SIMPLE.fullmatch(str(value)) is not None
+            _add(str(value), texts, is_model or str(name).startswith(IGNORE))
 
 
 def is_open_variable(name: str) -> bool:
@@ -158,11 +162,12 @@ def _add_engine(engine: Engine, texts: _Texts) -> None:
     for command in (engine.command, *engine.command.then):
         _add_words(command.words, parser, texts, lambda word: word.span is not None or word.text in given)
         for name, value in command.env.items():
-            _add(value, texts, is_open_variable(name))
+            _add(value, texts, is_open_variable(name) and _SIMPLE.fullmatch(value) is not None)
         texts.private += command.config.values()
     config = "\n".join(engine.command.config.values())
     for dest, value in chain(engine.args.given.items(), engine.args.written.items()):
-        texts.public.append(dest)
+        if dest in parser.dests:
+            texts.public.append(dest)
         if isinstance(value, str) and dest in parser.dests:
             _add_value(value, _option(f"--{dest}", parser), texts, literal=value in config)
     if engine.gpu is not None:
@@ -208,8 +213,11 @@ def _add_word(text: str, option: Option | None, parser: Parser, texts: _Texts, *
     flag = _FLAG.fullmatch(text)
     if flag is None:
         _add_value(text, option, texts, literal=literal)
+        if option is None and gives(text.strip(":=")):
+            return _UNKNOWN  # `api_key: VALUE`
         return None if option is None or _has_one_value(option) else option
     option = _option(flag[1], parser)
+    literal = literal and not (option is _UNKNOWN and GLUED_SECRET.match(flag[1]))
     (texts.public if literal or _is_json(option) else texts.private).append(flag[1])
     if flag[2] is None:
         return option
@@ -235,7 +243,9 @@ def _add_value(text: str, option: Option | None, texts: _Texts, *, literal: bool
     elif _is_json(option) or text.lstrip()[:1] in ("{", "["):
         _add_json(text, settings.typed_keys(option.dest) if option else frozenset(), texts)
     else:
-        _add(text, texts, literal or _SIMPLE.fullmatch(text) is not None)
+        url, _, query = text.partition("?") if "://" in text else (text, "", "")
+        _add(url, texts, literal or _SIMPLE.fullmatch(url) is not None)
+        texts.private.append(query)
 
 
 _KEY = re.compile(r"""["'](\w[\w.-]*)["']\s*:(?:\s*["']([A-Za-z][\w.-]*)["'])?""")

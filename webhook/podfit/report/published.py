@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from podfit.evaluation.quoting import GLUED_SECRET
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
 from podfit.vllm.args.flags import Option, builtin
@@ -90,7 +91,8 @@ def _words(words: Sequence[object]) -> Iterator[str]:
             option, follows = None, word in ("serve", "vllm.entrypoints.openai.api_server")
         elif flag and not re.search(r"\s", flag[1]):
             option = _option(flag[1])
-            yield flag[1] if flag[2] is None else f"{flag[1]}={flag[2] if _may_show(flag[2], option) else HIDDEN}"
+            name = HIDDEN if option is None and GLUED_SECRET.match(flag[1]) else flag[1]
+            yield name if flag[2] is None else f"{name}={flag[2] if _may_show(flag[2], option) else HIDDEN}"
             option, follows = (option if flag[2] is None else None), False
         else:
             model = follows and MODEL.fullmatch(word)

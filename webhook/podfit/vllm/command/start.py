@@ -356,8 +356,6 @@ class _Resolver(Reading):
         """Visit one command of a script."""
         argv = entry.unwrapped(words, sh.spend)
         started = entry.start(argv)
-        if isinstance(started, Serve | Script):
-            sh.state.hide(sh.state.variables)
         if isinstance(started, Serve):
             removed = entry.removals(argv)
             env = {**_without(sh.environment, removed), **entry.assignments(argv)}
@@ -392,7 +390,6 @@ class _Resolver(Reading):
                         branched=sh.branched,
                         may_follow=seen.may_follow(sh),
                         survived="the script starts it in the background" if sh.background else sh.doubt,
-                        hidden=frozenset(sh.state.hidden),
                     )
                 )
                 if guessed or sh.background or len(seen.servers) == _SERVERS:

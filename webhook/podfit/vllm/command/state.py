@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from podfit.base.secret import gives
-from podfit.vllm.command.word import Value, known, mystery, text_of
+from podfit.vllm.command.word import Value, known, mystery
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -42,9 +41,6 @@ class ShellState:
     """The script certainly exits at the first command that fails (`set -e`)."""
     rest: str | None = None
     """Why there may be variables beyond these."""
-    hidden: set[str] = field(default_factory=set)
-    """Values, and parts of values, of variables with the name of a secret, to be masked. Shared by a script's
-    shells."""
 
     def copy(self) -> ShellState:
         """A copy that can be changed independently."""
@@ -90,12 +86,6 @@ class ShellState:
         if before is None:
             return self.exported
         return self.exported | {name for name, value in self.variables.items() if value is not before.get(name)}
-
-    def hide(self, variables: Mapping[str, Value | Array]) -> None:
-        """Add the values of variables with the name of a secret to `hidden`."""
-        for name, value in variables.items():
-            if gives(name):
-                self.hidden.update(map(text_of, value) if isinstance(value, list) else (text_of(value),))
 
     def assigned(self, before: ShellState) -> set[str]:
         """Variables that were assigned or unset since a copy was made, also if their values are the same as before."""

@@ -239,8 +239,6 @@ class Command:
     """Why the container may serve although this command fails, for people; None: no sign of that."""
     then: tuple[Command, ...] = ()
     """The servers that the script starts one after another if this one, and each one before it, has failed."""
-    hidden: frozenset[str] = frozenset()
-    """Values in the script of variables with the name of a secret, and parts of them, for masks."""
     repeated: bool = False
     """The image's entrypoint starts vLLM already, and the args start it once more: vLLM gets its own name as a word."""
 
