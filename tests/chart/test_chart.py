@@ -734,6 +734,17 @@ def test_without_reports_the_scanner_writes_nothing() -> None:
     assert "--write-reports" not in job["args"]
 
 
+@pytest.mark.parametrize("on", [False, True])
+def test_the_exporter_creates_events_only_if_it_is_to(on: bool) -> None:
+    objects = render(scan={"exporter": {"enabled": True, "events": on}})
+    (role,) = [obj for obj in objects if (obj["kind"], obj["metadata"]["name"]) == ("ClusterRole", "podfit-scan")]
+    writes = [rule for rule in role["rules"] if rule["verbs"] != ["list"]]
+    args = scanners(objects)["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"]
+
+    assert writes == ([{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}] if on else [])
+    assert parser().parse_args(args).write_events is on
+
+
 @pytest.mark.parametrize(
     "scan", [{"cronJob": {"schedule": "hourly"}}, {"exporter": {"everyMinutes": 0}}, {"cronjob": {}}]
 )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +19,9 @@ import pytest
 from podfit.report.policy_report import LABEL
 from tests.conftest import GOOD_POD
 from tests.e2e import reports
-from tests.e2e.controlplane import STRANGER, Cluster
-from tests.e2e.process import until
-from tests.e2e.release import Podfit, render
+from tests.e2e.controlplane import HOST, STRANGER, Cluster
+from tests.e2e.process import kill, start, until
+from tests.e2e.release import SOURCES, Podfit, render
 from tests.e2e.user import User
 from tests.reviews import deployment, doomed
 
@@ -132,16 +136,14 @@ def test_a_report_lives_as_long_as_what_it_says(user: User, groups: tuple[str, .
         assert set(found_reports(user, OPEN, "reports")) == {"llama-8b", "kyverno-1"}
 
 
-def test_the_charts_rights_are_enough_to_scan_and_to_write_reports(user: User) -> None:
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    own = user.podfit.name
-    objects = render(user.cluster.helm, own, own, {"scan": {"cronJob": {"enabled": True}}})
+@contextmanager
+def with_the_charts_rights(user: User, values: JSONDict) -> Iterator[None]:
+    """A user without rights gets those of the chart's scanner until the block ends."""
+    rbac, own = "/apis/rbac.authorization.k8s.io/v1", user.podfit.name
     with ExitStack() as stack:
-        stack.enter_context(reports.installed(user.cluster, "openreports.io"))
-        for obj in objects:
-            if obj["kind"] not in ("ClusterRole", "ClusterRoleBinding") or not obj["metadata"]["name"].endswith(
-                "-scan"
-            ):
+        for obj in render(user.cluster.helm, own, own, {"scan": values}):
+            roles = obj["kind"] in ("ClusterRole", "ClusterRoleBinding")
+            if not roles or not obj["metadata"]["name"].endswith("-scan"):
                 continue
             if "subjects" in obj:
                 obj["subjects"] = [{"kind": "User", "name": STRANGER, "apiGroup": "rbac.authorization.k8s.io"}]
@@ -149,7 +151,12 @@ def test_the_charts_rights_are_enough_to_scan_and_to_write_reports(user: User) -
             status, answer = user.cluster.call("POST", path, obj)
             assert status == 201, answer
             stack.callback(user.cluster.call, "DELETE", f"{path}/{obj['metadata']['name']}")
+        yield
 
+
+def test_the_charts_rights_are_enough_to_scan_and_to_write_reports(user: User) -> None:
+    rights = with_the_charts_rights(user, {"cronJob": {"enabled": True}})
+    with rights, reports.installed(user.cluster, "openreports.io"):
         said = [""]
 
         def scanned() -> subprocess.CompletedProcess[str] | None:
@@ -160,5 +167,34 @@ def test_the_charts_rights_are_enough_to_scan_and_to_write_reports(user: User) -
 
         done = until("the rights to hold", scanned, lambda: said[0])
 
-        assert {one["kind"] for one in told(done)["not_read"]} <= {"configmaps", "configmaps (by name)"}
+        assert {one["kind"] for one in told(done)["not_read"]} <= {
+            "configmaps", "configmaps (by name)", "configmaps (podfit's policy)",
+        }  # fmt: skip
         assert set(found_reports(user, OPEN, "reports")) == {"llama-8b", "good"}
+
+
+def test_an_exporter_with_the_charts_rights_writes_an_event_per_bad_workload_once(user: User, tmp_path: Path) -> None:
+    def ours() -> list[JSONDict]:
+        return [one for one in user.listed("events") if one["reason"] == "PodfitWouldNotStart"]
+
+    def scanned(port: int) -> str:
+        with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=30) as answer:
+            return str(answer.read().decode())
+
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = int(free.getsockname()[1])
+    command = [sys.executable, "-m", "podfit.cli", "scan", f"--serve={HOST}:{port}", "--every=0.1", "--write-events"]
+    env = {**os.environ, "KUBECONFIG": str(user.cluster.kubeconfig(user=STRANGER)), "PYTHONPATH": SOURCES}
+    with with_the_charts_rights(user, {"exporter": {"enabled": True, "events": True}}):
+        process = start(command, tmp_path / "exporter.log", env)
+        try:
+            (event,) = until("an Event", ours, lambda: (tmp_path / "exporter.log").read_text())
+            until("a repeat", lambda: re.search(r'outcome="repeated"} [1-9]', scanned(port)))
+        finally:
+            kill(process)
+
+    assert event["message"].startswith("vLLM would not start: 1 problem (unknown-flag) in container")
+    assert event["involvedObject"]["uid"] == user.get("apps/deployments", "llama-8b")["metadata"]["uid"]
+    assert len(ours()) == 1, "none of the Pods, and none again"
+    assert "PodfitWouldNotStart" in user.kubectl("events --for deployment/llama-8b")

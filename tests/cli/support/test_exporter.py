@@ -170,7 +170,7 @@ def test_each_scan_of_the_exporter_finds_its_own_way_to_the_cluster(monkeypatch:
         yield open_now[-1]
         open_now.pop()
 
-    def serve(_: object, __: float, read: Callable[[], Scan], ___: Event) -> None:
+    def serve(_: object, __: float, read: Callable[[], Scan], ___: Event, ____: object) -> None:
         assert [read().workloads(), read().workloads()] == [1, 1]
 
     monkeypatch.setattr(user_cluster, "client", client)

@@ -104,6 +104,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="write a PolicyReport (wgpolicyk8s.io, openreports.io: what the cluster has) for each workload",
     )
+    parser.add_argument(
+        "--write-events",
+        action="store_true",
+        help="of --serve: create an Event for each workload that is denied or likely fails, at most 20 a minute",
+    )
     project.add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -161,6 +166,8 @@ def run(args: argparse.Namespace) -> int:
     With --drift it returns 0 or 3."""
     if (args.prometheus or args.prometheus_token) and not args.drift:
         raise UnusableError("--prometheus belongs to --drift")
+    if args.write_events and args.serve is None:
+        raise UnusableError("--write-events belongs to --serve")
     project.announce(project.apply(args, with_gpu=False))
     if args.serve is not None:
         return _serve(args)
@@ -252,8 +259,10 @@ def _serve(args: argparse.Namespace) -> int:
     from threading import Event
 
     from podfit.cli.support import exporter
+    from podfit.cluster.events import EventWriter
+    from podfit.report.events import events
 
-    stop = Event()
+    stop, writer = Event(), EventWriter()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
 
@@ -262,12 +271,14 @@ def _serve(args: argparse.Namespace) -> int:
             found = read(args, client)
             if args.write_reports:
                 write_reports(args, client, found)
+            if args.write_events and (refused := writer.write(client, events(found, edge.now()))):
+                found.errors.append(f"--write-events: {refused}")
             return found
 
     with user_cluster.client(args):
         pass  # a cluster that can't be reached is an error at once
     try:
-        exporter.serve(args.serve, args.every * 60, once, stop)
+        exporter.serve(args.serve, args.every * 60, once, stop, writer.counts if args.write_events else None)
     except OSError as error:
         raise UnusableError(f"--serve: {error.strerror or error}", 3) from error
     return 0

@@ -13,6 +13,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
+from typing import Protocol
 
 from podfit.base.printable import one_line
 from podfit.evaluation import bounds, subject
@@ -61,13 +62,39 @@ def refusal_headline(report: Report) -> str:
 
     It names rules of the worst threat alone: one about practice (unknown-gpu) does not say why vLLM would not start.
     """
-    denied = [(result, judged) for result in report.results for judged in result.findings if judged.mode == "deny"]
-    threat = next(threat for threat in THREATS if any(judged.threatens == threat for _, judged in denied))
-    containers = list(dict.fromkeys(f'"{_short(result.engine.container.name, 24)}"' for result, _ in denied))
-    named = quoted_rules(*(judged for _, judged in denied if judged.threatens == threat))
-    rules = _few(named, 2, len(quoted_rules(*(judged for _, judged in denied))))
-    where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, 1)} of {_whose(report)}"
-    start = f"{THREATS[threat]}: {many(len(denied), 'problem')}"
+    denied = [
+        (result.engine.container.name, judged)
+        for result in report.results
+        for judged in result.findings
+        if judged.mode == "deny"
+    ]
+    return _headline(denied, _whose(report))
+
+
+class Problem(Protocol):
+    """A finding, as far as a headline needs it."""
+
+    @property
+    def rule(self) -> str:
+        """Its rule."""
+
+    @property
+    def threatens(self) -> str:
+        """A key of THREATS."""
+
+
+def headline(problems: Sequence[tuple[str, Problem]], kind: str, name: str) -> str:
+    """The same line for findings of a scan: containers and their findings, and the object's kind and name."""
+    return _headline(problems, f"{_short(kind, 24)} {_short(name, 64)}")
+
+
+def _headline(problems: Sequence[tuple[str, Problem]], whose: str) -> str:
+    threat = next(threat for threat in THREATS if any(one.threatens == threat for _, one in problems))
+    containers = list(dict.fromkeys(f'"{_short(container, 24)}"' for container, _ in problems))
+    named = quoted_rules(*(one for _, one in problems if one.threatens == threat))
+    rules = _few(named, 2, len(quoted_rules(*(one for _, one in problems))))
+    where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, 1)} of {whose}"
+    start = f"{THREATS[threat]}: {many(len(problems), 'problem')}"
     line = one_line(f"{start} ({rules}) {where}")
     return line if len(line) <= REFUSAL_HEADLINE_LENGTH else one_line(f"{start} {where}")
 
@@ -94,8 +121,8 @@ def _few(words: list[str], count: int, total: int | None = None) -> str:
     return ", ".join(words[:count]) + (f" and {more} more" if more > 0 else "")
 
 
-def quoted_rules(*denied: Judged) -> list[str]:
-    return list(dict.fromkeys(judged.rule for judged in denied))
+def quoted_rules(*problems: Problem) -> list[str]:
+    return list(dict.fromkeys(one.rule for one in problems))
 
 
 def refusal(report: Report) -> str:

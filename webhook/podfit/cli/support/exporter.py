@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import write_to_textfile
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -37,12 +37,21 @@ class Planned(Collector):
         self.seconds = 0.0
         self.at = 0.0
         self.worked = False
+        self.events: Mapping[str, int] = {}
+        """Outcome → number of Events; empty without `--write-events`."""
 
     def collect(self) -> Iterator[Metric]:
         """Called at a scrape."""
         worked = GaugeMetricFamily("podfit_scan_success", "1: the last scan worked; 0: what is here is older")
         worked.add_metric([], float(self.worked))
         yield worked
+        if self.events:
+            written = CounterMetricFamily(
+                "podfit_scan_events", "Events about workloads that would not start", labels=["outcome"]
+            )
+            for outcome, count in self.events.items():
+                written.add_metric([outcome], count)
+            yield written
         if self.scan is None:
             return
         gauges = {
@@ -152,9 +161,18 @@ def _whole(found: Scan, last: Scan | None) -> bool:
     return not found.cut_short and (last is None or found.kinds_missed <= last.kinds_missed)
 
 
-def serve(address: tuple[str, int], every: float, read: Callable[[], Scan], stop: Event) -> None:
-    """Answers /metrics and scans, again and again, until `stop` is set; raises OSError if the port is taken."""
+def serve(
+    address: tuple[str, int],
+    every: float,
+    read: Callable[[], Scan],
+    stop: Event,
+    events: Mapping[str, int] | None = None,
+) -> None:
+    """Answers /metrics and scans, again and again, until `stop` is set; raises OSError if the port is taken.
+
+    `events`: counts of Events, which `read` changes."""
     planned = Planned()
+    planned.events = events or {}
     server = _listening(*address, registry(planned))
     try:
         while not stop.is_set():

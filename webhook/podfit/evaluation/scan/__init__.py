@@ -5,6 +5,8 @@ Objects come page by page and go; a `ScannedContainer` of a few kilobytes stays.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -154,6 +156,8 @@ class ScannedContainer:
     tokens: Span | None
     """Tokens in the KV cache: "GPU KV cache size: N tokens"."""
     findings: tuple[ScannedFinding, ...]
+    template: str = ""
+    """A digest of the PodSpec, by which an edit is recognized."""
 
     @property
     def state(self) -> State:
@@ -344,7 +348,12 @@ def _scanned_container(ref: Ref, result: Result, secrets: Secrets) -> ScannedCon
         planned=planned_lines(engine.plan),
         tokens=Span(*tokens) if (tokens := engine.plan.gpu and engine.plan.gpu.kv_cache_tokens) else None,
         findings=tuple(_scanned_finding(one) for one in result.findings if one.mode != "ignore"),
+        template=_digest(engine.workload.spec),
     )
+
+
+def _digest(spec: JSON) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _scanned_finding(judged: Judged) -> ScannedFinding:
