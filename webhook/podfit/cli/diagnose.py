@@ -37,7 +37,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "diagnose",
         help="find why a Pod failed, from its log, events and status",
         description="Shows why a vLLM Pod failed: the first cause, not its consequences. Reads logs,\n"
-        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or the cluster.",
+        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or the cluster.\n"
+        "A log may be as kubectl (--timestamps, --prefix), stern, docker, journalctl, a container runtime,\n"
+        "Loki or another collector prints it; of one longer than 64 MiB the end is read.",
         epilog="examples: kubectl logs --previous vllm-0 | podfit diagnose -\n"
         "          podfit diagnose vllm-0 -n prod\n"
         "          podfit diagnose crash.log events.txt deployment.yaml",
@@ -52,7 +54,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--manifest", metavar="FILE", help="the Pod or its workload, for its plan and the changes that help"
     )
-    parser.add_argument("-c", "--container", metavar="NAME", help="of the Pod in the cluster; default: all that failed")
+    parser.add_argument(
+        "-c", "--container", metavar="NAME", help="of the Pod in the cluster; default: all, those that failed first"
+    )
     user_cluster.add_arguments(parser)
     edge.add_gpu(parser)
     edge.add_models(parser)

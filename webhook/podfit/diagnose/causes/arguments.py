@@ -283,7 +283,8 @@ CAUSES = (
             Signature(
                 r"NVML Shared Library Not Found|NVMLError_LibraryNotFound|could not load NVML library|"
                 r"load library failed: libnvidia-ml|could not select device driver|nvml error: driver not loaded|"
-                r"no runtime for \"nvidia\" is configured|RuntimeClass\S* \"?nvidia\S* not found",
+                r"no runtime for \"nvidia\" is configured|unknown or invalid runtime name: nvidia|"
+                r"RuntimeClass\S* \"?nvidia\S* not found",
                 "pynvml; NVIDIA's device plugin; nvidia-container-cli; containerd",
             ),
             Signature(

@@ -203,11 +203,16 @@ CAUSES = (
         "The message is nvidia-container-cli's. Restart the device plugin on the node, and create the Pod again.",
         (
             Signature(
-                r"nvidia-container-cli: \w+ error|failed to get device: .*nvml",
+                r"nvidia-container-cli(?:\.real)?: \w+ error|failed to get device: .*nvml",
                 "nvidia-container-cli",
                 channel="status",
             ),
-            Signature(r"nvidia-container-cli: \w+ error", "nvidia-container-cli", channel="event"),
+            Signature(r"nvidia-container-cli(?:\.real)?: \w+ error", "nvidia-container-cli", channel="event"),
+            Signature(
+                r"nvidia-container-cli(?:\.real)?: (?:device|detection|mount|requirement|initialization|ldcache) error",
+                "nvidia-container-cli, as docker and the kubelet's log print it",
+                unless=r"unsatisfied condition|load library failed|driver not loaded",
+            ),
         ),
     ),
     Cause(
