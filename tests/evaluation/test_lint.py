@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -202,7 +200,7 @@ def test_rules_that_need_an_unknown_fact_are_skipped(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("needs", ("modell",)), ("needs", ("plan.gpuu",)), ("mute_for", None), ("where", None), ("about", 1)],
+    [("needs", ("modell",)), ("needs", ("plan.gpuu",)), ("mute_for", None), ("where", None)],
 )
 def test_a_rule_that_is_declared_wrong_is_an_error_of_its_own(
     pod: dict[str, Any], container: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
@@ -392,29 +390,3 @@ def test_plugins_that_a_config_map_names_soften_what_rests_on_registries(
 
     assert (named["unknown-parser"], named.get("invalid-flag-value")) == ("warn", None)
     assert (unseen["unknown-parser"], unseen["invalid-flag-value"]) == ("deny", "deny")
-
-
-def test_immutable_values_are_never_changed() -> None:
-    """Guarded by Python, which takes time otherwise, every rule's examples say the same."""
-    code = """
-import sys
-from podfit.base import frozen
-frozen.GUARDED = "guarded" in sys.argv
-from podfit.cli import main
-from podfit.vllm.gpu.requirement import NodeRequirement
-guarded = True
-try:
-    NodeRequirement("a", "In", ()).key = "b"
-    guarded = False
-except AttributeError:
-    pass
-assert guarded == frozen.GUARDED
-main(["check", "tests/rules"])
-"""
-    guarded, usual = (
-        subprocess.run([sys.executable, "-c", code, *how], capture_output=True, text=True, check=True).stdout
-        for how in (["guarded"], [])
-    )
-
-    assert guarded == usual
-    assert len(usual) > 10_000

@@ -328,18 +328,16 @@ def test_a_policy_knows_the_disk(pod: JSONDict) -> None:
     st.sampled_from(["admission", "check", "scan"]),
     st.frozensets(st.sampled_from(sorted(FACTS))),
     st.frozensets(st.sampled_from(sorted({word for rule in all_rules().values() for word in rule.mute_for}))),
-    st.frozensets(st.sampled_from(sorted({word for rule in all_rules().values() for word in rule.about}))),
 )
 def test_a_rule_is_asked_where_what_it_needs_is_known_and_nobody_fills_in_what_it_is_about(
-    where: Place, unknown: frozenset[str], completes: frozenset[str], shown: frozenset[str]
+    where: Place, unknown: frozenset[str], completes: frozenset[str]
 ) -> None:
-    asked = builtin().base.asked(where, unknown, completes, [*shown, "a word that no rule is about"])
+    asked = builtin().base.asked(where, unknown, completes)
 
     assert [one.rule.id() for one in asked.settings] == [
         rule_id
         for rule_id, rule in all_rules().items()
         if where in rule.where and not unknown & {*rule.needs} and not completes & {*rule.mute_for}
-        if shown & {*rule.about} or not rule.about
     ]
     assert asked.wrong == ()
 
@@ -348,6 +346,6 @@ def test_an_ignored_rule_is_not_asked_and_no_sort_of_engine_is_kept_for_ever() -
     terms = policy("rules: {shm-missing: {mode: ignore}}").of(Subject("Pod", "", "chat", {}))
 
     for number in range(3_000):
-        asked = terms.asked("admission", frozenset(), frozenset({f"word-{number}"}), ())
+        asked = terms.asked("admission", frozenset(), frozenset({f"word-{number}"}))
         assert "shm-missing" not in {one.rule.id() for one in asked.settings}
     assert len(terms._asked) <= 1024

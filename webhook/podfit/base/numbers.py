@@ -11,11 +11,20 @@ from typing import Any
 
 LARGEST = (1 << 63) - 1
 """What larger numbers are read as: none is intended, and what is too large stays too large."""
+MAX_DIGITS = 4_300
+"""Python's limit for the conversion of text (sys.int_info.default_max_str_digits)."""
 
 
 def bounded(value: int) -> int:
     """The number, within int64."""
     return max(-LARGEST, min(value, LARGEST))
+
+
+def of_digits(text: str) -> int | None:
+    """The number of a text of ASCII digits, within int64; None if it is another text."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return bounded(int(text)) if len(text) <= MAX_DIGITS else LARGEST
 
 
 def from_json(text: str) -> Any:

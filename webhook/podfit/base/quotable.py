@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from podfit.base.frozen import frozen, kept
+from podfit.base.lazy import cached_property
 
 Span = tuple[int, int]
 _WORD = re.compile(r"\w+(?:[-.+~%^]+\w+)*")
@@ -50,7 +51,7 @@ def words_of(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(words)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Quotable:
     """The words that may be quoted of an object, and those that must not be."""
 
@@ -59,12 +60,12 @@ class Quotable:
     private: frozenset[str] = frozenset()
     """The words of scripts, headers, annotations and of all other texts."""
 
-    @kept
+    @cached_property
     def _hidden(self) -> frozenset[str]:
         hidden = self.private - self.public - _COMMON
         return frozenset([word for word in hidden if not self.public.issuperset(_PART.findall(word) or (word,))])
 
-    @kept
+    @cached_property
     def _sorted(self) -> tuple[list[str], list[str]]:
         """The hidden words in their order, and reversed ones in theirs, to find the beginning and the end of one."""
         return sorted(self._hidden), sorted([word[::-1] for word in self._hidden])

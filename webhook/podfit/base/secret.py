@@ -12,12 +12,12 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from podfit.base.frozen import frozen, kept
+from podfit.base.lazy import cached_property
 from podfit.base.logins import handed_on, passwords
 from podfit.base.printable import one_line, shortened
 from podfit.base.quotable import Quotable, canonical
@@ -567,7 +567,7 @@ def _is_line(name: str, rest: str) -> bool:
 # ── Masks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Secrets:
     """The secrets in objects, texts and lists of words. The search runs when the first text is masked."""
 
@@ -582,12 +582,12 @@ class Secrets:
         """Return the secrets in `trees`: JSON values. A list of texts in them can be the words of a command."""
         return cls(trees)
 
-    @kept
+    @cached_property
     def quotable(self) -> Quotable | None:
         """What texts about the objects may quote; None if they are too large."""
         return self.make_quotable()
 
-    @kept
+    @cached_property
     def values(self) -> frozenset[str] | None:
         """The secrets; None if the trees are too large to search."""
         texts: list[str] = []
@@ -603,7 +603,7 @@ class Secrets:
             return None
         return secrets_in(text) | values
 
-    @kept
+    @cached_property
     def places(self) -> tuple[tuple[str | int, ...], ...]:
         """The places of values in the first tree that are secrets as a whole; at most MAX_SECRETS."""
         if self.show:
@@ -615,7 +615,7 @@ class Secrets:
         places = (place for place, value in leaves if place is not None and _is_secret(value))
         return tuple([_parts(place) for place in islice(places, MAX_SECRETS)])
 
-    @kept
+    @cached_property
     def _known(self) -> tuple[tuple[str, bool, str], ...]:
         """The spellings of the secrets, longest first, each with whether it is masked inside other words, and its first
         characters, which most texts do not contain."""
@@ -629,7 +629,7 @@ class Secrets:
         longest_first = sorted(strong.items(), key=lambda one: -len(one[0]))
         return tuple([(secret, loose, secret[:_HEAD]) for secret, loose in longest_first])
 
-    @kept
+    @cached_property
     def _weak(self) -> frozenset[str]:
         return frozenset([value for value in self.values or () if _is_weak(value)])
 

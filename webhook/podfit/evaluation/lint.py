@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple
 
-from podfit.base.frozen import frozen, kept
+from podfit.base.lazy import cached_property
 from podfit.base.printable import LONGEST, clean, one_line, shortened
 from podfit.base.secret import FORMS, SHOWN, Secrets
 from podfit.evaluation.policy import Policy, Setting, Subject, Terms
@@ -20,18 +20,20 @@ from podfit.kube import namespace_limits, revisions, workload
 from podfit.kube.patch import Edit, edited, fits, shrinks
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload
-from podfit.rules import engine, glance, releases
+from podfit.rules import engine, releases
 from podfit.rules.engine import Engine
-from podfit.rules.rule import FACTS, IGNORE, UNREAD_SCRIPT, Finding, Heading, Level, Mode, Place, Rule
+from podfit.rules.rule import FACTS, IGNORE, Finding, Heading, Level, Mode, Place, Rule
 from podfit.vllm.command import ALL_WORK, WorkLimit
 from podfit.vllm.facts import Assumed, Fact, Facts
 from podfit.vllm.release import newer_than_read
 
+_FACT = {name: attrgetter(name) for name in FACTS}
+"""A name of FACTS → what the engine knows of it."""
 LONGEST_CHANGE = 4000
 """Maximum characters of a suggestion, which can be a whole command."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Judged:
     """A finding with its consequence. Its texts are masked, printable and bounded."""
 
@@ -86,7 +88,7 @@ class Judged:
         return shortened(clean(str(self.finding.path)))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RuleError:
     """A rule, or the reading of a container, raised: our fault, never the user's."""
 
@@ -94,7 +96,7 @@ class RuleError:
     error: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Result:
     """One vLLM container, evaluated."""
 
@@ -112,7 +114,7 @@ class Result:
         return tuple(edit for judged in self.findings if judged.applies for edit in judged.finding.fix)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Shadow:
     """The same object under a policy that is only counted."""
 
@@ -135,7 +137,7 @@ class Shadow:
         return tuple(judged for result in self.results for judged in result.findings)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Report:
     """One object, evaluated."""
 
@@ -169,7 +171,7 @@ class Report:
         """All fixes that the policy applies."""
         return tuple(edit for result in self.results for edit in result.edits)
 
-    @kept
+    @cached_property
     def findings(self) -> tuple[Judged, ...]:
         """All findings of all containers."""
         return tuple([judged for result in self.results for judged in result.findings])
@@ -208,7 +210,7 @@ _Before = Callable[[], frozenset[tuple[str, ...]]]
 """What was denied before an update: reading and evaluating the old object is left out where nothing is denied now."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Read:
     """The containers of the object, or of the old one."""
 
@@ -221,7 +223,7 @@ class _Read:
     """What may run vLLM and is not read, for people."""
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class _Judge:
     """One object, to be evaluated under one or more terms."""
 
@@ -332,11 +334,11 @@ class _Judge:
             return replace(judged, mode="warn", why_softened=why)
         return judged
 
-    @kept
+    @cached_property
     def _has_new_template(self) -> bool:
         return self.old is not None and _template(self.old) != _template(self.obj)
 
-    @kept
+    @cached_property
     def _revision(self) -> str | None:
         """The former template that an update returns to, where it is seen."""
         if not self._has_new_template:
@@ -371,7 +373,7 @@ class _Judge:
         errors += [_rule_error(rule, error) for rule, error in asked.wrong]
         all_judged: list[Judged] = []
         for setting in asked.settings:
-            if found.command.unnamed and UNREAD_SCRIPT not in setting.rule.about:
+            if found.command.unnamed and not setting.rule.of_unnamed:
                 continue
             try:
                 checked = iter(releases.check(setting.rule, found))
@@ -396,7 +398,8 @@ class _Judge:
         are the ones of the newest release that was read."""
 
         def of(one: Engine) -> ApplicableRules:
-            return terms.asked(self.where, glance.unknown(one), one.workload.completes, glance.shown(one))
+            unknown = frozenset([name for name, fact in _FACT.items() if fact(one) is None])
+            return terms.asked(self.where, unknown, one.workload.completes)
 
         asked, newest = of(found), releases.newest(found)
         if newest is found:
@@ -665,7 +668,7 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         return "warn", doubt
     if "plan.host" in rule.needs and found.spans_pods:
         return "warn", "the engine spans several Pods, and which of its processes run in this one is unknown"
-    facts = [glance.FACT[fact](found) for name in rests_on for fact in FACTS[name]]
+    facts = [_FACT[fact](found) for name in rests_on for fact in FACTS[name]]
     informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"

@@ -10,11 +10,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NoReturn
 
 from podfit.base import numbers
-from podfit.base.frozen import frozen
 from podfit.base.printable import one_line, shortened
 from podfit.base.secret import FORMS, Secrets
 from podfit.evaluation import bounds, denial, subject
@@ -60,7 +59,7 @@ class BadReview(ValueError):  # noqa: N818 - the name that other rooms and the d
     """The request is not an AdmissionReview that can be answered; the text is one line."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Request:
     """What an AdmissionReview asks. Field names are those of `AdmissionRequest`."""
 
@@ -92,7 +91,7 @@ class Request:
         return self.dry_run and self.is_pod and self.name == subject.PROBE_POD
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Shadowed:
     """What a policy that is only counted would have done."""
 
@@ -102,7 +101,7 @@ class Shadowed:
     found: tuple[FoundRule, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What was decided, and everything that the answer, the metrics and the log need of it."""
 

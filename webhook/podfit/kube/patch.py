@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from podfit.base.frozen import frozen
 from podfit.kube import quantity
 from podfit.kube.path import FieldPath, is_object
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Edit:
     """A change as data, with one of these operations:
 

@@ -10,8 +10,8 @@ A repair is proved by its example: applied, the finding is gone, nothing new app
 nothing. `fix` says who applies it: `true` the webhook and `podfit fix`, `certain` the webhook only if the finding is
 certain, `manual` (the default) `podfit fix` alone, `false` none of them.
 
-Here: rules, `rule` (what a rule is), `engine` (one container as rules see it), `glance` (which rules an engine can
-concern). Not here: input, output, clocks, and decisions about modes (`evaluation`). Imports `base`, `kube`, `vllm`.
+Here: rules, `rule` (what a rule is), `engine` (one container as rules see it). Not here: input, output, clocks, and
+decisions about modes (`evaluation`). Imports `base`, `kube`, `vllm`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import takewhile
 
-from podfit.base.frozen import frozen
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import certainty, names_plugins, runs_vllms_code
 from podfit.rules.engine import PARALLEL, Engine
@@ -19,7 +19,7 @@ _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 parallelism counts; one Ascend or Gaudi GPU may be several too."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Count:
     """GPUs that are requested, and GPUs that the command line takes."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from podfit.base.frozen import frozen, kept
+from podfit.base.lazy import cached_property
 from podfit.kube import quantity
 from podfit.kube.path import FieldPath, is_object, value_at
 from podfit.kube.workload import Container, Whole, Workload
@@ -62,7 +62,7 @@ class Sibling(NamedTuple):
     env: Mapping[str, str] = _NO_VARIABLES
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Engine:
     """A vLLM container with everything that is known of it; what is unknown is None."""
 
@@ -142,13 +142,13 @@ class Engine:
                 found = value_at(found, (part,))
         return found
 
-    @kept
+    @cached_property
     def raw_command(self) -> str:
         """`command` and `args` as one text, for rules that look for a word wherever it is: as much of them as a
         person writes."""
         return f"{_first_characters(self.field('command'))} {_first_characters(self.field('args'))}"
 
-    @kept
+    @cached_property
     def variables(self) -> list[tuple[int, str, Any]]:
         """The container's `env`: each entry's index, name, and value (None if it comes from elsewhere)."""
         listed = enumerate(as_list(self.container.spec.get("env")))
@@ -158,12 +158,12 @@ class Engine:
             if (isinstance(one, dict) or is_object(one)) and isinstance(name := one.get("name"), str)
         ]
 
-    @kept
+    @cached_property
     def declared(self) -> frozenset[str]:
         """The names of the variables in the container's `env`, whether or not their values can be seen."""
         return frozenset([name for _, name, _ in self.variables])
 
-    @kept
+    @cached_property
     def served(self) -> bool:
         """The container answers HTTP on a port (a follower or a joining worker does not)."""
         return self.command.serves and not self.args.get("headless")
@@ -184,14 +184,14 @@ class Engine:
         makers = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
         return makers.pop() if len(makers) == 1 else _vendor(self.requested, self.field("image"))
 
-    @kept
+    @cached_property
     def memory_limit(self) -> int | None:
         """Bytes of host memory the container may use: the smaller of its own and the Pod's limit (1.32+)."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
         return min((limit for limit in (own, pod) if limit), default=None)  # 0 is not a limit
 
-    @kept
+    @cached_property
     def memory_request(self) -> int | None:
         """Bytes of host memory that are reserved for the container: the request, or the limit if only that is given."""
         given = self.field("resources", "requests", "memory")
@@ -206,12 +206,12 @@ class Engine:
             return self.workload.path.join("resources", "limits", "memory")
         return self.at("resources", "limits", "memory")
 
-    @kept
+    @cached_property
     def shm(self) -> Shm:
         """What is at /dev/shm."""
         return _shm(self)
 
-    @kept
+    @cached_property
     def port(self) -> int | None:
         """The HTTP port; None if it can't be known or there is none.
 
@@ -229,7 +229,7 @@ class Engine:
             return 8000 if ours else None
         return port if isinstance(port, int) else None
 
-    @kept
+    @cached_property
     def spans_pods(self) -> bool:
         """The engine's processes are, or may be, in more than one Pod, or can't be counted from this command line."""
         get = self.args.get
@@ -243,12 +243,12 @@ class Engine:
             or not PARALLEL.isdisjoint(self.args.unresolved)
         )
 
-    @kept
+    @cached_property
     def group(self) -> Replica | None:
         """The Pods that serve the model together, seen from the one that leads; None if that can't be known."""
         return group.group_of(self.workload, self.container, self.whole)
 
-    @kept
+    @cached_property
     def alone(self) -> bool:
         """The whole engine runs in this one Pod, and no other Pod can join it."""
         get = self.args.get
@@ -273,7 +273,7 @@ class Engine:
             return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
         return doubt.of_arguments(self.args)
 
-    @kept
+    @cached_property
     def doubt(self) -> str | None:
         """Why nothing that is computed from the arguments and the model is certain, None if it is."""
         if why := self.unseen:
@@ -296,12 +296,12 @@ class Engine:
         of_the_cache = ("its length", "num_key_value_heads")
         return f"doubtful: {why}" if why and not why.startswith(of_the_cache) else None
 
-    @kept
+    @cached_property
     def on_processors(self) -> bool:
         """It is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
         return _on_processors(self.field("image"), self.requested, self.args, self.command.env)
 
-    @kept
+    @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """The GPUs that the container may get: as named, else those of nodes whose labels name one, else the table's.
 
@@ -318,7 +318,7 @@ class Engine:
         shared = gpu.shared_by_resource(self.requested[0] if self.requested else None, self.workload)
         return tuple([Candidate(one, shared) for one in gpu.of_table(self.workload, self.container, request, build)])
 
-    @kept
+    @cached_property
     def gpus(self) -> Partition | None:
         """The candidates by their plans, with one release."""
         return self.planned_gpus()
@@ -341,7 +341,7 @@ class Engine:
             kv_cache_memory=self.facts.kv_cache_memory,
         )
 
-    @kept
+    @cached_property
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that found no fit: best first."""
         return self.describe(self.changes())
@@ -444,7 +444,7 @@ def _own_labels(workload: Workload) -> tuple[str, ...]:
     return gpu.advice.own_labels(workload.spec)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Shm:
     """What is at /dev/shm in the container."""
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from podfit.base.frozen import frozen
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 
@@ -40,16 +39,13 @@ FACTS: dict[str, tuple[str, ...]] = {
 }
 """What a rule may need of an engine → the facts that it is made of."""
 
-
-UNREAD_SCRIPT = "a script that is not read"
-"""What a rule is about (`Rule.about`) that checks containers of which nothing else is known."""
 PROBABLY = " (probably fits)"
 """The end of a suggestion that the planner's estimate supports, but not its minimum."""
 IGNORE = "podfit.dev/ignore."
 """An author's annotation: this and a rule's id, with the reason as its value (`podfit.evaluation.lint`)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something wrong at one place of the object, as a rule yields it."""
 
@@ -136,9 +132,8 @@ class Rule:
     nothing that rests on a fact of theirs which may only inform."""
     mute_for: ClassVar[tuple[str, ...]] = ()
     """Words of `Workload.completes` that silence the rule: the operator fills in what seems to be absent."""
-    about: ClassVar[tuple[str, ...]] = ()
-    """What an engine must show one of (`rules.glance.shown`), or the rule has nothing to say: `check` would yield
-    nothing, and is not asked. Empty: it is asked in any case."""
+    of_unnamed: ClassVar[bool] = False
+    """The rule also checks a container whose command is not read, and of which nothing else says that it runs vLLM."""
 
     @classmethod
     @cache
@@ -157,18 +152,16 @@ class Rule:
         return "denied" if cls.mode == "deny" else "advice" if cls.threatens == "practice" else "likely"
 
     @classmethod
-    def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: frozenset[str]) -> bool:
+    def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> bool:
         """Whether the rule is evaluated in the place `where` for such an engine.
 
         - `unknown`: the names in FACTS whose value is unknown
         - `completes`: the fields that the operator fills in
-        - `shown`: the terms that apply to the engine (`glance.shown`)
 
         Raises KeyError if the rule needs a name that is not in FACTS."""
         if unheard_of := set(cls.needs) - FACTS.keys():
             raise KeyError(*unheard_of)
-        asked = where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
-        return asked and (not cls.about or not shown.isdisjoint(cls.about))
+        return where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Yields what is wrong. Pure: no logging, no clock, no environment, no network."""

@@ -33,7 +33,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from podfit.base import data
-from podfit.base.frozen import frozen
 from podfit.kube import snapshot
 from podfit.kube.companions import Companions
 from podfit.kube.snapshot import Snapshot
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fact(Generic[T]):
     """A value, its source, and whether a denial may be based on it."""
 

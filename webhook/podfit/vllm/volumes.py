@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.base.frozen import frozen
 from podfit.kube.path import FieldPath, is_object
 from podfit.kube.workload import JSON, Container, Workload, as_list
 from podfit.vllm.args import EngineArgs
@@ -31,7 +31,7 @@ class CheckpointSource(NamedTuple):
     """Bytes per second at which weights are read from disk, if the policy sets it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mount:
     """One of a container's volumeMounts, with the volume behind it."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any, Literal
 
 from podfit.evaluation.policy.match import Match
@@ -15,7 +14,7 @@ from podfit.vllm.facts import Assumed
 from podfit.vllm.release import Images
 
 OwnedPods = Literal["warn", "deny"]
-_Who = tuple[Place, frozenset[str], frozenset[str], frozenset[str]]
+_Who = tuple[Place, frozenset[str], frozenset[str]]
 _REMEMBERED = 1024
 """Sorts of engines whose rules are kept. A cluster has some dozens."""
 
@@ -115,25 +114,16 @@ class Terms:
 
     _asked: dict[_Who, ApplicableRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def asked(
-        self, where: Place, unknown: frozenset[str], completes: frozenset[str], shown: Iterable[str]
-    ) -> ApplicableRules:
+    def asked(self, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> ApplicableRules:
         """The rules that apply at a place to an engine. `unknown`: facts of the engine that are not known (words of
-        `rule.FACTS`). `completes`: what its operator fills in. `shown`: what it shows (`rules.glance`). Remembered,
-        since most engines are equal in these."""
-        who = (where, unknown, completes, self._glance_words.intersection(shown))
+        `rule.FACTS`). `completes`: what its operator fills in. Cached, since most engines are equal in these."""
+        who = (where, unknown, completes)
         found = self._asked.get(who)
         if found is None:
             if len(self._asked) >= _REMEMBERED:
                 self._asked.clear()
             found = self._asked[who] = ApplicableRules.of(self.settings.values(), who)
         return found
-
-    @cached_property
-    def _glance_words(self) -> frozenset[str]:
-        """All that rules are about."""
-        said = [one.rule.about for one in self.settings.values()]
-        return frozenset(word for words in said if isinstance(words, tuple) for word in words)
 
     def mode(self, rule: str) -> Mode:
         """The strongest mode that a finding of the rule can have."""

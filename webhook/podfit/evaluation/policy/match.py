@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from podfit.base.frozen import frozen
 from podfit.kube.path import mapping
 from podfit.kube.selector import Selector, all_known
 from podfit.kube.workload import JSON
@@ -20,7 +19,7 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """A label that every namespace has, with its own name (Kubernetes 1.22)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Subject:
     """An object, as far as policies look at it."""
 

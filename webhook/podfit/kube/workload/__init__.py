@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from podfit.base.frozen import kept
+from podfit.base.lazy import cached_property
 from podfit.kube import manifest
 from podfit.kube.manifest.parameters import Filled
 from podfit.kube.path import FieldPath, is_object, mapping, value_at
@@ -38,7 +38,7 @@ class Whole:
         self._known: dict[object, Any] = {}
         self._counted: Counter[str] = Counter()
 
-    @kept
+    @cached_property
     def workloads(self) -> list[Workload]:
         """Every Pod template of the object."""
         return find(self.object) if self._found is None else self._found

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from podfit.base.frozen import kept
+from podfit.base.lazy import cached_property
 from podfit.kube import manifest
 from podfit.kube.manifest.parameters import Parameters, Room
 from podfit.kube.path import FieldPath, is_object, mapping
@@ -64,7 +64,7 @@ class _Shared:
         self.room = Room()
         self._patches: dict[str, Any] = {}
 
-    @kept
+    @cached_property
     def size(self) -> int:
         """How many values each Pod has of it."""
         own = sum(_size(self.spec[key]) for key in (*_OF_ALL, "initContainers") if key in self.spec)

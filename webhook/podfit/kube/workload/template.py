@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from podfit.base.frozen import frozen, kept
+from podfit.base.lazy import cached_property
 from podfit.kube.path import FieldPath, is_object, mapping
 
 T = TypeVar("T")
@@ -14,7 +14,7 @@ JSON = Mapping[str, Any]
 """A Kubernetes object or a part of one: objects stay dicts, so that no field is lost."""
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Container:
     """One container of a Pod template."""
 
@@ -39,7 +39,7 @@ class Container:
         """The place of a field of `spec`."""
         return (self.places and self.places.get(field)) or self.path / field
 
-    @kept
+    @cached_property
     def resources(self) -> Mapping[str, object]:
         """Requests beneath limits: an extended resource needs its limit, and an absent request follows it."""
         given = mapping(self.spec.get("resources"))
@@ -49,7 +49,7 @@ class Container:
         return asked
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Workload:
     """One Pod template of an object."""
 
@@ -105,7 +105,7 @@ class Workload:
         namespace = mapping(self.object.get("metadata")).get("namespace")
         return str(namespace) if namespace else None
 
-    @kept
+    @cached_property
     def _once(self) -> dict[Callable[[Workload], Any], Any]:
         return {}
 
@@ -116,14 +116,14 @@ class Workload:
             known[of] = of(self)
         return known[of]  # type: ignore[no-any-return]
 
-    @kept
+    @cached_property
     def annotations(self) -> Mapping[str, str]:
         """The Pod's annotations over the object's own."""
         own = mapping(mapping(self.object.get("metadata")).get("annotations"))
         its = mapping(self.metadata.get("annotations"))
         return Annotations(own, its) if own or its else {}
 
-    @kept
+    @cached_property
     def volumes(self) -> Mapping[str, int]:
         """Name of a volume → its index in the list `volumes`; of several with one name, the first."""
         found: dict[str, int] = {}
@@ -132,7 +132,7 @@ class Workload:
                 found.setdefault(name, index)
         return found
 
-    @kept
+    @cached_property
     def claims(self) -> Mapping[str, FieldPath]:
         """A StatefulSet's volumeClaimTemplates, each by its name: a claim takes precedence over the template's volume
         of the same name."""
@@ -144,18 +144,18 @@ class Workload:
             str(mapping(mapping(one).get("metadata")).get("name")): place / index for index, one in enumerate(listed)
         }
 
-    @kept
+    @cached_property
     def resource_claims(self) -> Mapping[str, JSON]:
         """Name of a claim → its entry in the list `resourceClaims`."""
         listed = [one for one in as_list(self.spec.get("resourceClaims")) if is_object(one)]
         return {str(one.get("name")): one for one in listed}
 
-    @kept
+    @cached_property
     def by_name(self) -> Mapping[str, Container]:
         """Name of a container → the first that has it."""
         return {one.name: one for one in reversed(self.containers)}
 
-    @kept
+    @cached_property
     def init(self) -> bool:
         """There are init containers."""
         return any(one.init for one in self.containers)

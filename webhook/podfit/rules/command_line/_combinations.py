@@ -12,13 +12,15 @@ from podfit.vllm.release import Release
 
 
 def _seqs(it: Given) -> str | None:
-    """--max-num-seqs above the default --max-num-batched-tokens (V1)."""
+    """--max-num-seqs above the default --max-num-batched-tokens (V1), which is 256 or more, or the context."""
+    if "max_num_batched_tokens" in it.args:
+        return None  # conflicting-flags has it in any release
+    if 0 < it.number("max_num_seqs", 0) <= min(256, it.number("max_model_len", 0)):
+        return None
     held = it.settings
     if held.max_num_batched_tokens >= held.max_num_seqs or not held.v1:
         return None
     tokens = f"{held.max_num_batched_tokens:,}"
-    if "max_num_batched_tokens" in it.args:
-        return None  # conflicting-flags has it in any release
     return f"--max-num-seqs {held.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
 
 
@@ -38,14 +40,6 @@ def _may_pool(it: Given) -> str | None:
     if "generate" in (it.args.get("task"), it.args.get("runner")):
         return None
     return "the model's repository may have files that make it a pooling model (modules.json)"
-
-
-def may_exceed_batch(given: Mapping[str, object]) -> bool:
-    """Whether `_seqs` may reject `--max-num-seqs`: a default batch is of 256 tokens or more, or of the context."""
-    if "max_num_seqs" not in given or "max_num_batched_tokens" in given:
-        return False
-    seqs, length = given["max_num_seqs"], given.get("max_model_len")
-    return not (type(seqs) is int and type(length) is int and 0 < seqs <= min(256, length))
 
 
 def _prompt_exceeds_batch(it: Given) -> str | None:

@@ -7,12 +7,15 @@ vLLM; every release from 0.8.5 on was read. Arguments that are not given have vL
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from podfit.base.lazy import cached_property
 from podfit.rules import _checkpoint
 from podfit.rules._flags import certainty, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
+from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory import plan, resolved, settings
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.model import Model
@@ -23,17 +26,38 @@ ENCODER_ARCHITECTURES = ("Bert", "Roberta", "XLMRoberta")
 supports pipeline stages."""
 
 
-class Given(NamedTuple):
-    """What a check looks at."""
+@dataclass(frozen=True)
+class Given:
+    """What a check looks at: an engine on one GPU that it may get."""
 
     engine: Engine
     args: Mapping[str, Any]
     """The arguments that are given."""
     model: Model
-    settings: Settings
-    """What the release makes of them on one GPU."""
-    dtype: str | None
-    prefix_caching: bool | None
+    release: Release
+    gpu: Gpu | None
+    """None if no GPU is known."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the release makes of the arguments on the GPU."""
+        memory = self.engine.facts.gpu_memory or (self.gpu.memory if self.gpu else 0)
+        return settings.resolve(self.engine.args, self.model, self.gpu, memory, self.release, self.engine.command.env)
+
+    @cached_property
+    def _values(self) -> Mapping[str, Any]:
+        known = self.gpu is not None or self.engine.facts.gpu_memory is not None
+        return resolved.values(self.settings, self.engine.args, self.model, self.gpu, known=known)
+
+    @property
+    def dtype(self) -> str | None:
+        """The dtype that vLLM computes in, None if unknown."""
+        return self._values["dtype"]  # type: ignore[no-any-return]
+
+    @property
+    def prefix_caching(self) -> bool | None:
+        """Prefix caching is on; None if unknown."""
+        return self._values["enable_prefix_caching"]  # type: ignore[no-any-return]
 
     def number(self, dest: str, default: int = 1) -> int:
         """A whole number that is given, else the default."""
@@ -73,21 +97,15 @@ class Check(NamedTuple):
 
 
 def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
-    """What vLLM's configuration rejects of an engine whose release and model are known."""
+    """What vLLM's configuration rejects of an engine whose release and model are known. `checks`: of its arguments."""
     given, release = engine.args.given, engine.release
     if release is None or engine.model is None:
         return
-    asked = [one for one in checks if one.dest in given and _applies(one, release)]
+    asked = [check for check in checks if _applies(check, release)]
     if not asked or engine.command.own_flags:
         return
-    facts = engine.facts
-    gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, facts.gpu_memory)
-    model, answers = engine.model.value, []
-    for gpu in gpus or (None,):
-        memory = facts.gpu_memory or (gpu.memory if gpu else 0)
-        held = settings.resolve(engine.args, model, gpu, memory, release, engine.command.env)
-        values = resolved.values(held, engine.args, model, gpu, known=bool(gpus))
-        answers.append(Given(engine, given, model, held, values["dtype"], values["enable_prefix_caching"]))
+    gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)
+    answers = [Given(engine, given, engine.model.value, release, gpu) for gpu in gpus or (None,)]
     for check in asked:
         if check.of_gpu and not gpus:
             continue

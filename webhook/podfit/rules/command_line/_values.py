@@ -183,16 +183,10 @@ given, 0.23 does not)."""
 def _length(it: Given) -> str | None:
     """A --max-model-len below 1 that is not -1."""
     length = it.number("max_model_len", 1)
-    taken = it.settings.release < NO_LENGTH_OF_ZERO and "max_num_batched_tokens" in it.args
+    taken = it.release < NO_LENGTH_OF_ZERO and "max_num_batched_tokens" in it.args
     if length >= -1 and (length or taken):
         return None
     return f"--max-model-len {length} is neither a length nor -1, which means as long as fits"
-
-
-def may_be_no_length(given: Mapping[str, object]) -> bool:
-    """Whether `_length` may reject `--max-model-len`."""
-    length = given.get("max_model_len")
-    return isinstance(length, int) and length < 1
 
 
 def _structured_outputs_backend(it: Given) -> str | None:

@@ -36,7 +36,6 @@ class ArgumentStringNotSplit(Rule):
     plane = "config"
     event = "vLLM exits with code 2"
     mode = "deny"
-    about = ("a slip", "a blank in a word")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: no flag has a blank in its name."""

@@ -31,7 +31,6 @@ class ArgumentsLost(Rule):
     event = "vLLM starts without some of the arguments"
     threatens = "practice"
     mode = "warn"
-    about = ("words that are lost", "words that are cut off", "a positional that is ignored")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, and never fatal by itself: vLLM starts with its defaults."""

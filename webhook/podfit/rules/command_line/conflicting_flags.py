@@ -66,10 +66,6 @@ class ConflictingFlags(Rule):
     by_release = True
     mode = "deny"
     needs = ("vllm_args",)
-    about = (
-        "conflicts", "enable_lora", "lora_modules", "kv_transfer_config", "enable_expert_parallel", "attention_config",
-        "an argument of the configuration",
-    )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if every release and entry point checks it, otherwise likely."""
@@ -87,7 +83,7 @@ class ConflictingFlags(Rule):
         yield from _transfer(engine)
         yield from _experts(engine)
         yield from _backend(engine)
-        yield from _configuration.findings(engine, CHECKS)
+        yield from _configuration.findings(engine, [check for check in CHECKS if check.dest in engine.args.given])
 
 
 def _since(engine: Engine, release: Release) -> bool:

@@ -29,7 +29,6 @@ class EntrypointRepeated(Rule):
     plane = "config"
     event = "vLLM exits with code 2"
     mode = "deny"
-    about = ("a second entrypoint",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for vLLM's own image, whose entrypoint is known."""

@@ -102,10 +102,6 @@ class InvalidEnvironment(Rule):
     by_release = True
     of_parser = True
     mode = "deny"
-    about = (
-        "VLLM_PORT", "VLLM_USE_V1", "VLLM_LOGGING_LEVEL", "VLLM_ATTENTION_BACKEND", "a variable that is checked",
-        "attention_backend", "attention_config", "HSA_OVERRIDE_GFX_VERSION",
-    )  # fmt: skip
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image."""

@@ -28,7 +28,6 @@ class MisplacedWord(Rule):
     plane = "config"
     event = "vLLM exits with code 2"
     mode = "deny"
-    about = ("a sign in a word", "a comment in a word", "a field with two colons")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image if the parser rejects it; otherwise likely, since vLLM may start."""

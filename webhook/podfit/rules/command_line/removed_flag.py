@@ -60,7 +60,6 @@ class RemovedFlag(Rule):
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
-    about = ("unknown flags",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of 51 releases since 0.4."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.rules.engine import Engine
-from podfit.rules.rule import UNREAD_SCRIPT, Finding, Rule
+from podfit.rules.rule import Finding, Rule
 
 
 class ScriptTooComplex(Rule):
@@ -31,7 +31,7 @@ class ScriptTooComplex(Rule):
     event = "podfit checks only a part of the command"
     threatens = "practice"
     never_denies = "podfit does not know what the script starts"
-    about = (UNREAD_SCRIPT,)
+    of_unnamed = True
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """One finding per container."""

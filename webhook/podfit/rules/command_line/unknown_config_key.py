@@ -44,7 +44,6 @@ class UnknownConfigKey(Rule):
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
-    about = ("a config",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the fields are read off each release's sources."""

@@ -34,7 +34,6 @@ class UnknownFlag(Rule):
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
-    about = ("unknown flags",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the table holds every flag of every release since 0.4."""

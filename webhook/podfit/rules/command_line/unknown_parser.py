@@ -35,7 +35,6 @@ class UnknownParser(Rule):
     of_parser = True
     mode = "deny"
     needs = ("vllm_args",)
-    about = ("tool_call_parser", "reasoning_parser")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the names are read off each release's sources."""

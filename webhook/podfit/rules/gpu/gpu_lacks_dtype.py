@@ -28,7 +28,6 @@ class GpuLacksDtype(Rule):
     event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("gpu", "vllm_args")
-    about = ("a GPU without bfloat16",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image if bfloat16 is given, or if a release before 0.9 takes it from config.json.

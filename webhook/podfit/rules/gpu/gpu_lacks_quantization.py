@@ -28,7 +28,6 @@ class GpuLacksQuantization(Rule):
     by_release = True
     mode = "deny"
     needs = ("model", "gpu", "release", "vllm_args")
-    about = ("a quantized checkpoint", "quantization")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the checkpoint's own config names the method and every GPU is too old for it."""

@@ -27,7 +27,6 @@ class MigWithTensorParallel(Rule):
     of_vllm = False
     mode = "deny"
     needs = ("vllm_args",)
-    about = ("MIG",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain with CUDA 11 and 12, if the resource or a label of the node names the slice."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from podfit.base.frozen import frozen
 from podfit.rules import _checkpoint, _flags
 from podfit.rules.command_line.invalid_environment import BACKEND
 from podfit.rules.engine import Engine
@@ -46,7 +46,7 @@ OTHER_BACKEND_SETTINGS = ("attention_backend", "attention_config", "model_impl",
 MLA_OFF_VARIABLE = "VLLM_MLA_DISABLE"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Lack:
     """What no backend does."""
 

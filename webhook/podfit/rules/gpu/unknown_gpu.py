@@ -36,7 +36,6 @@ class UnknownGpu(Rule):
     threatens = "practice"
     mode = "warn"
     needs = ("vllm_args",)
-    about = ("no known GPU",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """A fact about what podfit knows."""

@@ -26,7 +26,6 @@ class CpuKvCacheUnbounded(Rule):
     never_denies = "a node with no more memory than the container's limit works"
     needs = ("release", "vllm_args")
     mute_for = ("memory-limit",)
-    about = ("vLLM's CPU backend",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: a node with no more memory than the container's limit works."""

@@ -49,7 +49,6 @@ class MaxModelLenTooLong(Rule):
     by_release = True
     mode = "deny"
     needs = ("model", "release", "vllm_args")
-    about = ("max_model_len",)
 
     believe_catalog: bool = parameter(False, "deny what the catalog's config.json does not allow, however old it is")
 

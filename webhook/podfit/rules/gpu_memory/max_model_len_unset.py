@@ -28,7 +28,6 @@ class MaxModelLenUnset(Rule):
     threatens = "practice"
     mode = "warn"
     needs = ("model", "vllm_args")
-    about = ("no context length",)
 
     above: int = parameter(32_768, "tokens; a model's own length up to this is not reported", ge=0)
 

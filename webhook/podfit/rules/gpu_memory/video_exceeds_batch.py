@@ -38,7 +38,6 @@ class VideoExceedsBatch(Rule):
     event = "vLLM exits while it profiles, or denies requests with a video"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
-    about = ("Gemma 4",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for NVIDIA's GPUs; ROCm has followed in some release."""

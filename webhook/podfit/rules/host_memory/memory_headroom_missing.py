@@ -26,7 +26,6 @@ class MemoryHeadroomMissing(Rule):
     never_denies = "the limit is between the likely and the high estimate"
     needs = ("plan.host", "model")
     mute_for = ("memory-limit", "resources")
-    about = ("requests",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Possible: the limit is between the likely and the high estimate, and the request says that it is all."""

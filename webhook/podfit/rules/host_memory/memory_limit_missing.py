@@ -26,7 +26,6 @@ class MemoryLimitMissing(Rule):
     threatens = "practice"
     mode = "warn"
     mute_for = ("memory-limit", "resources")
-    about = ("no memory limit",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for a Pod; likely for a workload, whose Pods a LimitRange may give a default."""

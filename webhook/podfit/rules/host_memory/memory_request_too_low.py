@@ -34,7 +34,6 @@ class MemoryRequestTooLow(Rule):
     never_denies = "nothing happens if the node has spare memory"
     needs = ("plan.host",)
     mute_for = ("resources",)
-    about = ("requests",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely or possible, by the range of the need. Reports nothing without a request: then the limit is the

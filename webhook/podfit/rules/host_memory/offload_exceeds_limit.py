@@ -28,7 +28,6 @@ class OffloadExceedsLimit(Rule):
     mode = "deny"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)
-    about = ("offloaded memory",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the offloaded bytes and the imported processes exceed the limit."""

@@ -27,7 +27,6 @@ class ShmNotInLimit(Rule):
     never_denies = "the manifest does not show what vLLM will write there"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)
-    about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Possible if the volume alone is the limit; advice if both together exceed it: rings are sparse."""

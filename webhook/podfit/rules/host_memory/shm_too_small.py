@@ -33,7 +33,6 @@ class ShmTooSmall(Rule):
     event = "an engine process dies: no space left in /dev/shm"
     mode = "deny"
     needs = ("plan.host",)
-    about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if this release does not start with so little, or if it can't write what it needs; likely if

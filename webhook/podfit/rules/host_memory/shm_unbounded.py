@@ -24,7 +24,6 @@ class ShmUnbounded(Rule):
     threatens = "practice"
     mode = "warn"
     needs = ("plan.host",)
-    about = ("a volume at /dev/shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if nothing else bounds it; advice if the memory limit does."""

@@ -28,7 +28,6 @@ class GatedModelWithoutToken(Rule):
     mode = "warn"
     never_denies = "an admission webhook after this one may add the token"
     needs = ("model",)
-    about = ("a gated model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely at most: an admission webhook after this one may add the token."""

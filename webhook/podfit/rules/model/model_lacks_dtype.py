@@ -25,7 +25,6 @@ class ModelLacksDtype(Rule):
     event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "vllm_args")
-    about = ("dtype",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain from the oldest release whose table was read."""

@@ -62,7 +62,6 @@ class QuantizationLacksDtype(Rule):
     by_release = True
     mode = "deny"
     needs = ("model", "release", "vllm_args")
-    about = ("dtype",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the checkpoint's own config names the method, in NVIDIA's backend."""

@@ -116,7 +116,6 @@ class QuantizationMismatch(Rule):
     event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
-    about = ("quantization", "a quantized checkpoint")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the checkpoint's own config.json is known, in NVIDIA's backend."""

@@ -32,7 +32,6 @@ class TensorParallelIndivisible(Rule):
     event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "vllm_args")
-    about = ("tensor parallelism",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: both numbers are known, unless the code that compares them is changed; how vLLM cuts blocks is known

@@ -34,7 +34,6 @@ class TrustRemoteCodeMissing(Rule):
     event = "vLLM exits before it loads the model"
     mode = "deny"
     needs = ("model", "release", "vllm_args")
-    about = ("a model with code",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the config.json was given and its type was looked up."""

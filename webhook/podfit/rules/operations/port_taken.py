@@ -33,7 +33,6 @@ class PortTaken(Rule):
     plane = "network"
     event = "the second server exits: address already in use"
     mode = "deny"
-    about = ("another engine",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if one of two servers in vLLM's own images does not share its port."""

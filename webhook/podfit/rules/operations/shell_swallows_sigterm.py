@@ -29,7 +29,6 @@ class ShellSwallowsSigterm(Rule):
     threatens = "practice"
     mode = "warn"
     never_denies = "the shell may pass signals on, or replace itself"
-    about = ("a shell",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely if the shell surely stays, advice if it may replace itself."""

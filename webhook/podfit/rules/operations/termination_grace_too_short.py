@@ -42,7 +42,6 @@ class TerminationGraceTooShort(Rule):
     of_vllm = False
     threatens = "practice"
     mode = "warn"
-    about = ("lifecycle", "terminationGracePeriodSeconds", "shutdown_timeout")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: all numbers are in the manifest."""

@@ -33,7 +33,6 @@ class UnknownAnnotation(Rule):
     of_vllm = False
     threatens = "practice"
     mode = "warn"
-    about = ("annotations",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: nothing reads it."""
@@ -56,12 +55,9 @@ def _unread(metadata: Mapping[str, Any]) -> Mapping[str, None]:
     """Annotations of podfit's own that say nothing to it, in their order."""
     from podfit.rules import all_rules  # not before every rule is there
 
-    known = {*KNOWN_ANNOTATIONS, *(IGNORE + one for one in all_rules())}
-    return {
-        key: None
-        for key in map(str, mapping(metadata.get("annotations")))
-        if key.startswith(PREFIX) and key not in known
-    }
+    own = [key for key in map(str, mapping(metadata.get("annotations"))) if key.startswith(PREFIX)]
+    known = {*KNOWN_ANNOTATIONS, *(IGNORE + rule for rule in all_rules())} if own else ()
+    return {key: None for key in own if key not in known}
 
 
 def _finding(engine: Engine, where: FieldPath, key: str) -> Finding:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from podfit.base import duration
+from podfit.base.numbers import of_digits
 from podfit.kube.patch import Edit
 from podfit.rules import probe_timing
 from podfit.rules.engine import Engine
@@ -37,7 +38,6 @@ class EngineReadyTimeoutTooShort(Rule):
     mode = "warn"
     never_denies = "the start-up time is an estimate"
     needs = ("model", "plan.startup", "release")
-    about = ("api_server_count", "data_parallel_size")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely if the likely start takes longer, advice if only the slowest does."""
@@ -45,7 +45,8 @@ class EngineReadyTimeoutTooShort(Rule):
         if startup is None or release is None or release < CONSTANT or engine.command.entry == "worker":
             return
         given = engine.command.env.get(VARIABLE, "")
-        limit = int(given) if release >= SETTABLE and given.isascii() and given.isdigit() else DEFAULT_READY_TIMEOUT
+        limit = of_digits(given) if release >= SETTABLE else None
+        limit = DEFAULT_READY_TIMEOUT if limit is None else limit
         if limit >= startup.high or engine.spans_pods or "api_server_count" in engine.args.unresolved:
             return
         servers = host.processes(engine.args, parallel.read(engine.args, engine.command.env), release, v1=True).fronts

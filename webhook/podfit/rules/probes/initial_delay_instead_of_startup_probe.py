@@ -26,7 +26,6 @@ class InitialDelayInsteadOfStartupProbe(Rule):
     threatens = "practice"
     mode = "warn"
     mute_for = ("startup-probe",)
-    about = ("livenessProbe",)
 
     at_least: int = parameter(probe_timing.LONG_DELAY, "seconds; a shorter delay is not reported", ge=1)
 

@@ -34,7 +34,6 @@ class LivenessProbeKillsStartup(Rule):
     mode = "deny"
     needs = ("model", "plan.startup")
     mute_for = ("startup-probe",)
-    about = ("livenessProbe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor of the start-up estimate, likely below its middle, advice up to twice that."""

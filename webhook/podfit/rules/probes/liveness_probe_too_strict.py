@@ -37,7 +37,6 @@ class LivenessProbeTooStrict(Rule):
     threatens = "uptime"
     mode = "warn"
     never_denies = "the manifest does not show how busy vLLM gets"
-    about = ("livenessProbe",)
 
     at_least: int = parameter(30, "seconds of silence (periodSeconds × failureThreshold) that should be forgiven", ge=1)
 

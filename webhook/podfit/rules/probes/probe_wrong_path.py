@@ -53,7 +53,6 @@ class ProbeWrongPath(Rule):
     threatens = "uptime"
     mode = "deny"
     mute_for = ("args",)
-    about = ("startupProbe", "livenessProbe", "readinessProbe")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if vLLM's own server is alone in its Pod and the path is none of it in any release."""

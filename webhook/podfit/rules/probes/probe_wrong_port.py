@@ -34,7 +34,6 @@ class ProbeWrongPort(Rule):
     threatens = "uptime"
     mode = "deny"
     mute_for = ("args",)
-    about = ("startupProbe", "livenessProbe", "readinessProbe")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if vLLM is alone in its Pod and nothing else could listen."""

@@ -34,7 +34,6 @@ class ProgressDeadlineTooShort(Rule):
     mode = "warn"
     never_denies = "the start-up time is an estimate"
     needs = ("model", "plan.startup")
-    about = ("Deployment", "Rollout")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely if the likely start takes longer, advice if only the slowest does."""

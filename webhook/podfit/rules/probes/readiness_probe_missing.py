@@ -24,7 +24,6 @@ class ReadinessProbeMissing(Rule):
     threatens = "practice"
     mode = "warn"
     mute_for = ("readiness-probe",)
-    about = ("a workload",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for a container that serves and is rolled out."""

@@ -23,7 +23,6 @@ class StartupProbeMissing(Rule):
     threatens = "practice"
     mode = "warn"
     mute_for = ("startup-probe",)
-    about = ("no startup probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, but no more than a warning by default: vLLM starts without. Yields to the liveness probe's own

@@ -27,7 +27,6 @@ class StartupWindowTooLong(Rule):
     mode = "warn"
     never_denies = "a start may be slower than the estimate's high end"
     needs = ("model", "plan.startup")
-    about = ("startupProbe",)
 
     factor: float = parameter(3.0, "a window above so many times the high estimate is reported", ge=1)
     at_least: int = parameter(1800, "seconds; a window up to this is never reported", ge=0)

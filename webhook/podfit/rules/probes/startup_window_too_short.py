@@ -22,7 +22,6 @@ class StartupWindowTooShort(Rule):
     event = "the kubelet restarts the container before vLLM answers, each time"
     mode = "deny"
     needs = ("model", "plan.startup")
-    about = ("startupProbe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain below the floor of the start-up estimate, likely below the likely time. Possible if the size of the

@@ -28,7 +28,6 @@ class CpuTooSmall(Rule):
     never_denies = "vLLM starts with fewer cores, only later"
     needs = ("plan.host",)
     mute_for = ("resources",)
-    about = ("cpu",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely below one core a GPU worker and one for the rest, advice below 2 + GPUs."""

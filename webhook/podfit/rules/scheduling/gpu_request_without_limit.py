@@ -28,7 +28,6 @@ class GpuRequestWithoutLimit(Rule):
     event = "the API server denies the object"
     of_vllm = False
     mode = "deny"
-    about = ("requests",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for Kubernetes' own kinds; an operator may complete its own."""

@@ -29,7 +29,6 @@ class MachineTypeTooSmall(Rule):
     of_vllm = False
     mode = "warn"
     never_denies = "the table of machine types is not the cloud's own"
-    about = ("nodeSelector", "affinity")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the largest of the machine types that every alternative of the selectors leaves."""

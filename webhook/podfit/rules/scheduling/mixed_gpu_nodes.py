@@ -30,7 +30,6 @@ class MixedGpuNodes(Rule):
     threatens = "uptime"
     mode = "warn"
     needs = ("model",)
-    about = ("live nodes", "several products")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Plans each kind alone: the same planner as for one."""

@@ -28,7 +28,6 @@ class NoGpuToleration(Rule):
     event = "the Pod stays Pending"
     of_vllm = False
     never_denies = "a node may be added later"
-    about = ("live nodes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: a node may be added later."""

@@ -25,7 +25,6 @@ class NoNodeMatches(Rule):
     event = "the Pod stays Pending"
     of_vllm = False
     mode = "audit"
-    about = ("live nodes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Only with a fresh view of all nodes."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
+from dataclasses import dataclass
 from typing import Any
 
-from podfit.base.frozen import frozen
 from podfit.kube.companions import describe
 from podfit.kube.path import FieldPath, is_object, mapping
 from podfit.kube.workload import JSON
@@ -22,7 +22,7 @@ PERSISTENT = ("claim", "template", "hostPath", "other")
 """Volumes whose files outlive the Pod, or may."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Volume:
     """A mount, and what is known of the volume behind it."""
 
@@ -48,7 +48,7 @@ class Volume:
         return describe(self.spec) if self.kind == "claim" and self.known else f"volume {self.mount.name}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cache:
     """Where the model's files are kept."""
 

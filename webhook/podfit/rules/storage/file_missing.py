@@ -41,7 +41,6 @@ class FileMissing(Rule):
     plane = "storage"
     event = "vLLM exits: the file does not exist"
     mode = "deny"
-    about = (*FILE_FLAGS, "lora_modules", "a file of arguments")
 
     closed: bool = parameter(False, brought_files.CLOSED)
 

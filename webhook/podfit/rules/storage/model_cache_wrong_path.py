@@ -23,7 +23,6 @@ class ModelCacheWrongPath(Rule):
     event = "each restart downloads the model again"
     threatens = "practice"
     never_denies = "the volume may be for something else"
-    about = ("volumeMounts",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the volume may be for something else."""

@@ -29,7 +29,6 @@ class ModelPathMissing(Rule):
     event = "vLLM exits: the path does not exist"
     mode = "deny"
     mute_for = ("model",)
-    about = ("a path as model",)
 
     closed: bool = parameter(False, brought_files.CLOSED)
 

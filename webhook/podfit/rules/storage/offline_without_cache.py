@@ -29,7 +29,6 @@ class OfflineWithoutCache(Rule):
     event = "vLLM exits: the model is not in the cache"
     mode = "deny"
     mute_for = ("model",)
-    about = OFFLINE
 
     closed: bool = parameter(False, brought_files.CLOSED)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from podfit.base.frozen import frozen
 from podfit.base.near import nearest
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Parser, Releases, Table
@@ -55,7 +54,7 @@ class ArgumentError:
     """The index in the command's words; -1 and below: the error is about no single word."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EngineArgs:
     """The command line as vLLM's parser would read it. Field names (`dest`) are vLLM's."""
 
@@ -130,7 +129,7 @@ class EngineArgs:
         return str(model) if model and "model" not in self.unresolved else None
 
 
-_ALL = attrgetter(*EngineArgs.__slots__)  # type: ignore[attr-defined]
+_ALL = attrgetter(*EngineArgs.__slots__)
 """Returns all fields of an object, in their order."""
 _MODULE = "vllm.entrypoints.openai.api_server"
 _READINGS = 1 << 13

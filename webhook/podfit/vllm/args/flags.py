@@ -14,7 +14,6 @@ from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from podfit.base.data import load
-from podfit.base.frozen import frozen
 from podfit.vllm.release import Images, Release, known_releases, neighbours
 
 
@@ -43,7 +42,7 @@ class Option:
         return "/".join(self.flags) or self.dest
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flag:
     """A word that argparse takes for a flag."""
 

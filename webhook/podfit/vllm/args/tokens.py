@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from podfit.base.frozen import frozen
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Parser
 from podfit.vllm.args.values import DEEPEST, TOO_DEEP, InvalidValueError, UnreadableValueError, from_json, human_int
@@ -21,7 +20,7 @@ from podfit.vllm.command import Command
 from podfit.vllm.release import Release
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Token:
     """A word of the command line, before argparse reads it."""
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from podfit.base.frozen import frozen
 from podfit.vllm.command.tree import GiveUp
 from podfit.vllm.command.word import Change, Slip, Value, after, known, literal, mystery, text_of, texts_of
 
 Argv = Sequence[Value]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Serve:
     """vLLM itself."""
 
@@ -25,12 +24,12 @@ class Serve:
     slip: Slip | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Join:
     """A process that joins a Ray cluster, in which a leader may run vLLM."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Script:
     """A shell with a script: its text, or the file that contains it."""
 
@@ -42,7 +41,7 @@ class Script:
     """It ends with the first command that fails (`sh -e`)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """A program that the manifest does not describe."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from podfit.base.frozen import kept
+from podfit.base.lazy import cached_property
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload, as_list
 from podfit.vllm.command import images, kserve, python
@@ -87,12 +87,12 @@ class Reading:
         self.script: tuple[str, str] | None = None
         """The shell's name and its script, if the script is in the manifest literally."""
 
-    @kept
+    @cached_property
     def env(self) -> Environment:
         """The container's variables, read lazily: most sidecars never need them."""
         return environment(self.workload, self.container, self.config_maps)
 
-    @kept
+    @cached_property
     def files(self) -> dict[str, str]:
         """Path in the container → text, of the known ConfigMaps that are mounted."""
         return mounts(self.workload, self.container, self.config_maps)

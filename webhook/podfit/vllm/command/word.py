@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from podfit.base.frozen import frozen
 from podfit.kube.path import FieldPath
 
 Change = Literal["vllm", "code", "packages"]
@@ -18,7 +17,7 @@ Change = Literal["vllm", "code", "packages"]
 - "packages": it installs something else, or may do so. That may be a plugin that adds to vLLM's registries."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Piece:
     """A run of text with one origin."""
 
@@ -131,7 +130,7 @@ UNDEFINED = "is not in this container's env"
 """The same for a Kubernetes reference to a variable that the manifest does not define."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Word(Piece):
     """One argument, as vLLM's process receives it: a complete piece with its field.
 
@@ -170,7 +169,7 @@ class Slip:
     """Several words in one, which no shell splits."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Command:
     """How a container starts vLLM."""
 

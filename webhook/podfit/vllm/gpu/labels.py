@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from podfit.base.frozen import frozen
 from podfit.kube.workload import JSON, Workload
 from podfit.vllm.gpu import instances
 from podfit.vllm.gpu.name import SHARED_SUFFIX, by_name
@@ -77,7 +76,7 @@ PRODUCTS_SHOWN = 8
 """Most GPU models that filters alone may match: if more match, the GPU model is unknown."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NamedProducts:
     """The GPU models that labels leave to choose from."""
 

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 from podfit.base import data
-from podfit.base.frozen import frozen
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Gpu:
         return replace(self, memory=memory, memory_high=memory if high is None else high, memory_likely=None)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Accelerator:
     """The GPUs that a container gets."""
 

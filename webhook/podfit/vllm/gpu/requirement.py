@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from podfit.base.frozen import frozen
 from podfit.kube.path import is_object, mapping
 from podfit.kube.workload import JSON, Workload
 
@@ -13,7 +13,7 @@ NAME = "metadata.name"
 """The one field that `matchFields` may name (k8s.io/kubernetes pkg/apis/core/validation)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NodeRequirement:
     """One requirement for a node: `key In values`, `key Gt value` …"""
 
@@ -56,7 +56,7 @@ def _as_number(value: str | float) -> float | None:
 Demands = tuple[NodeRequirement, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NodeDemand:
     """A Pod's requirements for its node. A preferred affinity and a toleration choose no node and are left out.
 

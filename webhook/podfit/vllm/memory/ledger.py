@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from podfit.base.frozen import frozen
 from podfit.kube.quantity import human
 from podfit.vllm.measured import GPU_LINES
 from podfit.vllm.memory.estimate import NOTHING, Estimate
@@ -150,7 +149,7 @@ class Startup(NamedTuple):
     """Part of the start-up → its likely seconds: ("download", 95.0) …"""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Will it start?"""
 

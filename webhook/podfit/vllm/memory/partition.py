@@ -6,11 +6,11 @@ Each GPU is where the plan of its name would put it: `plan.verdicts` is `plan.ju
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from podfit.base.frozen import frozen, kept
+from podfit.base.lazy import cached_property
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu
 from podfit.vllm.measured import MeasuredStart
@@ -49,7 +49,7 @@ class Needs(NamedTuple):
     high: int
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Partition:
     """The candidates by the `verdict` of their plans."""
 
@@ -63,7 +63,7 @@ class Partition:
         """The one release that is planned although the container's is unknown; else None."""
         return self.engine.release if self.engine.args.release is None else None
 
-    @kept
+    @cached_property
     def by_verdict(self) -> Mapping[Verdict, tuple[PlannedGpu, ...]]:
         """The candidates of each `verdict`."""
         return {verdict: tuple([one for one in self.gpus if one.verdict == verdict]) for verdict in VERDICTS}
@@ -78,12 +78,12 @@ class Partition:
         """No candidate certainly fits or fails."""
         return all(one.verdict == "unsure" for one in self.gpus)
 
-    @kept
+    @cached_property
     def largest(self) -> Gpu | None:
         """The candidate with the most memory."""
         return max([one.gpu for one in self.gpus], key=lambda gpu: gpu.memory, default=None)
 
-    @kept
+    @cached_property
     def needs(self) -> Needs | None:
         """What each GPU must have, by the settings of the smallest GPU that fits, else of the largest candidate. None
         if the size of one request is unknown."""
@@ -123,7 +123,7 @@ MAX_KEY_LENGTH = 4096
 """Characters of arguments and environment up to which results are cached: a repair plans the same engine again."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PlannedEngine:
     """An engine that is planned for many GPUs. Engines with equal arguments are equal."""
 

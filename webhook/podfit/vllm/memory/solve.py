@@ -11,11 +11,10 @@ benchmark compares the time of that many plans with 15 ms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from podfit.base.frozen import frozen
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu, by_name
@@ -53,7 +52,7 @@ Rank = tuple[bool, int, float]
 """Whether it changes the model's output, edits, loss."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Alternative:
     """One change."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
-from podfit.base.frozen import frozen
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.memory.estimate import Estimate
@@ -22,7 +22,7 @@ of 0.14.0, 524 of 0.20.0, 558 of 0.33.0. An engine with its worker: 549 to 571 M
 these releases, it is 5 MiB less. The dynamic linker writes to the pages of CUDA's libraries (torch alone 259 MiB)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Processes:
     """Processes of one container."""
 

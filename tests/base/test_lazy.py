@@ -1,0 +1,73 @@
+"""Attributes that are computed when they are first read."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass
+from threading import Barrier, Thread
+from typing import Any
+
+import pytest
+
+from podfit.base.lazy import cached_property
+
+
+def _made() -> Any:
+    @dataclass(frozen=True)
+    class Word:
+        text: str
+        computed = 0
+
+        @cached_property
+        def length(self) -> int:
+            """Characters."""
+            Word.computed += 1
+            return len(self.text) or 1 // 0
+
+    return Word
+
+
+def test_a_value_is_computed_once_per_object() -> None:
+    word = _made()
+    one, other = word("abc"), word("ab")
+
+    assert [one.length, one.length, other.length, one.length] == [3, 3, 2, 3]
+    assert word.computed == 2
+    assert word.length.__doc__ == "Characters."
+
+
+def test_an_error_is_not_cached() -> None:
+    one = _made()("")
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            _ = one.length
+    assert type(one).computed == 2
+
+
+def test_a_cached_value_is_no_part_of_a_frozen_object() -> None:
+    word = _made()
+    one, other = word("abc"), word("abc")
+
+    assert one.length == 3
+    assert (one, hash(one), repr(one)) == (other, hash(other), repr(other))
+    with pytest.raises(FrozenInstanceError):
+        one.text = "b"
+
+
+def test_objects_do_not_wait_for_each_other() -> None:
+    """The first two reads meet in the function: with a lock per attribute, one would wait for the other."""
+    both = Barrier(2, timeout=10)
+
+    class Slow:
+        @cached_property
+        def value(self) -> int:
+            return both.wait()
+
+    values: list[int] = []
+    threads = [Thread(target=lambda: values.append(Slow().value)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(values) == [0, 1]
