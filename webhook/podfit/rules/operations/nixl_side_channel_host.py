@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from podfit.kube.path import FieldPath
+from podfit.kube.path import FieldPath, mapping
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 
 VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_HOST"
+AIBRIX = ("StormService", "RoleSet", "PodSet")
 EVERY_ADDRESS = ("0.0.0.0", "::", "[::]")  # noqa: S104 - read, not bound
 
 
@@ -39,12 +40,21 @@ class NixlSideChannelHost(Rule):
             return
         if config.get("kv_role") == "kv_consumer":
             return  # it dials, and is not dialed
+        if _is_routed_by_aibrix(engine):
+            return
         yield Finding(
             path=_entry(engine),
             message=f"{VARIABLE} is {host!r}: a peer that dials it reaches itself",
             certainty="likely",
             suggestions=(f"env {VARIABLE} with valueFrom.fieldRef.fieldPath: status.podIP",),
         )
+
+
+def _is_routed_by_aibrix(engine: Engine) -> bool:
+    """AIBrix' gateway writes the prefill Pod's IP into each request, in place of the address that vLLM sends
+    (vllm-project/aibrix pkg/plugins/gateway/algorithms/pd_disaggregation.go)."""
+    labels = mapping(engine.workload.metadata.get("labels"))
+    return engine.workload.kind in AIBRIX or any(str(name).startswith("model.aibrix.ai/") for name in labels)
 
 
 def _connectors(config: dict[str, Any]) -> str:
