@@ -226,12 +226,9 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     comments = _comments(document.text)
     items = []
     for judged in result.findings:
-        if judged.mode == "audit" and judged.exempted is not None:
-            accepted = Accepted(judged.exempted, judged.why_softened or "")
-        elif judged.shown:
-            accepted = None
-        else:
+        if judged.exempted is None and not judged.shown:
             continue
+        accepted = Accepted(judged.exempted, judged.why_softened or "") if judged.exempted is not None else None
         mark = _narrowed(document, judged)
         accepted = accepted or _accepted_by_comment(comments, judged.rule, mark, report.secrets)
         items.append(Item(file, document, report, result, judged, mark, accepted))
