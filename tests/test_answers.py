@@ -147,6 +147,21 @@ def test_a_pods_refusal_names_its_owner_so_that_an_event_reads_alone(pod: JSONDi
     )
 
 
+def test_a_long_warning_begins_with_the_change(pod: JSONDict) -> None:
+    container = pod["spec"]["containers"][0]
+    container["args"] = ["unsloth/Llama-3.1-8B-Instruct", "--max-model-len=131072"]
+    pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    policy = load([("a.yaml", "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n"
+                              "spec: {enforce: {mode: warn}}\n")])  # fmt: skip
+
+    lines = denial.warnings(lint(pod, policy, Facts()))
+
+    (line,) = [one for one in lines if "kv-cache-too-small" in one]
+    assert re.match(r"podfit kv-cache-too-small: change: --max-model-len[ =]\d+.*: one request of 131,072 tokens", line)
+    assert len(line) <= 120
+    assert line.endswith("…")
+
+
 def test_a_headline_names_what_keeps_vllm_from_starting_and_no_practice(pod: JSONDict) -> None:
     pod["spec"]["containers"][0]["args"].append("--no-such-flag")
     pod["spec"]["nodeSelector"] = {}

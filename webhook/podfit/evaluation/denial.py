@@ -282,11 +282,22 @@ def more_advice(left: int) -> str:
     return f"and {left} {'piece' if left == 1 else 'pieces'} of advice"
 
 
+MAX_CHANGE_LENGTH = 96
+"""Characters of a warning up to which it begins with the change: some of the problem must be left."""
+
+
 def warning(judged: Judged, after: str = "") -> str:
-    """One finding as a warning: with its place where that fits into the line."""
+    """One finding as a warning: with its place where that fits into the line. If the problem does not fit either, the
+    change comes first."""
     line = one_line(f"podfit {judged.rule}: {judged.finding.message}")
     placed = f"{line} ({one_line(judged.path)}){after}"
-    return placed if bounds.warning(placed) == placed else bounds.warning(line, after)
+    if bounds.warning(placed) == placed:
+        return placed
+    suggestion = next(iter(judged.finding.suggestions), "").removesuffix(PROBABLY)
+    changed = one_line(f"podfit {judged.rule}: change: {suggestion}")
+    if after or not suggestion or len(changed) > MAX_CHANGE_LENGTH or bounds.warning(line) == line:
+        return bounds.warning(line, after)
+    return bounds.warning(one_line(f"{changed}: {judged.finding.message}"))
 
 
 def _in_vain(judged: Judged) -> str:
