@@ -901,6 +901,17 @@ def test_a_manifest_among_the_inputs_is_that_of_the_log(tmp_path: Path, capsys: 
     assert "this text shows no cause" in " ".join(printed(pod).split())
 
 
+def test_of_a_long_log_on_standard_input_the_end_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "INFO 09-30 18:00:10 [core.py:1] waiting\n" * 50 + "ValueError: No available memory for the cache blocks.\n"
+    monkeypatch.setattr("podfit.cli.diagnose.MAX_INPUT_BYTES", 1000)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    assert main(["diagnose", "--format", "json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["cause"] == "no-kv-blocks"
+
+
 def test_two_manifests_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pod.yaml").write_text(KILLED)
     (tmp_path / "log.txt").write_text(CACHE)

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from podfit.cli.support import edge, policies, project, terminal, user_cluster
 from podfit.diagnose import Diagnosis, diagnose, events, is_object, of_objects, of_pod
@@ -122,13 +122,21 @@ def _is_manifest(name: str) -> bool:
 def _diagnoses(name: str, args: argparse.Namespace) -> Iterator[Diagnosis]:
     path = Path(name)
     if name == "-":
-        yield from diagnose(edge.log_text(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)))
+        yield from diagnose(edge.log_text(_end(sys.stdin.buffer)))
     elif path.is_dir():
         raise edge.UnusableError(f"{name}: a folder; name the files, or a Pod as pod/{path.name}", 3)
     elif path.exists() or name.endswith(_FILE_ENDS) or (match := _POD.fullmatch(name)) is None:
         yield from diagnose(_read(path))
     else:
         yield _live(match["kind"] or "pod", match["name"], args)
+
+
+def _end(stream: BinaryIO) -> bytes:
+    """The last bytes of a stream, whose length is not known before."""
+    end = b""
+    while block := stream.read(MAX_INPUT_BYTES):
+        end = (end + block)[-MAX_INPUT_BYTES:]
+    return end
 
 
 def _read(path: Path) -> str:
