@@ -149,7 +149,8 @@ _HEAD, _FAR, _TRIES = 12, 256, 16
 places that are tried."""
 
 
-def _is_secret(value: str) -> bool:
+def is_secret(value: str) -> bool:
+    """Return whether the value of a secret is one: not a placeholder, a path or a word such as "auto"."""
     text = value.strip()
     return not (
         not text
@@ -302,7 +303,7 @@ def _forms(text: str, *, whole: bool = False) -> Iterator[Span]:
         yield from _passwords(text)
     if "=" in text and ("?" in text or "&" in text):
         for one in _QUERY.finditer(text):
-            if (names(one[1]) or one[1].lower() in _SIGNED) and _is_secret(one[2]):
+            if (names(one[1]) or one[1].lower() in _SIGNED) and is_secret(one[2]):
                 yield one.span(2)
 
 
@@ -319,9 +320,9 @@ def _passwords(text: str) -> Iterator[Span]:
             start, one = (at + len(user) + 1, password) if colon else (at, user)
             alone = not colon and (len(user) < _LOOSE or _LIKE_WORDS.fullmatch(user))
             plain = not any(mark in user for mark in "/?#")
-            if sign and plain and not alone and not _PORT.match(password) and _is_secret(one):
+            if sign and plain and not alone and not _PORT.match(password) and is_secret(one):
                 yield start, start + len(one)
-                if colon and len(user) >= _LOOSE and (storage or not _LIKE_WORDS.fullmatch(user)) and _is_secret(user):
+                if colon and len(user) >= _LOOSE and (storage or not _LIKE_WORDS.fullmatch(user)) and is_secret(user):
                     yield at, at + len(user)
             at += len(part)
 
@@ -351,11 +352,11 @@ def _named(text: str, *, joined: bool = False) -> Iterator[Span]:
                 if value.startswith("${") and len(value) <= _LONGEST:
                     continue  # its default can be a secret
                 at = max(at, span[1])
-                if _is_secret(value) and not (spaced and value.startswith("--")):
+                if is_secret(value) and not (spaced and value.startswith("--")):
                     yield span
     if not joined:
         found = (*passwords(text), *handed_on(text, names))
-        yield from (span for span in found if _is_secret(text[slice(*span)]))
+        yield from (span for span in found if is_secret(text[slice(*span)]))
 
 
 def _values(text: str, at: int) -> Iterator[Span]:
@@ -427,7 +428,7 @@ def _passed_on(text: str) -> Iterator[Span]:
             wanted.add(name)
     if wanted:
         for assigned in re.finditer(rf"\b(?:{'|'.join(wanted)})=", text):
-            yield from (span for span in _values(text, assigned.end()) if _is_secret(text[slice(*span)]))
+            yield from (span for span in _values(text, assigned.end()) if is_secret(text[slice(*span)]))
 
 
 def _is_sparse(text: str) -> bool:
@@ -592,7 +593,7 @@ class Secrets:
         """The secrets; None if the trees are too large to search."""
         texts: list[str] = []
         try:
-            found = (_bare(value) for _, value in _leaves(self.trees, texts) if _is_secret(value))
+            found = (_bare(value) for _, value in _leaves(self.trees, texts) if is_secret(value))
             values = _at_most(MAX_SECRETS, found)
         except _TooLargeError:
             return None
@@ -612,7 +613,7 @@ class Secrets:
             leaves = _leaves(self.trees[:1], [])
         except _TooLargeError:  # then all is withheld
             return ()
-        places = (place for place, value in leaves if place is not None and _is_secret(value))
+        places = (place for place, value in leaves if place is not None and is_secret(value))
         return tuple([_parts(place) for place in islice(places, MAX_SECRETS)])
 
     @cached_property
@@ -624,7 +625,7 @@ class Secrets:
             for value in self.values or ()
             if not _is_weak(value)
             for spelling in _spellings(value)
-            if not _is_weak(spelling) and _is_secret(spelling)
+            if not _is_weak(spelling) and is_secret(spelling)
         }
         longest_first = sorted(strong.items(), key=lambda one: -len(one[0]))
         return tuple([(secret, loose, secret[:_HEAD]) for secret, loose in longest_first])
@@ -679,7 +680,7 @@ class Secrets:
         if isinstance(value, list | tuple):
             return [self.shown(one, name) for one in value]
         hides = bool(name) and value is not None and not isinstance(value, bool) and names(name)
-        if hides and _is_secret(str(value)):
+        if hides and is_secret(str(value)):
             return "*" * len(str(value))
         return self.masked(value, is_value=True) if isinstance(value, str) else value
 

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from podfit.base.quotable import Quotable, words_of
-from podfit.base.secret import MOST_TEXT, gives
+from podfit.base.secret import MOST_TEXT, gives, is_secret
 from podfit.kube.companions import config_map_names
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
@@ -238,19 +238,29 @@ def _has_one_value(option: Option) -> bool:
 
 
 def _add_value(text: str, option: Option | None, texts: _Texts, *, literal: bool) -> None:
-    if option is _UNKNOWN or (option is not None and gives(option.dest)):
+    if option is not None and gives(option.dest):
+        _add(text, texts, is_public=not is_secret(text))
+    elif option is _UNKNOWN:
         _add(text, texts, is_public=False)
     elif _is_json(option) or text.lstrip()[:1] in ("{", "["):
-        _add_json(text, settings.typed_keys(option.dest) if option else frozenset(), texts)
+        _add_json(text, _typed_keys(option), texts)
     else:
         url, _, query = text.partition("?") if "://" in text else (text, "", "")
         _add(url, texts, literal or _SIMPLE.fullmatch(url) is not None)
         texts.private.append(query)
 
 
-_KEY = re.compile(r"""["'](\w[\w.-]*)["']\s*:(?:\s*["']([A-Za-z][\w.-]*)["'])?""")
+_KEY = re.compile(r"""["'](\w[\w.-]*)["']\s*:(?:\s*["']([A-Za-z/][\w./-]*)["'])?""")
 _CHOICES = frozenset({"kv_connector", "kv_role", "method"})
 """Keys of JSON arguments whose values are names in a registry of vLLM."""
+_ADAPTER = frozenset({"name", "path", "base_model_name"})
+"""Keys of `--lora-modules`."""
+
+
+def _typed_keys(option: Option | None) -> frozenset[str]:
+    if option is not None and option.dest == "lora_modules":
+        return _ADAPTER
+    return settings.typed_keys(option.dest) if option else frozenset()
 
 
 def _add_json(text: str, typed: frozenset[str], texts: _Texts) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from podfit.base.quotable import Quotable
 from podfit.cli.support import edge
 from podfit.evaluation.policy import Policy
 from podfit.report import command_line
@@ -54,7 +55,8 @@ def answer(case: Mapping[str, Any], policy: Policy, known: Facts | None = None) 
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         return {"id": case.get("id"), "error": problem}
-    found = command_line.tree(report)
+    own = replace(report.secrets, make_quotable=Quotable)  # all of the command line is the caller's, except for secrets
+    found = command_line.tree(replace(report, secrets=own))
     if resource is not None:
         found["gpus"] = as_plan.partition(report.results[0].engine, one_release=False)
     found["engine"] = _with_short_values(found["engine"], report.results[0].engine)
