@@ -141,10 +141,9 @@ def _sentence(engine: Engine) -> str | None:
     fits, unsure = sides["fits"], sides["unsure"]
     small = sorted(sides["does-not-fit"], key=lambda one: -one.gigabytes)
     parts = []
-    whole = "whole GPUs of " if of_table else ""
     least = fits[0].gigabytes if fits else 0
-    if fits and all(one.gigabytes < least for one in (*unsure, *small)):
-        parts.append(f"fits {whole}{least} GB and more ({_few(fits)})")
+    if of_table and fits and all(one.gigabytes < least for one in (*unsure, *small)):
+        parts.append(f"fits whole GPUs of {least} GB and more ({_few(fits)})")
     elif fits:
         parts.append(f"fits {_few(fits)}")
     if unsure:
