@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,18 @@ def test_a_command_without_a_cluster_or_a_manifest_does_not_import_what_reads_th
 
     assert f"podfit.cli.{words[0]}" in imported
     assert not {"kubernetes", "podfit.cluster", "yaml"} & imported
+
+
+def test_the_modules_that_read_commands_import_each_other_in_one_direction() -> None:
+    """Also inside functions and for types alone."""
+    folder = PACKAGE / "vllm" / "command"
+    prefix = "podfit.vllm.command."
+    imports = {
+        path.stem: {name.removeprefix(prefix).split(".")[0] for name in _imports(path) if name.startswith(prefix)}
+        for path in folder.glob("*.py")
+        if path.stem != "__init__"
+    }
+    sorter = TopologicalSorter({name: imported & imports.keys() - {name} for name, imported in imports.items()})
+
+    assert any(imports.values())
+    assert [*sorter.static_order()], "raises CycleError if there is a circle"
