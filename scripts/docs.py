@@ -36,6 +36,7 @@ from podfit.kube.companions import Companions
 from podfit.report import checked, rule_page, text
 from podfit.report.command_line import judged_as
 from podfit.rules import all_rules
+from podfit.rules.command_line import conflicting_flags
 from podfit.rules.rule import Rule
 from podfit.vllm.facts import Facts
 from scripts import build_dashboard, commands, console, reference, rule_pages
@@ -160,6 +161,25 @@ def rule_table() -> str:
     return "\n".join(out) + "\n"
 
 
+def configuration_checks() -> str:
+    """docs/configuration-checks.md."""
+    out = [
+        "# What conflicting-flags checks",
+        "",
+        "vLLM rejects these combinations while it builds its configuration. The rule",
+        "[conflicting-flags](rules/conflicting-flags.md) checks each in the releases that have the check. It also",
+        "checks the arguments of batches, LoRA, experts, KV transfer and attention backends in every release.",
+        "",
+        "| argument | vLLM releases | rejected |",
+        "| --- | --- | --- |",
+    ]
+    for check in sorted(conflicting_flags.CHECKS, key=lambda check: check.dest):
+        problem = " ".join((check.refusal.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|")
+        releases = f"from {check.first}" if check.before is None else f"{check.first} until before {check.before}"
+        out.append(f"| `--{check.dest.replace('_', '-')}` | {releases} | {problem} |")
+    return "\n".join(out) + "\n"
+
+
 def causes() -> str:
     """docs/causes.md."""
     out = [
@@ -218,6 +238,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield ROOT / "webhook" / "podfit" / "data" / "policies" / path.name, shipped
     yield ROOT / "docs" / "rules" / "README.md", rule_table()
     yield ROOT / "docs" / "causes.md", causes()
+    yield ROOT / "docs" / "configuration-checks.md", configuration_checks()
     yield ROOT / "docs" / "policy-fields.md", reference.policy_fields()
     yield ROOT / "docs" / "chart-values.md", reference.chart_values()
     for path in console.PAGES:

@@ -9,6 +9,7 @@ import pytest
 
 from podfit.evaluation.lint import Judged, lint
 from podfit.evaluation.policy import builtin
+from podfit.rules.command_line import conflicting_flags
 from podfit.vllm.facts import Facts, GivenModel
 from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B
 
@@ -178,3 +179,11 @@ def test_a_release_that_is_not_in_the_table_is_not_denied(pod: dict[str, Any]) -
     (newer,) = said(pod, "0.34.0", LLAMA_8B, "--max-num-seqs", "3000")
 
     assert (found.mode, newer.mode) == ("deny", "warn")
+
+
+def test_each_check_says_what_it_rejects() -> None:
+    """The table in docs/configuration-checks.md has it."""
+    unsaid = [check.dest for check in conflicting_flags.CHECKS if not check.refusal.__doc__]
+
+    assert conflicting_flags.CHECKS
+    assert unsaid == []

@@ -2,19 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, Given
+from podfit.rules._flags import certainty
+from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, Given, number
+from podfit.rules.engine import Engine
+from podfit.rules.rule import Finding
 from podfit.vllm.memory import kv_releases, kv_specs
 from podfit.vllm.release import Release
 
 # ── Batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+V1_BY_DEFAULT = Release(0, 8)
+"""Since then chunked prefill is on unless it is switched off."""
+V0_GONE, ALWAYS_CHUNKED_UNTIL = Release(0, 11), Release(0, 13)
+"""V1 overwrites the chunked prefill setting (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py); 0.13 follows it. podfit
+makes no claim about the releases between them."""
+V0_CHUNKS_ABOVE = 32768
+"""V0 switches chunked prefill on by itself for longer contexts (vLLM 0.7 engine/arg_utils.py create_engine_config)."""
+
+
+def batches(engine: Engine) -> Iterator[Finding]:
+    """What is given of the tokens of one step, in any release (vLLM 0.4 … 0.33 SchedulerConfig). What is not given is
+    in the rows below."""
+    tokens, seqs = number(engine, "max_num_batched_tokens"), number(engine, "max_num_seqs")
+    longest = number(engine, "max_model_len")
+    if tokens is None or tokens <= 0:
+        return
+    path = engine.argument("max_num_batched_tokens")
+    # vLLM raises it by itself where one image or video needs more.
+    certain = engine.model is not None and not engine.model.value.vision_config and not engine.command.own_flags
+    if seqs is not None and tokens < seqs:
+        yield Finding(
+            path=path,
+            message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-num-seqs {seqs:,}: "
+            "each sequence needs a token a step",
+            certainty=certainty(engine) if certain else "likely",
+            rests_on=("model",),
+            suggestions=(f"--max-num-seqs {tokens}", f"--max-num-batched-tokens {seqs} or more"),
+        )
+    if longest is not None and 0 < tokens < longest and _unchunked(engine, longest):
+        yield Finding(
+            path=path,
+            message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-model-len {longest:,}, and without "
+            "chunked prefill a prompt must fit into one step",
+            certainty=certainty(engine) if certain else "likely",
+            rests_on=("model",),
+            suggestions=(
+                f"--max-num-batched-tokens {longest}",
+                "--enable-chunked-prefill",
+                f"--max-model-len {tokens}",
+            ),
+        )
+
+
+def _unchunked(engine: Engine, longest: int) -> bool:
+    """Chunked prefill is certainly off."""
+    if "enable_chunked_prefill" in engine.args.unresolved:
+        return False
+    given, release = engine.args.given.get("enable_chunked_prefill"), engine.release
+    if given is True or release is None:
+        return False
+    if release >= ALWAYS_CHUNKED_UNTIL:
+        return given is False
+    v0 = engine.command.env.get("VLLM_USE_V1", "0" if release < V1_BY_DEFAULT else "1") == "0" and release < V0_GONE
+    if given is False:
+        return v0
+    return v0 and release < V1_BY_DEFAULT and longest <= V0_CHUNKS_ABOVE and not engine.args.open
+
+
 def _seqs(it: Given) -> str | None:
     """--max-num-seqs above the default --max-num-batched-tokens (V1), which is 256 or more, or the context."""
     if "max_num_batched_tokens" in it.args:
-        return None  # conflicting-flags has it in any release
+        return None  # `batches` has it
     if 0 < it.number("max_num_seqs", 0) <= min(256, it.number("max_model_len", 0)):
         return None
     held = it.settings
@@ -48,7 +109,7 @@ def _prompt_exceeds_batch(it: Given) -> str | None:
     if settings.chunked or not settings.v1 or not length or settings.max_num_batched_tokens >= length:
         return None
     if it.args.get("max_model_len") is not None and it.args.get("enable_chunked_prefill") is False:
-        return None  # conflicting-flags has it in any release
+        return None  # `batches` has it
     smaller = (
         f"--max-num-batched-tokens {settings.max_num_batched_tokens:,} is smaller than the context length {length:,}"
     )
@@ -96,6 +157,7 @@ def _state_drafts(it: Given) -> str | None:
 
 
 def _long_prompt(it: Given) -> str | None:
+    """A threshold of long prompts above the context length."""
     threshold, length = it.number("long_prefill_token_threshold", 0), it.settings.max_model_len
     if not length or threshold <= length:
         return None
@@ -103,12 +165,14 @@ def _long_prompt(it: Given) -> str | None:
 
 
 def _partial_prefills(it: Given) -> str | None:
+    """Concurrent partial prefills, which V1 does not support."""
     counts = {dest: it.number(dest) for dest in ("max_num_partial_prefills", "max_long_partial_prefills")}
     wrong = [f"--{dest.replace('_', '-')} {count}" for dest, count in counts.items() if count != 1]
     return f"{' and '.join(wrong)}: concurrent partial prefills are not supported" if wrong else None
 
 
 def _long_partial_prefills(it: Given) -> str | None:
+    """More long partial prefills than partial prefills, or none."""
     several, long = it.number("max_num_partial_prefills"), it.number("max_long_partial_prefills")
     return None if 1 <= long <= several else f"--max-long-partial-prefills {long} is not within 1 … {several}"
 
@@ -119,18 +183,21 @@ DBO_BACKENDS = ("deepep_low_latency", "deepep_high_throughput", "nixl_ep")
 
 
 def _eplb_without_experts(it: Given) -> str | None:
+    """Balanced experts without expert parallelism."""
     if not it.args.get("enable_eplb") or it.args.get("enable_expert_parallel"):
         return None
     return "--enable-eplb balances experts, and needs --enable-expert-parallel"
 
 
 def _eplb_alone(it: Given) -> str | None:
+    """Balanced experts on a single rank."""
     if not it.args.get("enable_eplb") or not it.args.get("enable_expert_parallel") or it.experts > 1:
         return None
     return "--enable-eplb needs tensor or data parallelism, and there is one rank"
 
 
 def _two_batches(it: Given) -> str | None:
+    """Dual-batch overlap with an all-to-all backend that does not have it."""
     backend = it.settings.all2all
     if not it.args.get("enable_dbo") or backend in DBO_BACKENDS:
         return None
@@ -142,6 +209,7 @@ WITHIN_PREFILL = Release(0, 26)
 
 
 def _context_ranks(it: Given) -> str | None:
+    """Tensor-parallel ranks that context-parallel ranks do not divide."""
     tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
     if dcp < 1 or tp % dcp == 0:
         return None
@@ -151,6 +219,7 @@ def _context_ranks(it: Given) -> str | None:
 
 
 def _context_heads(it: Given) -> str | None:
+    """Context-parallel ranks that do not fit the model's key-value heads."""
     tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
     heads, shared = it.model.num_attention_heads, it.model.num_key_value_heads
     if dcp <= 1 or tp % dcp or it.model.kv_lora_rank or not heads or not shared:
@@ -177,12 +246,14 @@ def _stages(it: Given) -> str | None:
 
 
 def _asynchronous_stages(it: Given) -> str | None:
+    """Asynchronous scheduling with pipeline stages."""
     if not it.args.get("async_scheduling") or it.settings.parallel.pp < 2:
         return None
     return f"--async-scheduling does not work with --pipeline-parallel-size {it.settings.parallel.pp}"
 
 
 def _local_ranks(it: Given) -> str | None:
+    """More local data-parallel ranks than data-parallel ranks."""
     size, local = it.settings.parallel.dp, it.number("data_parallel_size_local")
     return f"--data-parallel-size-local {local} is larger than --data-parallel-size {size}" if local > size else None
 

@@ -96,6 +96,12 @@ class Check(NamedTuple):
     """Returns what is still unknown but necessary for the check, None if nothing is."""
 
 
+def number(engine: Engine, dest: str) -> int | None:
+    """A whole number that is given; None if it is not, since a default may be changed by what else is given."""
+    value = engine.args.given.get(dest)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
     """What vLLM's configuration rejects of an engine whose release and model are known. `checks`: of its arguments."""
     given, release = engine.args.given, engine.release

@@ -66,6 +66,7 @@ def _check(
         problem = refusal(it, said) if said else None
         return f"--speculative-config: {problem}" if problem else None
 
+    asked.__doc__ = refusal.__doc__
     return Check("speculative_config", first, before, asked, (change,), of_model=True, unknown=unknown)
 
 
@@ -107,6 +108,7 @@ def _lookup_range(it: Given, said: Mapping[str, Any]) -> str | None:
 
 
 def _disabled(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A batch size below 2 from which speculation is off."""
     size = said.get("disable_by_batch_size")
     return f"disable_by_batch_size {size} is below 2" if isinstance(size, int) and size < 2 else None
 
@@ -148,6 +150,7 @@ def _unknown_drafter(it: Given) -> str | None:
 
 
 def _next_tokens(it: Given, said: Mapping[str, Any]) -> str | None:
+    """The method mtp for a model that predicts no further tokens."""
     kinds = {str(it.model.model_type), str(it.model.config.get("model_type")), *it.model.architectures}
     if _method(said) != "mtp" or said.get("model") or said.get("num_speculative_tokens") is None:
         return None
@@ -186,10 +189,12 @@ def _vocabulary(it: Given, said: Mapping[str, Any]) -> str | None:
 
 
 def _asynchronous(it: Given, said: Mapping[str, Any]) -> str | None:
+    """Speculation with asynchronous scheduling."""
     return "it does not go with --async-scheduling" if it.args.get("async_scheduling") else None
 
 
 def _asynchronous_ngram(it: Given, said: Mapping[str, Any]) -> str | None:
+    """N-grams or suffixes with asynchronous scheduling."""
     if not it.args.get("async_scheduling") or _method(said) not in ("ngram", "[ngram]", "suffix"):
         return None
     return f"the method {_method(said)} does not go with --async-scheduling"

@@ -58,11 +58,13 @@ def _traces(it: Given) -> str | None:
 
 
 def _overrides(it: Given) -> str | None:
+    """Overrides of config.json that are not a JSON object."""
     said = it.args.get("hf_overrides")
     return None if isinstance(said, Mapping) else f"--hf-overrides {said!r} is not a JSON object"
 
 
 def _cache_dtype(it: Given) -> str | None:
+    """A 16-bit KV cache of another dtype than the model's."""
     said = it.settings.kv_cache_dtype
     if said not in ("bfloat16", "float16") or it.dtype not in ("bfloat16", "float16", "float32") or it.dtype == said:
         return None
@@ -169,6 +171,7 @@ def _moving_pages(it: Given) -> str | None:
 
 
 def _processor_cache(it: Given) -> str | None:
+    """A negative size of the multimodal processor's cache."""
     size = it.args.get("mm_processor_cache_gb")
     if not it.model.vision_config or not isinstance(size, int | float) or size >= 0:
         return None
@@ -205,6 +208,7 @@ def _structured_outputs_backend(it: Given) -> str | None:
 
 
 def _state_blocks(it: Given) -> str | None:
+    """A block size of states without prefix caching."""
     size = it.number("mamba_block_size", 0)
     if not size or size == it.settings.max_model_len or it.prefix_caching is not False:
         return None
@@ -212,6 +216,7 @@ def _state_blocks(it: Given) -> str | None:
 
 
 def _as_it_is(it: Given) -> str | None:
+    """Pooling without a conversion, with a model that generates text."""
     classes = it.model.architectures
     if it.args.get("runner") != "pooling" or it.args.get("convert") != "none" or not it.in_vllm or not classes:
         return None

@@ -7,17 +7,11 @@ from typing import Any
 
 from podfit.rules._flags import certainty, uncertain
 from podfit.rules.command_line import _combinations, _configuration, _meant, _speculative, _values
+from podfit.rules.command_line._configuration import number
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.release import Release
 
-V1_BY_DEFAULT = Release(0, 8)
-"""Since then chunked prefill is on unless it is switched off."""
-V0_GONE, ALWAYS_CHUNKED_UNTIL = Release(0, 11), Release(0, 13)
-"""V1 overwrites the chunked prefill setting (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py); 0.13 follows it. podfit
-makes no claim about the releases between them."""
-V0_CHUNKS_ABOVE = 32768
-"""V0 switches chunked prefill on by itself for longer contexts (vLLM 0.7 engine/arg_utils.py create_engine_config)."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Every LoRA rank that a release ever took (vLLM 0.4 … 0.33 config/lora.py possible_max_ranks)."""
 RANK_OF_ONE = Release(0, 11, 1)
@@ -78,7 +72,7 @@ class ConflictingFlags(Rule):
                 details=names,
                 suggestions=instead,
             )
-        yield from _batch(engine)
+        yield from _combinations.batches(engine)
         yield from _lora(engine)
         yield from _transfer(engine)
         yield from _experts(engine)
@@ -88,60 +82,6 @@ class ConflictingFlags(Rule):
 
 def _since(engine: Engine, release: Release) -> bool:
     return engine.release is not None and engine.release >= release
-
-
-def _number(engine: Engine, dest: str) -> int | None:
-    """A number that is given; a default may be changed by what else is given."""
-    value = engine.args.given.get(dest)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _batch(engine: Engine) -> Iterator[Finding]:
-    """vLLM 0.4 … 0.33 SchedulerConfig: the tokens of one step."""
-    tokens, seqs = _number(engine, "max_num_batched_tokens"), _number(engine, "max_num_seqs")
-    longest = _number(engine, "max_model_len")
-    if tokens is None or tokens <= 0:
-        return
-    path = engine.argument("max_num_batched_tokens")
-    # vLLM raises it by itself where one image or video needs more.
-    certain = engine.model is not None and not engine.model.value.vision_config and not engine.command.own_flags
-    if seqs is not None and tokens < seqs:
-        yield Finding(
-            path=path,
-            message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-num-seqs {seqs:,}: "
-            "each sequence needs a token a step",
-            certainty=certainty(engine) if certain else "likely",
-            rests_on=("model",),
-            suggestions=(f"--max-num-seqs {tokens}", f"--max-num-batched-tokens {seqs} or more"),
-        )
-    if longest is not None and 0 < tokens < longest and _unchunked(engine, longest):
-        yield Finding(
-            path=path,
-            message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-model-len {longest:,}, and without "
-            "chunked prefill a prompt must fit into one step",
-            certainty=certainty(engine) if certain else "likely",
-            rests_on=("model",),
-            suggestions=(
-                f"--max-num-batched-tokens {longest}",
-                "--enable-chunked-prefill",
-                f"--max-model-len {tokens}",
-            ),
-        )
-
-
-def _unchunked(engine: Engine, longest: int) -> bool:
-    """Chunked prefill is certainly off."""
-    if "enable_chunked_prefill" in engine.args.unresolved:
-        return False
-    given, release = engine.args.given.get("enable_chunked_prefill"), engine.release
-    if given is True or release is None:
-        return False
-    if release >= ALWAYS_CHUNKED_UNTIL:
-        return given is False
-    v0 = engine.command.env.get("VLLM_USE_V1", "0" if release < V1_BY_DEFAULT else "1") == "0" and release < V0_GONE
-    if given is False:
-        return v0
-    return v0 and release < V1_BY_DEFAULT and longest <= V0_CHUNKS_ABOVE and not engine.args.open
 
 
 def _lora(engine: Engine) -> Iterator[Finding]:
@@ -158,7 +98,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
                 suggestions=("--enable-lora",),
             )
         return
-    cpu, gpu, rank = (_number(engine, dest) for dest in ("max_cpu_loras", "max_loras", "max_lora_rank"))
+    cpu, gpu, rank = (number(engine, dest) for dest in ("max_cpu_loras", "max_loras", "max_lora_rank"))
     if cpu is not None and gpu is not None and cpu < gpu:
         yield Finding(
             path=engine.argument("max_cpu_loras"),
