@@ -369,7 +369,7 @@ def test_what_does_not_look_like_vllm_is_not_noted(run: Run, tmp_path: Path, cha
     assert "not judged" not in run("check", str(tmp_path))[2]
 
 
-def test_what_is_only_audited_is_noted_where_somebody_asks(run: Run, tmp_path: Path) -> None:
+def test_an_audit_policy_shows_what_it_would_deny_and_with_audit_the_rest(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "one.yaml"
     file.write_text((ROOT / GOOD).read_text())
     policy = tmp_path / "policy.yaml"
@@ -378,8 +378,13 @@ def test_what_is_only_audited_is_noted_where_somebody_asks(run: Run, tmp_path: P
     )
     file.write_text(file.read_text().replace("--max-model-len", "--max-modle-len"))
 
-    assert "only audited" not in run("check", str(file), "--policy", str(policy))[2]
-    assert "only audited: unknown-flag: " in run("check", str(file), "--policy", str(policy), "--audit")[2]
+    _, out, err = run("check", str(file), "--policy", str(policy))
+    assert "denied if enforced  unknown-flag" in out
+    assert "only audited" not in err
+    assert (
+        "only audited: rolling-update-needs-spare-gpus: "
+        in run("check", str(file), "--policy", str(policy), "--audit")[2]
+    )
 
 
 def test_a_baseline_is_written_without_a_report(run: Run, tmp_path: Path) -> None:

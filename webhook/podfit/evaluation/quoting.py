@@ -192,8 +192,9 @@ def _add_words(words: Iterable[Word], parser: Parser, texts: _Texts, is_literal:
         if len(lines) < 2 or (option or _begun(word.text, parser)) is not None:
             option = _add_word(word.text, option, parser, texts, literal=literal and len(lines) < 2)
             continue
+        flags = [text for text in lines if _FLAG.fullmatch(text)]
         for text in lines:  # a command line in one word: only what belongs to a flag is a word of vLLM's
-            is_value = option is not None or _FLAG.fullmatch(text) is not None
+            is_value = option is not None or text in flags or flags == lines[:1]
             option = _add_word(text, option, parser, texts, literal=literal and is_value)
 
 

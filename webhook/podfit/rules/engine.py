@@ -23,6 +23,7 @@ from podfit.vllm.measured import HARMLESS
 from podfit.vllm.memory import cpu, doubt, parallel, plan, solve
 from podfit.vllm.memory.ledger import HostLedger, MemoryPlan
 from podfit.vllm.memory.partition import Candidate, Partition, partition
+from podfit.vllm.memory.probable import probable_changes
 from podfit.vllm.memory.search import with_changes
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release, is_official
@@ -353,7 +354,7 @@ class Engine:
             return ()
         if not self.whole.is_among(_SEARCHES, "searches"):
             return ()
-        found = solve.probable(
+        found = probable_changes(
             self.args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env
         )
         flags = {text.partition(" ")[0]: text for text in certain}

@@ -21,7 +21,6 @@ from podfit.vllm.gpu import Accelerator, Gpu, by_name
 from podfit.vllm.memory import division, parallel, plan, quantisation, served_copies
 from podfit.vllm.memory.division import divisible
 from podfit.vllm.memory.generations import NEWEST
-from podfit.vllm.memory.ledger import GpuLedger
 from podfit.vllm.memory.search import Search, SpentError, with_changes
 from podfit.vllm.memory.settings import default_utilization
 from podfit.vllm.model import Model, derived_max_model_len
@@ -36,9 +35,6 @@ SAFE_UTILIZATION = 0.95
 SHARES = (0.9, 0.92, 0.93, 0.94, SAFE_UTILIZATION)
 """Shares of GPU memory that are tried. Before 0.20, CUDA graphs are outside of the share, so a larger one may fit
 less."""
-PROBABLE = 0.52
-"""The least probability with which a larger share of the GPU is said to fit probably: better than even odds. The
-steps are small, and the next one costs little."""
 SMALLER_SHARES = (SAFE_UTILIZATION, 0.92, 0.9)
 NODE = 8
 """GPUs of one node."""
@@ -125,42 +121,6 @@ def alternatives(
     return sorted(_choices(found), key=lambda one: one.rank)[:most]
 
 
-def probable(
-    args: EngineArgs,
-    model: Model,
-    accelerator: Accelerator,
-    *,
-    gpu_memory: int | None = None,
-    env: Mapping[str, str] | None = None,
-) -> list[Alternative]:
-    """The usual changes after which the KV cache likely holds a request, though not certainly.
-
-    A larger share of the GPU, and the length that vLLM would print as its estimate. Costs at most as many plans as
-    there are shares, and one.
-    """
-    if accelerator.shared or model.described_layers > DEEPEST or args.given.get("kv_cache_memory_bytes"):
-        return []
-
-    def ledger_with(changes: Mapping[str, Any]) -> GpuLedger | None:
-        changed = with_changes(args, changes)
-        return plan.judge(changed, model, accelerator, gpu_memory=gpu_memory, env=env).ledger
-
-    found: list[Alternative] = []
-    now = _share_of(args)
-    for share in SHARES:
-        ledger = ledger_with({"gpu_memory_utilization": share}) if share > now else None
-        if ledger is not None and 1 - ledger.kv_cache.share_below(ledger.kv_capacity.least_bytes or 1) >= PROBABLE:
-            found.append(
-                Alternative(f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=share - now)
-            )
-            break
-    here = ledger_with({})
-    longest = here.estimated_max_model_len if here is not None else None
-    if longest is not None and (tokens := longest // 1024 * 1024) >= LEAST_CONTEXT:
-        found.append(Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}))
-    return found
-
-
 def _choices(found: Sequence[Alternative]) -> Sequence[Alternative]:
     """If a slightly larger share of the GPU is enough, changes that give up more are left out."""
     if {"gpu_memory_utilization"} not in [one.changes.keys() for one in found]:
@@ -208,10 +168,10 @@ def _utilization(search: Search) -> Iterator[Alternative]:
 
 def _gpu_share(search: Search) -> float:
     """--gpu-memory-utilization, or the release's default."""
-    return _share_of(search.args)
+    return share_of(search.args)
 
 
-def _share_of(args: EngineArgs) -> float:
+def share_of(args: EngineArgs) -> float:
     given = args.given.get("gpu_memory_utilization")
     usual = default_utilization(args.release or NEWEST)
     return given if isinstance(given, int | float) and not isinstance(given, bool) else usual
