@@ -38,8 +38,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="find why a Pod failed, from its log, events and status",
         description="Shows why a vLLM Pod failed: the first cause, not its consequences. Reads logs,\n"
         "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or the cluster.\n"
-        "A log may be as kubectl (--timestamps, --prefix), stern, docker, journalctl, a container runtime,\n"
-        "Loki or another collector prints it; of one longer than 64 MiB the end is read.",
+        "A log may be the output of kubectl (--timestamps, --prefix), stern, docker, journalctl, a\n"
+        "container runtime or Loki. Of a log longer than 64 MiB the end is read.",
         epilog="examples: kubectl logs --previous vllm-0 | podfit diagnose -\n"
         "          podfit diagnose vllm-0 -n prod\n"
         "          podfit diagnose crash.log events.txt deployment.yaml",
