@@ -8,8 +8,8 @@ from typing import Literal
 from podfit.rules.rule import Plane
 
 Channel = Literal["log", "event", "status", "statistics", "shutdown"]
-"""Where a text is: a line of a log, `Reason: message` of an Event, or what the kubelet says of a container. The last two
-are vLLM's statistics of a whole minute, and the line of a signal at the end of a probe's window."""
+"""Where a text is: a line of a log, `Reason: message` of an Event, or what the kubelet says of a container. The last
+two are vLLM's statistics of a whole minute, and the line of a signal at the end of a probe's window."""
 
 
 @dataclass(frozen=True)
