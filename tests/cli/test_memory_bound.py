@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from podfit.server import memory as _memory
 
@@ -15,7 +17,7 @@ import sys
 from pathlib import Path
 from podfit.server import memory as _memory
 _memory.CGROUP_LIMITS = [Path(sys.argv[1])]
-assert _memory.bound(4) == (384 << 20) + (4 + _memory.OTHERS) * _memory.STACK
+assert _memory.bound(4) == _memory.shares().data + (4 + _memory.OTHERS) * _memory.STACK
 try:
     bytearray(1 << 30)
 except MemoryError:
@@ -31,6 +33,43 @@ def test_what_goes_beyond_it_is_an_error_and_the_process_goes_on(tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", HUNGRY, limit], capture_output=True, text=True, check=True)
 
     assert done.stdout == "an error of one review\n1048576\n"
+
+
+@given(st.integers(256 << 20, 1 << 40), st.integers(0, 80 << 20))
+@example(320 << 20, 60 << 20)
+def test_the_parts_of_the_memory_are_never_more_than_all_of_it(limit: int, first_process: int) -> None:
+    shares = _memory.divide(limit, first_process)
+
+    assert shares.data is not None
+    assert first_process + shares.data + int(limit * _memory.KERNEL_SHARE) <= limit
+    worker = shares.data - shares.connections * _memory.CONNECTION
+    assert worker >= int(limit * _memory.WORKER_SHARE) or shares.connections == _memory.MIN_CONNECTIONS
+    assert sum(shares.bodies.values()) < worker / 2
+    more = _memory.divide(limit + (1 << 20), first_process)
+    assert more.connections >= shares.connections
+
+
+def test_of_the_charts_memory_connections_and_bodies_get_these_parts() -> None:
+    shares = _memory.divide(320 << 20, 60 << 20)
+
+    assert (shares.connections, {large: size >> 20 for large, size in shares.bodies.items()}) == (
+        181,
+        {False: 16, True: 32},
+    )
+
+
+def test_a_small_limit_is_not_kept() -> None:
+    shares = _memory.divide(64 << 20, 60 << 20)
+
+    assert (shares.data, shares.connections) == (_memory.MIN_FOR_REVIEWS, 256)
+
+
+def test_a_process_knows_its_private_memory() -> None:
+    before = _memory._private()
+    block = bytearray(b"x") * (64 << 20)
+
+    assert 60 << 20 < _memory._private() - before < 80 << 20
+    del block
 
 
 @pytest.mark.parametrize("text", ["max\n", "", "-1", "9223372036854771712\n"])

@@ -92,6 +92,11 @@ def slow_bodies(port: int, number: int) -> Iterator[socket.socket]:
     yield from _begun(port, number - number // 2, HEAD + b"Content-Length: 32000\r\n\r\n" + b" " * 30_000)
 
 
+def unfinished(port: int, number: int) -> Iterator[socket.socket]:
+    """Small bodies without their last kilobyte."""
+    return _begun(port, number, HEAD + b"Content-Length: 32000\r\n\r\n" + b" " * 31_000)
+
+
 def full_bodies(port: int, number: int) -> Iterator[socket.socket]:
     """Bodies without their last bytes, of all sizes: as much as the server takes of each, from every connection."""
     many, few = HEAD + b"Content-Length: 32000\r\n\r\n" + b" " * 31_000, number // 8

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from threading import Event, current_thread, main_thread
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from podfit.evaluation import review
 from podfit.evaluation.policy import builtin
-from podfit.server import deadline, lanes, reviews
+from podfit.server import deadline, lanes, memory, reviews
 from podfit.server.accesslog import AccessLog
 from podfit.server.certs.serving import Scope
 from podfit.server.lanes import Lanes
@@ -216,6 +218,43 @@ def test_each_lane_has_a_budget_and_the_usual_review_needs_none(size: int, budge
         assert (await post(padded(size)))[0] == 200
 
     run(app, test)
+
+
+def test_in_a_container_the_budgets_are_shares_of_its_memory(app: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = memory.divide(320 << 20, 60 << 20)
+    monkeypatch.setattr(memory, "shares", lambda: shares)
+
+    async def test(post: Any) -> None:
+        waiting = [asyncio.ensure_future(post(padded(8 << 20), arrives=1)) for _ in range(4)]
+        await asyncio.sleep(0)
+        try:
+            assert await post(padded(1 << 20)) == (503, {"error": "more than 32 MiB of such reviews at once"})
+            assert (await post(padded(128 << 10)))[0] == 200
+        finally:
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    run(app, test)
+
+
+@pytest.mark.parametrize(("size", "collects"), [(LARGE, True), (LARGE + 1, False)])
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_garbage_collector_does_not_run_during_a_large_review(
+    size: int, collects: bool, fails: bool, answers: Reviews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    parse = review.parse
+
+    def seeing(body: bytes) -> review.Request:
+        seen.append(gc.isenabled())
+        return parse(b"{}" if fails else body)
+
+    monkeypatch.setattr(review, "parse", seeing)
+    with pytest.raises(review.BadReview) if fails else nullcontext():
+        answers.answer("validate", padded(size), "", time.monotonic())
+
+    assert (seen, gc.isenabled()) == ([collects], True)
 
 
 def test_who_has_gone_gets_no_answer(app: Lanes) -> None:

@@ -171,6 +171,49 @@ def test_above_the_limit_the_oldest_connection_without_a_request_is_closed(serve
             opened[-1].recv(1)
 
 
+def limited(folder: Path, limit: int, **patches: str) -> str:
+    """Python that gives a server this memory in bytes."""
+    path = folder / "memory.max"
+    path.write_text(str(limit))
+    lines = [f"memory.CGROUP_LIMITS = [pathlib.Path({str(path)!r})]"]
+    return "\n".join([*lines, *(f"memory.{name} = {value}" for name, value in patches.items())])
+
+
+def private(server: Server) -> int:
+    """KiB of the worker's own memory."""
+    found = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{server.worker()}/status").read_text())
+    assert found
+    return int(found[1])
+
+
+def test_unfinished_small_bodies_are_as_many_as_the_memory_allows(tmp_path: Path) -> None:
+    """192 MiB for data, of which 160 are the worker's share: 16 connections of 2 MiB each."""
+    patch = limited(tmp_path, 320 << 20, CONNECTION="2 << 20", _private="lambda: 96 << 20")
+    with serving(tmp_path, "--drain", "0", patch=patch) as server, ExitStack() as stack:
+        kept = Client(server)
+        stack.enter_context(closing(kept.connection))
+        before = [kept.review("good"), kept.review("bad", doomed(GOOD_POD))]
+        attack = [stack.enter_context(one) for one in hostile.unfinished(server.port, 60)]
+        meanwhile = [kept.review("good"), kept.review("bad", doomed(GOOD_POD))]
+
+        assert before == meanwhile == [True, False]
+        assert all(closed(connection) == b"" for connection in attack[: 60 - 16]), "the oldest are closed, not answered"
+        attack[-1].settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            attack[-1].recv(1)
+
+
+def test_the_memory_of_closed_connections_is_given_back(tmp_path: Path) -> None:
+    with serving(tmp_path, "--drain", "0", patch="memory.SECONDS = 0.0\nmemory.CLOSED = 32") as server:
+        before = private(server)
+        with ExitStack() as stack:
+            for connection in hostile.unfinished(server.port, 150):
+                stack.enter_context(connection)
+            until(lambda: private(server) - before > 10_000)
+        until(lambda: private(server) - before < 6_000)
+        assert server.review("/validate", admission_review(GOOD_POD))["allowed"]
+
+
 def test_the_limit_is_below_half_of_the_open_files(tmp_path: Path) -> None:
     limit = 256
     patch = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))"

@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from podfit.evaluation.review import Webhook
+from podfit.server import memory
 from podfit.server.certs.serving import Application, Receive, Scope, Send
 from podfit.server.reviews import LARGE, MAX_BODY, PATHS, HttpRefusal, Reviews, declared
 
 ARRIVED = "podfit.arrived"  # key of a scope: when the request came (time.monotonic)
-SMALL = 32 << 10  # bytes of a body that every connection may send at any time
-BUDGET = {False: 32 << 20, True: 64 << 20}  # large → bytes of other bodies received or evaluated at once; beyond: 503
+SMALL = 32 << 10  # bytes of a body that every connection may send at any time: part of `memory.CONNECTION`
 
 
 class Lanes:
@@ -25,7 +25,7 @@ class Lanes:
 
     def __init__(self, reviews: Reviews, rest: Application, threads: int) -> None:
         """`threads`: for small reviews that the event loop does not answer; they start when needed."""
-        self._reviews, self._rest, self._free = reviews, rest, dict(BUDGET)
+        self._reviews, self._rest, self._taken = reviews, rest, {False: 0, True: 0}
         self._threads = {False: ThreadPoolExecutor(threads, "review"), True: ThreadPoolExecutor(1, "large-review")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,18 +60,20 @@ class Lanes:
                 if size > SMALL and not large:
                     taken += self._take(large, size - taken)
             asked = webhook, b"".join(parts), query, arrived
+            parts.clear()
             if not large and (answer := self._reviews.at_once(*asked)) is not None:
                 return answer
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads[large], self._reviews.answer, *asked)
         finally:
-            self._free[large] += taken
+            self._taken[large] -= taken
 
     def _take(self, large: bool, size: int) -> int:
         """Takes room for so many bytes of a lane; raises HttpRefusal if it has none."""
-        if size > self._free[large]:
-            raise HttpRefusal(503, f"more than {BUDGET[large] >> 20} MiB of such reviews at once")
-        self._free[large] -= size
+        budget = memory.shares().bodies[large]
+        if self._taken[large] + size > budget:
+            raise HttpRefusal(503, f"more than {budget >> 20} MiB of such reviews at once")
+        self._taken[large] += size
         return size
 
 

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import resource
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """The container's limit in bytes: of cgroup v2, which has "max" without one, and of cgroup v1."""
 UNLIMITED = 1 << 62
 """From this number on there is no limit: without one, cgroup v1 has the largest multiple of a page below 2^63."""
-MEMORY_SHARE = 0.75
-"""The worker's share of the limit; the rest is for gunicorn's first process and files in memory."""
+WORKER_SHARE = 0.5
+"""The worker's share of the limit with all connections open: its tables, watched objects, bodies and evaluations."""
+KERNEL_SHARE = 0.1
+"""The share for sockets, page tables, files in memory, and stacks of threads that have not started."""
+FIRST_PROCESS = 64 << 20
+"""Bytes of gunicorn's first process, where its size cannot be read."""
 MIN_FOR_REVIEWS = 128 << 20
 """Bytes that the worker may always take, since it could not keep a smaller limit."""
+BODIES = {False: 0.1, True: 0.2}
+"""large → share of the worker's bytes that bodies of this lane may take while they arrive and wait."""
+MAX_BODIES = {False: 32 << 20, True: 64 << 20}
+"""The same in bytes, at most."""
 
 
 STACK = 4 << 20
@@ -33,14 +45,50 @@ OTHERS = 8
 error, the server's call to itself, and two spare ones. Only their stacks (8 MiB at most) extend the bound beyond the
 worker's share."""
 
-CONNECTIONS_PER_STEP = 64
-"""The number of connections for which `room` is made at a time."""
 CONNECTION = 384 << 10
-"""Bytes of a connection: uvloop allocates 256 KiB to read TLS, most of them never touched (SSL_READ_MAX_SIZE)."""
+"""Bytes of a connection at most: uvloop's buffer to read TLS (256 KiB, SSL_READ_MAX_SIZE), a small body twice (64 KiB),
+and the objects of OpenSSL and uvicorn. With 31 KB of a body it has 132 KiB, since most of the buffer is not touched."""
+MIN_CONNECTIONS = 32
+"""Connections that are open at once in any case."""
+CLOSED, SECONDS = 64, 5.0
+"""Connections that were closed, and seconds, between two calls of malloc_trim (20 ms for 150 MiB)."""
+MALLOC = {-1: 128 << 10, -3: 128 << 10, -8: 2}
+"""Parameters of mallopt (glibc malloc.h): M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in bytes, M_ARENA_MAX. glibc raises the
+first two with the first large block, unless they are set, and then keeps what connections give back."""
 
 
-_bound: list[int] = []
-"""The bound in bytes, if there is one."""
+@dataclass(frozen=True)
+class Shares:
+    """How the container's memory is divided."""
+
+    data: int | None = None
+    """Bytes of the worker without stacks; None: no limit."""
+    connections: int = UNLIMITED
+    """Open at once."""
+    bodies: Mapping[bool, int] = field(default_factory=lambda: MAX_BODIES)
+    """large → bytes of bodies of this lane."""
+
+
+def divide(limit: int | None, first_process: int) -> Shares:
+    """Divides the container's limit, of which gunicorn's first process has so many bytes.
+
+    The connections take what the worker's share leaves. All of them together can't exceed the limit, whatever the peers
+    send.
+    """
+    if limit is None:
+        return Shares()
+    data = max(limit - first_process - int(limit * KERNEL_SHARE), MIN_FOR_REVIEWS)
+    worker = int(limit * WORKER_SHARE)
+    bodies = {large: min(int(worker * share), MAX_BODIES[large]) for large, share in BODIES.items()}
+    return Shares(data, max((data - worker) // CONNECTION, MIN_CONNECTIONS), bodies)
+
+
+_shares = [Shares()]
+
+
+def shares() -> Shares:
+    """Those of this process."""
+    return _shares[0]
 
 
 def bound(threads: int) -> int | None:
@@ -51,15 +99,24 @@ def bound(threads: int) -> int | None:
     that raises.
     """
     threading.stack_size(STACK)
-    if (limit := _limit()) is None:
+    if (mallopt := getattr(_C, "mallopt", None)) is not None:
+        for parameter, value in MALLOC.items():
+            mallopt(parameter, value)
+    _shares[0] = divide(_limit(), _private())
+    if (data := _shares[0].data) is None:
         return None
-    size = max(int(limit * MEMORY_SHARE), MIN_FOR_REVIEWS) + (threads + OTHERS) * STACK
+    size = data + (threads + OTHERS) * STACK
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         size = min(size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
-    _bound[:] = [size]
     return size
+
+
+def give_back() -> None:
+    """Returns freed memory to the system, where the C library keeps it (glibc)."""
+    if (trim := getattr(_C, "malloc_trim", None)) is not None:
+        trim(0)
 
 
 def _limit() -> int | None:
@@ -72,10 +129,13 @@ def _limit() -> int | None:
     return None
 
 
-def room(connections: int) -> None:
-    """Raises the bound, if there is one, so that so many connections take nothing of what reviews may have."""
-    size = sum(_bound)
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if size and size + connections * CONNECTION > soft:
-        size += (connections + CONNECTIONS_PER_STEP) * CONNECTION
-        resource.setrlimit(resource.RLIMIT_DATA, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+def _private() -> int:
+    """Bytes of this process that no file has: after a fork, those that its parent has too."""
+    try:
+        size = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    except OSError:
+        size = None
+    return int(size[1]) << 10 if size else FIRST_PROCESS
+
+
+_C = ctypes.CDLL(None)

@@ -22,12 +22,14 @@ Outcome → what is sent. The API server treats every HTTP status except 200 as 
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import re
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -125,7 +127,8 @@ class Reviews:
 
         `query`: of the URL, with the API server's timeout; `arrived`: when the request did (time.monotonic).
         """
-        return self._answer(webhook, body, query, arrived, None)
+        with _no_collection() if len(body) > LARGE else nullcontext():
+            return self._answer(webhook, body, query, arrived, None)
 
     def failed(self, path: str, error: Exception) -> tuple[int, bytes]:
         """HTTP status and body after this error in reading or answering a request; it is counted and logged."""
@@ -192,6 +195,17 @@ class Reviews:
             self._metrics.rule_error(rule)
             log.error("%s not checked, allowed: %s took too long, in %s", webhook, _subject(asked), rule)
             return review.allowed_without_time(asked, "it took too long")
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pauses the garbage collector. It would look at each object of a large body several times, and all threads wait
+    for it: 8 MiB of empty lists take 0.7 s to decode with it, 0.2 s without. A JSON text makes no cycles."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _complain(webhook: Webhook, decision: Decision) -> None:

@@ -87,6 +87,7 @@ class Peer(HttpToolsProtocol):
         if self.timeout_keep_alive_task:  # which uvicorn leaves to hold a reset connection's memory
             self.timeout_keep_alive_task.cancel()
         self.worker.peers.pop(self, None)
+        self.worker.closed += 1
 
     def data_received(self, data: bytes) -> None:
         self.head += len(data)

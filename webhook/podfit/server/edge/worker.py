@@ -27,7 +27,9 @@ from podfit.server.certs.serving import Application, Serving
 from podfit.server.edge.peer import IDLE, Peer
 from podfit.server.log import Gunicorn
 
-MAX_CONNECTIONS = 1000  # open at once; at most three eighths of the files that the process may open (RLIMIT_NOFILE)
+# open at once; at most three eighths of the files that the process may open (RLIMIT_NOFILE), and what memory allows
+MAX_CONNECTIONS = 1000
+RECEIVED = 64 << 10  # bytes of a connection that the kernel keeps until they are read; it may take twice as many
 BATCH = 64  # connections accepted before the open ones have their turn
 CLOSING = 2.0  # seconds for the peer to close TLS
 TICK = 0.1  # seconds between two checks of the deadlines
@@ -41,20 +43,21 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
     def run(self) -> None:
         """Called by gunicorn; returns after the last answer."""
         self.peers = OrderedDict[Peer, None]()  # ordered by the time of the last answer, or of the TCP connection
-        self.most = min(MAX_CONNECTIONS, getrlimit(RLIMIT_NOFILE)[0] * 3 // 8)
-        self.state, self.leaving = ServerState(), False
+        self.most = min(MAX_CONNECTIONS, memory.shares().connections, getrlimit(RLIMIT_NOFILE)[0] * 3 // 8)
+        self.state, self.leaving, self.closed = ServerState(), False, 0
         self.config = Config(
             self.wsgi, http=Peer, ws="none", lifespan="off", interface="asgi3", proxy_headers=False, access_log=False,
             server_header=False, log_config=None, log_level="error", timeout_keep_alive=int(IDLE),
         )  # fmt: skip
         self.config.load()
+        self.sockets[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)  # accepted sockets inherit it
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self.serve(self.sockets[0].sock))
 
     async def serve(self, listener: socket.socket) -> None:
         """Serves until the signal to stop, and then until no connection is left: each answer closes its connection, and
         `drain` seconds later those without a pending request are closed."""
-        end, loop = math.inf, asyncio.get_running_loop()
+        end, given_back, loop = math.inf, time.monotonic(), asyncio.get_running_loop()
         while not self.leaving or self.peers:
             self.notify()
             now = time.monotonic()
@@ -66,6 +69,9 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
                 loop.add_reader(listener, self.accept, listener)
             else:  # after a reload, the new worker accepts
                 loop.remove_reader(listener)
+            if self.closed >= memory.CLOSED and now > given_back + memory.SECONDS:
+                self.closed, given_back = 0, now
+                memory.give_back()
             await asyncio.sleep(TICK)
             if not (self.leaving or (self.alive and self.ppid == os.getppid())):
                 self.leaving, end = True, now + self.app.drain
@@ -95,7 +101,6 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_recv(accepted, 0)
-            memory.room(len(self.peers))
             tls = self.app.serving.context()
             await loop.connect_accepted_socket(lambda: peer, accepted, ssl=tls, ssl_shutdown_timeout=CLOSING)
         except ConnectionError:  # the peer is gone
@@ -108,6 +113,7 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
         if not peer.transport:
             accepted.close()
             self.peers.pop(peer, None)
+            self.closed += 1
 
     def evict(self) -> None:
         """Closes the oldest one without a pending request: a new one if those are the majority, or a used one."""
