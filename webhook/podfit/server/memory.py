@@ -53,8 +53,8 @@ MIN_CONNECTIONS = 32
 CLOSED, SECONDS = 64, 5.0
 """Connections that were closed, and seconds, between two calls of malloc_trim (20 ms for 150 MiB)."""
 MALLOC = {-1: 128 << 10, -3: 128 << 10, -8: 2}
-"""Parameters of mallopt (glibc malloc.h): M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in bytes, M_ARENA_MAX. glibc raises the
-first two with the first large block, unless they are set, and then keeps what connections give back."""
+"""mallopt's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in bytes, and M_ARENA_MAX (glibc malloc.h). Unless the first two are
+set, glibc raises them with the first large block, and then keeps what connections give back."""
 
 
 @dataclass(frozen=True)
