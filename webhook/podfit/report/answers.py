@@ -12,7 +12,7 @@ from podfit.vllm.gpu.candidates import PLANNED_MAKERS
 
 RUNTIMES = frozenset({"ServingRuntime", "ClusterServingRuntime"})
 """Kinds that have no model of their own: a KServe InferenceService names one."""
-NODES_HINT = "name no GPU: add `nodes:` to podfit.yaml (docs/nodes.md)"
+NODES_HINT = "without a named GPU: add `nodes:` to podfit.yaml (docs/nodes.md)"
 
 
 def unanswered(engines: Iterable[Engine]) -> Counter[str]:
@@ -55,7 +55,7 @@ def line(engines: Iterable[Engine]) -> str:
     open_gpu = sum(engine.gpu is None and engine.gpus is not None and not engine.gpus.is_unsure for engine in listed)
     if not reasons and not open_gpu:
         return ""
-    parts = [f"GPU memory: {len(listed) - reasons.total()} of {many(len(listed), 'container')} have an answer"]
+    parts = [f"GPU memory: an answer for {len(listed) - reasons.total()} of {many(len(listed), 'container')}"]
     if reasons:
         parts.append(f"not {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}")
     if open_gpu:
