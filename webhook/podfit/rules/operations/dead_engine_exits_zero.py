@@ -25,6 +25,7 @@ class DeadEngineExitsZero(Rule):
     """
 
     plane = "config"
+    where = frozenset({"check", "scan"})
     event = "a server whose engine died is not started again"
     threatens = "practice"
     mode = "warn"
