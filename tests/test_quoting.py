@@ -303,7 +303,7 @@ def test_the_work_grows_no_faster_than_the_object(make: Callable[[int], JSONDict
 
 def test_texts_about_a_very_large_object_are_withheld() -> None:
     pod = yaml.safe_load(SOURCE)
-    pod["metadata"]["annotations"] = {"example.com/note": "Canary1a " * 100_000}
+    pod["metadata"]["annotations"] = {"example.com/note": "Canary1a " * 400_000}
     report = lint(pod, builtin(), Facts())
 
     assert report.secrets.quotable is None

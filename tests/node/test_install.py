@@ -63,7 +63,6 @@ def test_the_commands_of_the_roll_out(podfit: Admin) -> None:
     left_out = re.compile(r"audit\.log|^jq|^helm|^podfit doctor|chat\.yaml")
     steps = [step for step in commands("docs/rollout.md") if not left_out.search(step)]
     assert [step.split("#")[0].strip() for step in steps] == [
-        "podfit policy diff policies/observe.yaml default --cluster",
         "podfit policy test policies/tests",
         "podfit policy diff default policies/strict.yaml --cluster",
         "kubectl apply -f policies/strict.yaml",
