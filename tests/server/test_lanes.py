@@ -257,31 +257,6 @@ def test_the_garbage_collector_does_not_run_during_a_large_review(
     assert (seen, gc.isenabled()) == ([collects], True)
 
 
-@pytest.mark.parametrize(("size", "rests"), [(LARGE + 1, 1), (reviews.ORDINARY + 1, 0)], ids=["large", "small"])
-def test_after_a_large_review_the_lane_rests_for_no_longer_than_it_took(
-    size: int, rests: int, app: Lanes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rested: list[float] = []
-    thread = app._threads[True]
-    submit = thread.submit
-
-    def recording(what: Any, *arguments: Any) -> Any:
-        if what is time.sleep:
-            rested.extend(arguments)
-            return None
-        return submit(what, *arguments)
-
-    monkeypatch.setattr(thread, "submit", recording)
-
-    async def test(post: Post) -> None:
-        begun = time.monotonic()
-        assert (await post(padded(size)))[0] == 200
-        assert len(rested) == rests
-        assert all(0 < seconds <= min(lanes.REST, time.monotonic() - begun) for seconds in rested)
-
-    run(app, test)
-
-
 def test_who_has_gone_gets_no_answer(app: Lanes) -> None:
     async def test(_: Post) -> None:
         async def receive() -> Scope:

@@ -18,7 +18,6 @@ from podfit.server.reviews import LARGE, MAX_BODY, PATHS, HttpRefusal, Reviews, 
 
 ARRIVED = "podfit.arrived"  # key of a scope: when the request came (time.monotonic)
 SMALL = 32 << 10  # bytes of a body that every connection may send at any time: part of `memory.CONNECTION`
-REST = 1.0  # seconds at most for which the large lane rests after a review; decoding one keeps all threads waiting
 
 
 class Lanes:
@@ -65,12 +64,7 @@ class Lanes:
             if not large and (answer := self._reviews.at_once(*asked)) is not None:
                 return answer
             loop = asyncio.get_running_loop()
-            begun = time.monotonic()
-            try:
-                return await loop.run_in_executor(self._threads[large], self._reviews.answer, *asked)
-            finally:
-                if large:
-                    self._threads[large].submit(time.sleep, min(time.monotonic() - begun, REST))
+            return await loop.run_in_executor(self._threads[large], self._reviews.answer, *asked)
         finally:
             self._taken[large] -= taken
 
