@@ -17,7 +17,7 @@ MAX_DIGITS = 4_300
 
 def bounded(value: int) -> int:
     """The number, within int64."""
-    return max(-LARGEST, min(value, LARGEST))
+    return max(-LARGEST - 1, min(value, LARGEST))
 
 
 def of_digits(text: str) -> int | None:

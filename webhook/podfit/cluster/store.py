@@ -34,6 +34,8 @@ class Store:
         """Equal for equal objects, in whatever order they came."""
         self._bytes = Counter[str]()
         """Per namespace."""
+        self._total = 0
+        """Bytes of all namespaces."""
         self._dropped = Counter[str]()
         """Namespaces that do not fit, with the number of their objects."""
 
@@ -103,24 +105,28 @@ class Store:
         """Whether it was there."""
         if name in self.unknown_objects:
             self.unknown_objects.remove(name)
-            self._bytes[name[0]] -= ENTRY
+            self._count(name[0], -ENTRY)
             return True
         kept = self.objects.pop(name, None)
         if kept is None:
             return False
         self.digest ^= _digest(_text(self._kind, name, kept))
-        self._bytes[name[0]] -= size_of(kept) + ENTRY
+        self._count(name[0], -size_of(kept) - ENTRY)
         return True
+
+    def _count(self, namespace: str, size: int) -> None:
+        self._bytes[namespace] += size
+        self._total += size
 
     def _charge(self, namespace: str, size: int) -> None:
         """Counts the bytes of an object; above the limit, the largest namespaces become unknown."""
-        self._bytes[namespace] += size + ENTRY
-        while self._bytes.total() > self._kind.max_bytes:
+        self._count(namespace, size + ENTRY)
+        while self._total > self._kind.max_bytes:
             largest = max(self._bytes, key=self._bytes.__getitem__)
             names = [name for name in (*self.objects, *self.unknown_objects) if name[0] == largest]
             for name in names:
                 self._discard(name)
-            del self._bytes[largest]
+            self._total -= self._bytes.pop(largest)
             self._dropped[largest] = len(names)
             log.warning(
                 "%s take more than %d MiB: the %d%s are not known until the next list",
