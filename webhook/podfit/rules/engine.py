@@ -345,22 +345,24 @@ class Engine:
     @cached_property
     def alternatives(self) -> tuple[str, ...]:
         """Changes that would fit the GPU, computed by the planner that found no fit: best first."""
-        return self.describe(self.changes())
+        return self.describe(self._certain)
 
-    def probable(self, certain: Iterable[str]) -> tuple[str, ...]:
-        """Changes that likely fit, marked so; none of an argument for which a change certainly fits that gives up
-        little less (`certain`)."""
+    @cached_property
+    def _certain(self) -> tuple[solve.Alternative, ...]:
+        return tuple(self.changes())
+
+    @cached_property
+    def probable(self) -> tuple[str, ...]:
+        """Changes that likely fit the GPU, though not certainly, and give up less than those of `alternatives`."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return ()
         if not self.whole.is_among(_SEARCHES, "searches"):
             return ()
         found = probable_changes(
-            self.args, self.model.value, self.gpu.value, gpu_memory=self.facts.gpu_memory, env=self.command.env
-        )
-        flags = {text.partition(" ")[0]: text for text in certain}
-        return tuple(
-            f"{one.text}{PROBABLY}" for one in found if _gains(one.text, flags.get(one.text.partition(" ")[0]))
-        )
+            self.args, self.model.value, self.gpu.value,
+            certain=self._certain, gpu_memory=self.facts.gpu_memory, env=self.command.env,
+        )  # fmt: skip
+        return tuple(f"{one.text}{PROBABLY}" for one in found)
 
     def describe(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
         """Changes for people: in the words of this Pod, and with what must change besides."""
@@ -705,13 +707,3 @@ def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
     claims = found.field("resources", "claims")
     unsaid = "resources" in workload.completes and not found.field("resources", "limits")
     return bool(claims or found.gpu or unsaid or is_official(name))
-
-
-def _gains(probable: str, certain: str | None) -> bool:
-    """The probable value is worth its risk: nothing certain is known of the argument, or a tenth more is likely."""
-    if certain is None:
-        return True
-    values = [text.partition(" ")[2].partition(" ")[0] for text in (probable, certain)]
-    if not all(value.replace(".", "", 1).isdigit() for value in values):
-        return False
-    return float(values[0]) > 1.1 * float(values[1]) and "len" in probable

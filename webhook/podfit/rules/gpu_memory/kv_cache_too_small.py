@@ -62,7 +62,8 @@ class KvCacheTooSmall(Rule):
         longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
         whole = ledger.request_bytes or needed
         short = f" (short by {human(whole - there)})" if whole > there >= 0 else ""
-        suggested = engine.alternatives if too_long(engine) is None else engine.describe(engine.once(within))
+        allowed = too_long(engine) is None
+        suggested = (*engine.alternatives, *engine.probable) if allowed else engine.describe(engine.once(within))
         yield Finding(
             path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
             message=f"one request of {ledger.max_model_len:,} tokens needs {human(whole)} of KV cache"
@@ -74,7 +75,7 @@ class KvCacheTooSmall(Rule):
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
             ),
             certainty="certain" if certain else likelihood or "possible",
-            suggestions=(*suggested, *(engine.probable(suggested) if too_long(engine) is None else ())),
+            suggestions=suggested,
             computed=True,
             rests_on=gpu_set.RESTS_ON,
             yields_to=gpu_set.reported_by(engine),

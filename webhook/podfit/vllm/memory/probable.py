@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podfit.vllm.args import EngineArgs
@@ -16,6 +16,8 @@ from podfit.vllm.model import Model
 PROBABLE = 0.52
 """The least probability with which a larger share of the GPU is said to fit probably: better than even odds. The
 steps are small, and the next one costs little."""
+WORTH_A_RISK = 1.1
+"""A probable length is offered if it is so many times as long as a certain one."""
 
 
 def probable_changes(
@@ -23,24 +25,28 @@ def probable_changes(
     model: Model,
     accelerator: Accelerator,
     *,
+    certain: Sequence[Alternative] = (),
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[Alternative]:
     """The usual changes after which the KV cache likely holds a request, though not certainly.
 
-    A larger share of the GPU, and the length that vLLM would print as its estimate. Costs at most as many plans as
-    there are shares, and one.
+    A larger share of the GPU, and the length that vLLM would print as its estimate. Left out is what `certain` has
+    already, or nearly as long. It costs at most one plan, and one for each share.
     """
     if accelerator.shared or model.described_layers > DEEPEST or args.given.get("kv_cache_memory_bytes"):
         return []
 
     def ledger_with(changes: Mapping[str, Any]) -> GpuLedger | None:
+        """None if the plan is unknown, or if the GPU has no room for the CUDA graphs outside of the budget."""
         changed = with_changes(args, changes)
-        return plan.judge(changed, model, accelerator, gpu_memory=gpu_memory, env=env).ledger
+        judged = plan.judge(changed, model, accelerator, gpu_memory=gpu_memory, env=env)
+        return None if judged.cause == "graphs" else judged.ledger
 
+    sure = {dest: value for one in certain if len(one.changes) == 1 for dest, value in one.changes.items()}
     found: list[Alternative] = []
     now = share_of(args)
-    for share in SHARES:
+    for share in SHARES if "gpu_memory_utilization" not in sure else ():
         ledger = ledger_with({"gpu_memory_utilization": share}) if share > now else None
         if ledger is not None and 1 - ledger.kv_cache.share_below(ledger.kv_capacity.least_bytes or 1) >= PROBABLE:
             found.append(
@@ -48,7 +54,7 @@ def probable_changes(
             )
             break
     here = ledger_with({})
-    longest = here.estimated_max_model_len if here is not None else None
-    if longest is not None and (tokens := longest // 1024 * 1024) >= LEAST_CONTEXT:
+    tokens = (here.estimated_max_model_len or 0) // 1024 * 1024 if here is not None else 0
+    if tokens >= LEAST_CONTEXT and tokens > WORTH_A_RISK * sure.get("max_model_len", 0):
         found.append(Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}))
     return found
