@@ -16,9 +16,10 @@ def candidates(engine: Engine, cache: Cache) -> list[Volume]:
     """The volumes that were meant to be the cache; none if the directory is in a volume that lasts."""
     if not cache.downloads or (cache.volume is not None and cache.volume.kind in PERSISTENT):
         return []
-    return [one for one in volumes(engine) if one.kind in PERSISTENT and _looks_like_one(one)]
+    return [one for one in volumes(engine) if one.kind in PERSISTENT and looks_like_a_cache(one)]
 
 
-def _looks_like_one(volume: Volume) -> bool:
+def looks_like_a_cache(volume: Volume) -> bool:
+    """The volume's name or path says that it is for the files of models."""
     words = f"{volume.mount.name} {volume.mount.path}".lower()
     return _CACHE.search(words) is not None and _OTHER.search(words) is None

@@ -10,6 +10,7 @@ from podfit.kube.path import FieldPath
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.rules.storage import _cache
+from podfit.rules.storage._wrong_path import looks_like_a_cache
 from podfit.vllm.release import Release, is_official
 
 UIDS_WITH_HOME = frozenset({0, 2000})
@@ -116,7 +117,7 @@ def _missing(engine: Engine) -> list[str]:
 def _fix(engine: Engine, missing: list[str]) -> tuple[Edit, ...]:
     """Volumes at the missing folders if the author mounts a cache below `/`, else a home on a volume.
 
-    With a home of its own, HF_HOME stays where the volume for the model is."""
+    With a home of its own, HF_HOME stays where the volume for the model is. Below /root the user can read nothing."""
     if engine.container.synthetic:
         return ()
     if any(mount.path.startswith("/.") for mount in engine.mounts):
@@ -124,15 +125,21 @@ def _fix(engine: Engine, missing: list[str]) -> tuple[Edit, ...]:
         folders = ["/.cache/vllm" if folder == "/.cache" and below else folder for folder in missing]
         return tuple(edit for folder in folders for edit in _add_volume(engine, folder))
     edits = [*_add_volume(engine, HOME), *_add_variable(engine, "HOME", HOME)]
-    kept = [volume for volume in _cache.volumes(engine) if volume.kind in _cache.PERSISTENT and not volume.read_only]
-    if len(kept) == 1 and not _has(engine, ("HF_HOME", "HF_HUB_CACHE")):
-        edits += _add_variable(engine, "HF_HOME", kept[0].mount.path)
+    caches = [one for one in _cache.volumes(engine) if one.kind in _cache.PERSISTENT and looks_like_a_cache(one)]
+    if any(one.mount.path.startswith("/root") for one in caches) or len(caches) > 1:
+        return ()
+    if caches and not caches[0].read_only and not _has(engine, ("HF_HOME", "HF_HUB_CACHE")):
+        edits += _add_variable(engine, "HF_HOME", caches[0].mount.path)
     return tuple(edits)
+
+
+NAMES = {HOME: "home", "/.cache": "cache", "/.cache/vllm": "cache", "/.triton": "triton"}
+"""Folder → how the name of its volume begins."""
 
 
 def _add_volume(engine: Engine, folder: str) -> list[Edit]:
     """An emptyDir at the folder."""
-    name = f"{folder.strip('/').replace('.', '').replace('/', '-')}-{engine.container.name}"[:63].strip("-")
+    name = f"{NAMES[folder]}-{engine.container.name}"[:63].strip("-")
     volume: dict[str, Any] = {"name": name, "emptyDir": {}}
     mount = {"name": name, "mountPath": folder}
     return [
