@@ -200,7 +200,7 @@ LEAST_SHARE = 0.2
 """--gpu-memory-utilization below which no engine of a model that people serve starts."""
 SECOND_RUNNER = (Release(0, 25, 1), Release(0, 29))
 """Releases whose second model runner, the default of dense models, reserves nothing for CUDA graphs: its
-profile_cudagraph_memory returns 0 (v1/worker/gpu/model_runner.py, vllm#49224)."""
+profile_cudagraph_memory returns 0 (vLLM 0.26 … 0.28 v1/worker/gpu/model_runner.py; 0.29 estimates them; vllm#49224)."""
 
 
 def _unloaded(known: Known, asked: re.Match[str], free: re.Match[str]) -> str:

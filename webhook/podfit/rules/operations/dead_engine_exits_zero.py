@@ -15,8 +15,9 @@ KEEP_ALIVE = "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH"
 class DeadEngineExitsZero(Rule):
     """A server whose engine dies is not started again, because vLLM exits with 0.
 
-    After EngineDeadError the API server stops like after a request to stop, and its exit code is 0 (vLLM 0.6 to 0.33
-    entrypoints/launcher.py, vllm#48966). `restartPolicy: OnFailure` restarts only a container with another exit code.
+    After EngineDeadError the API server stops like after a request to stop, and its exit code is 0 (vLLM 0.11.0
+    entrypoints/launcher.py, 0.33 entrypoints/launchers/launcher.py `terminate_if_errored`; vllm#48966).
+    `restartPolicy: OnFailure` restarts only a container with another exit code.
     A Job counts the Pod as complete, whatever its restartPolicy is. With several API servers (`--api-server-count`),
     the parent process fails.
 
