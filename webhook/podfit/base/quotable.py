@@ -46,7 +46,7 @@ def words_in(text: str) -> Iterator[str]:
 def words_of(texts: Iterable[str]) -> frozenset[str]:
     """Return the words of all texts and their parts."""
     words = set[str]()
-    for text in texts:
+    for text in set(texts):  # the keys of a Pod repeat
         words.update(words_in(text))
     return frozenset(words)
 
