@@ -106,6 +106,10 @@ def _is_date(text: str) -> bool:
         return False
 
 
+BY_ID = ("checkpoints", "corrections", "gated", "relatives")
+"""Tables whose entries have the id of a model."""
+
+
 def _taken(models: Iterable[Entry], folder: Path) -> Iterator[str]:
     """Names that two entries have."""
     names = {
@@ -114,7 +118,10 @@ def _taken(models: Iterable[Entry], folder: Path) -> Iterator[str]:
         "instances": [row["type"] for row in entries("instances", folder)],
         "images": [row["image"] for row in entries("images", folder)],
         "mig": [f"{row['gpu']} {row['profile']}" for row in entries("mig", folder)],
-        **{name: [row["id"] for row in entries(name, folder)] for name in ("checkpoints", "corrections", "relatives")},
+        **{
+            name: [row["id"] for row in entries(name, folder)]
+            for name in ("checkpoints", "corrections", "gated", "relatives")
+        },
         "model_types": [row["model_type"] for row in entries("model_types", folder)],
     }
     for table, all_names in names.items():

@@ -83,6 +83,13 @@ class Correction(Entry):
     source: Text | None
 
 
+class Gated(Entry):
+    """gated.jsonl."""
+
+    id: Id
+    source: Text
+
+
 class Relative(Entry):
     """relatives.jsonl."""
 
@@ -123,6 +130,7 @@ class Gpu(Entry):
     cuda_mib: PositiveInt
     seen: list[Seen]
     bf16: bool
+    nvlink: Literal[False] | None = None
     unified_memory: bool
     names: dict[Place, list[Name]]
     partitions: dict[Text, PositiveInt] = {}
@@ -180,6 +188,7 @@ class KnownGood(Entry):
 TABLES: Mapping[str, type[Entry]] = {
     "checkpoints": Checkpoint,
     "corrections": Correction,
+    "gated": Gated,
     "gpus": Gpu,
     "images": Image,
     "instances": Instance,

@@ -63,6 +63,7 @@ def _gpu(row: Mapping[str, Any], profiles: list[Entry]) -> dict[str, Any]:
         "memory_label_mib": row.get("nvidia_smi_mib"),
         "marketing_gb": row.get("marketing_gb"),
         "bf16": row.get("bf16"),
+        "nvlink": row.get("nvlink"),
         "unified_memory": row["unified_memory"],
         "names": row["names"],
         "mig": [_mig(one, highest) for one in profiles],

@@ -95,6 +95,7 @@ def models(folder: Path = FACTS) -> dict[str, Any]:
         "aliases": aliases,
         "last_parts": last_parts(rows, aliases),
         "relatives": {name: line for name, line in sorted(relatives.items()) if name not in known},
+        "gated": sorted(row["id"].lower() for row in entries("gated", folder)),
         "sources": sources,
         "models": rows,
     }

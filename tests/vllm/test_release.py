@@ -259,6 +259,28 @@ def test_only_vllms_own_image_and_its_mirrors_are_official(image: str, official:
     assert is_official(image) is official
 
 
+@pytest.mark.parametrize(
+    ("image", "cuda", "with_cuda_12"),
+    [
+        ("vllm/vllm-openai:v0.19.1", 12, None),
+        ("vllm/vllm-openai:v0.19.1-cu130", 13, None),
+        ("vllm/vllm-openai:v0.20.0", 13, "vllm/vllm-openai:v0.20.0-cu129"),
+        ("vllm/vllm-openai:v0.27.1-x86_64-cu129-ubuntu2404", 12, "vllm/vllm-openai:v0.27.1-cu129"),
+        ("registry.acme.org:5000/vllm/vllm-openai:v0.31.0-ubuntu2404", 13,
+         "registry.acme.org:5000/vllm/vllm-openai:v0.31.0-cu129"),
+        ("vllm/vllm-openai:v0.33.0@sha256:" + "0" * 64, 13, None),
+        ("vllm/vllm-openai:v0.99.0", None, None),
+        ("vllm/vllm-openai:latest", None, None),
+        ("vllm/vllm-openai:nightly-cu129", None, None),
+        ("vllm/vllm-openai-rocm:v0.27.1", None, None),
+        ("acme/vllm:v0.27.1", None, None),
+    ],
+)  # fmt: skip
+def test_the_tag_of_vllms_own_image_shows_its_cuda(image: str, cuda: int | None, with_cuda_12: str | None) -> None:
+    assert release.cuda_of_image(image) == cuda
+    assert release.with_cuda_12(image) == with_cuda_12
+
+
 def test_every_release_that_a_vendor_names_has_its_source() -> None:
     """So that others can look it up."""
     rows = data.load("releases")["images"]

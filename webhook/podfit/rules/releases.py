@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from podfit.rules import all_rules
 from podfit.rules.engine import Engine, supposing
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm.gpu import driver
 from podfit.vllm.memory import plan
 from podfit.vllm.release import CUDA_13, Release, last_year, pulls_newest, read_releases
 
@@ -130,15 +131,10 @@ def _rules() -> Sequence[Rule]:
     return tuple(rule() for name, rule in all_rules().items() if rule.by_release or name == "model-newer-than-release")
 
 
-CUDA_LABELS = ("nvidia.com/cuda.runtime-version.major", "nvidia.com/cuda.runtime.major")
-"""GPU feature discovery: the newest CUDA that the node's driver runs."""
-
-
 def _cuda_of_drivers(engine: Engine) -> int | None:
     """The oldest of the newest CUDA versions that the drivers of the nodes run; None if no node says it."""
-    sorts = engine.facts.snapshot.alike(frozenset(CUDA_LABELS))
-    majors = [sort.node.labels.get(label, "") for sort in sorts for label in CUDA_LABELS]
-    return min((int(major) for major in majors if major.isdecimal() and len(major) < 4), default=None)
+    sorts = engine.facts.snapshot.alike(driver.LABELS)
+    return min((cuda for sort in sorts if (cuda := driver.cuda_major(sort.node.labels)) is not None), default=None)
 
 
 class _Readings(NamedTuple):

@@ -237,6 +237,35 @@ CUDA_13 = Release(0, 20)
 """From this release on the image has CUDA 13 (vLLM docker/Dockerfile)."""
 
 
+CUDA_12_TAGS = CUDA_13, Release(0, 31)
+"""The releases of which `vllm/vllm-openai:v…-cu129` was seen in use: public files have the tag of nearly each one from
+0.20.0 to 0.31.0, read in November 2026. Whether a newer release has one is unknown."""
+CUDA_TAG = re.compile(r"-cu(\d{2})\d(?=-|$)")
+"""The tag of an image for another CUDA than the release's usual one: v0.27.1-cu129, v0.18.0-cu130-ubuntu2404."""
+
+
+def cuda_of_image(image: str) -> int | None:
+    """The major version of CUDA in vLLM's own image; None for another image, or if it is unknown."""
+    name, _, tag = image.strip().partition("@")[0].rpartition(":")
+    if not is_official(image) or not name.endswith("/vllm-openai"):
+        return None
+    if suffix := CUDA_TAG.search(tag):
+        return int(suffix[1])
+    release = from_image(image)
+    if release is None or not is_read(release):
+        return None
+    return 13 if release >= CUDA_13 else 12
+
+
+def with_cuda_12(image: str) -> str | None:
+    """vLLM's own image of the same release with CUDA 12; None for another image, or if it is not known to exist."""
+    release, (first, last) = from_image(image), CUDA_12_TAGS
+    if release is None or not first <= release <= last or cuda_of_image(image) is None:
+        return None
+    name, _, _ = image.strip().partition("@")[0].rpartition(":")
+    return f"{name}:v{release}-cu129"
+
+
 def newer_than_read(release: Release | None) -> str | None:
     """The sentence for people about a release that is newer than what was read; None for others."""
     if release is None or is_read(release):

@@ -182,6 +182,7 @@ CAUSES = (
                 channel="event",
             ),
         ),
+        ("driver-too-old-for-image",),
     ),
     Cause(
         "gpu-fabric-not-ready",

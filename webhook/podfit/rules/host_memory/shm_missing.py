@@ -21,8 +21,9 @@ class ShmMissing(Rule):
         RuntimeError: Insufficient space in /dev/shm for shared-memory allocation: 160 MiB required, 64 MiB free.
 
     Before that it depends on how NCCL moves data between the GPUs: over NVLink it starts, over shared memory it fails
-    with `Error while creating shared memory segment /dev/shm/nccl-…` or dies of `Bus error (core dumped)` later. The
-    fix mounts a memory-backed emptyDir; what is written there counts against the container's memory limit.
+    with `Error while creating shared memory segment /dev/shm/nccl-…` or dies of `Bus error (core dumped)` later. On
+    GPUs without NVLink (L4, L40S, A10G, T4, RTX) the finding is likely. The fix mounts a memory-backed emptyDir; what
+    is written there counts against the container's memory limit.
     """
 
     plane = "host"
@@ -43,19 +44,23 @@ class ShmMissing(Rule):
         image = engine.field("image")
         newest = engine.release is None and isinstance(image, str) and pulls_newest(image)
         refuses = engine.release is not None and size < host.shm.floor
+        lacks_nvlink = engine.gpu is not None and all(gpu.lacks_nvlink for gpu in engine.gpu.value.gpus)
         if refuses:
             detail = f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}"
         elif newest:
             detail = f"vLLM {SHM_CHECK_SINCE} and newer do not start with so little"
+        elif lacks_nvlink:
+            detail = "these GPUs have no NVLink, so NCCL needs shared memory: it fails at the start, or dies under load"
         else:
             detail = "it starts where NCCL needs no shared memory (NVLink), else it fails, or dies under load"
         certainty: Certainty = "certain" if refuses else "possible"
+        probable = newest or (lacks_nvlink and not refuses and engine.world_size > 1)
         advice = shm_mounts.advised(engine) or 0
         yield Finding(
             path=engine.at("volumeMounts"),
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
-            certainty="likely" if newest or (refuses and shm_mounts.may_be_resized(engine)) else certainty,
+            certainty="likely" if probable or (refuses and shm_mounts.may_be_resized(engine)) else certainty,
             rests_on=(),
             suggestions=(
                 f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",

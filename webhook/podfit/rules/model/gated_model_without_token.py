@@ -11,6 +11,7 @@ from podfit.kube.path import is_object
 from podfit.kube.workload import Whole, Workload, as_list
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm.model import catalogue
 from podfit.vllm.volumes import MODELSCOPE, OFFLINE, is_offline, modelscope
 
 
@@ -27,15 +28,12 @@ class GatedModelWithoutToken(Rule):
     threatens = "start"
     mode = "warn"
     never_denies = "an admission webhook after this one may add the token"
-    needs = ("model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely at most: an admission webhook after this one may add the token."""
-        model, name = engine.model and engine.model.value, engine.args.model or ""
-        if not model or not model.gated or engine.container.synthetic:
+        name = engine.args.model or ""
+        if not _is_gated(name, engine) or engine.container.synthetic:
             return
-        if name.partition("/")[0].lower() != model.id.partition("/")[0].lower():
-            return  # a mirror of a gated model is not gated
         if _may_be_there(engine) or _told(engine):
             return
         empty = next((one for one in TOKEN_VARIABLES if engine.command.env.get(one) == ""), None)
@@ -48,6 +46,14 @@ class GatedModelWithoutToken(Rule):
                 "env HF_TOKEN from a Secret (valueFrom.secretKeyRef), of an account that has accepted the license",
             ),
         )
+
+
+def _is_gated(name: str, engine: Engine) -> bool:
+    """The hub demands a token for this repository. A mirror of a gated model is not gated."""
+    if engine.model is None:
+        return name.lower() in catalogue.gated()
+    model = engine.model.value
+    return model.gated and name.partition("/")[0].lower() == model.id.partition("/")[0].lower()
 
 
 TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")

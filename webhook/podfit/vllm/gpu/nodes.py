@@ -14,7 +14,7 @@ from functools import lru_cache
 from podfit.kube.path import mapping
 from podfit.kube.snapshot import Alike, Node, Snapshot
 from podfit.kube.workload import JSON, Container, Workload
-from podfit.vllm.gpu import labels, resource
+from podfit.vllm.gpu import driver, labels, resource
 from podfit.vllm.gpu.labels import NamedProducts
 from podfit.vllm.gpu.product import Gpu
 from podfit.vllm.gpu.requirement import NAME, NodeDemand, wanted
@@ -73,6 +73,8 @@ class Placement:
     """Number of candidates whose labels name no GPU."""
     more_kinds: int = 0
     """Number of further kinds of GPU, which are not in `kinds`."""
+    cuda: tuple[tuple[int | None, int], ...] = ()
+    """The newest major version of CUDA that drivers of candidates run, and on how many of them; None: it is unknown."""
 
     @property
     def open(self) -> bool:
@@ -105,7 +107,7 @@ def find_placement(
     by_name = workload.spec.get("nodeName")
     names = frozenset([one.key for term in (demands.always, *demands.terms) for one in term])
     each = bool(by_name) or NAME in names
-    sorts = [Alike(node, 1) for node in nodes] if each else snapshot.alike(names)
+    sorts = [Alike(node, 1) for node in nodes] if each else snapshot.alike(names | driver.LABELS)
     if len(sorts) * (demands.size + len(tolerations)) > _MOST:
         return None
     for node, many in sorts:
@@ -132,6 +134,7 @@ def find_placement(
         held=is_held(workload),
         unnamed=candidates - sum(kind.nodes for kind in kinds),
         more_kinds=len(kinds[MAX_KINDS:]),
+        cuda=_by_cuda(fitting),
     )
 
 
@@ -204,6 +207,14 @@ def _group_by_gpus(fitting: Sequence[Alike], asked: str | None) -> tuple[NodeGpu
             before = found.get(key) or NodeGpus(one.gpus, one.shared, 0, node.name)
             found[key] = NodeGpus(one.gpus, one.shared, before.nodes + many, before.example)
     return tuple(sorted(found.values(), key=lambda kind: (-kind.nodes, kind.name)))
+
+
+def _by_cuda(fitting: Sequence[Alike]) -> tuple[tuple[int | None, int], ...]:
+    """The newest major version of CUDA of the nodes' drivers, and the number of nodes."""
+    counts: Counter[int | None] = Counter()
+    for node, many in fitting:
+        counts[driver.cuda_major(node.labels)] += many
+    return tuple(counts.items())
 
 
 @lru_cache(4096)

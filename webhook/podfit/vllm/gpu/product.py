@@ -31,6 +31,8 @@ class Gpu:
     memory_likely: int | None = None
     """The middle of the totals that drivers leave on the GPU, if these differ much; else None."""
     unified_memory: bool = False
+    lacks_nvlink: bool = False
+    """It has no NVLink, not even with a bridge; False also if that is unknown."""
     memory_label_mib: int | None = None
     """MiB in nvidia-smi and in the label nvidia.com/gpu.memory: more than a process sees."""
 
@@ -82,6 +84,7 @@ def product(name: str) -> Gpu:
         labels=tuple(row["names"].get("gfd", ())),
         memory_likely=row.get("memory_likely"),
         unified_memory=bool(row.get("unified_memory")),
+        lacks_nvlink=row.get("nvlink") is False,
         memory_label_mib=row.get("memory_label_mib"),
     )
 

@@ -14,7 +14,7 @@ from podfit.vllm.model.config import from_config
 from podfit.vllm.model.schemes import SCHEMES
 from podfit.vllm.model.shape import Model
 
-OTHERS = ("aliases", "last_parts", "relatives", "sources", "models")
+OTHERS = ("aliases", "last_parts", "relatives", "gated", "sources", "models")
 """Lines of the table that are not entries."""
 
 
@@ -35,6 +35,12 @@ def last_parts() -> Mapping[str, list[str]]:
     """The last part of an id or alias, spelled as `podfit.vllm.model.name` does → the rows that it may mean."""
     found: dict[str, list[str]] = json.loads(data.rows("models")["last_parts"])
     return found
+
+
+@cache
+def gated() -> frozenset[str]:
+    """Lower-case ids of repositories outside the catalog for which the hub demands a token."""
+    return frozenset(json.loads(data.rows("models")["gated"]))
 
 
 @cache

@@ -1,0 +1,35 @@
+"""The newest CUDA that a node's GPU driver runs, from the labels of GPU feature discovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CUDA_LABELS = ("nvidia.com/cuda.runtime-version.major", "nvidia.com/cuda.runtime.major")
+"""The CUDA version that NVML's nvmlSystemGetCudaDriverVersion returns, which is the newest that the driver runs, and
+not what is installed on the node (NVIDIA/k8s-device-plugin internal/lm/nvml.go newVersionLabeler). The second name is
+the older one."""
+DRIVER_LABELS = ("nvidia.com/cuda.driver-version.major", "nvidia.com/cuda.driver.major")
+"""The branch of the driver, such as 580."""
+BRANCHES = ((580, 13), (525, 12), (450, 11))
+"""The first branch of the Linux driver that runs a major version of CUDA (CUDA Toolkit release notes, "CUDA Toolkit and
+Minimum Required Driver Version")."""
+LABELS = frozenset((*CUDA_LABELS, *DRIVER_LABELS))
+
+
+def cuda_major(labels: Mapping[str, str]) -> int | None:
+    """The newest major version of CUDA that the driver runs; None if no label shows it."""
+    cuda = _number(labels, CUDA_LABELS)
+    if cuda is not None:
+        return cuda
+    branch = _number(labels, DRIVER_LABELS)
+    return None if branch is None else next((major for first, major in BRANCHES if branch >= first), None)
+
+
+def first_branch(cuda: int) -> int | None:
+    """The first branch of the driver that runs this major version of CUDA; None if it is unknown."""
+    return next((first for first, major in BRANCHES if major == cuda), None)
+
+
+def _number(labels: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    texts = [labels[name] for name in names if name in labels]
+    return next((int(text) for text in texts if text.isdecimal() and len(text) < 6), None)
