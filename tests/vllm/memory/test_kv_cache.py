@@ -14,6 +14,7 @@ from podfit.vllm.memory.settings import Settings
 from podfit.vllm.release import parse
 from tests.vllm.memory.engines import (
     DEEPSEEK_V3,
+    DEEPSEEK_V4_PRO,
     GEMMA3_27B,
     GPT_OSS_120B,
     LLAMA_8B,
@@ -51,7 +52,9 @@ def laid_out(release: str, config: Mapping[str, Any], **given: Any) -> tuple[Lay
         pytest.param(DEEPSEEK_V3, {"tensor_parallel_size": 8}, 70_272, id="the latent is on every rank"),
         pytest.param(DEEPSEEK_V3, {"kv_cache_dtype": "fp8"}, 35_136, id="MLA in fp8"),
         pytest.param(DEEPSEEK_V3, {"kv_cache_dtype": "fp8_ds_mla"}, 40_016, id="MLA, fp8 with scales and bf16 rope"),
-        pytest.param({**DEEPSEEK_V3, "index_head_dim": 128}, {}, 48_068, id="with the sparse attention's indexer"),
+        pytest.param(
+            {**DEEPSEEK_V3, "index_head_dim": 128}, {}, 61 * (1_152 + 132), id="with the sparse attention's indexer"
+        ),
     ],
 )
 def test_bytes_per_token_on_one_rank(config: Mapping[str, Any], given: Mapping[str, Any], size: int) -> None:
@@ -167,3 +170,104 @@ def test_without_latents_whole_heads_are_stored(release: str, width: int) -> Non
     assert number is not None
     resolved = settings.resolve(engine(release), shape, gpu(79.19), 79 * GI, number, {"VLLM_MLA_DISABLE": "1"})
     assert kv_specs.attention_bytes(shape, kv_specs.stored(resolved), "full_attention") == 128 * 2 * width * 2
+
+
+MINIMAX_M3: Mapping[str, Any] = {
+    "architectures": ["MiniMaxM3SparseForCausalLM"], "model_type": "minimax_m3", "torch_dtype": "bfloat16",
+    "num_hidden_layers": 60, "hidden_size": 6144, "intermediate_size": 3072, "num_attention_heads": 64,
+    "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 200064, "max_position_embeddings": 1048576,
+    "num_local_experts": 128, "num_experts_per_tok": 4, "tie_word_embeddings": False,
+    "sparse_attention_config": {
+        "use_sparse_attention": True, "sparse_index_dim": 128, "sparse_block_size": 128,
+        "sparse_attention_freq": [0] * 3 + [1] * 57,
+    },
+}  # fmt: skip
+SHARED_INDEXERS: Mapping[str, Any] = {
+    **DEEPSEEK_V3, "model_type": "glm_moe_dsa", "num_hidden_layers": 78, "index_head_dim": 128,
+    "index_topk_freq": 4, "index_skip_topk_offset": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "size"),
+    [
+        pytest.param(MINIMAX_M3, {}, 60 * 4 * 512 + 57 * 256, id="keys of 57 indexers in 16 bit"),
+        pytest.param(MINIMAX_M3, {"tensor_parallel_size": 8}, 60 * 512 + 57 * 256, id="whole on each rank"),
+        pytest.param(MINIMAX_M3, {"kv_cache_dtype": "fp8"}, 60 * 4 * 256 + 57 * 256, id="fp8 is not for index keys"),
+        pytest.param(
+            MINIMAX_M3, {"attention_config": {"indexer_kv_dtype": "fp8"}}, 60 * 4 * 512 + 57 * 128, id="but this is"
+        ),
+        pytest.param(SHARED_INDEXERS, {}, 78 * 1_152 + 21 * 132, id="21 of 78 layers have an indexer"),
+        pytest.param(
+            SHARED_INDEXERS, {"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}},
+            79 * 1_152 + 22 * 132, id="and the drafted layer",
+        ),
+    ],
+)  # fmt: skip
+def test_an_indexer_stores_its_keys_next_to_the_others(
+    config: Mapping[str, Any], given: Mapping[str, Any], size: int
+) -> None:
+    layout, _ = laid_out("0.33.0", config, **given)
+    assert (layout.known, layout.bytes_per_token) == (True, size)
+
+
+@pytest.mark.parametrize(
+    ("release", "dtype", "capability", "row"),
+    [
+        ("0.33.0", "auto", (9, 0), 1_152),
+        ("0.33.0", "fp8", (9, 0), 656),
+        ("0.33.0", "fp8", (10, 0), 576),
+        ("0.33.0", "fp8_ds_mla", (10, 0), 656),
+        ("0.33.0", "auto", (12, 0), 656),
+        ("0.23.0", "auto", (12, 0), 1_152),
+        ("0.16.0", "fp8", (10, 0), 656),
+        ("0.16.0", "auto", (9, 0), 1_152),
+        ("0.11.0", "auto", (9, 0), 656),
+    ],
+)
+def test_the_backend_decides_in_which_type_a_sparse_attention_stores_latents(
+    release: str, dtype: str, capability: tuple[int, int], row: int
+) -> None:
+    shape = model(**{**DEEPSEEK_V3, "index_head_dim": 128})
+    number = parse(release)
+    assert number is not None
+    card = gpu(141, capability=capability)
+    resolved = settings.resolve(engine(release, kv_cache_dtype=dtype), shape, card, 141 * GI, number, {})
+    assert kv_specs.attention_bytes(shape, kv_specs.stored(resolved), "full_attention") == row
+
+
+V4: Mapping[str, Any] = {**DEEPSEEK_V4_PRO, "sliding_window": 128, "compress_ratios": [128, 128, *[4, 128] * 29, 4, 0]}
+
+
+@pytest.mark.parametrize(
+    ("release", "per_block"),
+    [
+        pytest.param("0.33.0", 30 * (37_440 + 8_640) + 31 * 1_728, id="pages of one group after the other"),
+        pytest.param("0.27.1", 30 * (37_440 + 8_640) + 31 * 1_728, id="since 0.27"),
+        pytest.param("0.25.1", 31 * 37_440 + 30 * 8_640 + 31 * 1_728, id="slots for the most layers of each size"),
+        pytest.param("0.22.0", 31 * (37_440 + 8_640 + 1_728), id="as many slots of each size"),
+    ],
+)
+def test_compressed_latents_share_blocks_of_256_tokens(release: str, per_block: int) -> None:
+    layout, _ = laid_out(release, V4)
+    assert (layout.known, layout.bytes_per_block) == (True, per_block)
+    assert layout.groups[0].spec.block_size == 256
+
+
+def test_other_backends_store_other_compressed_latents() -> None:
+    layout, _ = laid_out("0.33.0", V4, attention_backend="FLASHINFER_MLA_SPARSE_DSV4")
+    assert not layout.known
+
+
+EAGLE3: Mapping[str, Any] = {"method": "eagle3", "model": "example/unknown-head", "num_speculative_tokens": 3}
+
+
+def test_an_unknown_eagle_head_has_at_most_a_key_value_head_per_query_head() -> None:
+    layout, _ = laid_out("0.33.0", LLAMA_8B, tensor_parallel_size=2, speculative_config=EAGLE3)
+    assert not layout.known
+    assert layout.is_described
+    assert layout.unknown_per_token == 2 * 16 * 128 * 2
+    unbounded, _ = laid_out("0.33.0", LLAMA_8B, speculative_config={**EAGLE3, "method": "draft_model"})
+    assert not unbounded.is_described
+    windows, _ = laid_out("0.33.0", GPT_OSS_120B, speculative_config=EAGLE3)
+    assert not windows.is_described  # its head may change the groups

@@ -203,8 +203,24 @@ def test_the_check_of_one_request_under_pipeline_parallelism(release: str, verdi
 
 def test_a_cache_that_is_only_partly_known_is_never_refused_for_a_long_request() -> None:
     partly = model(**{**LLAMA_8B, "compress_ratios": [4]})
-    assert plan(engine("0.33.0", max_model_len=10**7), partly, on(H100)).verdict == "unsure"
+    unsure = plan(engine("0.33.0", max_model_len=10**7), partly, on(H100))
+    assert unsure.verdict == "unsure"
+    assert unsure.gpu is not None
+    assert unsure.gpu.kv_cache_tokens is None
+    assert unsure.gpu.max_concurrency is None
     assert plan(engine("0.33.0", max_model_len=10**7), partly, on(T4)).verdict == "does-not-fit"
+
+
+def test_an_unknown_drafter_with_a_bound_fits_where_even_its_largest_cache_does() -> None:
+    head = {"method": "eagle3", "model": "example/unknown-head", "num_speculative_tokens": 3}
+    llama = model(**LLAMA_8B)
+    short = plan(engine("0.33.0", max_model_len=8192, speculative_config=head), llama, on(H100))
+    assert short.verdict == "fits"
+    assert short.gpu is not None
+    assert short.gpu.kv_cache_tokens is not None
+    fullest = short.gpu.kv_cache.low // short.gpu.kv_cache_bytes_per_token  # type: ignore[operator]
+    long = plan(engine("0.33.0", max_model_len=fullest - 1000, speculative_config=head), llama, on(H100))
+    assert long.verdict == "unsure"
 
 
 def test_before_0_4_nothing_is_certain() -> None:

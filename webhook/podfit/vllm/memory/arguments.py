@@ -86,10 +86,10 @@ OTHER_KERNELS = (
 """Variables that choose another kernel for the experts."""
 
 RARE_ARGUMENTS = frozenset({
-    "all2all_backend", "async_scheduling", "block_size", "cpu_offload_gb", "enable_lora", "enable_prefix_caching",
-    "kv_cache_dtype_skip_layers", "kv_cache_memory", "kv_cache_memory_bytes", "kv_events_config", "kv_transfer_config",
-    "limit_mm_per_prompt", "mamba_cache_dtype", "mamba_cache_mode", "mamba_ssm_cache_dtype", "mm_encoder_tp_mode",
-    "speculative_config", "speculative_model",
+    "all2all_backend", "async_scheduling", "attention_config", "block_size", "cpu_offload_gb", "enable_lora",
+    "enable_prefix_caching", "kv_cache_dtype_skip_layers", "kv_cache_memory", "kv_cache_memory_bytes",
+    "kv_events_config", "kv_transfer_config", "limit_mm_per_prompt", "mamba_cache_dtype", "mamba_cache_mode",
+    "mamba_ssm_cache_dtype", "mm_encoder_tp_mode", "speculative_config", "speculative_model",
 })  # fmt: skip
 """Arguments that `_seldom` reads: most command lines have few or none of them."""
 
@@ -185,6 +185,9 @@ def _seldom(given: Mapping[str, Any], model: Model) -> tuple[Any, ...]:
         (_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
         bool(given.get("kv_cache_dtype_skip_layers")),
         _named(given.get("mamba_cache_mode")),
+        _named(config.get("indexer_kv_dtype"))
+        if isinstance(config := given.get("attention_config"), Mapping)
+        else None,
     )
 
 

@@ -14,8 +14,9 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
+from podfit.vllm.memory import kv_packed, kv_specs
 from podfit.vllm.memory import kv_releases as since
-from podfit.vllm.memory import kv_specs
+from podfit.vllm.memory.kv_packed import Layers
 from podfit.vllm.memory.kv_specs import CHUNKED, CROSS, FULL, SLIDING, Spec, Stored, stored
 from podfit.vllm.memory.remembered import remembered
 from podfit.vllm.memory.settings import Settings
@@ -62,6 +63,15 @@ class Layout:
     """The error that vLLM raises; then there are no groups."""
     of_all_stages: bool = False
     """The check counts the layers of every pipeline stage."""
+    unknown_per_token: int | None = None
+    """Bytes per token that unknown layers take at most, if they alone make the layout unknown; else None."""
+    by_bytes: bool = False
+    """The printed concurrency counts the bytes of groups with pages of different sizes, not their blocks."""
+
+    @property
+    def is_described(self) -> bool:
+        """Whether the capacity in tokens can be estimated: all layers are known, or the unknown ones have a bound."""
+        return self.known or self.unknown_per_token is not None
 
     @property
     def bytes_per_token(self) -> int:
@@ -72,6 +82,9 @@ class Layout:
     def blocks(self, tokens: int, settings: Settings) -> int:
         """Block ids that one request of `tokens` takes."""
         flight, context = in_flight(settings), settings.parallel.context
+        if self.by_bytes:
+            taken = sum([_blocks(group.spec, tokens, flight, context) * group.page for group in self.groups])
+            return -(-taken // self.groups[0].page)
         return sum([count * _blocks(spec, tokens, flight, context) for spec, count in self._alike.items()])
 
     @cached_property
@@ -142,7 +155,7 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
         return None
     counted = tuple((spec, count * spec.page) for spec, count in Counter(spec for _, spec in own).items())
     try:
-        groups = _groups(specs.layers if release >= since.SIZES else own, how)
+        groups = _groups(specs.layers if release >= since.SIZES else own, how, packed=specs.packed)
     except LayoutError as error:
         page = max(spec.page for _, spec in own)
         return Layout((), page, counted, known, specs.sure_blocks, refusal=error)
@@ -152,8 +165,16 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
     if how.v1 and release >= since.FIRST_GROUP:
         among = [_projected(group, lambda _: True, release) for group in groups] if of_all else mine
         counted = _of_groups(among, all_of_them=release >= since.ALL_GROUPS)
-    null = per_block if release >= since.NULL_BLOCK else 0
-    return Layout(tuple(mine), per_block, counted, known, specs.sure_blocks, null, of_all_stages=of_all)
+    if specs.packed:
+        parts = [[layer for layer in group if is_here(layer[0])] for group in groups]
+        per_block = kv_packed.bytes_per_block(parts, release)
+        checked = kv_packed.checked_bytes_per_block(parts, release)
+        counted = tuple((spec, count * checked) for spec, count in Counter(group.spec for group in mine).items())
+    return Layout(
+        tuple(mine), per_block, counted, known, specs.sure_blocks, per_block if release >= since.NULL_BLOCK else 0,
+        of_all_stages=of_all, by_bytes=specs.packed and release < kv_packed.DENSE,
+        unknown_per_token=specs.unknown_per_token if len(groups) == 1 and model.kv_heads_known else None,
+    )  # fmt: skip
 
 
 def _of_groups(groups: Sequence[KvCacheGroup], *, all_of_them: bool) -> tuple[tuple[Spec, int], ...]:
@@ -163,15 +184,13 @@ def _of_groups(groups: Sequence[KvCacheGroup], *, all_of_them: bool) -> tuple[tu
     return tuple((spec, count * per_block) for spec, count in counted.items())
 
 
-Layers = Sequence[tuple[int, Spec]]
-"""(index of the layer, its cache), in the order of the model."""
-
-
-def _groups(layers: Layers, how: Stored) -> Sequence[Layers]:
+def _groups(layers: Layers, how: Stored, *, packed: bool) -> Sequence[Layers]:
     """get_kv_cache_groups: the layers of each group. Raises LayoutError if vLLM raises."""
     release = how.release
     if not how.v1:
         return [layers]
+    if packed:
+        return kv_packed.groups(layers, release)
     if how.manager is False or release < since.MANAGER:
         layers = _promoted(layers, release)
     if _is_uniform(layers, release):

@@ -27,6 +27,13 @@ class KvCapacity(NamedTuple):
             return 1
         return max(1, (self.model.num_key_value_heads or 1) // self.settings.parallel.tp)
 
+    @property
+    def countable(self) -> Layout | None:
+        """The layout, if tokens can be counted with it; None if a part of it has no bound."""
+        if self.layout is None or self.model.is_minimum:
+            return None
+        return self.layout if self.layout.is_described or not self.model.kv_heads_known else None
+
     def blocks(self, left: Estimate) -> int:
         """Blocks of the pool (likely)."""
         return kv_cache.blocks(left.likely, self.layout) if self.layout else 0
@@ -56,29 +63,29 @@ class KvCapacity(NamedTuple):
 
     def tokens(self, left: Estimate) -> tuple[int, int, int] | None:
         """low, likely, high: "GPU KV cache size: N tokens"."""
-        if self.layout is None or self.model.is_minimum:
+        if (layout := self.countable) is None:
             return None
         low, likely, high = [
-            kv_cache.tokens(size, self.layout, self.length or 4096, self.settings)
+            kv_cache.tokens(size, layout, self.length or 4096, self.settings)
             for size in (left.low, left.likely, left.high)
         ]
         return low, likely, high
 
     def estimated(self, left: Estimate) -> int | None:
         """The longest single request that fits (likely), up to max_model_len."""
-        if self.layout is None or not self.length or self.model.is_minimum:
+        if (layout := self.countable) is None or not self.length:
             return None
-        return kv_cache.longest(left.likely, self.layout, self.length, self.settings)
+        return kv_cache.longest(left.likely, layout, self.length, self.settings)
 
     def longest(self, available: int) -> int | None:
         """The longest request that finishes with so many bytes, up to the model's own length."""
-        if self.layout is None or not self.length or self.model.is_minimum:
+        if (layout := self.countable) is None or not self.length:
             return None
         ceiling = max(self.length, self.model_length or 0)
-        return kv_cache.longest_served(available, self.layout, ceiling, self.settings)
+        return kv_cache.longest_served(available, layout, ceiling, self.settings)
 
     def concurrency(self, left: Estimate) -> float | None:
         """ "Maximum concurrency for N tokens per request" (likely)."""
-        if self.layout is None or not self.length or self.model.is_minimum:
+        if (layout := self.countable) is None or not self.length:
             return None
-        return round(kv_cache.concurrency(left.likely, self.layout, self.length, self.settings), 2)
+        return round(kv_cache.concurrency(left.likely, layout, self.length, self.settings), 2)

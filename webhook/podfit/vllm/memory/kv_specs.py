@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from math import lcm
 from typing import NamedTuple
 
+from podfit.vllm.memory import compressed_latents, index_keys, layer_tensors, parallel, shape
 from podfit.vllm.memory import kv_releases as since
-from podfit.vllm.memory import layer_tensors, parallel, shape
 from podfit.vllm.memory.arguments import Speculative
 from podfit.vllm.memory.remembered import remembered
 from podfit.vllm.memory.settings import Settings
@@ -71,6 +71,7 @@ class Stored(NamedTuple):
     capability: tuple[int, int] | None
     vendor: str
     backend_named: bool
+    index_dtype: str | None
 
 
 def stored(settings: Settings) -> Stored:
@@ -79,7 +80,7 @@ def stored(settings: Settings) -> Stored:
         settings.release, settings.v1, settings.parallel.tp, settings.dtype, settings.kv_cache_dtype,
         settings.block_size, settings.prefix_caching, settings.manager, settings.speculative, settings.state_dtypes,
         settings.state_mode, settings.skipped_layers, settings.uses_mla, _major(settings.capability), settings.vendor,
-        settings.backend_named,
+        settings.backend_named, settings.index_dtype,
     )  # fmt: skip
 
 
@@ -101,6 +102,10 @@ class Specs(NamedTuple):
     """False if some layer's cache is not described here, so that only a part is counted."""
     sure_blocks: bool
     """False: the attention backend, which is unknown, decides how many tokens a block has."""
+    unknown_per_token: int | None = None
+    """Bytes per token that unknown layers take at most, beyond what is counted; None if they have no bound."""
+    packed: bool = False
+    """The pages of a group differ in size and lie in one block, so that `kv_packed` makes the groups."""
 
 
 KV_BYTES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0}
@@ -170,13 +175,11 @@ def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
         return int(heads * 2 * (width if width and how.release >= (0, 7, 1) else 256) * each)
     if model.kv_lora_rank:
         row = model.kv_lora_rank + (model.qk_rope_head_dim or 0)
-        if model.index_head_dim:
-            quantised = how.kv_cache_dtype == "auto" or how.kv_cache_dtype.startswith("fp8")
-            return (656 if quantised else int(row * each)) + model.index_head_dim + model.index_head_dim // 128 * 4
-        if how.kv_cache_dtype == "fp8_ds_mla":
-            return 656
-        if how.kv_cache_dtype == "nvfp4_ds_mla":
-            return 352
+        dtype = _latent_dtype(model, how)
+        if dtype in LATENT_BYTES:
+            return LATENT_BYTES[dtype]
+        if dtype.startswith("fp8"):
+            each = 1.0
         size = int(row * each + vector)
         return -(-size // 256) * 256 if how.release < (0, 8) else size
     sizes = shape.head_dims(model, kind)
@@ -185,6 +188,40 @@ def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
     heads, keys, values = sizes
     heads = parallel.key_value_heads(heads, how.tp)
     return int(heads * ((keys + values) * each + 2 * vector))
+
+
+LATENT_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+"""Bytes of a latent with its scales (v1/attention/backends/mla/flashmla_sparse.py)."""
+AUTO_IN_16_BIT = Release(0, 11, 1)
+"""Before, `auto` also means `fp8_ds_mla` for a model with an indexer (0.11.0 models/config.py; 0.11.2 does not)."""
+OWN_FORMAT = Release(0, 17)
+"""Before, every FP8 type of a model with an indexer means `fp8_ds_mla` (models/config.py DeepseekV32ForCausalLM; last
+read in 0.16)."""
+SM120 = Release(0, 24)
+"""Since this release at the latest, a backend for compute capability 12 stores latents as `fp8_ds_mla` by default
+(layers/attention/mla_attention.py _canonicalize_sparse_mla_kv_cache_dtype)."""
+GLM_IN_FP8 = Release(0, 32)
+"""From this release on, GLM-5 stores latents in FP8 by default on compute capability 10 (models/config.py
+GlmMoeDsaForCausalLM; 0.31 does not)."""
+
+
+def _latent_dtype(model: Model, how: Stored) -> str:
+    """The type in which latents are stored. With an indexer, the backend that vLLM prefers on this GPU decides: on
+    compute capability 9, FP8 means `fp8_ds_mla` (FlashMLA), on 10 plain FP8 (FlashInfer), as on AMD."""
+    dtype = how.kv_cache_dtype
+    if dtype == "auto":
+        dtype = _checkpoint_kv_dtype(model, how) or "auto"
+    if not model.index_head_dim or dtype in LATENT_BYTES:
+        return dtype
+    if dtype == "auto" and how.release < AUTO_IN_16_BIT:
+        return "fp8_ds_mla"
+    major = how.capability[0] if how.capability and how.vendor == "nvidia" else 0
+    if dtype == "auto" and model.model_type == "glm_moe_dsa" and major == 10 and how.release >= GLM_IN_FP8:
+        dtype = "fp8"
+    is_packed = dtype.startswith("fp8") and (how.release < OWN_FORMAT or major == 9)
+    return (
+        "fp8_ds_mla" if is_packed or (major == 12 and how.release >= SM120 and dtype[:3] in ("aut", "fp8")) else dtype
+    )
 
 
 STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -252,6 +289,9 @@ def of(model: Model, how: Stored) -> Specs | None:
     layers = model.num_hidden_layers
     if not layers or model.model_type in ENCODERS or _sees_both_ways(model):
         return None
+    unknown = _unknown_drafter(model, how)
+    if how.v1 and compressed_latents.has_compressed_latents(model):
+        return _of_compressed_latents(model, how, unknown)
     shared = shape.number(model.config, "num_kv_shared_layers") or 0
     kinds = list(_kinds(model, min(layers - shared, MAX_LAYERS)))
     drafted = list(_drafted(model, how))
@@ -262,7 +302,6 @@ def of(model: Model, how: Stored) -> Specs | None:
         and not how.skipped_layers
         and is_known(how.kv_cache_dtype)
         and None not in (*sizes.values(), *states.values())
-        and (how.speculative is None or how.speculative.known)
         and not (states and not (how.v1 and how.release >= since.STATES))  # this module does not describe V0
         and not (CROSS in sizes and not how.v1)
         and not (how.manager is None and len(sizes | states) > 1)
@@ -280,13 +319,56 @@ def of(model: Model, how: Stored) -> Specs | None:
     found += [
         (layers + index, _attention(of, cut, kind, block, size)) for index, (of, cut, kind, size) in enumerate(drafted)
     ]
+    indexed = range(layers + (len(drafted) if how.speculative and how.speculative.method == "mtp" else 0))
+    found += [
+        (index, Spec(FULL, block, block * size, heads=1))
+        for index, size in index_keys.each(model, indexed, how.release, how.index_dtype)
+    ]
     if not found:
         return None
     if how.release < since.STATE_PER_BLOCK:  # attention first, then states (gpu_model_runner get_kv_cache_spec)
         found.sort(key=lambda one: one[1].is_state)
     plain = not model.kv_lora_rank or (how.capability is not None and not how.backend_named)
     exact = how.block_size is not None or (how.vendor == "nvidia" and plain)
-    return Specs(tuple(found), known, exact)
+    is_known_but_for_drafter = known and unknown is not None and len(made) == 1
+    return Specs(tuple(found), known and unknown == 0, exact, unknown if is_known_but_for_drafter else None)
+
+
+def _of_compressed_latents(model: Model, how: Stored, unknown: int | None) -> Specs:
+    """The layers of a DeepSeek-V4. They are known for the backends that vLLM chooses; others store other latents."""
+    drafted = how.speculative.layers if how.speculative and how.speculative.method == "mtp" else 0
+    layers = min((model.num_hidden_layers or 0) + drafted, MAX_LAYERS)
+    found = [
+        (index, Spec(SLIDING if page.window else FULL, page.tokens, page.size, page.window, heads=1))
+        for index in range(layers)
+        for page in compressed_latents.pages(model, index, how.block_size, how.index_dtype)
+    ]
+    has_usual_latents = how.kv_cache_dtype in ("auto", "fp8", "fp8_e4m3", "fp8_ds_mla") and not how.backend_named
+    known = has_usual_latents and how.manager is True and not how.skipped_layers and unknown == 0
+    return Specs(tuple(found), known, sure_blocks=True, packed=True)
+
+
+EAGLE_LAYERS = 1
+"""Decoder layers of a published EAGLE head."""
+
+
+def _unknown_drafter(model: Model, how: Stored) -> int | None:
+    """Bytes per token that the layers of an unknown drafter take at most, beyond those that `_drafted` counts; 0 if no
+    drafter is unknown, None if its layers have no bound. An EAGLE head has at most as many key-value heads as the model
+    has query heads."""
+    speculative = how.speculative
+    if speculative is None or speculative.known:
+        return 0
+    if speculative.method not in ("eagle", "eagle3") or not model.num_attention_heads:
+        return None
+    if speculative.drafter is not None:
+        return 0 if speculative.certain else None
+    width = max(
+        model.head_dim or 0, (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0),
+        (model.hidden_size or 0) // model.num_attention_heads,
+    )  # fmt: skip
+    heads = -(-model.num_attention_heads // how.tp)
+    return EAGLE_LAYERS * 2 * heads * width * max(2, how.width)
 
 
 def _kinds(model: Model, last: int) -> Iterator[tuple[int, str]]:
@@ -459,6 +541,19 @@ def _sees_both_ways(model: Model) -> bool:
     )
 
 
+NOT_DESCRIBED = frozenset({
+    "deepseek_ref", "deepseek_v4",  # with sizes that `compressed_latents` does not know
+    "deepseek_v41",  # pages of the window that are replayed, ratios of 1 and 2 (vLLM 0.33 models/deepseek_v41)
+    "dots3_note",  # latents that are padded to the width of the window's (models/dots3_note/nvidia/model.py)
+    "glm5_next", "glm5_next_text",  # keys of pools, and rings (models/glm5next/common/attention.py)
+    "hy_v4", "inkling_mm_model", "inkling_text", "step5",  # states of short convolutions, summaries, rings
+    "mllama",  # V0's cross attention
+    "phi4flash",  # layers that share keys and values
+    "qwen4_exp",  # rings, compressed keys, states of n-grams (models/qwen4_exp/common/qsa_cache.py)
+})  # fmt: skip
+"""Values of `model_type` with caches that are not described here, and the reason."""
+
+
 def _is_special(model: Model) -> bool:
     """Whether its cache is not counted here: compressed states, cross attention, layers that share or differ in
     size."""
@@ -469,7 +564,7 @@ def _is_special(model: Model) -> bool:
         or len({one.heads_in_group for one in _nas_blocks(model) if one.heads_in_group > 0}) > 1
         or (shared > 1 and config.get("use_cla") is not False)
         or (config.get("is_encoder_decoder") is True and not _cross_tokens(model))
-        or model.model_type in ("deepseek_v4", "deepseek_v41", "mllama", "phi4flash")
+        or model.model_type in NOT_DESCRIBED
     )
 
 

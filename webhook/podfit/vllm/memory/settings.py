@@ -85,6 +85,8 @@ class Settings(NamedTuple):
     """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
     state_mode: str | None = None
     """`--mamba-cache-mode`, None if vLLM decides."""
+    index_dtype: str | None = None
+    """`indexer_kv_dtype` of `--attention-config`, None if vLLM decides."""
 
     @property
     def uses_mla(self) -> bool:

@@ -235,7 +235,7 @@ def _with_cache(
         return "unsure", lambda: f"{why()}; the context length is not known", "request"
     if refusal is not None:
         return "unsure", lambda: f"vLLM {resolved.release} may not lay out the KV cache: {refusal}; {why()}", "layout"
-    if not layout.known:
+    if not layout.is_described:
         of_heads = not ledger.kv_capacity.model.kv_heads_known
         unknown = "the number of key-value heads is unknown" if of_heads else "only a part of the KV cache is described"
         return (
@@ -250,12 +250,13 @@ def _with_cache(
         taken = f"{human(ledger.request_bytes or needed)}{ledger.checks_only}"
         return f"{why()}; one request of {length:,} tokens needs {taken}"
 
-    if left.low >= needed + layout.null:
+    most = needed + (layout.unknown_per_token or 0) * (length if resolved.auto_len else least) + layout.null
+    if left.low >= most:
         return "fits", request, None
     cause: Cause = "request" if left.likely > 0 else "blocks"
     if left.likely < needed:
         return "unsure", request, cause
-    deficit = needed + layout.null - left.low
+    deficit = most - left.low
     return "unsure", lambda: f"{request()}; the low end of the estimate is short by {human(deficit)}", cause
 
 
