@@ -111,19 +111,9 @@ def test_a_variables_value_comes_back_between_quotes(value: str) -> None:
     assert argv(script('vllm serve "$V" "${V}" "${V:-d}" x"$V"', V=kept)) == [kept, kept, kept or "d", f"x{kept}"]
 
 
-@given(st.text("ab'\"\\ \n\té\u00a0\v$", max_size=16))
-def test_a_line_is_split_as_shlex_splits_it(line: str) -> None:
-    """With a quote that nothing closes, at its blanks."""
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        words = line.split()
-    assert entry.split(line) == words
-
-
 def test_of_a_long_line_the_first_words_are_read() -> None:
     """More than a command line is read of in any case."""
-    for line in ("a " * 5_000, "'a' " * 5_000, "a " * 5_000 + "'"):
+    for line in ("a " * 5_000, "a " * 5_000 + "'"):
         assert entry.split(line) == ["a"] * 1_000
 
 

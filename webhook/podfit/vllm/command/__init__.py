@@ -4,11 +4,13 @@ Read the modules in this order. `start` walks from the container to the command.
 words, `expand` what the kubelet does to them (`$(VAR)`). `script` follows what a shell does, and `entry` knows what an
 argv starts. The others:
 
-- of a shell: `tree` (the syntax), `state` (variables, files), `branch`, `condition`, `flow`, `redirect`, `assign`,
-  `builtin`, `output`, `parameter` with `arithmetic` and `transform`
-- programs around vLLM: `env`, `multiplexers`, `python` (which interpreter runs), `changes` (installed Python code that
-  a command replaces), `images` (what an image runs by itself), `telling` (programs known by name), `kserve`
-- text: `word` (text that is known in part), `condense` (shortens long commands), `edit` (writes changed words back)
+- of a shell: `tree` (the syntax), `state` (variables, files), `flow` (how statements end), `parameter` and
+  `file_names` (words)
+- also of a shell: `assign`, `builtin`, `redirect`, `handed` (scripts that one shell passes to another), `dialect` (what
+  only bash reads)
+- programs around vLLM: `python` (which interpreter runs), `changes` (installed Python code that a command replaces),
+  `images` (what an image runs by itself), `telling` (programs known by name), `kserve`
+- text: `word` (text that is known in part), `edit` (writes changed words back)
 """
 
 from podfit.vllm.command.start import resolve

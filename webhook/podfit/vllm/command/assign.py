@@ -30,16 +30,16 @@ def assignment(words: WordExpander, node: Node) -> Status:
         return "yes"
     if state.get(name) is None:
         state.variables[name] = literal("")  # in `ARGS="$ARGS --more"`, an unset variable is empty
+    before = state.variables.get(name)
     append = any(child.type == "+=" for child in node.children)
-    before = state.variables.get(name) if append else None
     if value_node is not None and value_node.type == "array":
-        state.assign(name, _array(words, value_node, before))
+        state.assign(name, _array(words, value_node, before if append else None))
         return "yes"
     value = words.scalar(value_node)
-    if isinstance(before, list):
-        state.assign(name, [_concatenated(before[0], value), *before[1:]] if before else [value])
-    else:
-        state.assign(name, _concatenated(before, value) if before else value)
+    if append:
+        first = before[:1] if isinstance(before, list) else [before or ()]
+        value = joined([*(piece for one in first for piece in one), *value])[:_MOST_ELEMENTS]
+    state.assign(name, value)
     runs = value_node is not None and any(mark in source(value_node) for mark in ("$(", "`"))
     return "likely" if runs else "yes"
 
@@ -106,7 +106,3 @@ def unset(words: WordExpander, node: Node) -> Status:
                     state.variables.pop(name, None)
                     state.removed.add(name)
     return "yes"
-
-
-def _concatenated(left: Value, right: Value) -> Value:
-    return joined([*left, *right])[:_MOST_ELEMENTS]

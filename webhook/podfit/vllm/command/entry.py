@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podfit.vllm.command.tree import GiveUp
-from podfit.vllm.command.word import Change, Slip, Value, after, known, literal, mystery, text_of, texts_of
+from podfit.vllm.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
 
 Argv = Sequence[Value]
 
@@ -89,6 +89,9 @@ _NEAR = 64
 _SETS = re.compile(r"[A-Za-z_]\w*=")
 TOO_FAR = f"the program has more than {_NEAR} words before it"
 TOO_MANY = f"more than {_DEEPEST} programs start one another before it"
+_SPLITS_A_STRING = re.compile(r"-[iv0]*S|--split-string")
+"""Options of `env` before a string that is a command line (GNU coreutils 9.5, src/env.c)."""
+UNSPLIT = "the string of env -S is not read"
 _NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
 _VERSIONED = re.compile(r"(?:--(?:from|with)=)?vllm(?:\[[^\]]{0,100}\])?(?:@|==)v?([\w.]{1,40})")
 """`uvx vllm@0.10.0`, `uvx --from vllm==0.10.0` (docs.astral.sh/uv/guides/tools)."""
@@ -123,43 +126,6 @@ def start(argv: Argv, depth: int = 0) -> Start:
         if found is not None:
             return found
     return Unknown(text_of(argv[0]), tuple(argv[1:]))
-
-
-def unwrapped(argv: Argv, spend: Callable[[int], None]) -> Argv:
-    """The words, with the string of `env -S` split in its place; `spend` charges the work."""
-    if not argv or _name(argv[0]) not in _WRAPPERS:
-        return argv
-    for index in range(_NEAR):
-        name = _name(argv[index]) if index < len(argv) else "vllm"
-        if name in _SHELLS or name == "vllm" or _PYTHONS.fullmatch(name):
-            break
-        if name == "env":
-            argv = [*argv[: index + 1], *_split_string(argv[index + 1 :], spend)]
-    return argv
-
-
-def _split_string(argv: Argv, spend: Callable[[int], None]) -> Argv:
-    """The words of `env` with its string split (GNU coreutils 9.5, src/env.c); busybox's env has no such option."""
-    option = _SPLITS_A_STRING.match(text_of(argv[0])) if argv else None
-    if option is None:
-        return argv
-    attached = after(argv[0], option.end())
-    string, *rest = argv if text_of(attached) else argv[1:] or [literal("")]
-    text = known(attached if text_of(attached) else string)
-    if text is None or len(text) > _LONGEST_STRING or not _PLAIN_STRING.isdisjoint(text):
-        raise GiveUp("its string of env -S has variables or escapes, or is too long")
-    spend(len(text) // 2)
-    if _SPLITS_A_STRING.match(text):
-        raise GiveUp("its strings of env -S are in each other")
-    flags = [] if option[0].startswith("--") or option[0] == "-S" else [literal(option[0][:-1], string[0].path)]
-    return [*flags, *(literal(word, string[0].path) for word in split(text)), *rest]
-
-
-_SPLITS_A_STRING = re.compile(r"-[iv0]*S|--split-string=?")
-_LONGEST_STRING = 1 << 10
-"""Characters of such a string that is read."""
-_PLAIN_STRING = frozenset("$\\#")
-"""Signs that env reads in a way of its own."""
 
 
 def assignments(argv: Argv) -> dict[str, Value]:
@@ -214,6 +180,8 @@ def _plain(argv: Argv, depth: int) -> Start | None:
     if depth > _DEEPEST:
         return Unknown(text_of(argv[0]), tuple(argv[1:]), TOO_MANY)
     name, texts = _name(argv[0]), texts_of(argv[:2])
+    if name == "env" and _SPLITS_A_STRING.match(texts[-1]):
+        return Unknown("env", tuple(argv[1:]), UNSPLIT)
     if "KUBERAY_GEN_RAY_START_CMD" in texts[0]:
         return Join()
     if "vllm" in name and (name in ("vllm", "vllm-omni", "lmcache_vllm") or _VERSIONED.fullmatch(name)):
@@ -300,37 +268,18 @@ def alike(text: str, meant: str) -> bool:
 
 
 _MOST_WORDS = 1000
-"""Most words of a command line that are read."""
-_UNQUOTED = re.compile(r"[^ \t\r\n]+")
-_QUOTED = re.compile(
-    r"""[^ \t\r\n'"\\]+|\\.|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*"|([ \t\r\n]+)""",
-    re.DOTALL,
-)
-_ESCAPED = re.compile(r"""\\(["\\])""")
+_LONGEST_LINE = 2048
+"""Characters of a command line in one word whose quotes are read: `shlex` takes a microsecond for each."""
 
 
 def split(line: str) -> list[str]:
-    """The words into which a shell would split `line`, at most a thousand. Like `shlex.split`, which takes a
-    microsecond per character."""
-    if not any(sign in line for sign in "'\"\\"):
-        return [word[0] for word in itertools.islice(_UNQUOTED.finditer(line), _MOST_WORDS)]
-    words: list[list[str]] = [[]]
-    at = 0
-    for part in _QUOTED.finditer(line):
-        if part.start() > at or len(words) > _MOST_WORDS:
-            break
-        at, text = part.end(), part[0]
-        if part[1]:
-            words.append([])
-        elif text[0] == "\\":
-            words[-1].append(text[1])
-        elif text[0] == '"':
-            words[-1].append(_ESCAPED.sub(r"\1", text[1:-1]))
-        else:
-            words[-1].append(text[1:-1] if text[0] == "'" else text)
-    if at < len(line) and len(words) <= _MOST_WORDS:  # an unclosed quote
-        return line.split()[:_MOST_WORDS]
-    return ["".join(parts) for parts in words if parts][:_MOST_WORDS]
+    """The words into which a shell would split `line`, at most a thousand."""
+    import shlex  # here, because few commands need it
+
+    if len(line) <= _LONGEST_LINE:
+        with contextlib.suppress(ValueError):  # an unclosed quote
+            return shlex.split(line)
+    return line.split(maxsplit=_MOST_WORDS)[:_MOST_WORDS]
 
 
 def _python(argv: Argv) -> Start | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from podfit.vllm.command import dialect, file_names
-from podfit.vllm.command.quotes import ansi_c, unescape
 from podfit.vllm.command.state import Array, ShellState
 from podfit.vllm.command.tree import WorkLimit, source
 from podfit.vllm.command.word import Piece, Value, joined, joined_list, known, literal, mystery, reason_of, text_of
@@ -110,7 +109,7 @@ class WordExpander:
             elif kind == "raw_string":
                 yield _Segment(literal(text[1:-1]), False)
             elif kind == "ansi_c_string":
-                yield _Segment(literal(ansi_c(text[2:-1])), False)
+                yield _Segment(mystery(text, f"the escapes of {text} are not read"), False)
             elif kind in ("translated_string", "concatenation", "command_name"):
                 for child in node.children:
                     if child.type != "$":
@@ -133,7 +132,7 @@ class WordExpander:
             elif text[:1] == "~" and not quoted and _begins(node):
                 yield _Segment(self._home(text), False)
             else:
-                yield _Segment(literal(unescape(text, quoted)), False)
+                yield _Segment(literal(_unescape(text, quoted)), False)
 
     def _range(self, children: list[Node], start: int, end: int, node: Node, quoted: bool) -> Iterator[_Segment]:
         """Nodes and the blank text between them, which the grammar leaves out."""
@@ -157,7 +156,7 @@ class WordExpander:
             written = text.decode(errors="replace")
             yield _Segment(mystery(f"${{{written}}}", f"{written} is known only when the script runs"), not quoted)
         elif text:
-            yield _Segment(literal(unescape(text.decode(errors="replace"), quoted)), not quoted)
+            yield _Segment(literal(_unescape(text.decode(errors="replace"), quoted)), not quoted)
 
     def _home(self, text: str) -> Value:
         """`~` and `~/x` (POSIX 2.6.1)."""
@@ -165,7 +164,7 @@ class WordExpander:
         folder, rest = known(home) if isinstance(home, tuple) else None, text[1:]
         if folder is None or rest[:1] not in ("", "/"):
             return mystery(text, f"{text} is in a home directory that is not known")
-        return literal(folder + unescape(rest, False))
+        return literal(folder + _unescape(rest, False))
 
     def _reference(self, text: str) -> Value | None:
         """The value of a variable that Kubernetes would expand if it were known: `$(VAR)`."""
@@ -242,6 +241,13 @@ class WordExpander:
         if operator == "=" and name.isidentifier():
             self.state.assign(name, tuple(piece for segment in default for piece in segment.value))
         yield from default
+
+
+def _unescape(text: str, quoted: bool) -> str:
+    """Remove backslashes outside of quotes, or between double ones."""
+    if "\\" not in text:
+        return text
+    return re.sub(r'\\([$`"\\\n])' if quoted else r"\\(.|\n)", lambda m: "" if m[1] == "\n" else m[1], text)
 
 
 def _begins(node: Node) -> bool:

@@ -9,7 +9,6 @@ from podfit.base.lazy import cached_property
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload, as_list
 from podfit.vllm.command import images, kserve, python
-from podfit.vllm.command.condense import NAME, condensed, unread
 from podfit.vllm.command.entry import Serve
 from podfit.vllm.command.expand import (
     MAX_EXPANDED_LENGTH,
@@ -41,14 +40,14 @@ from podfit.vllm.command.word import (
 _TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
 _SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
 _ITEMS = 512
-"""Items of `command` and of `args` that are read one by one; of the rest, only those that `condensed` keeps."""
+"""Items of `command` and of `args` that are read. People write at most a few hundred; an object has room for half a
+million."""
 _SHORT = 64
 """Characters up to which a word is always read."""
 _CHARACTERS = MAX_EXPANDED_LENGTH
 """Characters that are read of all longer words together."""
 
 
-_FIRST = re.compile(r"\$\(([^()$]*)\)")
 _READS = re.compile(r"-[A-Za-z]{0,8}c[A-Za-z]{0,8}")
 """Option after which a shell takes the next word as its script."""
 
@@ -77,6 +76,8 @@ class Reading:
         """Words that are too long for a process, and their bytes."""
         self.beyond = ""
         """Why some of the words were not read, for people."""
+        self.cut = False
+        """`command` or `args` has more items than are read."""
         self.before = ""
         """The word before the present one."""
         self.commands = self.expanded_items("command")
@@ -98,29 +99,21 @@ class Reading:
         return mounts(self.workload, self.container, self.config_maps)
 
     def expanded_items(self, name: str) -> list[Value]:
-        """The items of `command` or `args`, expanded as Kubernetes does. After the first `_ITEMS`, only the items
-        that may matter to vLLM are kept, and `beyond` says so."""
+        """The first items of `command` or `args`, expanded as Kubernetes does; `beyond` and `cut` say if there are
+        more."""
         given = self.container.spec.get(name)
         if given is None:
             return []
         place = self.container.place(name)
         # A synthetic container's words have one field together, unless that field is such a list itself.
         one = name in self.container.places and place.parts[-1:] != (name,)
-        listed = list(items(given))
-        if set(map(type, listed)) != {str}:
-            listed = [item if isinstance(item, str) else string(item) for item in listed]
-        head = listed[:_ITEMS]
-        paths = [place] * len(head) if one else place.items(len(head))
-        values = [self._value(text, path) for text, path in zip(head, paths, strict=False)]
+        listed = items(given)
+        read = [item if isinstance(item, str) else string(item) for item in listed[:_ITEMS]]
+        paths = [place] * len(read) if one else place.items(len(read))
+        values = [self._value(text, path) for text, path in zip(read, paths, strict=False)]
         if len(listed) > _ITEMS:
             self.beyond = f"it has {len(listed):,} words, and the first {_ITEMS} are read"
-            rest = listed[_ITEMS:]
-            references = "$(" in "\0".join(rest)  # much faster than checking each of 600,000 words
-            meant = {text: self._shown(text) for text in dict.fromkeys(rest) if text[:2] == "$("} if references else {}
-            shown = [meant.get(text, text) for text in rest] if meant else rest
-            for index, text, why in condensed(shown):
-                path = place if one else place / (_ITEMS + index)
-                values.append(self._value(rest[index], path) if text is None else mystery(text, why or "", path))
+            self.cut = True
         return values
 
     def _value(self, text: str, path: FieldPath) -> Value:
@@ -134,7 +127,7 @@ class Reading:
             if _READS.fullmatch(self.before) is None:  # a script has a limit of its own
                 if self.characters + len(text) > _CHARACTERS:
                     self.beyond = f"its words are longer than the {_CHARACTERS:,} characters that are read"
-                    return unread(text, path)
+                    return mystery(text[:_SHORT], f"a word of {len(text):,} characters is not read", path)
                 self.characters += len(text)
         self.before = text
         if "$" not in text:
@@ -146,13 +139,6 @@ class Reading:
         if why == TOO_LONG:
             self.long.append((path, MAX_EXPANDED_LENGTH))
         return value
-
-    def _shown(self, text: str) -> str:
-        """The item expanded, as far as the expansion may make it a flag: the beginning of a value, which is enough to
-        read a flag's name. Thousands of items may refer to one long variable."""
-        match = _FIRST.match(text) if text[:2] == "$(" else None
-        value = self.env.known.get(match[1]) if match else None
-        return text if match is None or value is None else value[:NAME] + text[match.end() :]
 
     def file(self, path: str) -> str | None:
         """The text of a mounted file; None if unknown."""
@@ -207,7 +193,7 @@ class Reading:
             own_flags=started.own_flags or omni,
             other=images.OMNI if omni else None,
             guessed=guessed,
-            complete=complete and "args" not in self.workload.completes,
+            complete=complete and not self.cut and "args" not in self.workload.completes,
             changes=self._changes(started, env, argv[: max(len(argv) - len(started.words), 0)], moved=moved),
             slip=started.slip,
             long=tuple(self.long),

@@ -19,12 +19,8 @@ _TOO_LONG = MAX_SCRIPT_LENGTH + 1
 """Characters that are kept of a longer text, so that readers still see that it is too long."""
 _READERS = frozenset({"cat", "chmod", "chown", "echo", "egrep", "grep", "head", "ls", "stat", "tail", "vllm", "wc"})
 """Programs that do not change the files in their words."""
-_COPIERS = frozenset({"cp", "install", "ln", "rsync"})
-"""Programs that write to their last word, a file or a folder."""
-_WRITERS = frozenset({"dd", "mv", "perl", "sed", "sort", "tee", "truncate"})
+_WRITERS = frozenset({"cp", "dd", "install", "ln", "mv", "perl", "rsync", "sed", "sort", "tee", "truncate"})
 """Programs that write to the files in their words, even if a word is unknown."""
-_PATH = re.compile(r"[^\s'\"`:;,=()|&<>{}\[\]#$]+")
-"""A possible path in a program's words, or in its input."""
 
 
 class _Write(NamedTuple):
@@ -100,19 +96,14 @@ def _unescaped(raw: bytes) -> Piece:
 
 
 def overwrite(words: WordExpander, argv: Sequence[Value], stdin: Value | None) -> None:
-    """Make the files unknown that a program's words or its input name."""
-    state, name, last = words.state, posixpath.basename(text_of(argv[0])), argv[-1]
+    """Make the files unknown whose names are in a program's words or in its input."""
+    state, name = words.state, posixpath.basename(text_of(argv[0]))
     if not state.files or name in _READERS:
         return
-    if name in _COPIERS or (name in _WRITERS and known(last) is None):
-        state.overwrite(last)
-    if name in _COPIERS:
-        sources = [text_of(word) for word in argv[1:-1] if state.files.get(posixpath.normpath(text_of(word))) is None]
-        texts = [posixpath.join(text_of(last), posixpath.basename(text)) for text in sources]
-    else:
-        texts = [text_of(word) for word in (*argv[1:], stdin or ())]
-    names = set(map(posixpath.basename, state.files))
-    words.budget.spend(len(state.files) // 4 + sum(map(len, texts)) // 64)
-    for path in {path for text in texts for path in _PATH.findall(text) if posixpath.basename(path) in names}:
-        words.budget.spend(len(state.files) // 4)
-        state.overwrite(literal(path))
+    if name in _WRITERS and known(argv[-1]) is None:
+        state.overwrite(argv[-1])
+    text = "\n".join(map(text_of, (*argv[1:], stdin or ())))
+    words.budget.spend(len(state.files) * (1 + len(text) // MAX_SCRIPT_LENGTH))
+    for path in state.files.keys() - state.mounted:
+        if posixpath.basename(path) in text:
+            state.files[path] = None

@@ -58,7 +58,7 @@ class Shell:
         """The here-document that is the input of the next command."""
         self.exec = False
         """Whether the command being visited replaces the shell."""
-        self._tail: tree.Tail | None = None
+        self._last: Node | None = None
         self._node: Node | None = None
         self.depth: int = parent.depth + 1 if parent else 0
         self.budget: WorkLimit = parent.budget if parent else WorkLimit()
@@ -101,10 +101,9 @@ class Shell:
         return self.opaque > 0 or self.exits
 
     @property
-    def last(self) -> tree.Tail | None:
+    def last(self) -> Node | None:
         """The command that is being visited, if it is the last one of the whole script."""
-        same = self.depth == 0 and self._tail is not None and self._tail.node == self._node
-        return self._tail if same and not self.detached else None
+        return self._last if self._last == self._node and not (self.depth or self.detached) else None
 
     @property
     def words_cut_off(self) -> list[str]:
@@ -126,7 +125,7 @@ class Shell:
         root = self.parse(script)
         alone = only_command(root)
         if self.depth == 0:
-            self._tail = tree.tail(root)
+            self._last = tree.last_command(root)
         try:
             return self.block(root.children, alone)
         except Exit as end:

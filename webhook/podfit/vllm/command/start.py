@@ -14,11 +14,13 @@ from podfit.vllm.command import changes, dialect, entry, handed, images, kserve,
 from podfit.vllm.command.entry import Join, Script, Serve, Unknown
 from podfit.vllm.command.expand import items
 from podfit.vllm.command.reading import Reading
-from podfit.vllm.command.tree import GiveUp, WorkLimit, unclosed
+from podfit.vllm.command.tree import GiveUp, WorkLimit, is_at_end, source, unclosed
 from podfit.vllm.command.word import Command, Piece, Slip, Value, known, literal, origin_of, text_of, words_of
 from podfit.vllm.gpu import resource
 
 if TYPE_CHECKING:
+    from tree_sitter import Node
+
     from podfit.vllm.command.script import Shell
 
 _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
@@ -189,7 +191,6 @@ class _Resolver(Reading):
 
     def _started(self, argv: Sequence[Value]) -> Command | None:
         """The command that a program starts, through wrappers and scripts."""
-        argv = entry.unwrapped(argv, self.budget.spend)
         started = entry.start(argv)
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
@@ -352,9 +353,8 @@ class _Resolver(Reading):
         lost = words_of([zero, *positional], self.path)
         return replace(found, lost=lost, guessed=f"sh -c runs only {text.strip()!r}; the other words are lost")
 
-    def _visit(self, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
+    def _visit(self, argv: Sequence[Value], sh: Shell, seen: _Seen) -> None:
         """Visit one command of a script."""
-        argv = entry.unwrapped(words, sh.spend)
         started = entry.start(argv)
         if isinstance(started, Serve):
             removed = entry.removals(argv)
@@ -441,19 +441,17 @@ class _Resolver(Reading):
     def _unforked(self, sh: Shell) -> bool:
         """Whether a shell may replace itself by this command, although the script has no `exec`."""
         last = sh.last
-        if self.script is None or last is None or last.name == "exec":
+        if self.script is None or last is None or source(_name_of(last)) == "exec":
             return False
-        return sh.exec or (self.script[0] == "bash" and last.plain)
+        return sh.exec or (self.script[0] == "bash" and is_at_end(last))
 
     def _exec_at(self, sh: Shell) -> int | None:
         """The position at which `exec` can be inserted into the script that the manifest shows."""
-        last, shown = sh.last, self.script_path.get(self.workload.object)
-        if self.script is None or last is None or shown != self.script[1]:
+        last = sh.last
+        if self.script is None or last is None or not sh.marks:
             return None
-        whole = shown.encode(errors="replace")  # the text that the parser reads
-        if not whole[last.at :].startswith(last.name.encode()):
-            return None  # a template's placeholder before it has moved it
-        return len(whole[: last.at].decode(errors="replace"))
+        before = self.script[1].encode(errors="replace")[: _name_of(last).start_byte]
+        return len(before.decode(errors="replace"))
 
     def _note_guess(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
         """Keep a program that looks like a wrapper of vLLM, if none was found before."""
@@ -532,6 +530,11 @@ def _child(sh: Shell, argv: Sequence[Value], positional: Sequence[Value], zero: 
     if entry.may_reset(argv):
         child.state.forget_all(f"{text_of(argv[0])} may start it with other variables")
     return child
+
+
+def _name_of(command: Node) -> Node:
+    """A command's name, which comes after the variables that it sets for itself."""
+    return command.child_by_field_name("name") or command
 
 
 def _shell_of(script: str, named: str) -> str:

@@ -55,7 +55,10 @@ class ShellState:
         )
 
     def assign(self, name: str, value: Value | Array) -> None:
-        """Set a variable; its value is unknown if the shell may change it."""
+        """Set a variable, or the first element of an array; its value is unknown if the shell may change it."""
+        before = self.variables.get(name)
+        if isinstance(before, list) and not isinstance(value, list):
+            value = [value, *(before[1:] if before and known(before[0]) is not None else before[:1])]
         self.variables[name] = value
         if name in self.computed:
             self.forget([name], f"its value is not the one that {name} is assigned")

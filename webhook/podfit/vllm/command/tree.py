@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from podfit.vllm.command.word import Value, mystery
@@ -259,44 +258,26 @@ def source(node: Node) -> str:
     return (node.text or b"").decode(errors="replace")
 
 
-@dataclass(frozen=True)
-class Tail:
-    """The simple command that a script ends with."""
-
-    node: Node
-    plain: bool
-    """It has no redirection, and only the end of the line follows: `bash -c` starts such a command without forking
-    (bash 5.2, measured; builtins/evalstring.c should_suppress_fork)."""
-
-    @property
-    def at(self) -> int:
-        """The byte at which its name begins, after the variables that it sets for itself."""
-        return self._named.start_byte
-
-    @property
-    def name(self) -> str:
-        """Its name, as written."""
-        return source(self._named)
-
-    @property
-    def _named(self) -> Node:
-        return self.node.child_by_field_name("name") or self.node
-
-
-def tail(root: Node) -> Tail | None:
-    """The last command of a script, also after `&&`; None if it ends with something else (`&`, a pipe, `fi`)."""
+def last_command(root: Node) -> Node | None:
+    """The simple command that a script ends with, also after `&&`; None if it ends with something else (`&`, a pipe,
+    `fi`)."""
     node: Node | None = root
-    plain = True
     while node is not None and node.type in ("program", "list", "redirected_statement"):
         if node.type == "redirected_statement":
-            plain, node = False, node.child_by_field_name("body")
+            node = node.child_by_field_name("body")
             continue
         children = [child for child in node.children if child.type != "comment" and source(child).strip(" ;\n")]
         node = children[-1] if children else None
-    if node is None or node.type != "command":
-        return None
-    after = (root.text or b"")[node.end_byte - root.start_byte :]
-    return Tail(node, plain and after.strip(b" ;") in (b"", b"\n"))
+    return node if node is not None and node.type == "command" else None
+
+
+def is_at_end(command: Node) -> bool:
+    """Whether only the end of the line follows, not even a redirection: `bash -c` starts such a command without
+    forking (bash 5.2, measured; builtins/evalstring.c should_suppress_fork)."""
+    root = command
+    while root.parent is not None:
+        root = root.parent
+    return (root.text or b"")[command.end_byte - root.start_byte :].strip(b" ;") in (b"", b"\n")
 
 
 def words_cut_off(command: Node) -> list[str]:

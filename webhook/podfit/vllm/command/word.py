@@ -219,7 +219,8 @@ class Command:
     guessed: str | None = None
     """Why podfit assumes that this is vLLM although the manifest does not say so with certainty, else None."""
     complete: bool = True
-    """False: more arguments may come from outside the manifest (a wrapper, an operator's preset)."""
+    """False: more arguments may come from outside the manifest (a wrapper, an operator's preset), or there are more
+    than are read."""
     changes: frozenset[Change] = frozenset()
     """What the script may have changed in the Python code that vLLM runs."""
     release: str = ""
