@@ -229,15 +229,36 @@ def test_no_text_quotes_a_script(script: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_origin_of_a_word_decides_whether_it_is_hidden(text: str, hidden: set[str]) -> None:
-    words = Quotable(words_of(["llama-8b model"]), words_of(["swordfish Zq7.w-9 llama-8b model"]))
+    words = Quotable(words_of(["swordfish Zq7.w-9 llama-8b model"]), lambda: words_of(["llama-8b model"]))
 
     shown = {text[start:end] for start, end in words.spans(text)}
 
     assert shown == hidden
 
 
+def test_the_public_words_are_made_only_for_a_text_with_a_private_word() -> None:
+    words = Quotable(words_of(["swordfish 8192"]), lambda: pytest.fail("made"))
+
+    assert words.spans("a model of 'podfit' and 8192 tokens") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("HF_HOME=/a/config.json", {"hf-home", "hf", "home", "a", "config.json", "config", "json"}),
+        (r"a\nb-c \x41d", {"a", "nb-c", "nb", "b-c", "c", "x41d", "d"}),
+        ("Größe_1", {"größe-1", "gr", "e", "1"}),
+        ("_leading trailing_", {"-leading", "leading", "trailing-", "trailing"}),
+        ("'' -- …", set()),
+    ],
+)
+def test_the_words_of_a_text_and_their_parts(text: str, words: set[str]) -> None:
+    assert words_of([text]) == words
+    assert words_of([text, "other"]) == words | {"other"}
+
+
 def test_the_search_for_hidden_words_is_linear() -> None:
-    words = Quotable(frozenset(), words_of(["x1 y2"]))
+    words = Quotable(words_of(["x1 y2"]))
     for text in ("'" * 60_000, "Value " * 10_000, "'a" * 30_000, "a-" * 30_000, "\\" * 60_000, "…x1" * 20_000):
         words.spans(text)
         words.spans_of_source(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from podfit.base.lazy import cached_property
@@ -20,6 +20,8 @@ _NUMBER = re.compile(r"\d[\d.,]*")
 _QUANTITY = re.compile(r"v?\d[\d.,]*[a-z]{0,2}")
 _ESCAPE = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[abfnrtv0]")
 """What follows the backslash of a control character in a quoted text."""
+_ESCAPED = re.compile(rf"(?<=\\)(?:{_ESCAPE.pattern})(\w*(?:[-.+~%^]+\w+)*)")
+"""The rest of a word that begins with such a character."""
 _OPENING = re.compile(r"(?<![\w\\])['\"`]|\bValue (?=\S)")
 """A quotation mark before a word. argparse quotes the value of a JSON argument without marks."""
 _SHORTEST = 4
@@ -32,33 +34,27 @@ def canonical(text: str) -> str:
     return text.lower().replace("_", "-") if text.isascii() else text.translate(_CANONICAL)
 
 
-def words_in(text: str) -> Iterator[str]:
-    """Yield the words of a text and their parts, in canonical form."""
-    for match in _WORD.finditer(text):
-        word = canonical(match[0])
-        yield word
-        if match.start() and text[match.start() - 1] == "\\" and (escape := _ESCAPE.match(match[0])):
-            yield word[escape.end() :]
-        if not word.isalnum() or not word.isascii():
-            yield from _PART.findall(word)
-
-
 def words_of(texts: Iterable[str]) -> frozenset[str]:
-    """Return the words of all texts and their parts."""
-    words = set[str]()
-    for text in set(texts):  # the keys of a Pod repeat
-        words.update(words_in(text))
-    return frozenset(words)
+    """Return the words of all texts and their parts, in canonical form."""
+    text = "\0".join(set(texts))  # the keys of a Pod repeat
+    words = canonical("\0".join(_WORD.findall(text)))
+    escaped = map(canonical, _ESCAPED.findall(text)) if "\\" in text else ()
+    return frozenset((*words.split("\0"), *_PART.findall(words), *escaped)) - {""}
 
 
 @dataclass(frozen=True)
 class Quotable:
     """The words that may be quoted of an object, and those that must not be."""
 
-    public: frozenset[str] = frozenset()
-    """The words of names, paths, label values and of what else may be quoted. Such a word is never hidden."""
     private: frozenset[str] = frozenset()
     """The words of scripts, headers, annotations and of all other texts."""
+    make_public: Callable[[], frozenset[str]] = frozenset
+    """Make `public`, which most texts do not need."""
+
+    @cached_property
+    def public(self) -> frozenset[str]:
+        """The words of names, paths, label values and of what else may be quoted. Such a word is never hidden."""
+        return self.make_public()
 
     @cached_property
     def _hidden(self) -> frozenset[str]:
@@ -76,13 +72,18 @@ class Quotable:
         An ordinary word ("model") is one of the text's own, unless it is a whole quotation or an assigned value.
         `is_value`: the text is a value of the object.
         """
-        if not self._hidden:
+        if not self._has_private(text) or not self._hidden:
             return []
         spans = self._quotations(text)
         for match in _WORD.finditer(text):
             assigned = text[match.start() - 1 : match.start()] == "="
             spans += self._in_word(text, match, strict=is_value or assigned)
         return spans
+
+    def _has_private(self, text: str) -> bool:
+        """Return whether the text may contain a private word or, next to "…", a part of one. Numbers may be quoted."""
+        words = words_of((text,)) & self.private
+        return "…" in text or any(_NUMBER.fullmatch(word) is None for word in words)
 
     def _quotations(self, text: str) -> list[Span]:
         """Return the places of hidden words in quotations that the object has and podfit does not: all words are

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -653,11 +653,6 @@ class Secrets:
             spans += self.quotable.spans(text, is_value=is_value)
         return _starred(text, spans) if spans else text
 
-    def masked_all(self, texts: Sequence[str]) -> list[str]:
-        """Return each text masked. One search for all of them, since most contain no secret."""
-        masked = self.masked("\0".join(texts)).split("\0")
-        return masked if len(masked) == len(texts) else [self.masked(text) for text in texts]
-
     def source_line(self, line: str) -> str:
         """Return a line of the objects' file with stars for secrets, comments, and all else that may not be quoted."""
         if self.show or not line:
@@ -695,7 +690,7 @@ class Secrets:
             _leaves((value,), texts)
         except _TooLargeError:
             return True
-        whole = "\0".join(texts)  # one search for all, as in `masked_all`
+        whole = "\0".join(texts)  # one search for all
         return self.holds(whole) and (len(texts) == 1 or any(map(self.holds, texts)))
 
     def _spans(self, text: str) -> Iterator[Span]:

@@ -260,7 +260,7 @@ _SURE = {"certain": 0, "likely": 1, "possible": 2}
 
 def weight(judged: Judged) -> tuple[bool, int, int]:
     """The position of a finding among the warnings."""
-    return (judged.why_softened is None, _THREAT_ORDER[judged.threatens], _SURE[judged.finding.certainty])
+    return (not judged.is_softened, _THREAT_ORDER[judged.threatens], _SURE[judged.certainty])
 
 
 _Place = tuple[tuple[bool, int | str], ...]
@@ -269,7 +269,7 @@ _Place = tuple[tuple[bool, int | str], ...]
 def importance(judged: Judged) -> tuple[int, bool, tuple[bool, int, int], _Place]:
     """The position of a finding in a list for people: by heading, memory before the rest, by weight, by path."""
     heading = list(HEADINGS).index(judged.heading)
-    place = tuple((isinstance(part, str), part) for part in judged.finding.path.parts)
+    place = tuple((isinstance(part, str), part) for part in judged.field_path.parts)
     return heading, judged.plane not in ("gpu", "host"), weight(judged), place
 
 
@@ -289,22 +289,24 @@ MAX_CHANGE_LENGTH = 96
 def warning(judged: Judged, after: str = "") -> str:
     """One finding as a warning: with its place where that fits into the line. If the problem does not fit either, the
     change comes first."""
-    line = one_line(f"podfit {judged.rule}: {judged.finding.message}")
+    line = one_line(f"podfit {judged.rule}: {judged.message}")
     placed = f"{line} ({one_line(judged.path)}){after}"
     if bounds.warning(placed) == placed:
         return placed
+    if after or bounds.warning(line) == line:
+        return bounds.warning(line, after)
     suggestion = next(iter(judged.finding.suggestions), "").removesuffix(PROBABLY)
     changed = one_line(f"podfit {judged.rule}: change: {suggestion}")
-    if after or not suggestion or len(changed) > MAX_CHANGE_LENGTH or bounds.warning(line) == line:
-        return bounds.warning(line, after)
-    return bounds.warning(one_line(f"{changed}: {judged.finding.message}"))
+    if not suggestion or len(changed) > MAX_CHANGE_LENGTH:
+        return bounds.warning(line)
+    return bounds.warning(one_line(f"{changed}: {judged.message}"))
 
 
 def _in_vain(judged: Judged) -> str:
     """A note that the author's annotation has no effect, and why."""
-    for detail in judged.finding.details:
-        if detail.startswith(f"annotation {IGNORE}"):
-            return f"; its annotation {detail.partition(' ')[2].partition(' ')[2]}"
+    for note in judged.notes:
+        if note.startswith(f"annotation {IGNORE}"):
+            return f"; its annotation {note.partition(' ')[2].partition(' ')[2]}"
     return ""
 
 

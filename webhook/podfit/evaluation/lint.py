@@ -18,11 +18,11 @@ from podfit.evaluation.policy.layer import ApplicableRules, softer_mode
 from podfit.evaluation.quoting import quotable
 from podfit.kube import namespace_limits, revisions, workload
 from podfit.kube.patch import Edit, edited, fits, shrinks
-from podfit.kube.path import mapping
+from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload
 from podfit.rules import engine, releases
 from podfit.rules.engine import Engine
-from podfit.rules.rule import FACTS, IGNORE, Finding, Heading, Level, Mode, Place, Rule
+from podfit.rules.rule import FACTS, IGNORE, Certainty, Finding, Heading, Level, Mode, Place, Rule
 from podfit.vllm.command import ALL_WORK, WorkLimit
 from podfit.vllm.facts import Assumed, Fact, Facts
 from podfit.vllm.release import newer_than_read
@@ -33,28 +33,93 @@ LONGEST_CHANGE = 4000
 """Maximum characters of a suggestion, which can be a whole command."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judged:
-    """A finding with its consequence. Its texts are masked, printable and bounded."""
+    """A finding with its consequence. Each text is masked when it is first read, since most are never printed."""
 
     rule: str
     plane: str
     threatens: str
     mode: Mode
     """What follows from it here: the policy's mode, softened where the finding is not certain."""
-    why_softened: str | None
-    """Why a finding of a denying rule is only a warning, for people; None where nothing was softened."""
-    finding: Finding
     applies: bool
     """The finding's fix is applied here: by the webhook where the policy says so, by `podfit fix` unless it forbids."""
+    _unmasked: Finding = field(repr=False)
+    """The finding as its rule yields it."""
+    _reason: str | None = field(repr=False)
+    _secrets: Secrets = field(repr=False, compare=False)
+    _is_withheld: Callable[[], bool] = field(repr=False, compare=False)
+    _notes: tuple[str, ...] = field(default=(), repr=False)
+    """Further details: why it is not repaired, and which exemption does not count."""
     exempted: Literal["exception", "annotation"] | None = None
     """Why a finding is only audited: a policy's exception, or its author's annotation; `why_softened` says whose."""
-    masked: bool = False
-    """Its texts contain stars in place of secrets."""
-    withheld: bool = False
-    """It has no fix, since the fix would rewrite a text that contains a secret."""
     unlimited: Mode | None = None
     """The mode without the limit of the policy's `enforce.mode`; None where that limits nothing."""
+
+    @cached_property
+    def message(self) -> str:
+        """The finding's message, masked, printable and bounded."""
+        return self._printable(self._unmasked.message)
+
+    @cached_property
+    def why_softened(self) -> str | None:
+        """Why a finding of a denying rule is only a warning, for people; None where nothing was softened."""
+        return self._printable(self._reason or "") or None
+
+    @cached_property
+    def finding(self) -> Finding:
+        """The finding with texts that can be printed: masked, without control characters, bounded."""
+        unmasked = self._unmasked
+        return replace(
+            unmasked,
+            message=self.message,
+            details=tuple(map(self._printable, self._details)),
+            suggestions=tuple(
+                [shortened(clean(text), LONGEST_CHANGE) for text in map(self._secrets.masked, unmasked.suggestions)]
+            ),
+            fix=() if self.withheld else unmasked.fix,
+        )
+
+    @property
+    def withheld(self) -> bool:
+        """It has no fix, since the fix would rewrite a text that contains a secret."""
+        return self._is_withheld()
+
+    @property
+    def masked(self) -> bool:
+        """Its texts contain stars in place of secrets."""
+        finding = self._unmasked
+        texts = (finding.message, *self._details, *finding.suggestions, self._reason or "")
+        return any(map(self._secrets.holds, texts))
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The last of the finding's details."""
+        return [self._printable(note) for note in self._notes]
+
+    @property
+    def _details(self) -> Sequence[str]:
+        withheld = ("not repaired: the text contains a secret",) if self.withheld else ()
+        return (*self._unmasked.details, *withheld, *self._notes)
+
+    def _printable(self, text: str) -> str:
+        masked = self._secrets.masked(text)
+        return masked if len(masked) <= LONGEST and masked.isprintable() else _bounded(masked)
+
+    @property
+    def is_softened(self) -> bool:
+        """There is a `why_softened`."""
+        return self._reason is not None
+
+    @property
+    def certainty(self) -> Certainty:
+        """The finding's certainty."""
+        return self._unmasked.certainty
+
+    @property
+    def field_path(self) -> FieldPath:
+        """The place of the finding."""
+        return self._unmasked.path
 
     @property
     def level(self) -> Level:
@@ -65,7 +130,7 @@ class Judged:
         if self.mode == "deny":
             return "denied"
         threatens = self.threatens in ("start", "uptime")
-        return "likely" if threatens and self.finding.certainty in ("certain", "likely") else "advice"
+        return "likely" if threatens and self.certainty in ("certain", "likely") else "advice"
 
     @property
     def would(self) -> Mode:
@@ -85,7 +150,7 @@ class Judged:
     @property
     def path(self) -> str:
         """The field path, for people."""
-        return shortened(clean(str(self.finding.path)))
+        return shortened(clean(str(self.field_path)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +176,7 @@ class Result:
     @property
     def edits(self) -> tuple[Edit, ...]:
         """The fixes that the policy applies."""
-        return tuple(edit for judged in self.findings if judged.applies for edit in judged.finding.fix)
+        return tuple(edit for judged in self.findings if judged.applies for edit in judged._unmasked.fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +376,9 @@ class _Judge:
             return spared
         edits: dict[str, list[Edit]] = {}
         for judged in [judged for one in found for judged in one.findings if judged.applies]:
-            if any("resources" in edit.path.parts for edit in judged.finding.fix):
-                edits.setdefault(judged.rule, []).extend(judged.finding.fix)
+            fix = judged._unmasked.fix
+            if any("resources" in edit.path.parts for edit in fix):
+                edits.setdefault(judged.rule, []).extend(fix)
         for rule, its in edits.items():
             after, _ = edited(self.obj, [its])
             namespace = self.subject.namespace
@@ -325,13 +391,13 @@ class _Judge:
         if judged.mode != "deny":
             return judged
         if _keys(judged, found) & before():
-            return replace(judged, mode="warn", why_softened="the object had this before the update")
+            return replace(judged, mode="warn", _reason="the object had this before the update")
         if revision := self._revision:
-            return replace(judged, mode="warn", why_softened=f"the update returns to {revision}, which ran before")
+            return replace(judged, mode="warn", _reason=f"the update returns to {revision}, which ran before")
         keeper = revisions.kept_by(self.obj)
         if self._has_new_template and self.facts.snapshot.has_unknown(keeper, self.subject.namespace):
             why = f"the update may return to what ran before: not all {keeper} of the namespace can be known"
-            return replace(judged, mode="warn", why_softened=why)
+            return replace(judged, mode="warn", _reason=why)
         return judged
 
     @cached_property
@@ -384,8 +450,7 @@ class _Judge:
                     findings = [*findings[: most - 1], _and_more(findings[most - 1], most)]
                 why = spared.get(setting.rule.id())
                 judged = [_judge_finding(one, found, read, setting, terms, self.where, why) for one in findings]
-                judged = [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
-                all_judged += [_shown(one, read.secrets) for one in judged]
+                all_judged += [_exempt(one, found, terms, self.subject, self.policy.now) for one in judged]
             except Exception as error:  # the rule's, or ours with what it found: it says nothing, the others go on
                 errors.append(_rule_error(setting.rule.id(), error))
         all_judged = _without_yielding(_with_presumed(all_judged))
@@ -418,7 +483,7 @@ class _Judge:
         if following is None or any(one.mode == "deny" for one in self._findings(following, read, terms, [])):
             return [*findings]
         why = "the script starts another server when this one has failed"
-        return [replace(one, mode="warn", why_softened=why) if one.mode == "deny" else one for one in findings]
+        return [replace(one, mode="warn", _reason=why) if one.mode == "deny" else one for one in findings]
 
 
 _STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
@@ -426,24 +491,24 @@ _STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
 
 def _with_presumed(findings: list[Judged]) -> list[Judged]:
     """The findings, each at most as strong as the rule that it presumes (`Finding.presumes`)."""
-    if not any(one.finding.presumes for one in findings):
+    if not any(one._unmasked.presumes for one in findings):
         return findings
     modes: dict[str, Mode] = {}
     for one in findings:
         modes[one.rule] = max(modes.get(one.rule, "ignore"), one.mode, key=_STRENGTH.__getitem__)
     kept = []
     for one in findings:
-        rule = one.finding.presumes
+        rule = one._unmasked.presumes
         mode = modes.get(rule, "ignore") if rule else one.mode
         if _STRENGTH[mode] < _STRENGTH[one.mode]:
-            one = replace(one, mode=mode, why_softened=f"it matters only with {rule}, whose mode is {mode}")
+            one = replace(one, mode=mode, _reason=f"it matters only with {rule}, whose mode is {mode}")
         kept.append(one)
     return kept
 
 
 def _without_yielding(findings: list[Judged]) -> list[Judged]:
     """The findings without those that another rule's finding stands in for (`Finding.yields_to`)."""
-    if not any(one.finding.yields_to for one in findings):
+    if not any(one._unmasked.yields_to for one in findings):
         return findings
     strength = {one.rule: 0 for one in findings}
     for one in findings:
@@ -451,7 +516,7 @@ def _without_yielding(findings: list[Judged]) -> list[Judged]:
     return [
         one
         for one in findings
-        if not any(strength.get(other, -1) >= _STRENGTH[one.mode] for other in one.finding.yields_to)
+        if not any(strength.get(other, -1) >= _STRENGTH[one.mode] for other in one._unmasked.yields_to)
     ]
 
 
@@ -578,26 +643,21 @@ def _judge_finding(
         finding = replace(finding, fix=())  # malformed next to it: there is nothing to hold on to
     if finding.fix and (less := shrinks(read.object, finding.fix)) is not None:
         finding = replace(finding, fix=(), details=(*finding.details, f"not repaired: {less}"))
-    withheld = bool(finding.fix) and any(_rewrites(edit, read) for edit in finding.fix)
-    if withheld:
-        finding = replace(finding, fix=(), details=(*finding.details, "not repaired: the text contains a secret"))
-    if spared is not None:
-        finding = replace(finding, details=(*finding.details, f"not repaired: {spared}"))
+    fix = finding.fix
+    is_withheld = cache(lambda: any(_rewrites(edit, read) for edit in fix))
     mode: Mode = setting.mode
     why: str | None = None
     if mode == "deny":
         mode, why = _soften(rule, finding, found, terms, where)
     elif mode == "warn" and finding.advice:
         mode = "audit"
-    mutated = (
-        spared is None
-        and bool(finding.fix)
-        and (setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain"))
-    )
-    applies = mutated or (bool(finding.fix) and where == "check" and setting.fix is not False)
+    by_webhook = setting.fix is True or (setting.fix == "certain" and finding.certainty == "certain")
+    mutated = by_webhook and spared is None and bool(fix) and not is_withheld()
+    applies = mutated or (where == "check" and setting.fix is not False and bool(fix) and not is_withheld())
     if mode == "deny" and mutated and terms.trust_mutation:
         mode, why = "warn", "the mutating webhook repairs it"
-    return Judged(rule.id(), rule.plane, rule.threatens, mode, why, finding, applies, withheld=withheld)
+    notes = () if spared is None else (f"not repaired: {spared}",)
+    return Judged(rule.id(), rule.plane, rule.threatens, mode, applies, finding, why, read.secrets, is_withheld, notes)
 
 
 def _rewrites(edit: Edit, read: _Read) -> bool:
@@ -606,24 +666,6 @@ def _rewrites(edit: Edit, read: _Read) -> bool:
         return False
     now = edit.path.get(read.object)
     return read.secrets.hold(edit.value) or (isinstance(now, str) and read.secrets.holds(now))
-
-
-def _shown(judged: Judged, secrets: Secrets) -> Judged:
-    """Return the finding with texts that can be printed: masked, without control characters, bounded."""
-    finding = judged.finding
-    texts = (finding.message, *finding.details, *finding.suggestions, judged.why_softened or "")
-    masked = secrets.masked_all(texts)
-    if masked == [*texts] and max(map(len, texts)) <= LONGEST and "".join(texts).isprintable():
-        return judged
-    message, *rest = masked
-    more, changes, why = rest[: len(finding.details)], rest[len(finding.details) : -1], rest[-1]
-    finding = replace(
-        finding,
-        message=_bounded(message),
-        details=tuple(map(_bounded, more)),
-        suggestions=tuple([shortened(clean(text), LONGEST_CHANGE) for text in changes]),
-    )
-    return replace(judged, finding=finding, why_softened=_bounded(why) or None, masked=masked != [*texts])
 
 
 def _bounded(text: str) -> str:
@@ -689,7 +731,7 @@ def _of_words(rule: Rule, finding: Finding, found: Engine) -> bool:
 def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
     """How a finding is recognized after an edit: by its place or, where list indices moved, by its words."""
     where = (judged.rule, str(found.workload.path), found.container.name)
-    return {(*where, "at", str(judged.finding.path)), (*where, "says", judged.finding.message)}
+    return {(*where, "at", str(judged.field_path)), (*where, "says", judged.message)}
 
 
 def _template(obj: JSON) -> object:
@@ -708,7 +750,7 @@ def _exempt(judged: Judged, found: Engine, terms: Terms, subject: Subject, now: 
         if exception.holds(now):
             whose = f"{exception.owner} in policy {exception.policy}"
             why = f"excepted until {exception.until} by {whose}: {exception.reason}"
-            return replace(judged, mode="audit", why_softened=why, applies=False, exempted="exception")
+            return replace(judged, mode="audit", _reason=why, applies=False, exempted="exception")
         if now is not None:
             said.append(f"the exception in policy {exception.policy} ({exception.owner}) ended: {exception.until}")
     key = f"{IGNORE}{judged.rule}"
@@ -716,9 +758,9 @@ def _exempt(judged: Judged, found: Engine, terms: Terms, subject: Subject, now: 
     if reason is not None:
         if reason.strip() and terms.may_ignore(judged.rule):
             why = f"ignored by its author: {reason.strip()}"
-            return replace(judged, mode="audit", why_softened=why, applies=False, exempted="annotation")
+            return replace(judged, mode="audit", _reason=why, applies=False, exempted="annotation")
         why = "the policy does not allow it" if reason.strip() else "it gives no reason"
         said.append(f"annotation {key} does not count: {why}")
     if not said:
         return judged
-    return replace(judged, finding=replace(judged.finding, details=(*judged.finding.details, *said)))
+    return replace(judged, _notes=(*judged._notes, *said))

@@ -82,8 +82,7 @@ def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable | None:
             _add(str(value), texts, is_open_variable(str(key)))
     if sum(map(len, texts.private)) > MOST_TEXT or sum(map(len, texts.public)) > MOST_TEXT:
         return None
-    public = words_of(texts.public) | _own_words()
-    return Quotable(public, words_of(texts.private))
+    return Quotable(words_of(texts.private) - _own_words(), lambda: words_of(texts.public) | _own_words())
 
 
 @dataclass(slots=True)
