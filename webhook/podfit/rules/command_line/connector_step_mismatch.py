@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
-from podfit.rules.command_line._configuration import Check, Given, findings
+from podfit.rules.command_line._configuration import Given
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.memory import kv_releases, plan
@@ -23,7 +22,7 @@ and 0.28.0 is of 2026-08-26."""
 
 
 class ConnectorStepMismatch(Rule):
-    """LMCache's connector demands that a step advances one block of states, and a step is shorter or longer.
+    """A step is shorter or longer than the one block of states that LMCache's connector demands.
 
     With prefix caching, vLLM stores the state of a Mamba or Gated DeltaNet layer at the end of a step. LMCache 0.4.7 to
     0.5.3 therefore demands that a step advances exactly one block (LMCache/LMCache#3613, #4437), and vLLM exits:
@@ -42,56 +41,56 @@ class ConnectorStepMismatch(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the image has the LMCache of its day."""
-        for finding in findings(engine, (CHECK,)):
-            yield replace(
-                finding,
-                certainty="likely",
-                path=engine.argument("max_num_batched_tokens"),
-                suggestions=tuple(_changes(engine)),
-            )
+        cases = [(it, _state_block(it)) for it in _per_gpu(engine) if _has_the_check(it)]
+        wrong = [(it, block) for it, block in cases if block is not None and not _fits(it, block)]
+        if not wrong or len(wrong) < len(cases):
+            return
+        it, block = wrong[0]
+        settings = it.settings
+        longest = 2 * block - 1
+        fewer = "" if settings.max_num_seqs <= longest else f" and --max-num-seqs {longest}"
+        default = "" if "max_num_batched_tokens" in engine.args.given else "the default of "
+        yield Finding(
+            path=engine.argument("max_num_batched_tokens"),
+            message=f"{CONNECTOR} needs a step of {block:,} to {longest:,} tokens with {it.model.id}, and "
+            f"{default}--max-num-batched-tokens is {settings.max_num_batched_tokens:,}",
+            certainty="likely",
+            suggestions=(
+                f"--max-num-batched-tokens {longest}{fewer}",
+                f"vLLM {CHECKED[1]} or later, with --separate-object-groups at the LMCache server",
+            ),
+        )
 
 
-def _refusal(it: Given) -> str | None:
-    """A batch outside of one block of states."""
-    block, step = _state_block(it), it.settings.max_num_batched_tokens
-    if block is None or block <= step < 2 * block:
-        return None
-    default = "" if "max_num_batched_tokens" in it.args else "the default of "
-    return (
-        f"{CONNECTOR} needs a step of at least {block:,} and less than {2 * block:,} tokens with {it.model.id}, and "
-        f"{default}--max-num-batched-tokens is {step:,}"
-    )
-
-
-def _changes(engine: Engine) -> Iterator[str]:
-    """The largest step that fits, and a newer LMCache."""
+def _per_gpu(engine: Engine) -> Iterator[Given]:
+    """The engine on each GPU that it may get; the default of a step depends on the GPU, a block does not."""
     model, release = engine.model, engine.release
-    gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)
-    if model is None or release is None or not gpus:
+    if model is None or release is None or engine.command.own_flags:
         return
-    it = Given(engine, engine.args.given, model.value, release, gpus[0])
-    if (block := _state_block(it)) is not None:
-        step = 2 * block - 1
-        fewer = "" if it.settings.max_num_seqs <= step else f" and --max-num-seqs {step}"
-        yield f"--max-num-batched-tokens {step}{fewer}"
-    yield f"vLLM {CHECKED[1]} or later, with --separate-object-groups at the LMCache server"
+    gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)
+    any_gpu = (None,) if "max_num_batched_tokens" in engine.args.given else ()
+    for gpu in gpus or any_gpu:
+        yield Given(engine, engine.args.given, model.value, release, gpu)
+
+
+def _has_the_check(it: Given) -> bool:
+    """The connector is the lmcache package's, and prefixes are cached."""
+    first, past = CHECKED
+    config = it.args.get("kv_transfer_config")
+    if not first <= it.release < past or not isinstance(config, Mapping) or config.get("kv_connector") != CONNECTOR:
+        return False
+    packaged = it.release >= PACKAGED_SINCE and kv_releases.BUILT_IN not in it.engine.command.env
+    named = str(config.get("kv_connector_module_path", "")).startswith(MODULE)
+    return (packaged or named) and bool(it.prefix_caching)
+
+
+def _fits(it: Given, block: int) -> bool:
+    return block <= it.settings.max_num_batched_tokens < 2 * block
 
 
 def _state_block(it: Given) -> int | None:
-    """Tokens of a block of states; None if there is none, if it is unknown, or if another class serves the
-    connector."""
-    config = it.args.get("kv_transfer_config")
-    if not isinstance(config, Mapping) or config.get("kv_connector") != CONNECTOR:
-        return None
-    packaged = it.release >= PACKAGED_SINCE and kv_releases.BUILT_IN not in it.engine.command.env
-    if not packaged and not str(config.get("kv_connector_module_path", "")).startswith(MODULE):
-        return None
-    if not it.prefix_caching:
-        return None
+    """Tokens of a block of states; None if there is none, or if it is unknown."""
     states = layout(it.model, it.settings._replace(manager=True))  # the package's class leaves it on
     if states is None or not states.known or not states.sure_blocks:
         return None
     return next((group.spec.block_size for group in states.groups if group.spec.is_state), None) or None
-
-
-CHECK = Check("kv_transfer_config", *CHECKED, _refusal, (), of_model=True, of_gpu=True)
