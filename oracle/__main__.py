@@ -107,7 +107,13 @@ def _judge_claims(releases: Sequence[Release], given: Path | None) -> int:
     differ = False
     for release in releases:
         made = claims.made(release)
-        answers, why = ask_vllm([case for claim in made for case in claim.cases(release)], given, release)
+        cases = {case.id: case for claim in made for case in claim.cases(release)}
+        answers: dict[str, dict[str, Any]] = {}
+        why = ""
+        for gpu in dict.fromkeys(claim.gpu for claim in made):
+            of_gpu = [case for case in cases.values() if case.gpu["name"] == gpu]
+            more, why = ask_vllm(of_gpu, given, release)
+            answers |= more
         outcomes = [
             claims.outcome(claim, *(answers.get(case.id, {"own": True, "error": why}) for case in claim.cases(release)))
             for claim in made

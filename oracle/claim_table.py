@@ -1,7 +1,7 @@
 """Claims about vLLM that are written by hand: a command line that vLLM rejects, and a similar one that it accepts.
 
-Each check of `conflicting-flags` has one, and each kind of check of the other rules about arguments and variables that
-the tables of facts do not give (`oracle.claims`). `make oracle ARGS="--claims"` runs both lines through vLLM's code.
+Each check of `conflicting-flags`, `invalid-flag-value`, `unknown-config-key` and `invalid-environment` has one, unless
+the tables of facts give it (`oracle.claims`). `make oracle ARGS="--claims"` runs both lines through vLLM's code.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ EXPERTS, PHI, VISION = "Qwen/Qwen3-30B-A3B", "microsoft/Phi-4-mini-instruct", "Q
 DELTA_NET = "Qwen/Qwen3-Next-80B-A3B-Instruct"
 YARN = '{"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32768}}'
 DRAFTER = '"num_speculative_tokens":3,"model":"meta-llama/Llama-3.1-8B-Instruct"'
+L4, T4 = "NVIDIA L4", "Tesla T4"
+LABELS: Mapping[str, str] = {L4: "NVIDIA-L4", T4: "Tesla-T4"}
+"""Names of GPUs (NVML) → the label of their nodes."""
 EXPANDABLE: Mapping[str, str] = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 Row = tuple[str, str, str, str, str, str] | tuple[str, str, str, str, str, str, Mapping[str, str]]
@@ -330,6 +333,10 @@ CONFLICTING: Sequence[Row] = (
      '--attention-backend FLASH_ATTN --attention-config {"backend":"FLASH_ATTN"}',
      "--attention-backend FLASH_ATTN",
      "attention_backend and attention_config.backend are mutually exclusive", "backend"),
+    ("0.8.5.post1", LLAMA,
+     '--kv-transfer-config {"kv_connector":"PyNcclConnector","kv_role":"both"}',
+     '--kv-transfer-config {"kv_connector":"PyNcclConnector","kv_role":"kv_both"}',
+     "kv_role|kv_disagg_role", "names the kv_role 'both'"),
     ("0.10.0", LLAMA,
      "--enable-auto-tool-choice",
      "--enable-auto-tool-choice --tool-call-parser hermes",
@@ -339,6 +346,11 @@ CONFLICTING: Sequence[Row] = (
      f'--speculative-config {{"method":"draft_model",{DRAFTER}}}', "vocab", "vocabulary of"),
 )  # fmt: skip
 """Rows of `conflicting-flags`."""
+UNKNOWN_KEYS: Sequence[Row] = (
+    ("0.33.0", LLAMA, '--eplb-config {"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}', '--eplb-config {"window_size":100}',
+     "[Uu]nexpected", "has 6 keys"),
+)  # fmt: skip
+"""More keys than `unknown-config-key` reports one by one."""
 INVALID_VALUES: Sequence[Row] = (
     ("0.33.0", LLAMA, "--cpu-offload-gb=-1", "--cpu-offload-gb 0", "greater than or equal to 0|non-negative",
      "0 and more"),
@@ -380,11 +392,41 @@ INVALID_VALUES: Sequence[Row] = (
     ("0.33.0", LLAMA, '--compilation-config {"cudagraph_mode":"PIECEWISE_AND_FULL"}',
      '--compilation-config {"cudagraph_mode":"FULL_AND_PIECEWISE"}', "CUDAGraphMode|PIECEWISE_AND_FULL",
      "cudagraph_mode"),
+    ("0.33.0", LLAMA, "\u2014max-num-seqs=8", "--max-num-seqs=8", "unrecognized arguments", "unrecognized arguments"),
+    ("0.33.0", LLAMA, '--kv-transfer-config {"kv_connector":"NixlConector","kv_role":"kv_both"}',
+     '--kv-transfer-config {"kv_connector":"NixlConnector","kv_role":"kv_both"}', "Unsupported connector type",
+     "no connector 'NixlConector'"),
 )  # fmt: skip
 """Checks of `invalid-flag-value` that have no table, and one of each kind."""
-INVALID_ENVIRONMENT: Sequence[tuple[str, str, Mapping[str, str], Mapping[str, str], str, str]] = (
+BACKENDS: Sequence[Row] = (
+    ("0.33.0", LLAMA, "--attention-backend XFORMERS", "--attention-backend FLASH_ATTN", "Unknown attention backend",
+     "no such attention backend"),
+)  # fmt: skip
+"""Attention backends as arguments, which `invalid-environment` reports with the variable."""
+Variables = Mapping[str, str]
+INVALID_ENVIRONMENT: Sequence[
+    tuple[str, str, Variables, Variables, str, str] | tuple[str, str, Variables, Variables, str, str, str]
+] = (
     ("0.11.0", LLAMA, {"VLLM_USE_V1": "true"}, {"VLLM_USE_V1": "1"}, "invalid literal for int", "wants 0 or 1"),
     ("0.11.0", LLAMA, {"VLLM_USE_V1": "0"}, {"VLLM_USE_V1": "1"}, "V0|VLLM_USE_V1", "has no V0"),
     ("0.33.0", LLAMA, {"VLLM_PORT": "http"}, {"VLLM_PORT": "9000"}, "VLLM_PORT", "wants a number"),
-)
-"""Release, model, the variables that are rejected and those that are accepted, vLLM's error, podfit's message."""
+    ("0.33.0", LLAMA, {"VLLM_LOGGING_LEVEL": "VERBOSE"}, {"VLLM_LOGGING_LEVEL": "ERROR"},
+     "Unknown level|Unable to configure handler", "DEBUG, INFO"),
+    ("0.10.1.1", LLAMA, {"VLLM_USE_V1": "1"}, {"VLLM_USE_V1": "0"}, "Compute Capability", "needs compute capability",
+     T4),
+    ("0.13.0", LLAMA, {"VLLM_ATTENTION_BACKEND": "FLASHATTN"}, {"VLLM_ATTENTION_BACKEND": "FLASH_ATTN"},
+     "Unknown attention backend|Invalid value", "no such attention backend"),
+)  # fmt: skip
+"""Release, model, the variables that are rejected and those that are accepted, vLLM's error, podfit's message, and the
+GPU if it is not an L4."""
+NOT_RUN: Mapping[str, str] = {
+    "_slip": "a word before vLLM's arguments, which another program reads, or none",
+    "_unclosed": "the shell ends before vLLM",
+    "_port": "the socket rejects the port after the configuration stage",
+    "_model_id": "Hugging Face's library rejects the name, and the models here are folders",
+    "_adapters": "the server loads the adapters after the configuration stage",
+    "_port_of_server": "advice: the release may take the next port",
+    "_gfx_version": "advice: the kernels of ROCm decide",
+    "_backend_of_another_gpu": "vLLM chooses the backend when it builds the model's layers",
+}
+"""Functions of the four rules whose findings are not claims about the parser and the configuration stage, and why."""

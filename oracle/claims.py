@@ -6,15 +6,26 @@ A claim is a command line that vLLM rejects, a similar one that it accepts, and 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from oracle.cases import GPUS, Case, configs
-from oracle.claim_table import CONFLICTING, INVALID_ENVIRONMENT, INVALID_VALUES, LLAMA
+from oracle.claim_table import (
+    BACKENDS,
+    CONFLICTING,
+    INVALID_ENVIRONMENT,
+    INVALID_VALUES,
+    L4,
+    LABELS,
+    LLAMA,
+    UNKNOWN_KEYS,
+)
 from oracle.compare import LATER_FLAGS
+from podfit.base.data import load
 from podfit.evaluation.lint import Judged, lint
 from podfit.evaluation.policy import builtin
 from podfit.rules.command_line.invalid_flag_value import ELSEWHERE
@@ -22,8 +33,6 @@ from podfit.vllm.args import flags, settings
 from podfit.vllm.facts import Facts, GivenModel
 from podfit.vllm.release import Release, newest_read
 
-GPU = next(gpu for gpu in GPUS if gpu["name"] == "NVIDIA L4")
-LABEL = "NVIDIA-L4"
 SERVED = "acme/ours"
 """The name of each model for podfit, which knows its config.json alone."""
 
@@ -44,6 +53,7 @@ class Claim:
     """A part of podfit's message."""
     rejected_environment: Mapping[str, str] = field(default_factory=dict)
     accepted_environment: Mapping[str, str] = field(default_factory=dict)
+    gpu: str = L4
 
     @property
     def text(self) -> str:
@@ -52,14 +62,17 @@ class Claim:
         return " ".join([f"{self.rule}:", *variables, self.rejected])
 
     def cases(self, release: Release) -> tuple[Case, Case]:
-        """Both lines, for vLLM's own code of a release."""
+        """Both lines, for vLLM's own code of a release. Many claims have the same accepted line."""
+        gpu = next(gpu for gpu in GPUS if gpu["name"] == self.gpu)
         rejected, accepted = (
-            Case(f"{kind}|{self.text}", "config", str(release), GPU, self.model, words(line), environment=environment)
-            for kind, line, environment in (
-                ("rejected", self.rejected, self.rejected_environment),
-                ("accepted", self.accepted, self.accepted_environment),
+            Case(
+                f"{self.gpu} {self.model} {sorted(environment.items())} {line}",
+                "config", str(release), gpu, self.model, words(line), environment=environment,
             )
-        )
+            for line, environment in (
+                (self.rejected, self.rejected_environment), (self.accepted, self.accepted_environment),
+            )
+        )  # fmt: skip
         return rejected, accepted
 
     def is_made(self, release: Release) -> bool:
@@ -71,29 +84,37 @@ class Claim:
 
     def findings(self, release: Release, line: str, environment: Mapping[str, str]) -> list[Judged]:
         """The rule's findings about a line."""
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "claim"},
-            "spec": {
-                "nodeSelector": {"nvidia.com/gpu.product": LABEL},
-                "containers": [
-                    {
-                        "name": "vllm",
-                        "image": f"vllm/vllm-openai:v{release}",
-                        "command": ["vllm", "serve", SERVED],
-                        "args": list(words(line)),
-                        "env": [{"name": name, "value": value} for name, value in environment.items()],
-                        "resources": {"limits": {"nvidia.com/gpu": "8", "memory": "640Gi"}},
-                    }
-                ],
-            },
-        }
-        facts = Facts(models={SERVED: GivenModel({**configs()[self.model]}, "claims")})
-        report = lint(pod, builtin(), facts, where="check")
-        if report.errors:
-            raise AssertionError(f"{self.text}: {report.errors}")
-        return [one for one in report.findings if one.rule == self.rule]
+        found = findings_about(release, self.model, self.gpu, line, tuple(environment.items()))
+        return [one for one in found if one.rule == self.rule]
+
+
+@lru_cache(64)
+def findings_about(
+    release: Release, model: str, gpu: str, line: str, environment: tuple[tuple[str, str], ...]
+) -> tuple[Judged, ...]:
+    """The findings about a Pod with this command line. Raises AssertionError for an error of podfit's own."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "claim"},
+        "spec": {
+            "nodeSelector": {"nvidia.com/gpu.product": LABELS[gpu]},
+            "containers": [
+                {
+                    "name": "vllm",
+                    "image": f"vllm/vllm-openai:v{release}",
+                    "command": ["vllm", "serve", SERVED],
+                    "args": list(words(line)),
+                    "env": [{"name": name, "value": value} for name, value in environment],
+                    "resources": {"limits": {"nvidia.com/gpu": "8", "memory": "640Gi"}},
+                }
+            ],
+        },
+    }
+    report = lint(pod, builtin(), Facts(models={SERVED: GivenModel({**configs()[model]}, "claims")}), where="check")
+    if report.errors:
+        raise AssertionError(f"{line}: {report.errors}")
+    return report.findings
 
 
 def words(line: str) -> tuple[str, ...]:
@@ -103,24 +124,34 @@ def words(line: str) -> tuple[str, ...]:
 
 def written() -> Iterator[Claim]:
     """The claims that are written by hand."""
-    for rule, rows in (("conflicting-flags", CONFLICTING), ("invalid-flag-value", INVALID_VALUES)):
+    rules = {
+        "conflicting-flags": CONFLICTING,
+        "invalid-flag-value": INVALID_VALUES,
+        "unknown-config-key": UNKNOWN_KEYS,
+        "invalid-environment": BACKENDS,
+    }
+    for rule, rows in rules.items():
         for release, model, rejected, accepted, error, message, *environment in rows:
             variables: Any = environment[0] if environment else {}
             yield Claim(rule, release, model, rejected, accepted, error, message, variables, variables)
-    for release, model, bad, good, error, message in INVALID_ENVIRONMENT:
-        yield Claim("invalid-environment", release, model, "", "", error, message, bad, good)
+    for release, model, bad, good, error, message, *gpu in INVALID_ENVIRONMENT:
+        yield Claim("invalid-environment", release, model, "", "", error, message, bad, good, *gpu)
 
 
 def derived(release: Release) -> Iterator[Claim]:
-    """The claims that follow from the tables of facts for one release."""
+    """The claims that follow from the tables of facts for one release: one for each entry of a table."""
     options = flags.parser(release, "serve")
     spelling = {option.dest: option.flags[0] for option, _ in options.spellings.values() if option.flags}
+    of_flag = {flag: option for option, _ in options.spellings.values() if option.flags for flag in option.flags[:1]}
+    for flag, option in sorted(of_flag.items()):
+        if option.choices or option.type in NUMBERS:
+            error = "invalid choice|invalid .* value|cannot be converted"
+            yield Claim("invalid-flag-value", str(release), LLAMA, f"{flag}={NO_VALUE}", "", error, flag)
     for dest in sorted((settings.bounded() & spelling.keys()) - {*ELSEWHERE}):
         yield from _bounds(dest, spelling[dest], release)
     for dest in sorted(settings.config_arguments() & spelling.keys()):
-        if next(settings.unknown_keys(dest, {NO_KEY: 1}, release), None) is not None:
-            line = f'{spelling[dest]} {{"{NO_KEY}":1}}'
-            yield Claim("unknown-config-key", str(release), LLAMA, line, "", f"{NO_KEY}|[Uu]nexpected", NO_KEY)
+        yield from _keys(dest, spelling[dest], release)
+        yield from _fields(dest, spelling[dest], release)
     for name in sorted(settings.variables()):
         refusal = settings.bad_variable(name, NO_VALUE, release)
         if refusal is not None:
@@ -130,10 +161,14 @@ def derived(release: Release) -> Iterator[Claim]:
 
 
 NO_KEY, NO_VALUE = "no_such_key", "no-such-value"
+NUMBERS = frozenset({
+    "int", "float", "human_int", "human_int_or_auto", "optional[int]", "optional[float]", "optional[human_int]",
+})  # fmt: skip
+"""Types of options (`data/flags.json`) that read a number."""
 
 
 def _bounds(dest: str, flag: str, release: Release) -> Iterator[Claim]:
-    """A number below the bounds of an argument, and one within."""
+    """A number below the bounds of an argument, and none."""
     switch = settings.argument_that_enables(dest)
     enabled = f" --{switch.replace('_', '-')}" if switch else ""
     for value in (-1, 0):
@@ -141,6 +176,32 @@ def _bounds(dest: str, flag: str, release: Release) -> Iterator[Claim]:
             error = f"{dest}|greater than|Input should be|not supported"
             yield Claim("invalid-flag-value", str(release), LLAMA, f"{flag}={value}{enabled}", enabled, error, flag)
             return
+
+
+def _keys(dest: str, flag: str, release: Release) -> Iterator[Claim]:
+    """An unknown key of each class that a JSON argument fills and that rejects such keys."""
+    for above in load("settings")["configs"][dest]["strict"]:
+        value = _nested(f"{above}.{NO_KEY}".lstrip("."), 1)
+        if next(settings.unknown_keys(dest, value, release), None) is not None:
+            line = f"{flag} {json.dumps(value, separators=(',', ':'))}"
+            yield Claim("unknown-config-key", str(release), LLAMA, line, "", f"{NO_KEY}|[Uu]nexpected", NO_KEY)
+
+
+def _fields(dest: str, flag: str, release: Release) -> Iterator[Claim]:
+    """A wrong value of each key of a JSON argument whose values are known."""
+    for path in load("settings")["configs"][dest]["fields"]:
+        for wrong in (NO_VALUE, -1, 0):
+            value, key = _nested(path, wrong), path.rpartition(".")[2]
+            if any(one.place == path for one in settings.bad_values(dest, value, release)):
+                line = f"{flag} {json.dumps(value, separators=(',', ':'))}"
+                yield Claim("invalid-flag-value", str(release), LLAMA, line, "", f"(?i){key}|{wrong}", path)
+                break
+
+
+def _nested(path: str, value: object) -> dict[str, Any]:
+    """`a.b` → {"a": {"b": value}}."""
+    first, _, rest = path.partition(".")
+    return {first: _nested(rest, value) if rest else value}
 
 
 @cache

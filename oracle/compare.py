@@ -16,7 +16,7 @@ LATER = frozenset({
     "gpu-memory-utilization-too-high",
 })  # fmt: skip
 """Rules for what vLLM rejects after its configuration stage too: in the worker, or when it loads the model."""
-LATER_FLAGS = frozenset({"--load-format", "--kv-transfer-config", "--reasoning-parser", "--tool-call-parser"})
+LATER_FLAGS = frozenset({"--kv-transfer-config", "--reasoning-parser", "--tool-call-parser"})
 """Options whose names vLLM looks up after that stage."""
 MEMORY = frozenset({
     "gpu-memory-exceeded", "kv-cache-too-small", "concurrency-too-low", "gpu-memory-wasted", "max-model-len-unset",

@@ -64,6 +64,9 @@ class Judge:
                 config = self.engine.from_cli_args(args).create_engine_config(usage_context=self.context)
                 for variable in case.get("environment", {}):  # vLLM's envs.py converts and checks each when it is read
                     getattr(self.envs, variable, None)
+                if "VLLM_LOGGING_LEVEL" in case.get("environment", {}):  # read while vLLM is imported
+                    importlib.reload(importlib.import_module("vllm.logger"))
+                look_up_loader(config)
                 found = {"accepted": True, "resolved": resolved(config)}
                 if case["stage"] == "kv" and v1():
                     stage = "kv"
@@ -77,6 +80,13 @@ class Judge:
             text = f"{type(error).__name__}: {error}"
             own = stage == "kv" or isinstance(error, OWN) or any(word in text for word in OWN_WORDS)
             return {"accepted": False, "stage": stage, "own": own, "error": text}
+
+
+def look_up_loader(config: Any) -> None:
+    """Looks the loader's name up, as the worker does before it loads the model. Raises ValueError."""
+    if str(config.load_config.load_format) not in ("auto", "LoadFormat.AUTO"):
+        loaders: Any = first_module("vllm.model_executor.model_loader.loader", "vllm.model_executor.model_loader")
+        loaders.get_model_loader(config.load_config)
 
 
 def v1() -> bool:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from oracle import claims
+from oracle.claim_table import NOT_RUN
 from oracle.claims import Claim, Outcome, outcome
+from podfit.base.data import load
 from podfit.evaluation.lint import Judged
-from podfit.rules.command_line import _combinations, _configuration, _speculative, _values, invalid_flag_value
+from podfit.rules.command_line import (
+    _combinations,
+    _configuration,
+    _speculative,
+    _values,
+    conflicting_flags,
+    invalid_environment,
+    invalid_flag_value,
+    unknown_config_key,
+)
 from podfit.rules.command_line._configuration import Check
-from podfit.vllm.args import settings
+from podfit.rules.rule import Finding
+from podfit.vllm.args import flags, settings
 from podfit.vllm.release import Release, newest_read, parse
 
 WRITTEN = tuple(claims.written())
@@ -64,16 +79,72 @@ def test_each_check_of_the_configuration_has_a_claim(monkeypatch: pytest.MonkeyP
     assert [f"{one.dest} {one.first}" for one in CHECKS if one not in reporting] == []
 
 
+MODULES = (
+    conflicting_flags, invalid_flag_value, unknown_config_key, invalid_environment, _combinations, _configuration,
+)  # fmt: skip
+
+
+def places_of_findings() -> Iterator[tuple[str, str, int]]:
+    """Module, function and line of each place that makes a finding."""
+    for module in MODULES:
+        tree = ast.parse(inspect.getsource(module))
+        for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Finding":
+                    yield module.__name__, function.name, call.lineno
+
+
+def test_each_place_that_makes_a_finding_has_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: set[tuple[str, str, int]] = set()
+
+    def finding(**fields: Any) -> Finding:
+        caller = sys._getframe(1)
+        reached.add((caller.f_globals["__name__"], caller.f_code.co_name, caller.f_lineno))
+        return Finding(**fields)
+
+    for module in MODULES:
+        monkeypatch.setattr(module, "Finding", finding)
+    claims.findings_about.cache_clear()
+    of_tables = {claim.rule: claim for claim in claims.derived(newest_read())}
+    for claim in (*WRITTEN, *of_tables.values()):
+        rejected(claim)
+    places = set(places_of_findings())
+    assert len(places) > 25
+    assert reached <= places
+    assert {place for place in places - reached if place[1] not in NOT_RUN} == set()
+    assert set(NOT_RUN) == {function for _, function, _ in places - reached}
+
+
 def test_each_entry_of_a_table_has_a_claim() -> None:
-    lines = " ".join(claim.text for claim in claims.claims()).replace("-", "_")
+    """One number of each bounded argument, one value of each option, key and variable, one key of each class."""
+    newest, number = newest_read(), settings.releases().index(newest_read())
+    options = {option.dest: option for option, _ in flags.parser(newest, "serve").spellings.values() if option.flags}
+    messages: dict[str, set[str]] = {}
+    for claim in claims.derived(newest):
+        messages.setdefault(claim.rule, set()).add(f"{claim.rejected.partition(' ')[0]} {claim.message}")
+    values, keys = messages["invalid-flag-value"], messages["unknown-config-key"]
+    bounded = {dest for dest in settings.bounded() if settings.out_of_bounds(dest, -1, newest)}
+    for dest in (bounded & options.keys()) - {*invalid_flag_value.ELSEWHERE}:
+        assert any(said.startswith(f"{options[dest].flags[0]}=") for said in values)
+    for dest in {dest for dest, option in options.items() if option.choices or "int" in str(option.type)}:
+        assert f"{options[dest].flags[0]}={claims.NO_VALUE} {options[dest].flags[0]}" in values
+    for dest, config in load("settings")["configs"].items():
+        for path, spans in config["fields"].items() if dest in options else ():
+            if any(first <= number <= last and definition for first, last, definition in map(padded, spans)):
+                assert f"{options[dest].flags[0]} {path}" in values
+        if any(first <= number <= last for spans in config["strict"].values() for first, last, *_ in spans):
+            assert f"{options[dest].flags[0]} {claims.NO_KEY}" in keys
+    variables = {name for claim in claims.derived(newest) for name in claim.rejected_environment}
+    refused = [one for one in settings.variables() if settings.bad_variable(one, claims.NO_VALUE, newest)]
+    assert variables == set(refused)
+    lines = " ".join(claim.text for claim in WRITTEN).replace("-", "_")
     entries = {*invalid_flag_value.RANGES, *invalid_flag_value.REGISTERED}
     assert {dest for dest in entries if f"__{dest}" not in lines} == set()
-    newest = list(claims.derived(newest_read()))
-    variables = {name for claim in newest for name in claim.rejected_environment}
-    refused = [one for one in settings.variables() if settings.bad_variable(one, claims.NO_VALUE, newest_read())]
-    assert variables == set(refused)
-    keys = {claim.rejected.partition(" ")[0] for claim in newest if claim.rule == "unknown-config-key"}
-    assert len(keys) > 15
+
+
+def padded(span: Any) -> list[Any]:
+    """A span of `data/settings.json` with its definition, None if there is none."""
+    return [*span, None][:3]
 
 
 CLAIM = next(claim for claim in WRITTEN if claim.rejected == "--max-num-seqs 3000")

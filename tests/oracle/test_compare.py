@@ -58,7 +58,7 @@ def test_differences(stage: str, vllm: dict[str, Any], podfit: dict[str, Any], k
 
 def test_names_that_are_looked_up_later_are_no_wrong_denials() -> None:
     denied = plan(findings=[DENIED])
-    assert compare(case("config", "--load-format", "npcache"), ACCEPTED, denied) == []
+    assert compare(case("config", "--tool-call-parser", "hermess"), ACCEPTED, denied) == []
 
 
 def test_the_report_joins_releases_and_counts_known_differences(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ class ConflictingFlags(Rule):
                 suggestions=instead,
             )
         yield from _combinations.batches(engine)
+        yield from _adapters(engine)
         yield from _lora(engine)
         yield from _transfer(engine)
         yield from _experts(engine)
@@ -84,19 +85,23 @@ def _since(engine: Engine, release: Release) -> bool:
     return engine.release is not None and engine.release >= release
 
 
-def _lora(engine: Engine) -> Iterator[Finding]:
-    """vLLM 0.4 … 0.33 LoRAConfig, and what the server says of adapters that it is to load."""
-    given = engine.args.given
-    if "enable_lora" in engine.args.unresolved:
+def _adapters(engine: Engine) -> Iterator[Finding]:
+    """Adapters that the server is to load, without LoRA."""
+    args = engine.args
+    if "enable_lora" in args.unresolved or args.given.get("enable_lora") or args.open:
         return
-    if not given.get("enable_lora"):
-        if given.get("lora_modules") and not engine.args.open:
-            yield Finding(
-                path=engine.argument("lora_modules"),
-                message="--lora-modules without --enable-lora: the adapters can't be loaded",
-                certainty="likely",
-                suggestions=("--enable-lora",),
-            )
+    if args.given.get("lora_modules"):
+        yield Finding(
+            path=engine.argument("lora_modules"),
+            message="--lora-modules without --enable-lora: the adapters can't be loaded",
+            certainty="likely",
+            suggestions=("--enable-lora",),
+        )
+
+
+def _lora(engine: Engine) -> Iterator[Finding]:
+    """vLLM 0.4 … 0.33 LoRAConfig."""
+    if "enable_lora" in engine.args.unresolved or not engine.args.given.get("enable_lora"):
         return
     cpu, gpu, rank = (number(engine, dest) for dest in ("max_cpu_loras", "max_loras", "max_lora_rank"))
     if cpu is not None and gpu is not None and cpu < gpu:

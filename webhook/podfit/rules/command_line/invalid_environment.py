@@ -108,6 +108,7 @@ class InvalidEnvironment(Rule):
         if engine.command.entry == "worker" or engine.command.own_flags:
             return
         yield from _port(engine)
+        yield from _port_of_server(engine)
         yield from _v1(engine)
         yield from _disallowed_values(engine)
         yield from _logging_level(engine)
@@ -126,7 +127,12 @@ def _port(engine: Engine) -> Iterator[Finding]:
             message=f"VLLM_PORT is {port!r}: vLLM wants a number",
             suggestions=("leave it out: --port is the server's",),
         )
-    elif port is not None and engine.served and len(port) < 6 and int(port) == engine.port:
+
+
+def _port_of_server(engine: Engine) -> Iterator[Finding]:
+    """VLLM_PORT that is the port of the API server, too."""
+    port = engine.command.env.get("VLLM_PORT", "")
+    if NUMBER.fullmatch(port) and engine.served and len(port) < 6 and int(port) == engine.port:
         yield Finding(
             path=_entry(engine, "VLLM_PORT"),
             certainty="possible",

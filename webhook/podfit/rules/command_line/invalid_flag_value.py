@@ -78,22 +78,9 @@ class InvalidFlagValue(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: read with that release's own grammar."""
-        slip = engine.command.slip
-        if slip is not None and not slip.unsplit:
-            yield Finding(
-                path=slip.path or engine.command.path,
-                certainty=certainty(engine),
-                uncertain=uncertain(engine),
-                message=slip.why,
-                suggestions=(" ".join(slip.instead),),
-            )
-        if (line := engine.command.unclosed) is not None:
-            yield Finding(
-                path=engine.command.script_path or engine.command.path,
-                certainty="likely",
-                message=f"a quote in {line!r} is never closed: the shell rejects the whole script",
-                details=("bash: unexpected EOF while looking for matching quote",),
-            )
+        yield from _slip(engine)
+        if engine.command.unclosed is not None:
+            yield _unclosed(engine, engine.command.unclosed)
             return
         model, given = engine.args.model, engine.args.given
         if model is not None and _NOT_OF_AN_ID.search(model):
@@ -106,15 +93,7 @@ class InvalidFlagValue(Rule):
             yield from _registered(engine)
         if engine.args.errors:
             yield from self._refused(engine)
-        port = given.get("port")
-        if isinstance(port, int) and not 0 <= port < 1 << 16 and engine.served and not engine.args.get("uds"):
-            yield Finding(
-                path=engine.argument("port"),
-                certainty=certainty(engine),
-                uncertain=uncertain(engine),
-                message=f"argument --port: {port} is not a valid port (1 … 65535)",
-                suggestions=("--port 8000",),
-            )
+        yield from _port(engine)
 
     def _refused(self, engine: Engine) -> Iterator[Finding]:
         """What the parser itself rejects."""
@@ -157,6 +136,42 @@ class InvalidFlagValue(Rule):
                 if items
                 else (),
             )
+
+
+def _slip(engine: Engine) -> Iterator[Finding]:
+    """A wrong word before vLLM's arguments."""
+    slip = engine.command.slip
+    if slip is not None and not slip.unsplit:
+        yield Finding(
+            path=slip.path or engine.command.path,
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            message=slip.why,
+            suggestions=(" ".join(slip.instead),),
+        )
+
+
+def _unclosed(engine: Engine, line: str) -> Finding:
+    """A script that no shell reads to its end."""
+    return Finding(
+        path=engine.command.script_path or engine.command.path,
+        certainty="likely",
+        message=f"a quote in {line!r} is never closed: the shell rejects the whole script",
+        details=("bash: unexpected EOF while looking for matching quote",),
+    )
+
+
+def _port(engine: Engine) -> Iterator[Finding]:
+    """A port that no socket has."""
+    port = engine.args.given.get("port")
+    if isinstance(port, int) and not 0 <= port < 1 << 16 and engine.served and not engine.args.get("uds"):
+        yield Finding(
+            path=engine.argument("port"),
+            certainty=certainty(engine),
+            uncertain=uncertain(engine),
+            message=f"argument --port: {port} is not a valid port (1 … 65535)",
+            suggestions=("--port 8000",),
+        )
 
 
 def _refusal_certainty(engine: Engine, error: ArgumentError) -> Certainty:
