@@ -827,6 +827,7 @@ SKIPPED = {
     "kustomize-patch": f"$patch: merge\n{POD}",
     "not-an-object": "just a text\n",
     "not-a-manifest": "a: [\n",
+    "template": "apiVersion: v1\nkind: Service\nspec: {ports: [{port: ${PORT}}]}\n",
 }
 
 
@@ -855,14 +856,14 @@ def test_skipped_files_are_counted_by_reason(check: Check, tmp_path: Path) -> No
 
     found = json.loads(out)
     assert code == 1
-    assert found["summary"]["skipped"] == 5
+    assert found["summary"]["skipped"] == 6
     assert {Path(one["file"]).stem: one["reason"] for one in found["skipped"]} == {
         **{reason: reason for reason in SKIPPED},
         "named": "kustomize-patch",
     }
     named = "deploy/named.yaml: skipped: a Kustomize patch (named in deploy/kustomization.yaml); check the result: "
     assert f"{named}podfit check --kustomize deploy\n" in err
-    assert check("deploy")[1].count("5 files skipped in whole or in part (") == 1
+    assert check("deploy")[1].count("6 files skipped in whole or in part (") == 1
 
 
 def test_a_whole_input_passes_with_fail_on_skipped(check: Check) -> None:

@@ -188,7 +188,7 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[Ch
     problems += [problem for one in found for problem in one.problems]
     containers = [container for one in found for container in one.containers]
     notes = [note for one in found for note in one.notes]
-    notes += patches.notes(note for one in inputs for note in one.patches)
+    notes += patches.notes(note for one in inputs for note in one.merged_notes)
     names_read = tuple(source.name for source in inputs)
     notes += _without(args.files, names_read, {one.file for one in containers}) if not problems else ()
     checked = Checked(

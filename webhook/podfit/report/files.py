@@ -34,6 +34,11 @@ class ManifestFile:
     """The file's Kustomize patches, which are not among its documents: why each is one."""
 
     @property
+    def merged_notes(self) -> tuple[Note, ...]:
+        """The notes that a report merges if several files have the same."""
+        return (*(note for note in self.manifests.notes if note.skips == "template"), *self.patches)
+
+    @property
     def skips(self) -> tuple[Note, ...]:
         """The documents of the file, or the whole file, that are left out."""
         return (*(note for note in self.manifests.notes if note.skips), *self.patches)
@@ -98,7 +103,7 @@ def check(
             notes.append(_incomplete(source.name, document, missing))
         elif not report.results and (place := unread.mention(document.object)):
             notes.append(_mentioned(source.name, document, place))
-    notes += [str(note) for note in manifests.notes]
+    notes += [str(note) for note in manifests.notes if note.skips != "template"]
     for document in manifests.documents[:1]:
         notes += checked.in_vain(source.name, document.text, all_rules())
     return CheckedFile(tuple(containers), tuple(problems), tuple(notes))

@@ -13,7 +13,7 @@ from podfit.kube.manifest import Document, Manifests, Note, encoding
 
 
 def notes(found: Iterable[Note]) -> list[str]:
-    """Lines about patches: one for all that have the same reason."""
+    """Lines about patches and templates: one for all that have the same reason."""
     files: dict[str, dict[str, None]] = {}
     for note in found:
         files.setdefault(note.message, {})[note.file] = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -20,8 +20,8 @@ from podfit.kube.manifest.part import Mark, Part
 from podfit.kube.path import FieldPath
 
 _HERE = FieldPath()
-SkipReason = Literal["helm-template", "kustomize-patch", "not-an-object", "not-a-manifest"]
-"""Why a file, or a document of it, is left out."""
+SkipReason = Literal["helm-template", "kustomize-patch", "not-an-object", "not-a-manifest", "template"]
+"""Why a file, or a document of it, is left out; of a `template` only the placeholders."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,11 @@ def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tup
         else:
             mine = tuple(note for note in said if note.path.parts[: len(root.parts)] == root.parts)
             line = _parse_with_marks(text).get(part.index, part).line_of(root.parts) if root.parts else None
-            documents.append(Document(value, line or part.line, part.index, root, mine, text))
+            line = line or part.line
+            if "$" in text and (filled := parameters.of_placeholders(value, known=part.has_placeholders)) is not None:
+                value = filled
+                notes.append(Note(file, line, _HAS_PLACEHOLDERS, root, skips="template"))
+            documents.append(Document(value, line, part.index, root, mine, text))
     taken = {note for document in documents for note in document.notes}
     return documents, [*notes, *(note for note in said if note not in taken)]
 
@@ -229,6 +233,10 @@ _TEMPLATE = re.compile(
 text."""
 
 
+_HAS_PLACEHOLDERS = (
+    "a template: it has ${NAME} instead of a number; such values are unknown, and no finding is certain; "
+    "check the result: envsubst < FILE | podfit check -"
+)
 _IS_TEMPLATE = "skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)"
 _SEPARATOR = re.compile(r"^---(?:\s|$)", re.MULTILINE)
 
@@ -254,7 +262,32 @@ def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
             return
         except ValueError:
             pass  # YAML's flow style starts so too
-    yield from yaml_text.parse(text, lines)
+    parts = yaml_text.parse(text, lines)
+    if "${" not in text:
+        yield from parts
+        return
+    read = list(parts)
+    if any(part.error for part in read):  # `{nvidia.com/gpu: ${GPUS}}` is YAML only without the inner braces
+        hidden = list(yaml_text.parse(_BRACED.sub(rf"${_OPEN}\1{_CLOSE}", text), lines))
+        if not any(part.error for part in hidden):
+            read = [replace(one, value=_with_braces(one.value), has_placeholders=True) for one in hidden]
+    yield from read
+
+
+_OPEN, _CLOSE = "\ue000", "\ue001"
+"""Stand for braces, of the same length; no font has characters here (Unicode, private use)."""
+_BRACED = re.compile(r"\$\{([^{}\n]*)\}")
+
+
+def _with_braces(value: Any) -> Any:
+    """A document's value with the braces that were hidden."""
+    if isinstance(value, str):
+        return value.replace(_OPEN, "{").replace(_CLOSE, "}")
+    if isinstance(value, list):
+        return [_with_braces(one) for one in value]
+    if isinstance(value, dict):
+        return {_with_braces(key): _with_braces(one) for key, one in value.items()}
+    return value
 
 
 @lru_cache(maxsize=4)

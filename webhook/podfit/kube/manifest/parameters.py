@@ -1,4 +1,4 @@
-"""Texts with parameters in them → with their values: OpenShift's Templates, Argo's Workflows."""
+"""Texts with parameters in them → with their values: OpenShift's Templates, Argo's Workflows, envsubst, Flux."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Parameters:
     def fill(self, value: Any, *, naming: bool = False, aside: bool = False, depth: int = 0, of: object = None) -> Any:
         """`value` with all its texts filled; what has no value becomes `$(NAME)`, and is noted unless it only names."""
         if isinstance(value, str):
-            return self._text(value, naming, aside) if "{" in value else value
+            return self._text(value, naming, aside) if "{" in value or "$" in value else value
         if depth > _DEEPEST:
             return value
         if is_object(value):
@@ -207,3 +207,53 @@ def _fill_item(item: Any, values: Mapping[str, str | None], room: Room) -> Any:
     found.unfilled, found.defaults = tuple(parameters.unfilled), tuple(parameters.used)
     found.aside = parameters.aside
     return found
+
+
+# ── Files for envsubst and Flux ──────────────────────────────────────────────────────────────────────────────────────
+
+_PLACEHOLDER = re.compile(r"(?<!\$)\$(?=\{?([A-Za-z_]\w*))(?:\{\w+(?::?[-=]([^{}]*))?\}|\w+)")
+"""`${NAME}`, `${NAME:-default}` or `$NAME`: group 1 is the name, group 2 the default (gettext's envsubst;
+drone/envsubst, which Flux uses for `postBuild.substitute`)."""
+NUMBERS = frozenset({
+    "activeDeadlineSeconds", "backoffLimit", "completions", "containerPort", "failureThreshold", "hostPort",
+    "initialDelaySeconds", "maxReplicas", "minReadySeconds", "minReplicas", "nodePort", "parallelism", "periodSeconds",
+    "port", "progressDeadlineSeconds", "replicas", "revisionHistoryLimit", "runAsGroup", "runAsUser", "size",
+    "sizeLimit", "storage", "successThreshold", "targetPort", "terminationGracePeriodSeconds", "timeoutSeconds",
+})  # fmt: skip
+"""Fields in which an API server accepts a number, a quantity or a port's name, and no `$`."""
+
+
+_TEXTS = frozenset({"annotations", "data", "labels", "stringData"})
+"""Fields in which every value is a text."""
+
+
+def of_placeholders(obj: dict[str, Any], *, known: bool = False) -> Filled | None:
+    """The object with the defaults of its placeholders, if one is where an API server accepts only a number: a file for
+    envsubst or Flux. Others stay as they are. None for all other objects. `known`: it certainly is such a file."""
+    if isinstance(obj, Filled):
+        return None
+    names: dict[str, str | None] = {}
+    declared: set[str] = set()
+    is_template = known
+    stack: list[tuple[object, object, Any]] = [(None, None, obj)]
+    while stack:
+        parent, key, value = stack.pop()
+        if isinstance(value, dict):
+            if "name" in value and ("value" in value or "valueFrom" in value):
+                declared.add(str(value["name"]))
+            stack += [(key, name, one) for name, one in value.items() if name not in _TEXTS]
+        elif isinstance(value, list):
+            stack += [(parent, key, one) for one in value]
+        elif isinstance(value, str) and "$" in value:
+            for found in _PLACEHOLDER.finditer(value):
+                names[found[1]] = found[2] or names.get(found[1])
+                is_template = is_template or key in NUMBERS or parent in ("limits", "requests")
+    if not is_template or not names:
+        return None
+    # A shell of the container expands the variables that the container has.
+    defaults = {name: default for name, default in names.items() if default is not None and name not in declared}
+    parameters = Parameters(defaults, _PLACEHOLDER, end="")
+    filled = Filled(parameters.fill(obj))
+    filled.unfilled = tuple([name for name in names if name not in defaults and name not in declared])
+    filled.defaults = tuple(parameters.used)
+    return filled

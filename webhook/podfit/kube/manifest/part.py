@@ -46,6 +46,8 @@ class Part:
     values: Mapping[Path, tuple[Any, Any]] = field(default_factory=dict)
     """Place → the events that begin and end the value; both are the same if it is neither a list nor an object."""
     error: str = ""
+    has_placeholders: bool = False
+    """It is YAML only after envsubst has replaced its `${NAME}`."""
 
     def line_of(self, path: Path) -> int | None:
         """The line of the key or, in a list, of the item at `path`; None if nothing is there."""

@@ -63,7 +63,10 @@ def _of_a_shell(engine: Engine, word: Word) -> Iterator[Finding]:
     found = _SHELLS.search(word.text)
     if found is None:
         return
-    name, why = found["braced"] or found["bare"], _refused(engine, word)
+    name = found["braced"] or found["bare"]
+    if name in engine.workload.unfilled:  # a file for envsubst
+        return
+    why = _refused(engine, word)
     defined = name in engine.declared
     whole = found[0] in (word.text, word.text.partition("=")[2])
     if not (why or defined or whole or found["braced"]):  # `{"$schema": …}`
