@@ -19,8 +19,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from oracle import claims, environment
-from oracle.cases import GPUS, Case, configs, generate, kinds
+from oracle import claims, environment, layers
+from oracle.cases import BUILT, BUILT_GPUS, GPUS, Case, configs, generate, generate_built, kinds
 from oracle.compare import Difference, compare, first_line, report
 from podfit.vllm.args.flags import builtin
 from podfit.vllm.release import Release, parse
@@ -46,7 +46,7 @@ def ask_vllm(cases: Sequence[Case], given: Path | None, release: Release) -> tup
         argv = [_with_paths(word, paths) for word in case.argv(case.model)]
         line: dict[str, Any] = {"id": case.id, "stage": case.stage, "argv": argv, "environment": case.environment}
         if case.stage == "kv":
-            layers = kinds(configs()[case.model])
+            layers = None if case.model in BUILT else kinds(configs()[case.model])
             line |= {"kinds": layers, "kv_cache_memory_bytes": case.kv_cache_memory_bytes}
         lines.append(json.dumps(line))
     command = [str(environment.python()), "-m", "oracle.judge", str(folder), str(release)]
@@ -144,10 +144,13 @@ def main(argv: list[str]) -> int:
     every: list[Difference] = []
     for number, release in enumerate(releases):
         gpu = GPUS[(known.index(release) + args.seed) % len(GPUS)]
-        cases = list(generate(release, gpu, args.seed, args.cases))
-        differences, line = run(release, cases, args.sources)
-        every += differences
-        print(f"[{number + 1}/{len(releases)}] {line}", flush=True)
+        batches = [list(generate(release, gpu, args.seed, args.cases))]
+        if release >= layers.FIRST:
+            batches += [list(generate_built(release, gpu, args.seed)) for gpu in BUILT_GPUS]
+        for cases in batches:
+            differences, line = run(release, cases, args.sources)
+            every += differences
+            print(f"[{number + 1}/{len(releases)}] {line}", flush=True)
     text = report(every)
     print(text)
     if args.report:

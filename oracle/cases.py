@@ -40,6 +40,14 @@ MODELS = (
     "sentence-transformers/all-MiniLM-L6-v2", "tiiuae/Falcon-H1-7B-Instruct", "allenai/Olmo-3-32B-Think",
 )  # fmt: skip
 """Entries of the catalog whose config.json was read: one per way to keep a KV cache, and per kind of configuration."""
+BUILT = (
+    "MiniMaxAI/MiniMax-M3", "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V4-Pro", "moonshotai/Kimi-K3",
+    "zai-org/GLM-5.2", "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8", "deepseek-ai/DeepSeek-V3",
+    "zai-org/GLM-5.3-Flash", "deepseek-ai/DeepSeek-V4-Flash",
+)  # fmt: skip
+"""Entries whose own layers are built (`layers`), because several of their layers or caches differ."""
+BUILT_GPUS = tuple(gpu for gpu in GPUS if gpu["name"] in ("NVIDIA H200", "NVIDIA B200"))
+"""On these, vLLM chooses different backends for them."""
 VALUES: Mapping[str, Sequence[str | None]] = {
     "--max-model-len": ("1024", "4096", "8192", "32768", "131072", "1000000", "-1", "0"),
     "--max-num-seqs": ("1", "64", "256", "2048", "4096", "0"),
@@ -295,16 +303,25 @@ def configs() -> dict[str, dict[str, Any]]:
     found = {}
     for line in (FACTS / "models.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        if row["id"] in MODELS:
+        if row["id"] in MODELS or row["id"] in BUILT:
             found[row["id"]] = completed(row["config"])
-    return {name: found[name] for name in MODELS}
+    return {name: found[name] for name in (*MODELS, *BUILT)}
 
 
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config with what the catalog shortens: one `layer_types` entry per layer instead of the pattern that repeats.
     Also LongRoPE's factors, which Transformers needs; nothing here depends on their values."""
     out: dict[str, Any] = {key: completed(value) if key == "text_config" else value for key, value in config.items()}
+    if out.get("model_type") == "minimax_m3":  # a conversion's name of the language model
+        vision = {
+            "hidden_size": 1280, "num_attention_heads": 16, "img_token_compression_config": {}, "patch_size": 14,
+            "num_channels": 3, "num_hidden_layers": 2, "intermediate_size": 5120, "layer_norm_eps": 1e-5,
+        }  # fmt: skip
+        own = {"model_type": "minimax_m3_vl", "architectures": ["MiniMaxM3SparseForConditionalGeneration"]}
+        return {**own, "text_config": {**out, "model_type": "minimax_m3_text"}, "vision_config": vision}
     pattern, rope = out.pop("layer_pattern", None), out.get("rope_scaling")
+    if quantized := out.pop("hf_quant_config", None):  # vLLM reads the file hf_quant_config.json
+        out["quantization_config"] = {"quant_method": "modelopt", **quantized}
     if pattern:
         layers = out["num_hidden_layers"]
         out["layer_types"] = (list(pattern) * layers)[:layers]
@@ -318,7 +335,7 @@ def completed(config: Mapping[str, Any]) -> dict[str, Any]:
 def kinds(config: Mapping[str, Any]) -> list[str] | None:
     """The kind of each layer, by Transformers' names; None for a model whose KV cache is not compared."""
     text = config.get("text_config", config)
-    layers = text.get("num_hidden_layers", 0)
+    count = text.get("num_hidden_layers", 0)
     if "layer_types" in text:
         return list(text["layer_types"])
     every: Mapping[str, Sequence[str]] = {
@@ -336,7 +353,7 @@ def kinds(config: Mapping[str, Any]) -> list[str] | None:
         "qwen3_next": ["linear_attention"] * 3 + ["full_attention"],
     }
     pattern = every.get(text["model_type"])
-    return (list(pattern) * layers)[:layers] if pattern else None
+    return (list(pattern) * count)[:count] if pattern else None
 
 
 def flags(release: Release) -> dict[str, Mapping[str, Any]]:
@@ -352,7 +369,7 @@ def generate(release: Release, gpu: Mapping[str, Any], seed: int, count: int) ->
     """`count` cases for each stage."""
     chance = random.Random(f"{seed} {release}")  # noqa: S311 - cases, not secrets
     known = flags(release)
-    cached = [name for name, config in configs().items() if kinds(config)]
+    cached = [name for name in MODELS if kinds(configs()[name])]
     for number in range(count):
         yield Case(f"{release}|parse|{number}", "parse", str(release), gpu, MODELS[0], _any(chance, known))
     for number in range(count):
@@ -369,6 +386,19 @@ def generate(release: Release, gpu: Mapping[str, Any], seed: int, count: int) ->
         yield Case(
             f"{release}|kv|{number}", "kv", str(release), gpu, model, _with_values(chance, chosen, small=True), memory
         )
+
+
+def generate_built(release: Release, gpu: Mapping[str, Any], seed: int) -> Iterator[Case]:
+    """Cases of the models whose layers are built: eager, since kernels are not compiled, and of the text alone."""
+    chance = random.Random(f"built {seed} {release}")  # noqa: S311 - cases, not secrets
+    for model in BUILT:
+        for number, dtype in enumerate(("auto", "fp8")):
+            length = chance.choice(("4096", "32768", "131072"))
+            ranks = "8" if model == "moonshotai/Kimi-K3" else chance.choice("148")  # its experts need 8 or 16
+            argv = ("--max-model-len", length, "--kv-cache-dtype", dtype, "--tensor-parallel-size", ranks,
+                    "--enforce-eager", "--language-model-only")  # fmt: skip
+            memory = int(chance.choice((2, 8, 20, 60)) * GIB) + chance.randrange(GIB)
+            yield Case(f"{release}|built|{model}|{number}", "kv", str(release), gpu, model, argv, memory)
 
 
 def _with_values(chance: random.Random, chosen: Sequence[str], small: bool = False) -> tuple[str, ...]:

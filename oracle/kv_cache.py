@@ -1,7 +1,7 @@
 """Runs a release's own KV-cache code on its own configuration: groups, blocks, the check and the printed numbers.
 
-What is written here, after each release's gpu_model_runner.get_kv_cache_spec, is the spec of each layer; block sizes of
-hybrids, groups, the check and the estimate are vLLM's.
+What is written here, after each release's gpu_model_runner.get_kv_cache_spec, is the spec of each layer of models whose
+layers are simple; `layers` asks the others' own. Block sizes of hybrids, groups, the check and the estimate are vLLM's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import logging
 import re
 from types import ModuleType
 from typing import Any
+
+from oracle import layers as own_layers
 
 STATE = ("linear_attention", "mamba")
 PRINTED = {
@@ -131,15 +133,19 @@ def specs(config: Any, kinds: list[str]) -> dict[str, Any]:
     return {f"model.layers.{index}": made[kind]() for index, kind in enumerate(kinds)}
 
 
-def answer(config: Any, kinds: list[str], memory: int) -> dict[str, Any]:
-    """Whether vLLM starts with this many bytes of KV cache memory, and what it prints."""
+def answer(config: Any, kinds: list[str] | None, memory: int) -> dict[str, Any]:
+    """Whether vLLM starts with this many bytes of KV cache memory, and what it prints. Without kinds of layers, the
+    model's own layers are built."""
     log, lines = logging.getLogger("vllm"), Lines()
     handlers, level = log.handlers, log.level
     log.handlers, log.level = [lines], logging.INFO
     try:
         error = None
-        align(config)
-        layers = specs(config, kinds)
+        if kinds is None:
+            layers = own_layers.build(config)
+        else:
+            align(config)
+            layers = specs(config, kinds)
         try:
             blocks = plan(config, layers, memory)
         except (ValueError, NotImplementedError) as failed:

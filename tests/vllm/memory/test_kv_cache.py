@@ -271,3 +271,23 @@ def test_an_unknown_eagle_head_has_at_most_a_key_value_head_per_query_head() -> 
     assert not unbounded.is_described
     windows, _ = laid_out("0.33.0", GPT_OSS_120B, speculative_config=EAGLE3)
     assert not windows.is_described  # its head may change the groups
+
+
+@pytest.mark.parametrize(
+    ("release", "capability", "states"),
+    [
+        pytest.param("0.33.0", (9, 0), 3, id="FlashKDA exports a state"),
+        pytest.param("0.33.0", (8, 0), 2, id="another kernel"),
+        pytest.param("0.28.0", (9, 0), 2, id="not yet"),
+    ],
+)
+def test_kimi_k3_keeps_a_state_that_flash_kda_exports(release: str, capability: tuple[int, int], states: int) -> None:
+    linear = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "num_heads": 96, "head_dim": 128,
+              "short_conv_kernel_size": 4, "use_full_rank_gate": True, "gate_lower_bound": -5.0}  # fmt: skip
+    shape = model(**{**DEEPSEEK_V3, "model_type": "kimi_linear", "num_hidden_layers": 8, "linear_attn_config": linear})
+    number = parse(release)
+    assert number is not None
+    resolved = settings.resolve(engine(release), shape, gpu(141, capability=capability), 141 * GI, number, {})
+    specs = kv_specs.of(shape, kv_specs.stored(resolved))
+    assert specs is not None
+    assert {spec.states for _, spec in specs.layers if spec.is_state} == {states}

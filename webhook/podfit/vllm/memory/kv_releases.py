@@ -79,6 +79,9 @@ NULL_BLOCK = Release(0, 29)
 """The check leaves out one block, which represents "no block" (get_kv_cache_configs `check_memory`)."""
 PADDED = Release(0, 29)
 """Every page except a latent's is padded if its size does not divide the largest (unify_kv_cache_spec_page_size)."""
+DELTA_ATTENTION_CHECKPOINT = Release(0, 29)
+"""Kimi-K3's delta attention keeps one state more if FlashKDA's kernel does the prefill (models/kimi_k3/nvidia/kda.py
+get_kv_cache_spec)."""
 SHORT_CONVOLUTIONS = Release(0, 29)
 """A short convolution keeps the speculative tokens (layers/mamba/mamba_utils.py)."""
 ALIGNED_ONLY = Release(0, 32)

@@ -463,7 +463,24 @@ def _checkpoints(model: Model, how: Stored, kind: str) -> int:
     """Additional states that a layer exports in the middle of a prefill."""
     if kind == "mamba" and (mixer := shape.mamba(model)) and mixer.heads:
         return int(how.release >= since.MAMBA2_CHECKPOINT)
-    return int(kind == "linear_attention" and _prefills_with_flashinfer(model, how))
+    return int(
+        kind == "linear_attention" and (_prefills_with_flashinfer(model, how) or _prefills_with_flash_kda(model, how))
+    )
+
+
+def _prefills_with_flash_kda(model: Model, how: Stored) -> bool:
+    """Whether FlashKDA's kernel does the prefill of Kimi-K3's delta attention: on Hopper and Blackwell, with heads of
+    128 and a bounded gate (vLLM 0.33 models/kimi_k3/nvidia/kda.py resolve_kda_prefill_backend)."""
+    kda = shape.delta_attention(model)
+    return (
+        how.release >= since.DELTA_ATTENTION_CHECKPOINT
+        and how.vendor == "nvidia"
+        and how.capability is not None
+        and how.capability[0] in OWN_BLOCKS
+        and kda is not None
+        and kda[0] == 128 * kda[1]
+        and shape.has_bounded_full_rank_gate(model)
+    )
 
 
 def _prefills_with_flashinfer(model: Model, how: Stored) -> bool:
