@@ -69,6 +69,41 @@ def test_the_exit_code_does_not_depend_on_the_format(run: Run, output: str) -> N
     assert run("check", "--format", output, GOOD, "no-such-file.yaml")[0] == 3
 
 
+HELM_FILES = {
+    "llm/Chart.yaml": "{apiVersion: v2, name: llm, version: 0.1.0}",
+    "llm/values.yaml": "image: vllm/vllm-openai",
+    "llm/templates/a.yaml": "kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n",
+    "llm/templates/b.yaml": "kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n",
+}
+
+
+@pytest.mark.parametrize("name", ["llm", "llm/values.yaml", "llm/templates/a.yaml", "llm/templates"])
+def test_a_chart_is_not_rendered_but_its_command_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for file, text in HELM_FILES.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+    code, _, err = run("check", name)
+
+    assert code == 0
+    assert err.count("podfit check --helm llm\n") == 1
+    assert err.count("a Helm template;") == int("values" not in name)
+
+
+@pytest.mark.parametrize("kind", ["HelmRelease", "Application"])
+def test_a_kind_that_is_rendered_elsewhere_names_how(run: Run, tmp_path: Path, kind: str) -> None:
+    group = {"HelmRelease": "helm.toolkit.fluxcd.io/v2", "Application": "argoproj.io/v1alpha1"}[kind]
+    pods = "{decode: {containers: [{name: vllm, image: vllm/vllm-openai}]}}"
+    file = tmp_path / "x.yaml"
+    file.write_text(f"apiVersion: {group}\nkind: {kind}\nspec: {{values: {pods}}}\n")
+    err = run("check", str(file))[2]
+    assert f"nothing is rendered here; check what this {kind} makes: " in err
+    assert "`kinds` of a policy" not in err
+
+
 def test_an_unreadable_file_is_exit_3_and_the_others_are_still_checked(run: Run, tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [1\nb: 2\n")

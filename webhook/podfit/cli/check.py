@@ -13,6 +13,7 @@ from pathlib import Path
 
 from podfit.cli.support import (
     baseline,
+    charts,
     edge,
     fail_on,
     fleet,
@@ -189,6 +190,7 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[Ch
     containers = [container for one in found for container in one.containers]
     notes = [note for one in found for note in one.notes]
     notes += patches.notes(note for one in inputs for note in one.merged_notes)
+    notes += charts.notes(inputs)
     names_read = tuple(source.name for source in inputs)
     notes += _without(args.files, names_read, {one.file for one in containers}) if not problems else ()
     checked = Checked(

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.lint import Report, lint
 from podfit.evaluation.policy import Policy
-from podfit.kube import manifest
-from podfit.kube.manifest import Document, Note
+from podfit.kube import helm, manifest
+from podfit.kube.manifest import Document, Note, SkipReason
 from podfit.kube.path import FieldPath
 from podfit.kube.workload import unread
 from podfit.report import checked
@@ -20,6 +20,9 @@ from podfit.report.checked import CheckedContainer, FileProblem
 from podfit.rules import all_rules
 from podfit.rules.engine import Engine
 from podfit.vllm.facts import Facts
+
+MERGED: frozenset[SkipReason | None] = frozenset({"helm-template", "template"})
+"""Reasons whose notes a report merges."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class ManifestFile:
     @property
     def merged_notes(self) -> tuple[Note, ...]:
         """The notes that a report merges if several files have the same."""
-        return (*(note for note in self.manifests.notes if note.skips == "template"), *self.patches)
+        return (*(note for note in self.manifests.notes if note.skips in MERGED), *self.patches)
 
     @property
     def skips(self) -> tuple[Note, ...]:
@@ -97,13 +100,8 @@ def check(
         notes += [_another_server(source.name, document, engine) for engine in engines if engine.command.other]
         if audit:
             notes += checked.audited(source.name, document, report)
-        if not report.results and (place := unread.pod_spec(document.object, policy.kinds)):
-            notes.append(_unread(source.name, document, place))
-        elif not report.results and (missing := unread.without_kind(document.object)):
-            notes.append(_incomplete(source.name, document, missing))
-        elif not report.results and (place := unread.mention(document.object)):
-            notes.append(_mentioned(source.name, document, place))
-    notes += [str(note) for note in manifests.notes if note.skips != "template"]
+        notes += _not_evaluated(source.name, document, policy) if not report.results else ()
+    notes += [str(note) for note in manifests.notes if note.skips not in MERGED]
     for document in manifests.documents[:1]:
         notes += checked.in_vain(source.name, document.text, all_rules())
     return CheckedFile(tuple(containers), tuple(problems), tuple(notes))
@@ -128,6 +126,19 @@ def _another_server(file: str, document: Document, engine: Engine) -> str:
     )
 
 
+def _not_evaluated(file: str, document: Document, policy: Policy) -> Iterator[str]:
+    """At most one note: why nothing of an object was evaluated although it has to do with vLLM."""
+    obj = document.object
+    if helm.is_chart(file, obj) or helm.is_values(file, obj):
+        return  # `helm.notes` reports it
+    if not unread.is_rendered(obj) and (place := unread.pod_spec(obj, policy.kinds)):
+        yield _unread(file, document, place)
+    elif missing := unread.without_kind(obj):
+        yield _incomplete(file, document, missing)
+    elif place := unread.mention(obj):
+        yield _mentioned(file, document, place)
+
+
 def _unread(file: str, document: Document, place: FieldPath) -> str:
     """What is said of a kind that nothing reads."""
     kind, group = document.object.get("kind"), str(document.object.get("apiVersion")).rpartition("/")[0]
@@ -150,6 +161,10 @@ def _incomplete(file: str, document: Document, missing: Sequence[str]) -> str:
 
 def _mentioned(file: str, document: Document, place: FieldPath) -> str:
     """What is said of an object that names vLLM, and of which nothing was evaluated."""
-    kind = document.object.get("kind")
-    why = f"{place} names vLLM, and podfit does not know what Pods this {kind} makes"
-    return f"{file}:{document.line_of(place)}: not evaluated: {why}; check the rendered Pods, or a running cluster"
+    obj = document.object
+    kind, group = str(obj.get("kind")), str(obj.get("apiVersion")).rpartition("/")[0]
+    head = f"{file}:{document.line_of(place)}: not evaluated: "
+    if (command := unread.RENDERED.get((group, kind))) is not None:
+        return f"{head}{place} names vLLM, and nothing is rendered here; check what this {kind} makes: {command}"
+    why = f"{place} names vLLM" if len(place.parts) > 1 else f"a {kind} may run vLLM"
+    return f"{head}{why}, and podfit does not know what Pods this {kind} makes; check them in a running cluster"

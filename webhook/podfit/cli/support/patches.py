@@ -13,11 +13,17 @@ from podfit.kube.manifest import Document, Manifests, Note, encoding
 
 
 def notes(found: Iterable[Note]) -> list[str]:
-    """Lines about patches and templates: one for all that have the same reason."""
-    files: dict[str, dict[str, None]] = {}
+    """Lines about patches and templates: one for all that have the same reason. A template's line is where it begins
+    to be one."""
+    files: dict[str, dict[str, Note]] = {}
     for note in found:
-        files.setdefault(note.message, {})[note.file] = None
-    return [f"{next(iter(of))}{f' and {len(of) - 1} more' if len(of) > 1 else ''}: {why}" for why, of in files.items()]
+        files.setdefault(note.message, {}).setdefault(note.file, note)
+    lines = []
+    for why, of in files.items():
+        first = next(iter(of.values()))
+        more = f" and {len(of) - 1} more" if len(of) > 1 else ""
+        lines.append(str(first) if first.skips == "helm-template" and not more else f"{first.file}{more}: {why}")
+    return lines
 
 
 @dataclass(frozen=True)

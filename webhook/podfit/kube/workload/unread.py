@@ -18,7 +18,7 @@ def pod_spec(obj: JSON, known: Mapping[str, object]) -> FieldPath | None:
     """The place of the first PodSpec with a vLLM container in an object of an unknown kind; None if there is none.
 
     `known`: kinds that a policy adds, as in `workload.find`."""
-    group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+    group, kind = _kind(obj)
     if (
         (group, kind) in WORKLOAD_KINDS
         or (f"{kind}.{group}" if group else kind) in known
@@ -59,34 +59,87 @@ _IMAGE = re.compile(
 """An image, a package or a command of vLLM's."""
 _INSTALLED = re.compile(r"(?<![\w./-])vllm(?![\w./:-])")
 """The package in a `runtime_env` of Ray (`serveConfigV2`): `pip: [vllm]`."""
-_ENGINE = re.compile(r"engine|backend|backendName|backendRuntimeName|runtime|type", re.IGNORECASE)
-"""Keys that name an engine: `engine: VLLM`, `backendType: vLLM`, `backendRuntimeName: vllm`."""
+_ENGINE = re.compile(r"\w*(engine|backend|runtime|framework|server|type|backendName|backendRuntimeName)", re.IGNORECASE)
+"""Keys that name an engine: `engine: VLLM`, `backendType: vLLM`, `backendRuntimeName: vllm`, `servingEngine: vllm`."""
+_IMAGE_KEY = re.compile(r"\w*(image|repository)(Name|Ref)?", re.IGNORECASE)
+"""Keys of images."""
+_VLLM_WORD = re.compile(r"(?<![a-z])vllm(?![a-z])", re.IGNORECASE)
+_OWN_SETTINGS = frozenset(
+    {"gpumemoryutilization", "maxmodellen", "maxnumseqs", "tensorparallelsize", "vllm", "vllmconfig"}
+)
+"""Keys for vLLM's own settings, without case and underscores, also as flags in a text."""
+_FLAGS = re.compile(r"--(gpu[-_]memory[-_]utilization|max[-_]model[-_]len|tensor[-_]parallel[-_]size)\b")
 _ABOUT = ("monitoring.", "gateway.", "networking.", "cert-manager.", "rbac.", "admissionregistration.", "podfit.dev")
 """Beginnings of API groups whose objects only speak of others."""
+RENDERED = {
+    ("helm.toolkit.fluxcd.io", "HelmRelease"): "podfit check --helm CHART --values FILE, with its spec.values in FILE",
+    ("helm.cattle.io", "HelmChart"): "podfit check --helm CHART --values FILE, with its spec.valuesContent in FILE",
+    ("argoproj.io", "Application"): "argocd app manifests NAME | podfit check -",
+    ("argoproj.io", "ApplicationSet"): "argocd app manifests NAME | podfit check -, for each of its Applications",
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"): "podfit check --kustomize DIR",
+}
+"""Kinds from whose charts or folders other programs make objects → how to check those."""
+_SERVING = frozenset({
+    ("apps.nvidia.com", "NIMService"), ("inference.llmaz.io", "Playground"), ("llm-d.ai", "ModelService"),
+    ("ome.io", "InferenceService"), ("production-stack.vllm.ai", "VLLMRuntime"),
+})  # fmt: skip
+"""Kinds that serve a model, most with vLLM, whatever words they have."""
+_OTHER_ENGINES = re.compile(
+    r"llama\.?cpp|ollama|sglang|tgi|tensorrt.*|trt.*|triton|infinity|faster_?whisper", re.IGNORECASE
+)
 _LONGEST = 1 << 15
 
 
+def is_rendered(obj: JSON) -> bool:
+    """Whether another program makes objects of a chart or a folder that this one names."""
+    return _kind(obj) in RENDERED
+
+
+def _kind(obj: JSON) -> tuple[str, str]:
+    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+
+
 def mention(obj: JSON) -> FieldPath | None:
-    """Where an object of a custom kind, of which nothing was read, names vLLM: an image, a command, a package or an
-    engine; None if it names none."""
-    group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+    """Where an object of a custom kind, of which nothing was read, names vLLM: an image, a command, a package, an
+    engine or a setting; None if it names none.
+
+    A kind from which other programs make objects names it with any word. A kind that serves models is one of vLLM's
+    unless it names another engine."""
+    group, kind = _kind(obj)
+    if (group, kind) == ("kaito.sh", "Workspace"):
+        preset = FieldPath(("inference", "preset"))
+        return preset if preset.get(obj) else None
     if (group, kind) in WORKLOAD_KINDS and group != "ray.io":  # Ray's own Python code may start vLLM
         return None
     if "." not in group or group.startswith(_ABOUT) or group.endswith(".k8s.io") or kind in _DEFINES:
         return None
+    any_word, other = is_rendered(obj), False
     queue: list[tuple[FieldPath, Any]] = [(FieldPath(("spec",)), obj.get("spec"))]
     for path, value in queue:  # grows while it is walked
+        key = path.parts[-1]
+        if isinstance(key, str) and key.replace("_", "").lower() in _OWN_SETTINGS and value not in (None, ""):
+            return path
         if isinstance(value, str):
-            key = path.parts[-1]
-            engine = isinstance(key, str) and value.lower() == "vllm" and _ENGINE.fullmatch(key)
-            if engine or (len(value) <= _LONGEST and "vllm" in value and _names(value)):
+            if _mentions(str(key), value, any_word=any_word):
                 return path
+            other = other or bool(_ENGINE.fullmatch(str(key)) and _OTHER_ENGINES.fullmatch(value))
         elif len(path.parts) < _DEEPEST:
             if is_object(value):
                 queue += [(path / str(key), one) for key, one in value.items()]
             elif isinstance(value, list):
                 queue += [(path / index, one) for index, one in enumerate(value)]
-    return None
+    return FieldPath(("spec",)) if (group, kind) in _SERVING and not other else None
+
+
+def _mentions(key: str, text: str, *, any_word: bool) -> bool:
+    """Whether a text under this key names vLLM."""
+    if _ENGINE.fullmatch(key) and _VLLM_WORD.match(text):
+        return True
+    if len(text) > _LONGEST or not ("vllm" in text or "--" in text or any_word):
+        return False
+    if any_word or _IMAGE_KEY.fullmatch(key):
+        return _VLLM_WORD.search(text) is not None or _FLAGS.search(text) is not None
+    return _names(text) or _FLAGS.search(text) is not None
 
 
 def _names(text: str) -> bool:

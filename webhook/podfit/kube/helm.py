@@ -1,0 +1,83 @@
+"""Helm's charts and values files among other files: they are no Kubernetes objects."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+CHART_FILES = ("Chart.yaml", "Chart.yml")
+_VALUES_NAME = re.compile(r"(^|.*[._-])values([._-].*)?\.ya?ml", re.IGNORECASE)
+_VALUES_KEYS = frozenset({"servingEngineSpec", "modelArtifacts", "modelSpec"})
+"""Top-level keys of the values of charts for vLLM (vllm-project/production-stack, llm-d-modelservice)."""
+_OF_VLLM = re.compile(r"(?<![a-z])vllm(?![a-z])|servingEngineSpec|modelArtifacts|llm-d", re.IGNORECASE)
+
+
+def is_chart(name: str, obj: Mapping[str, Any]) -> bool:
+    """Whether the file is the description of a chart."""
+    return posixpath.basename(name) in CHART_FILES and "kind" not in obj
+
+
+def is_values(name: str, obj: Mapping[str, Any]) -> bool:
+    """Whether the file has values for a chart."""
+    if "kind" in obj and "apiVersion" in obj:
+        return False
+    return _VALUES_NAME.fullmatch(posixpath.basename(name)) is not None or not _VALUES_KEYS.isdisjoint(obj)
+
+
+def names_vllm(text: str) -> bool:
+    """Whether the text of a values file has to do with vLLM."""
+    return _OF_VLLM.search(text) is not None
+
+
+@dataclass
+class Chart:
+    """A chart, and the files with values in its folder."""
+
+    folder: str
+    names_vllm: bool = False
+    """A text in its folder has to do with vLLM."""
+    values: list[str] = field(default_factory=list)
+
+    def note(self, more: int = 0) -> str:
+        """One line: that it is not rendered, and the command that checks it. `more`: charts with the same note."""
+        others = [name for name in self.values if posixpath.basename(name) not in ("values.yaml", "values.yml")]
+        command = f"podfit check --helm {self.folder}{f' --values {others[0]}' if others else ''}"
+        also = f" (or {', '.join(others[1:4])}{' …' if len(others) > 4 else ''})" if len(others) > 1 else ""
+        if more:
+            return f"{self.folder} and {more} more: Helm charts, which are not rendered here: {command}"
+        return f"{self.folder}: a Helm chart, which is not rendered here: {command}{also}"
+
+
+def notes(files: Iterable[tuple[str, Sequence[Mapping[str, Any]], str]], folders: Iterable[str] = ()) -> list[str]:
+    """One note per chart and per values file without one, if they name vLLM; and one for all other charts.
+
+    `files`: name, objects and text of each. `folders`: charts that are known besides."""
+    listed = list(files)
+    found = {
+        posixpath.dirname(name) or "."
+        for name, objects, _ in listed
+        if len(objects) == 1 and is_chart(name, objects[0])
+    }
+    found |= set(folders)
+    charts = {one: Chart(one) for one in sorted(found) if _innermost(one, found - {one}) is None}
+    lone = []
+    for name, objects, text in listed:
+        chart = charts.get(_innermost(name, charts) or "")
+        has_values = bool(objects) and all(is_values(name, one) for one in objects)
+        if chart is not None:
+            chart.names_vllm = chart.names_vllm or names_vllm(text)
+            chart.values += [name] if has_values else []
+        elif has_values and names_vllm(text):
+            command = f"podfit check --helm CHART --values {name}"
+            lone.append(f"{name}: values for a Helm chart, which is not rendered here: {command}")
+    own = [one for one in charts.values() if one.names_vllm]
+    rest = [one for one in charts.values() if not one.names_vllm]
+    return [*(one.note() for one in own), *(one.note(len(rest) - 1) for one in rest[:1]), *lone]
+
+
+def _innermost(name: str, folders: Iterable[str]) -> str | None:
+    """The innermost folder that the file or folder is in."""
+    return max([one for one in folders if one == "." or name.startswith(one.rstrip("/") + "/")], key=len, default=None)
