@@ -30,7 +30,7 @@ from podfit.cli.support import edge
 from podfit.diagnose.causes import CAUSES
 from podfit.evaluation import denial
 from podfit.evaluation.lint import lint
-from podfit.evaluation.policy import builtin, crd, shape
+from podfit.evaluation.policy import Policy, builtin, crd, load, shape
 from podfit.kube import manifest
 from podfit.kube.companions import Companions
 from podfit.report import checked, rule_page, text
@@ -56,7 +56,7 @@ def printed(path: Path) -> str:
 def evaluated(path: Path) -> tuple[tuple[checked.CheckedContainer, ...], list[str]]:
     """The containers of one example file, and the notes on what its rule only audits; raises ValueError if an object
     cannot be evaluated."""
-    policy = builtin()
+    policy = policy_beside(path)
     read = manifest.read(path.read_bytes(), path.name)
     facts = beside(read)
     judged = [(document, lint(document.object, policy, facts, where="check")) for document in read.documents]
@@ -74,6 +74,12 @@ def evaluated(path: Path) -> tuple[tuple[checked.CheckedContainer, ...], list[st
         if f" {path.parent.name}: " in line
     ]
     return containers, notes
+
+
+def policy_beside(path: Path) -> Policy:
+    """The policy of a rule's examples: `policy.yaml` in their folder, for a rule that finds nothing without one."""
+    of_rule = path.with_name("policy.yaml")
+    return load([(of_rule.name, of_rule.read_text())]) if of_rule.exists() else builtin()
 
 
 def planned(output: str) -> str:
@@ -127,8 +133,7 @@ def default_policy() -> str:
         out += [f"    # {rule.title()}", f"    {rule_id}:", f"      mode: {rule.mode}"]
         if rule_page.has_fix(rule):
             out.append(f"      fix: {str(rule.fix).lower()}")
-        for name, default, meaning in rule_page.parameters(rule):
-            out.append(f"      {name}: {default}    # {meaning}")
+        out += rule_page.parameter_lines(rule, " " * 6)
     return "\n".join(out) + "\n"
 
 
@@ -205,7 +210,9 @@ def causes() -> str:
 
 def rule_markdown(rule: type[Rule]) -> str:
     """docs/rules/<rule>.md."""
-    shown = [rule_pages.example(path, *evaluated(path)) for path in examples(rule.id(), "bad")]
+    policy = EXAMPLES / rule.id() / "policy.yaml"
+    shown = [("The policy of the examples", f"```yaml\n{policy.read_text().strip()}\n```")] if policy.exists() else []
+    shown += [rule_pages.example(path, *evaluated(path)) for path in examples(rule.id(), "bad")]
     fixed = [(path.with_name(path.name.replace("fixed", "bad", 1)), path) for path in examples(rule.id(), "fixed")]
     shown += [rule_pages.fix(before, after) for before, after in fixed]
     return rule_page.markdown(rule, shown)

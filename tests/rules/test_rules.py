@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pytest
 
 from podfit.evaluation.lint import Report, lint
-from podfit.evaluation.policy import builtin, load
+from podfit.evaluation.policy import load
 from podfit.kube import manifest
 from podfit.kube.patch import apply, json_patch
 from podfit.kube.workload import kserve, others
@@ -26,7 +26,7 @@ from podfit.rules import all_rules
 from podfit.rules.rule import FACTS, Fix, Mode, Place, Plane, Threat
 from podfit.vllm import gpu, model
 from podfit.vllm.facts import Fact, Facts
-from scripts.docs import EXAMPLES, beside, examples, printed
+from scripts.docs import EXAMPLES, beside, examples, policy_beside, printed
 
 
 def _cases(kind: str) -> list[Any]:
@@ -41,7 +41,7 @@ def _reports(path: Path) -> list[tuple[Any, Report]]:
     read = manifest.read(path.read_bytes(), path.name)
     assert not read.errors, read.errors
     facts = beside(read)
-    found = [(doc.object, lint(doc.object, builtin(), facts, where="check")) for doc in read.documents]
+    found = [(doc.object, lint(doc.object, policy_beside(path), facts, where="check")) for doc in read.documents]
     assert not [error for _, report in found for error in report.errors]
     return found
 
@@ -98,7 +98,7 @@ def test_a_fix_repairs_its_finding_brings_nothing_new_and_is_stable(rule_id: str
             if judged.rule != rule_id or not judged.finding.fix:
                 continue
             fixed = apply(obj, json_patch(obj, judged.finding.fix))
-            after = lint(fixed, builtin(), _beside(path, obj, fixed), where="check")
+            after = lint(fixed, policy_beside(path), _beside(path, obj, fixed), where="check")
 
             assert (judged.rule, str(judged.finding.path)) not in _found(after)
             assert not {rule for rule, _ in _found(after)} - {rule for rule, _ in _found(report)}

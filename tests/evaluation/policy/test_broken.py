@@ -49,6 +49,27 @@ spec:
     max-model-len-unset:
       mode: deny
       above: 8192
+    house-limits:
+      mode: deny
+      maxModelLen:
+        - value: 8192
+          gpus:
+            - l4
+        - value: 32768
+      gpuMemoryUtilization:
+        minimum: 0.5
+        maximum: 0.95
+      releases:
+        minimum: 0.21.0
+        allowed:
+          - 0.27.0
+      models:
+        allowed:
+          - meta-llama/*
+      memoryFactor: 1.5
+      whenUnknown:
+        maxModelLen: deny
+        releases: warn
   assume:
     gpu: l4
     downloadBandwidth: 500M

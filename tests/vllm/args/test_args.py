@@ -494,6 +494,18 @@ def test_a_word_that_may_be_several_keeps_the_door_open() -> None:
     assert problems(serve(["m", "--no-such-flag", extra])) == ["--no-such-flag"]
 
 
+def test_a_value_is_final_unless_a_later_word_may_replace_it() -> None:
+    """argparse takes the last value. A config file's settings come before the command line's."""
+    extra = Word("$EXTRA_ARGS", ARGS / 3, "EXTRA_ARGS is not set")
+    length = ["--max-model-len", "8192"]
+
+    assert serve(["m", extra, *length]).is_final("max_model_len")
+    assert not serve(["m", *length, extra]).is_final("max_model_len")
+    assert serve(["m", *length, extra, *length]).is_final("seed") is False
+    assert serve(["m", "--config", "elsewhere.yaml", *length]).is_final("max_model_len")
+    assert not serve(["m", "--max-model-len", extra]).is_final("max_model_len")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

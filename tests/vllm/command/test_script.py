@@ -58,6 +58,8 @@ A=1; trap "A=2" ERR; false; vllm serve m $A
 ---
 IFS=-; set -- a b; vllm serve m "$*"
 ---
+vllm serve m $((40*1024)) "$(( 8 * 1024 ))" --a=$((2*3))
+---
 A=(a b); IFS=,; vllm serve m "${A[*]}"
 ---
 read X <<< 'a\b'; vllm serve m "$X"

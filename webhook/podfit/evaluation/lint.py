@@ -20,7 +20,7 @@ from podfit.kube import namespace_limits, revisions, workload
 from podfit.kube.patch import Edit, edited, fits, shrinks
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload
-from podfit.rules import engine, releases
+from podfit.rules import all_rules, engine, releases
 from podfit.rules.engine import Engine
 from podfit.rules.rule import FACTS, IGNORE, Certainty, Finding, Heading, Level, Mode, Place, Rule
 from podfit.vllm.command import ALL_WORK, WorkLimit
@@ -115,6 +115,11 @@ class Judged:
     def certainty(self) -> Certainty:
         """The finding's certainty."""
         return self._unmasked.certainty
+
+    @property
+    def topic(self) -> str | None:
+        """The finding's subject, of a rule with several."""
+        return self._unmasked.topic
 
     @property
     def field_path(self) -> FieldPath:
@@ -483,7 +488,11 @@ class _Judge:
         if following is None or any(one.mode == "deny" for one in self._findings(following, read, terms, [])):
             return [*findings]
         why = "the script starts another server when this one has failed"
-        return [replace(one, mode="warn", _reason=why) if one.mode == "deny" else one for one in findings]
+        failing = {rule_id for rule_id, rule in all_rules().items() if not rule.forbids}
+        return [
+            replace(one, mode="warn", _reason=why) if one.mode == "deny" and one.rule in failing else one
+            for one in findings
+        ]
 
 
 _STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
@@ -697,11 +706,11 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
         defaults = tuple(one for one in defaults if one not in found.workload.aside)
     if defaults:
         return "warn", f"the parameter {defaults[0]} has a default here, which may be replaced"
-    if found.command.survived:
+    if found.command.survived and not rule.forbids:
         return "warn", found.command.survived
     if found.command.guessed:
         return "warn", f"that this is vLLM is a guess: {found.command.guessed}"
-    if found.args.open or not found.command.complete:
+    if (found.args.open or not found.command.complete) and not rule.forbids:
         why = f": {found.args.open}" if found.args.open else ""
         return "warn", f"vLLM may get more arguments than can be seen here{why}"
     rests_on = rule.needs if finding.rests_on is None else finding.rests_on
@@ -714,7 +723,7 @@ def _soften(rule: Rule, finding: Finding, found: Engine, terms: Terms, where: Pl
     informing = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     if informing:
         return "warn", f"rests on {informing[0]}, which may inform but not deny"
-    if found.workload.replicas == 0:
+    if found.workload.replicas == 0 and not rule.forbids:
         return "warn", "replicas: 0: nothing starts now, and the next scale-up would"
     if where == "admission" and found.workload.owned and terms.owned_pods != "deny":
         return "warn", "a controller made this object: what it would be denied for is denied at its owner"
@@ -729,8 +738,11 @@ def _of_words(rule: Rule, finding: Finding, found: Engine) -> bool:
 
 
 def _keys(judged: Judged, found: Engine) -> set[tuple[str, ...]]:
-    """How a finding is recognized after an edit: by its place or, where list indices moved, by its words."""
+    """How a finding is recognized after an edit: by its topic, else by its place or, where list indices moved, by its
+    words."""
     where = (judged.rule, str(found.workload.path), found.container.name)
+    if topic := judged.topic:
+        return {(*where, "about", topic)}
     return {(*where, "at", str(judged.field_path)), (*where, "says", judged.message)}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from podfit.base.printable import clean
 from podfit.evaluation.denial import place
@@ -10,6 +12,7 @@ from podfit.evaluation.lint import Judged, Report
 from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.decided import BUILT_IN_POLICY, PolicyValue, cap, decided_fields
 from podfit.evaluation.policy.layer import softer_mode
+from podfit.report.rule_page import camel
 from podfit.rules.rule import Rule
 
 
@@ -68,5 +71,11 @@ def _over(said: PolicyValue) -> str:
     return f"{_shown(said.value)}, {said.place}"
 
 
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _shown(value: Any) -> str:
+    """A value as a policy has it, in one line."""
+    if is_dataclass(value):
+        given = [(one.name, getattr(value, one.name)) for one in fields(value)]
+        return f"{{{', '.join(f'{camel(name)}: {_shown(it)}' for name, it in given if it not in (None, ()))}}}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_shown, value))}]" if value else "none"
+    return str(value).lower() if isinstance(value, bool | None) else str(value)

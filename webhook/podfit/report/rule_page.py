@@ -25,8 +25,21 @@ def body(rule: type[Rule]) -> str:
 
 
 def parameters(rule: type[Rule]) -> list[tuple[str, str, str]]:
-    """Name as in a policy, default, meaning of each parameter."""
-    return [(camel(one.name), str(one.default), one.metadata["description"]) for one in fields(rule)]
+    """Name as in a policy, default ("none" if it sets nothing), meaning of each parameter."""
+    return [
+        (camel(one.name), "none" if one.metadata["example"] else str(one.default), one.metadata["description"])
+        for one in fields(rule)
+    ]
+
+
+def parameter_lines(rule: type[Rule], indent: str) -> list[str]:
+    """Each parameter in YAML with its default; as a comment with an example if the default sets nothing."""
+    return [
+        f"{indent}# {camel(one.name)}: {example}    # {one.metadata['description']}"
+        if (example := one.metadata["example"])
+        else f"{indent}{camel(one.name)}: {one.default}    # {one.metadata['description']}"
+        for one in fields(rule)
+    ]
 
 
 def camel(name: str) -> str:
@@ -82,7 +95,7 @@ def policy_snippet(rule: type[Rule]) -> str:
     out = ["spec:", "  rules:", f"    {rule.id()}:", f"      mode: {rule.mode}    # {_modes(rule)}"]
     if has_fix(rule):
         out.append(f"      fix: {str(rule.fix).lower()}    # true, certain, manual or false")
-    out += [f"      {name}: {default}    # {meaning}" for name, default, meaning in parameters(rule)]
+    out += parameter_lines(rule, " " * 6)
     return "\n".join(out)
 
 

@@ -78,6 +78,9 @@ class Finding:
 
     It is empty if a rule needs a ledger, but this finding follows from the arguments alone. It names a fact that the
     rule uses without needing it."""
+    topic: str | None = None
+    """The subject of the finding, of a rule with several. An update is not denied for a subject for which the object
+    was denied before, wherever the finding was."""
     unknown_name: bool = False
     """It is about a flag, a key or a value that no release that was read knows, and that a newer one may."""
     of_vllm: bool | None = None
@@ -91,9 +94,22 @@ def lines(*texts: str | None) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
 
-def parameter(default: Any, description: str, **bounds: float) -> Any:
-    """A field of a rule that a policy may set; `bounds` are pydantic's (`ge`, `gt`, `le`, `lt`)."""
-    return field(default=default, metadata={"description": description, **bounds})
+Form = Literal["gpu", "release", "model"]
+"""What a text in a policy names: a GPU (`l4`), a vLLM release (`0.27`, `0.27.1`), models (`Qwen/*`)."""
+
+
+def parameter(default: Any, description: str, *, example: str = "", form: Form | None = None, **bounds: float) -> Any:
+    """A field that a policy may set: of a rule, or of a dataclass that is such a field.
+
+    - `default`: MISSING if a policy must give a value
+    - `example`: its value in YAML, for the documentation of a field whose default is to set nothing
+    - `form`: what the texts in it name
+    - `bounds`: pydantic's (`ge`, `gt`, `le`, `lt`, `min_length`)
+
+    A tuple of dataclasses that have a field `gpus` is a value for each GPU: a policy may write one instead of a list
+    (`podfit.evaluation.policy.shape`).
+    """
+    return field(default=default, metadata={"description": description, "example": example, "form": form, **bounds})
 
 
 @dataclass(frozen=True)
@@ -132,6 +148,11 @@ class Rule:
     nothing that rests on a fact of theirs which may only inform."""
     mute_for: ClassVar[tuple[str, ...]] = ()
     """Words of `Workload.completes` that silence the rule: the operator fills in what seems to be absent."""
+    forbids: ClassVar[bool] = False
+    """A finding says that the object has what a policy forbids, not that vLLM fails. A command that is not read whole,
+    zero replicas and another server after this one do not soften it."""
+    partly_denies: ClassVar[str | None] = None
+    """Which of the rule's findings are never certain, and why, if others are; None if each kind can be certain."""
     of_unnamed: ClassVar[bool] = False
     """The rule also checks a container whose command is not read, and of which nothing else says that it runs vLLM."""
 

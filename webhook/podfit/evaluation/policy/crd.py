@@ -107,8 +107,8 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
     if "$ref" in schema:
         found = structural(definitions[schema["$ref"].rpartition("/")[2]], definitions)
         return {**found, "description": schema.get("description", found.get("description", ""))}
-    if "anyOf" in schema:
-        return {**_one_of(schema["anyOf"], definitions), **_kept_keywords(schema)}
+    if (options := schema.get("anyOf", schema.get("oneOf"))) is not None:
+        return {**_one_of(options, definitions), **_kept_keywords(schema)}
     out = _kept_keywords(schema)
     for bound, word in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if bound in schema:

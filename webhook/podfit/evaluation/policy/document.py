@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from podfit.evaluation.policy import PolicyError, shape, traps
+from podfit.evaluation.policy import PolicyError, records, shape, traps
 from podfit.evaluation.policy.expiry import expiry_time
 from podfit.evaluation.policy.layer import KnownRelease, Layer, PolicyException, SaidOfRule
 from podfit.evaluation.policy.match import Match
@@ -141,13 +141,21 @@ def _validate(model: type[BaseModel], said: Mapping[str, Any], at: FieldPath, kn
         model.model_validate_json(json.dumps(said, default=str))
     except ValidationError as error:
         found = [(at.join(*_without_type_names(problem["loc"])), problem) for problem in error.errors()]
-        return [(path, _describe_problem(path, problem, model, at)) for path, problem in found if path not in known]
+        below = {path.parts[:length] for path, _ in found for length in range(len(path.parts))}
+        return [
+            (path, _describe_problem(path, problem, model, at))
+            for path, problem in found
+            if path not in known and not (problem["type"] == "too_short" and path.parts in below)  # of its valid items
+        ]
     return []
+
+
+_TYPE_NAMES = frozenset({"[key]", "int", "str", "constrained-str", records.ONE, records.LIST})
 
 
 def _without_type_names(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """Without what pydantic adds for a key of a mapping and for one of several types."""
-    return tuple(part for part in loc if part not in ("[key]", "int", "str", "constrained-str"))
+    return tuple(part for part in loc if part not in _TYPE_NAMES)
 
 
 _WANTED = {
@@ -279,7 +287,7 @@ def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
 def _said_of_rule(rule_id: str, said: Mapping[str, Any]) -> SaidOfRule:
     """What a policy sets of a rule: mode, fix and parameters."""
     model = shape.rule_shape(rule_id).model_validate_json(json.dumps(said))
-    given = {name: getattr(model, name) for name in model.model_fields_set}
+    given = {name: records.plain(getattr(model, name)) for name in model.model_fields_set}
     return SaidOfRule(given.pop("mode", None), given.pop("fix", None), given)
 
 

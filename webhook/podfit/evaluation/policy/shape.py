@@ -3,25 +3,18 @@ from it, and `kubectl explain` shows its words."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, Field, create_model, model_validator
 
-from podfit.evaluation.policy import words
+from podfit.evaluation.policy import records, words
+from podfit.evaluation.policy.records import Strict
 from podfit.kube import selector
 from podfit.rules import all_rules
 from podfit.rules.rule import Mode
 
 API_VERSION = "podfit.dev/v1alpha1"
-
-
-class Strict(BaseModel):
-    """No unknown field, no conversion: `"3"` is not a number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=False)
 
 
 class LabelRequirement(Strict):
@@ -271,11 +264,7 @@ class _RuleWords(Strict):
 def rule_shape(rule_id: str) -> type[BaseModel]:
     """What a policy may say of a rule: mode, fix and its parameters (camelCase), with their bounds."""
     rule = all_rules()[rule_id]
-    hints = get_type_hints(rule)
-    found: dict[str, Any] = {
-        one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(rule)
-    }
-    return create_model(rule.__name__, __base__=_RuleWords, __doc__=f"{rule.title()}.", **found)
+    return create_model(rule.__name__, __base__=_RuleWords, __doc__=f"{rule.title()}.", **records.shape_fields(rule))
 
 
 def field_names(model: type[BaseModel]) -> list[str]:
@@ -292,6 +281,7 @@ def schema() -> dict[str, Any]:
     rules: dict[str, Any] = {}
     for rule_id, rule in all_rules().items():
         one = rule_shape(rule_id).model_json_schema(by_alias=True)
+        whole["$defs"] |= one.get("$defs", {})
         rules[rule_id] = {
             "type": "object",
             "description": rule.title(),

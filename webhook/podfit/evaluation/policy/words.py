@@ -20,6 +20,7 @@ _DNS = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _PATTERN = re.compile(r"[a-z0-9*?]([-a-z0-9*?]{0,61}[a-z0-9*?])?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
 _REPOSITORY = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+_MODELS = re.compile(r"[\w.*?/:@~-]+", re.ASCII)
 _PODS = re.compile(r"([A-Za-z_][\w-]*|\*)(\.([A-Za-z_][\w-]*|\*))*")
 
 
@@ -91,6 +92,20 @@ def _gpu_problem(word: str) -> str | None:
     return None
 
 
+def _gpu_model_problem(word: str) -> str | None:
+    """Why a text names no GPU model; None where it names one or several."""
+    if gpu.by_name(word):
+        return None
+    near = gpu.nearest(word)
+    hint = f"; did you mean {', '.join(near)}?" if near else " such as l4, a100-80gb or NVIDIA-H100-80GB-HBM3"
+    return f"no GPU is known by the name {word!r}{hint}"
+
+
+def _models_problem(word: str) -> str | None:
+    """Why a text is not a pattern for models; None where it is one."""
+    return None if _MODELS.fullmatch(word) else f"{word!r} is not a model such as Qwen/Qwen3-8B, or a pattern: Qwen/*"
+
+
 def _validate_rate(value: int | str) -> int | str:
     """A quantity of bytes per second; raises ValueError where it is none, or not positive."""
     try:
@@ -147,6 +162,10 @@ Version = Annotated[str, _validator(_release_problem)]
 """A release of vLLM."""
 Repository = Annotated[str, _validator(_repository_problem)]
 Accelerator = Annotated[str, _validator(_gpu_problem)]
+GpuModel = Annotated[str, _validator(_gpu_model_problem)]
+"""A GPU without a count."""
+Models = Annotated[str, _validator(_models_problem)]
+"""Models by their names, with wildcards."""
 Expiry = Annotated[str, _validator(_expiry_problem)]
 Rate = Annotated[int | str, AfterValidator(_validate_rate)]
 """Bytes a second."""

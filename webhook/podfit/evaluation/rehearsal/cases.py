@@ -12,7 +12,7 @@ from pydantic import Field
 from podfit.evaluation import review
 from podfit.evaluation.policy import Policy, PolicyError
 from podfit.evaluation.policy.document import validate
-from podfit.evaluation.policy.shape import Strict
+from podfit.evaluation.policy.records import Strict
 from podfit.evaluation.policy.words import RuleId
 from podfit.evaluation.rehearsal import RehearsedDecision, RehearsedObject, rehearse
 from podfit.kube.manifest import Document

@@ -10,10 +10,8 @@ from podfit.rules.engine import Engine
 from podfit.vllm.memory import plan
 from podfit.vllm.memory.search import with_changes
 from podfit.vllm.memory.solve import Alternative
-from podfit.vllm.model import longest_max_model_len
+from podfit.vllm.model import CHANGES_LENGTH, longest_max_model_len
 
-CHANGES_IT = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
-"""Arguments that change the config.json that the length is derived from."""
 ALLOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
@@ -30,7 +28,7 @@ def too_long(engine: Engine) -> int | None:
     said = {*engine.args.given, *engine.args.unresolved, *engine.args.written}
     if isinstance(engine.args.given.get("hf_overrides"), Mapping):
         said.discard("hf_overrides")  # the model is known with them
-    return None if not said.isdisjoint(CHANGES_IT) else longest
+    return None if not said.isdisjoint(CHANGES_LENGTH) else longest
 
 
 def is_short(engine: Engine) -> bool:

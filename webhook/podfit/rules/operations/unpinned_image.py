@@ -23,6 +23,7 @@ class UnpinnedImage(Rule):
     of_vllm = False
     threatens = "practice"
     mode = "warn"
+    forbids = True
     mute_for = ("image",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -96,6 +96,8 @@ class EngineArgs:
     unknown."""
     read_as: Release | None = None
     """The release of the table whose parser accepts the command line and gave this reading; None if none accepts it."""
+    early: frozenset[str] = frozenset()
+    """Given options that a later argument may replace: after them there is a word that may expand to more arguments."""
     releases: tuple[Release, ...] = ()
     """If the release is not known: the releases of the table whose parser accepts every flag on the command line. vLLM
     of any other release would fail on its arguments. Empty if nothing can be concluded."""
@@ -107,6 +109,13 @@ class EngineArgs:
     def is_sure(self, dest: str) -> bool:
         """Whether vLLM certainly sees the argument as `given` has it, set or not set."""
         return dest not in self.unresolved and dest not in self.doubtful
+
+    def is_final(self, dest: str) -> bool:
+        """Whether vLLM certainly gets the given value: it is known, and no later argument may replace it.
+
+        A `--config` file that can't be read replaces nothing: its settings come before the arguments of the command
+        line (`FlexibleArgumentParser._pull_args_from_config`, vLLM 0.6 … 0.33)."""
+        return dest in self.given and self.is_sure(dest) and dest not in self.early
 
     def with_arguments(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
         """The same command line with other arguments. (`dataclasses.replace` takes three times as long, and a search
@@ -192,12 +201,18 @@ def parse(
         defaults=defaults,
         conflicts=tuple(conflicts),
         open=reading.open,
+        early=_replaceable(reading) if reading.early else frozenset(),
         served=reading.optional,
         unserved=command.program == _MODULE and reading.tagged,
         read_as=None if reading.problems else used.release,
         parser_known=release is None or (lower is not None and upper is not None),
         releases=table.releases_accepting(_flags(command)) if release is None and not command.own_flags else (),
     )
+
+
+def _replaceable(reading: ParseResult) -> frozenset[str]:
+    """The options of `ParseResult.early` that are not given once more after it."""
+    return frozenset([dest for dest, place in reading.early.items() if reading.places.get(dest) == place])
 
 
 def _flags(command: Command) -> Iterable[str]:
@@ -257,6 +272,8 @@ def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> 
         reading.written["config"] = words.config
     incomplete = None if command.complete else "the manifest does not show every argument"
     reading.open = reading.open or words.open or incomplete
+    if incomplete is not None:
+        reading.early = reading.places
     if words.errors:
         reading.problems[:0] = [Problem(token.index, message, token.path) for message, token in words.errors]
     if command.own_flags:

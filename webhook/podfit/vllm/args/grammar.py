@@ -11,6 +11,7 @@ compares the two.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,9 @@ class ParseResult:
     abbreviated: int = 0
     """Number of flags that are abbreviated."""
     open: str | None = None
+    """Why there may be more arguments than the words show."""
+    early: Mapping[str, FieldPath] = field(default_factory=dict)
+    """`places` before the last word that may expand to more arguments: these options may be given again by it."""
     tagged: bool = False
     """The model is named by the positional argument."""
     optional: str | None = None
@@ -151,7 +155,7 @@ class _Reader:
     def _argument(self, at: int) -> int:
         """A word that is not a flag's value: the model, or one argument too many."""
         token = self.tokens[at]
-        self.reading.open = self.reading.open or token.open
+        self._note_open(token.open)
         if self.positional is not None:
             option, self.positional = self.positional, None
             self._store(option, [token], token)
@@ -222,7 +226,7 @@ class _Reader:
         most = 0 if nargs == 0 or flag.explicit is not None else None if nargs == "+" else 1
         values = self._values(at + 1, most)
         if token.why and not _CLEAN_FLAG.fullmatch(flag.spelling):
-            self.reading.open = self.reading.open or token.why
+            self._note_open(token.why)
         else:
             words = 1 + len(values) if life else 1  # the number of values of an unknown flag is unknown
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling, words=words)
@@ -231,6 +235,12 @@ class _Reader:
             return at + 1
         self._note_written(name_of(flag.spelling), [value.text for value in values])
         return at + 1 + len(values)
+
+    def _note_open(self, why: str | None) -> None:
+        """Note that a word may expand to any number of arguments, which replace those before it."""
+        if why is not None:
+            self.reading.open = self.reading.open or why
+            self.reading.early = dict(self.reading.places)
 
     def _note_written(self, name: str, texts: list[str]) -> None:
         """Note the words of a flag as they are written, before any conversion."""
@@ -270,7 +280,7 @@ class _Reader:
             self._note_unresolved(dest, texts, why)
             # The last of several words may expand to more than a value; a key from a Secret is always one word.
             if option.nargs in ("+", "?") and dest != "api_key":
-                reading.open = reading.open or tokens[-1].open
+                self._note_open(tokens[-1].open)
             return
         try:
             value = self._value(option, texts, before)

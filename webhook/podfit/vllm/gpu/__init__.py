@@ -16,7 +16,7 @@ from podfit.vllm.gpu.labels import NamedProducts
 from podfit.vllm.gpu.name import by_name, commonest, distinct, nearest, short
 from podfit.vllm.gpu.node_pools import product_of_pools
 from podfit.vllm.gpu.nodes import NodeGpus, Placement, find_placement, is_held
-from podfit.vllm.gpu.product import Accelerator, Gpu, all_products, sold_gigabytes
+from podfit.vllm.gpu.product import Accelerator, Gpu, all_products, sold_gigabytes, whole_name
 from podfit.vllm.gpu.resource import (
     CLAIM,
     DeviceRequest,
@@ -60,6 +60,7 @@ __all__ = [
     "shared_by_resource",
     "short",
     "sold_gigabytes",
+    "whole_name",
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from podfit.base import data
@@ -120,6 +120,14 @@ def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
 
 def slices(profile: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     return tuple(found for gpu in gpus if gpu.mig is None and (found := slice_of(gpu, profile)))
+
+
+@lru_cache(512)
+def whole_name(name: str) -> str:
+    """The table's name of a GPU, or of the GPU that a slice or a compute partition is a part of."""
+    if name in products():
+        return name
+    return max((one for one in products() if name.startswith(f"{one} ")), key=len, default=name)
 
 
 def partition_of(gpu: Gpu, mode: str, memory_mode: str = "nps1") -> Gpu | None:

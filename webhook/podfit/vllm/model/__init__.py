@@ -15,7 +15,7 @@ from podfit.vllm.model.catalogue import aliases_of, by_id, nearest, search, sour
 from podfit.vllm.model.config import NESTED, from_config, language_model_config
 from podfit.vllm.model.copies import quantised_copies
 from podfit.vllm.model.given import MODEL_ANNOTATION, key
-from podfit.vllm.model.length import derived_max_model_len, longest_max_model_len
+from podfit.vllm.model.length import CHANGES_LENGTH, derived_max_model_len, longest_max_model_len
 from podfit.vllm.model.name import last_part, model_of_name, shape, size_of, tells_quantisation
 from podfit.vllm.model.shape import MAX_LAYERS, Model
 from podfit.vllm.release import is_official
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from podfit.vllm.args import EngineArgs
 
 __all__ = [
-    "ANNOTATION", "MAX_LAYERS", "Model", "aliases_of", "annotated", "by_id", "derived_max_model_len", "find",
-    "from_config", "given_model", "is_default", "longest_max_model_len", "model_of_name", "nearest",
-    "quantised_copies", "recognise", "search", "source",
+    "ANNOTATION", "CHANGES_LENGTH", "MAX_LAYERS", "MOUNTS", "Model", "aliases_of", "annotated", "by_id",
+    "derived_max_model_len", "find", "from_config", "given_model", "hub_id", "is_default", "is_path",
+    "longest_max_model_len", "model_of_name", "nearest", "quantised_copies", "recognise", "search", "source",
 ]  # fmt: skip
 
 ANNOTATION = MODEL_ANNOTATION
@@ -82,11 +82,11 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
             return found
     elif name and (found := by_id(name)):  # the usual case
         return found
-    if name and not _is_placeholder(name) and ((found := _model_of_name(name, facts)) or not _is_path(name)):
+    if name and not _is_placeholder(name) and ((found := _model_of_name(name, facts)) or not is_path(name)):
         return found or size_of(name)
     if not name and "model" not in args.unresolved and "args" not in workload.completes:
         return _default(args, workload, container)
-    if (uri := workload.model_uri) and (hub := _hub_id(uri)) and (found := _exact_model(hub, facts)):
+    if (uri := workload.model_uri) and (hub := hub_id(uri)) and (found := _exact_model(hub, facts)):
         return replace(found, source=f"{found.source}, from {uri!r}")
     written = args.written.get("model", args.written.get("model_tag"))
     if (
@@ -138,7 +138,7 @@ def _given_model(name: str, facts: Facts) -> Fact[Model] | None:
 
 def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
     """The model that a name identifies, exactly or by its last part."""
-    if found := _exact_model(_hub_id(name) or name, facts):
+    if found := _exact_model(hub_id(name) or name, facts):
         return found
     wanted = last_part(name)
     alike = {id(given): (one, given) for one, given in facts.models.items() if wanted and last_part(one) == wanted}
@@ -148,7 +148,7 @@ def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
     return model_of_name(name)
 
 
-def _hub_id(uri: str) -> str | None:
+def hub_id(uri: str) -> str | None:
     """The id in KServe's `hf://ORG/NAME[:REVISION]`."""
     if "://" not in uri:
         return None
@@ -161,7 +161,8 @@ def _is_placeholder(name: str) -> bool:
     return MOUNTS.fullmatch(name) is not None or "{{" in name
 
 
-def _is_path(name: str) -> bool:
+def is_path(name: str) -> bool:
+    """Whether a name is a path or an address, and no id of a hub."""
     return name.startswith(("/", ".", "~")) or "://" in name
 
 

@@ -12,6 +12,8 @@ from podfit.vllm.release import Release
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
            "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len")  # fmt: skip
+CHANGES_LENGTH = ("hf_overrides", "rope_scaling", "rope_theta", "hf_config_path", "config_format")
+"""Arguments that change the config.json from which the length is derived."""
 NOT_SCALED = {"su", "longrope", "llama3"}
 """Rope types whose max_position_embeddings already is the extended length."""
 LONGROPE = Release(0, 11, 1)

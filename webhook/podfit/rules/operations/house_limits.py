@@ -1,0 +1,349 @@
+"""Rule house-limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, replace
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from podfit.kube.quantity import human, quantity
+from podfit.rules import memory_sizes
+from podfit.rules.engine import Engine
+from podfit.rules.operations import _house_values as values
+from podfit.rules.operations._house_values import Reading
+from podfit.rules.rule import Finding, Rule, parameter
+from podfit.vllm import gpu
+from podfit.vllm.gpu import Gpu
+from podfit.vllm.release import Release, parse
+
+_GPUS = "the GPUs that it is for, such as l4 or a100-80gb; default: all"
+
+
+@dataclass(frozen=True)
+class LengthLimit:
+    """The longest context on some GPUs, or on all."""
+
+    value: int = parameter(MISSING, "tokens", ge=1)
+    gpus: tuple[str, ...] = parameter((), _GPUS, form="gpu", min_length=1)
+
+
+@dataclass(frozen=True)
+class ShareLimit:
+    """The share of GPU memory that vLLM may use on some GPUs, or on all."""
+
+    minimum: float | None = parameter(None, "the least --gpu-memory-utilization", gt=0, le=1)
+    maximum: float | None = parameter(None, "the greatest --gpu-memory-utilization", gt=0, le=1)
+    gpus: tuple[str, ...] = parameter((), _GPUS, form="gpu", min_length=1)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if it limits nothing, or allows nothing."""
+        if self.minimum is None and self.maximum is None:
+            raise ValueError("required: minimum, maximum or both")
+        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            raise ValueError(f"minimum {self.minimum:g} is above maximum {self.maximum:g}: nothing is allowed")
+
+
+@dataclass(frozen=True)
+class FactorLimit:
+    """The least memory limit on some GPUs, or on all, as a multiple of the certain minimum."""
+
+    value: float = parameter(MISSING, "the factor", ge=1, le=100)
+    gpus: tuple[str, ...] = parameter((), _GPUS, form="gpu", min_length=1)
+
+
+@dataclass(frozen=True)
+class ReleaseLimit:
+    """The vLLM releases that may run."""
+
+    minimum: str | None = parameter(None, "the oldest release", form="release")
+    allowed: tuple[str, ...] = parameter(
+        (), "releases; 0.27 is every release of 0.27, 0.27.1 that one alone", form="release", min_length=1
+    )
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if it limits nothing."""
+        if self.minimum is None and not self.allowed:
+            raise ValueError("required: minimum, allowed or both")
+
+
+@dataclass(frozen=True)
+class ModelLimit:
+    """The models that may be served."""
+
+    allowed: tuple[str, ...] = parameter(
+        MISSING, "names as vLLM gets them, with * and ? as wildcards, in any case", form="model", min_length=1
+    )
+
+
+Unknown = Literal["deny", "warn"]
+
+
+@dataclass(frozen=True)
+class WhenUnknown:
+    """What to do if a limited value is not known: deny or warn."""
+
+    max_model_len: Unknown = parameter("warn", "the context length is not known")
+    gpu_memory_utilization: Unknown = parameter("warn", "the share of GPU memory is not known")
+    releases: Unknown = parameter("warn", "the vLLM release is not known, as of the tag latest")
+    models: Unknown = parameter("warn", "the model is not known by name")
+    memory_factor: Unknown = parameter("warn", "the memory limit, or the minimum that vLLM needs, is not known")
+
+
+class _OfGpus(Protocol):
+    """A limit for some GPUs, or for all."""
+
+    @property
+    def gpus(self) -> tuple[str, ...]: ...
+
+
+Limit = TypeVar("Limit", bound=_OfGpus)
+V = TypeVar("V")
+
+
+SUBJECTS = {
+    "max_model_len": "the context length",
+    "gpu_memory_utilization": "the share of GPU memory",
+    "releases": "the vLLM release",
+    "models": "the model",
+    "memory_factor": "the memory limit's distance from the minimum",
+}
+"""A limited value → its name, for people."""
+
+
+class Violation(NamedTuple):
+    """A value that the policy does not allow."""
+
+    allowed: str
+    """What the policy allows, for people."""
+    change: str | None = None
+    """A change that the policy allows; None if there is no one."""
+    doubt: str | None = None
+    """Why it may be allowed here; None if it certainly is not."""
+
+
+@dataclass(frozen=True)
+class HouseLimits(Rule):
+    """A limit of the policy is not met: context length, GPU memory share, release, model or memory limit.
+
+    Other policy tools do not read vLLM's arguments. `--max-model-len 40k`, `--max_model_len=40960`,
+    `--max-model-le 40960`, a variable, a script and a config file all set one value, and this rule compares that value.
+    Without a limit in a policy it reports nothing.
+
+        house-limits:
+          mode: deny
+          maxModelLen: [{value: 8192, gpus: [l4, t4]}, {value: 32768}]
+          gpuMemoryUtilization: {minimum: 0.5, maximum: 0.95}
+          releases: {minimum: "0.21", allowed: ["0.27", "0.33.0"]}
+          models: {allowed: [Qwen/*, meta-llama/*]}
+          memoryFactor: 1.5
+          whenUnknown: {releases: deny}
+
+    - `maxModelLen`, `gpuMemoryUtilization` and `memoryFactor` are one value, or a list by GPU. The first entry whose
+      `gpus` name the container's GPU applies, or the first without `gpus`. A denial needs a violation on every GPU that
+      the container may get; a violation on some of them is a warning.
+    - Certain are what the object writes, and what the named release of vLLM's own image fixes: the default share of GPU
+      memory, and the context length of a named model if none is set. A guessed model is at most a warning.
+    - `memoryFactor` denies a memory limit below the factor × the certain minimum of host memory, and warns below the
+      factor × the estimate.
+    - A value that is not known is a warning, unless `whenUnknown` denies it: an unset variable, `latest`, a script that
+      adds arguments, a model in a folder. A model in a folder meets `models` if a pattern matches the folder.
+
+    `podfit policy lint` reports what `whenUnknown` denies, and `podfit policy diff OLD NEW --on DIR` which objects.
+    """
+
+    plane = "config"
+    event = "the policy in force does not allow it"
+    threatens = "practice"
+    of_vllm = False
+    forbids = True
+
+    max_model_len: tuple[LengthLimit, ...] = parameter(
+        (), "the longest --max-model-len, in tokens; one value, or a list by GPU", example="32768"
+    )
+    gpu_memory_utilization: tuple[ShareLimit, ...] = parameter(
+        (), "bounds of --gpu-memory-utilization; one object, or a list by GPU", example="{maximum: 0.95}"
+    )
+    releases: ReleaseLimit | None = parameter(None, "the vLLM releases that may run", example='{minimum: "0.21"}')
+    models: ModelLimit | None = parameter(None, "the models that may be served", example="{allowed: [Qwen/*]}")
+    memory_factor: tuple[FactorLimit, ...] = parameter(
+        (), "the least memory limit, as a multiple of the certain minimum; one value, or a list by GPU", example="1.5"
+    )
+    when_unknown: WhenUnknown = parameter(
+        WhenUnknown(), "deny or warn if a limited value is not known; default: warn", example="{releases: deny}"
+    )
+
+    def check(self, engine: Engine) -> Iterator[Finding]:
+        """Each limit of the policy. A worker that joins a leader has no arguments of its own."""
+        releases, models = self.releases, self.models
+        if releases is not None:
+            yield from self._check(
+                "releases", values.release(engine), lambda release: _other_release(releases, release)
+            )
+        if engine.command.entry == "worker":
+            return
+        if lengths := self.max_model_len:
+            yield from self._check(
+                "max_model_len",
+                values.context_length(engine),
+                lambda tokens: _of_gpus(engine, lengths, lambda limit: _too_long(limit, tokens)),
+            )
+        if (shares := self.gpu_memory_utilization) and not engine.on_processors:
+            yield from self._check(
+                "gpu_memory_utilization",
+                values.gpu_share(engine),
+                lambda share: _of_gpus(engine, shares, lambda limit: _other_share(limit, share)),
+            )
+        if models is not None:
+            yield from self._check(
+                "models", values.model(engine, models.allowed), lambda names: _other_model(models, names)
+            )
+        if self.memory_factor:
+            yield from self._check_memory(engine, self.memory_factor)
+
+    def _check(self, topic: str, reading: Reading[V], violation: Callable[[V], Violation | None]) -> Iterator[Finding]:
+        """The finding about one limited value."""
+        if reading.value is None or (reading.doubt and self._denies_unknown(topic)):
+            yield self._unknown(topic, reading)
+        elif found := violation(reading.value):
+            doubt = reading.doubt or found.doubt
+            yield Finding(
+                path=reading.path,
+                message=f"{reading.text}: the policy allows {found.allowed}",
+                certainty="likely" if doubt else "certain",
+                uncertain=doubt,
+                suggestions=(found.change,) if found.change else (),
+                topic=topic,
+            )
+
+    def _check_memory(self, engine: Engine, limits: Sequence[FactorLimit]) -> Iterator[Finding]:
+        """The memory limit against the certain minimum, then against the estimate."""
+        topic, size, host = "memory_factor", engine.memory_limit, engine.plan.host
+        minimum, doubt = values.host_minimum(engine)
+        if size is None or host is None:
+            why = "no memory limit is set" if size is None else doubt
+            yield self._unknown(topic, Reading("", engine.memory_at, None, why, values.UNKNOWN_MEMORY))
+            return
+        reading = Reading(f"limit {memory_sizes.written(engine, engine.memory_at, size)}", engine.memory_at, size)
+        certain = _of_gpus(engine, limits, lambda limit: _too_small(limit, size, minimum, "certain minimum"))
+        if certain is not None:
+            yield from self._check(topic, reading, lambda _: certain)
+            return
+        need = host.need.likely
+        likely = _of_gpus(engine, limits, lambda limit: _too_small(limit, size, need, "estimate"))
+        estimated = likely and likely._replace(doubt="the estimate is a range")
+        yield from self._check(topic, replace(reading, doubt=doubt), lambda _: estimated)
+
+    def _denies_unknown(self, topic: str) -> bool:
+        return bool(getattr(self.when_unknown, topic) == "deny")
+
+    def _unknown(self, topic: str, reading: Reading[V]) -> Finding:
+        """The finding that a limited value is not known."""
+        denies = self._denies_unknown(topic)
+        return Finding(
+            path=reading.path,
+            message=f"{SUBJECTS[topic]} is limited by the policy and not known: {reading.doubt}",
+            details=(reading.text,) if reading.text else (),
+            certainty="certain" if denies else "possible",
+            uncertain=None if denies else "what is not known is denied only with whenUnknown",
+            yields_to=() if denies else reading.yields_to,
+            topic=topic,
+        )
+
+
+# ── The limits ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_gpus(
+    engine: Engine, limits: Sequence[Limit], violation: Callable[[Limit], Violation | None]
+) -> Violation | None:
+    """The violation on the GPUs that the container may get; None if each of them allows the value."""
+
+    def violations(applying: Sequence[tuple[str, Limit | None]]) -> list[tuple[str, Violation]]:
+        """The GPUs whose limit is not met."""
+        judged = [(name, violation(limit) if limit is not None else None) for name, limit in applying]
+        return [(name, found) for name, found in judged if found is not None]
+
+    if len(limits) == 1 and not limits[0].gpus:
+        return violation(limits[0])
+    of_any, of_named = _limits_of_any_gpu(limits), _limits_of_named_gpus(engine, limits)
+    broken = violations(of_named or of_any)
+    if not broken:
+        return None
+    name, found = broken[0]
+    certain = len(violations(of_any)) == len(of_any)
+    if of_named and engine.gpu is not None and engine.gpu.may_deny:
+        certain = certain or len(broken) == len(of_named)
+    doubt = None if certain else "the Pod may get a GPU on which it is allowed"
+    return found._replace(allowed=f"{found.allowed} on {name}", doubt=doubt)
+
+
+def _limits_of_named_gpus(engine: Engine, limits: Sequence[Limit]) -> list[tuple[str, Limit | None]]:
+    """Each GPU that the object or its nodes name, with the first limit that is for it; empty if none is named."""
+    if engine.on_processors:
+        return [("processors", next((limit for limit in limits if not limit.gpus), None))]
+    named = engine.gpu.value.gpus if engine.gpu is not None else ()
+    return [(one.name, next((limit for limit in limits if _is_for(limit, one)), None)) for one in named]
+
+
+def _limits_of_any_gpu(limits: Sequence[Limit]) -> list[tuple[str, Limit | None]]:
+    """The limits of all GPUs; None for the other GPUs if each limit is for some."""
+    of_any: list[tuple[str, Limit | None]] = []
+    for limit in limits:
+        of_any.append((" or ".join(limit.gpus) or "any other GPU", limit))
+        if not limit.gpus:
+            return of_any
+    return [*of_any, ("any other GPU", None)]
+
+
+def _is_for(limit: _OfGpus, model: Gpu) -> bool:
+    """Whether the limit is for the GPU: for all, by its name, or by the name of the GPU that it is a slice of."""
+    names = {one.name for text in limit.gpus for one in gpu.by_name(text)}
+    return not limit.gpus or model.name in names or gpu.whole_name(model.name) in names
+
+
+def _too_long(limit: LengthLimit, tokens: int) -> Violation | None:
+    """The violation by a context length; None if the limit allows it."""
+    if tokens <= limit.value:
+        return None
+    return Violation(f"at most {limit.value:,} tokens", f"--max-model-len {limit.value}")
+
+
+def _other_share(limit: ShareLimit, share: float) -> Violation | None:
+    """The violation by a share of GPU memory; None if the limit allows it."""
+    if limit.maximum is not None and share > limit.maximum:
+        return Violation(f"at most {limit.maximum:g}", f"--gpu-memory-utilization {limit.maximum:g}")
+    if limit.minimum is not None and share < limit.minimum:
+        return Violation(f"at least {limit.minimum:g}", f"--gpu-memory-utilization {limit.minimum:g}")
+    return None
+
+
+def _too_small(limit: FactorLimit, size: int, need: int, what: str) -> Violation | None:
+    """The violation by a memory limit of `size` bytes; None if the limit allows it."""
+    least = int(limit.value * need)
+    if size >= least:
+        return None
+    allowed = f"{human(least)} and more, {limit.value:g} × the {what} of {human(need)}"
+    return Violation(allowed, f"resources.limits.memory: {quantity(memory_sizes.rounded(least))}")
+
+
+def _other_release(limit: ReleaseLimit, release: Release) -> Violation | None:
+    """The violation by a release; None if the limit allows it."""
+    oldest = parse(limit.minimum) if limit.minimum is not None else None
+    if oldest is not None and release < oldest:
+        return Violation(f"vLLM {limit.minimum} and newer")
+    if not limit.allowed or any(_is_release(text, release) for text in limit.allowed):
+        return None
+    return Violation(f"vLLM {', '.join(limit.allowed)}")
+
+
+def _is_release(text: str, release: Release) -> bool:
+    """Whether the text names the release: all its numbers, or only the first two, which name every patch of them."""
+    named = parse(text)
+    if named is None:
+        return False
+    return release[:2] == named[:2] if text.count(".") == 1 else release == named
+
+
+def _other_model(limit: ModelLimit, names: Sequence[str]) -> Violation | None:
+    """The violation by a model; None if the limit allows one of its names."""
+    return None if values.is_allowed(names, limit.allowed) else Violation(", ".join(limit.allowed))
