@@ -204,7 +204,8 @@ def test_unfinished_small_bodies_are_as_many_as_the_memory_allows(tmp_path: Path
 
 
 def test_the_memory_of_closed_connections_is_given_back(tmp_path: Path) -> None:
-    with serving(tmp_path, "--drain", "0", patch="memory.SECONDS = 0.0\nmemory.CLOSED = 32") as server:
+    patch = "memory.SECONDS = 0.0\nmemory.CLOSED = 32\npeer.PEER_TIMEOUT = 600"  # they stay until the test closes them
+    with serving(tmp_path, "--drain", "0", patch=patch) as server:
         before = private(server)
         with ExitStack() as stack:
             for connection in hostile.unfinished(server.port, 150):
