@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podfit.base.quotable import Quotable, words_of
+from podfit.base.quotable import Quotable, Words, words_of
 from podfit.base.secret import WITHHELD
 from podfit.cli import check, explain, main
 from podfit.evaluation import review
@@ -229,17 +229,18 @@ def test_no_text_quotes_a_script(script: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_origin_of_a_word_decides_whether_it_is_hidden(text: str, hidden: set[str]) -> None:
-    words = Quotable(words_of(["swordfish Zq7.w-9 llama-8b model"]), lambda: words_of(["llama-8b model"]))
+    private = words_of(["swordfish Zq7.w-9 llama-8b model"])
+    words = Quotable(private, lambda: Words(words_of(["llama-8b model"]), private))
 
     shown = {text[start:end] for start, end in words.spans(text)}
 
     assert shown == hidden
 
 
-def test_the_public_words_are_made_only_for_a_text_with_a_private_word() -> None:
-    words = Quotable(words_of(["swordfish 8192"]), lambda: pytest.fail("made"))
+def test_the_words_are_sorted_only_for_a_text_that_may_have_a_private_one() -> None:
+    words = Quotable(words_of(["swordfish 8192 auto"]), lambda: pytest.fail("sorted"))
 
-    assert words.spans("a model of 'podfit' and 8192 tokens") == []
+    assert words.spans("an 'auto' model of 'podfit' and 8192 tokens") == []
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,7 @@ def test_the_words_of_a_text_and_their_parts(text: str, words: set[str]) -> None
 
 
 def test_the_search_for_hidden_words_is_linear() -> None:
-    words = Quotable(words_of(["x1 y2"]))
+    words = Quotable(private := words_of(["x1 y2"]), lambda: Words(frozenset(), private))
     for text in ("'" * 60_000, "Value " * 10_000, "'a" * 30_000, "a-" * 30_000, "\\" * 60_000, "…x1" * 20_000):
         words.spans(text)
         words.spans_of_source(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
 import os
@@ -131,6 +132,15 @@ def test_it_refuses_and_patches_over_tls(server: Server) -> None:
 
     assert (refused["uid"], refused["allowed"], refused["status"]["code"]) == (UID, False, 403)
     assert (patched["uid"], patched["allowed"], patched["patchType"]) == (UID, True, "JSONPatch")
+
+
+def test_a_review_waits_for_no_plan_of_every_gpu_of_the_table(server: Server) -> None:
+    pod = copy.deepcopy(GOOD_POD)
+    del pod["spec"]["nodeSelector"]
+
+    (warning,) = server.review("/validate", admission_review(pod))["warnings"]
+
+    assert "unknown-gpu: 1 × nvidia.com/gpu of an unknown kind: GPU memory is not checked" in warning
 
 
 def test_many_reviews_go_over_one_connection(server: Server) -> None:

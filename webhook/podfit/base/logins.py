@@ -10,9 +10,10 @@ _LINE = r"[^\n\0;|&]{0,200}?"
 """The words between a program and its option; bounded, so that the search is linear."""
 _VALUE = r"[\"']?([^\s\0\"'`;|&<>$\\]{1,256})"
 _FORMS = (
-    ("-u", r"(?<![\w-])-u[=\s,\"'\\]{0,6}[^\s\0\"',:\\]{1,128}:([^\s\0\"'\\]{1,256})"),  # curl -u NAME:PASSWORD
+    ("-u", r"-u(?<![\w-]-u)[=\s,\"'\\]{0,6}[^\s\0\"',:\\]{1,128}:([^\s\0\"'\\]{1,256})"),  # curl -u NAME:PASSWORD
     ("user", r"--(?:proxy-)?user[=\s,\"'\\]{1,6}[^\s\0\"',:\\]{1,128}:([^\s\0\"'\\]{1,256})"),
-    ("-p", rf"\b(?:mysql(?:dump|admin|import)?|mariadb)\b{_LINE}\s-p{_VALUE}"),
+    ("mysql", rf"\bmysql(?:dump|admin|import)?\b{_LINE}\s-p{_VALUE}"),
+    ("mariadb", rf"\bmariadb\b{_LINE}\s-p{_VALUE}"),
     ("sshpass", rf"\bsshpass\s{{1,8}}-p\s{{0,8}}{_VALUE}"),
     ("redis-cli", rf"\bredis-cli\b{_LINE}\s(?:-a\s{{1,8}}|--pass\s{{1,8}}){_VALUE}"),
     (

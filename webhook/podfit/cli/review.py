@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from podfit.cli.support import edge, policies
@@ -31,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Prints the decision; returns 1 if it is a denial, 3 if the file is not an AdmissionReview."""
-    policy, facts = policies.load(args.policy), replace(edge.facts(args), plans_table=False)
+    policy, facts = policies.load(args.policy), edge.webhook_facts(args)
     try:
         body = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
     except OSError as error:

@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     from podfit.server.accesslog import AccessLog
     from podfit.server.lines import Lines
 
-    facts = edge.facts(args)
+    facts = edge.webhook_facts(args)
     policy = policies.load(args.policy)
     access = _access(args.kubeconfig)
     serving = certificate.serving(args, access)

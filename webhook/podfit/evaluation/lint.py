@@ -443,11 +443,12 @@ class _Judge:
         asked = self._applicable(found, terms)
         errors += [_rule_error(rule, error) for rule, error in asked.wrong]
         all_judged: list[Judged] = []
+        check, unnamed = releases.checker(found), found.command.unnamed
         for setting in asked.settings:
-            if found.command.unnamed and not setting.rule.of_unnamed:
+            if unnamed and not setting.rule.of_unnamed:
                 continue
             try:
-                checked = iter(releases.check(setting.rule, found))
+                checked = iter(check(setting.rule))
                 if (first := next(checked, None)) is None:  # most rules have nothing to say
                     continue
                 findings = [first, *islice(checked, most)]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from typing import Any
 
-from podfit.base.quotable import Quotable, words_of
+from podfit.base.quotable import Quotable, Words, words_of
 from podfit.base.secret import gives, is_secret
 from podfit.kube.companions import config_map_names
 from podfit.kube.path import mapping
@@ -72,17 +72,22 @@ def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable | None:
     text than MOST_TEXT."""
     texts = _Texts([], [])
     _walk(obj, texts)
-    for engine in engines:
-        _add_engine(engine, texts)
     maps = engines[0].facts.config_maps if engines else {}
     for name in config_map_names(obj) if maps else ():
         data = mapping(mapping(maps.get(name)).get("data"))
         texts.public += map(str, data)
         for key, value in data.items():
             _add(str(value), texts, is_open_variable(str(key)))
-    if sum(map(len, texts.private)) > MOST_TEXT or sum(map(len, texts.public)) > MOST_TEXT:
+    private = list(chain(texts.private, *map(_command_texts, engines)))
+    if sum(map(len, private)) > MOST_TEXT or sum(map(len, texts.public)) > MOST_TEXT:
         return None
-    return Quotable(words_of(texts.private) - _own_words(), lambda: words_of(texts.public) | _own_words())
+
+    def sort() -> Words:
+        for engine in engines:
+            _add_engine(engine, texts)
+        return Words(words_of(texts.public) | _own_words(), words_of(texts.private))
+
+    return Quotable(words_of(private) - _own_words(), sort)
 
 
 @dataclass(slots=True)
@@ -150,6 +155,17 @@ def is_open_variable(name: str) -> bool:
 
 
 # ── vLLM's command ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _command_texts(engine: Engine) -> Iterator[str]:
+    """All texts of the container's commands that `_add_engine` sorts."""
+    for command in (engine.command, *engine.command.then):
+        yield from [word.text for word in command.words]
+        yield from command.env.values()
+        yield from command.config.values()
+    yield from [
+        text for text in chain(engine.args.given.values(), engine.args.written.values()) if isinstance(text, str)
+    ]
 
 
 def _add_engine(engine: Engine, texts: _Texts) -> None:

@@ -9,9 +9,10 @@ the releases. None is certain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 from podfit.rules import all_rules
@@ -46,16 +47,18 @@ def newest(engine: Engine) -> Engine:
     return _as_of(engine, read_releases()[0])
 
 
-def check(rule: Rule, engine: Engine) -> Iterator[Finding]:
-    """What the rule reports about the engine, whichever release its image contains."""
-    if engine.release is not None or not rule.by_release or engine.vllm_args is None:
+def checker(engine: Engine) -> Callable[[Rule], Iterator[Finding]]:
+    """A function that returns what a rule reports about the engine, whichever release its image contains."""
+    if engine.release is not None or engine.vllm_args is None:
+        return methodcaller("check", engine)
+    return partial(_check_releases, engine)
+
+
+def _check_releases(engine: Engine, rule: Rule) -> Iterator[Finding]:
+    if not rule.by_release:
         return rule.check(engine)
-    return _check_releases(rule, engine)
-
-
-def _check_releases(rule: Rule, engine: Engine) -> Iterator[Finding]:
-    for finding in rule.check(newest(engine)):
-        yield _finding(finding, _span(rule, engine, finding), engine)
+    findings = rule.check(newest(engine))
+    return (_finding(finding, _span(rule, engine, finding), engine) for finding in findings)
 
 
 def _candidates(engine: Engine) -> Sequence[Release]:

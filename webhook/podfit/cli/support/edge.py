@@ -321,6 +321,11 @@ def facts(args: argparse.Namespace) -> Facts:
     return replace(found, models=models(folder), given_measured=measured(folder)) if folder else found
 
 
+def webhook_facts(args: argparse.Namespace) -> Facts:
+    """The same for a webhook: while an API server waits, no container is planned for every GPU of the table."""
+    return replace(facts(args), plans_table=False)
+
+
 def measured(folder: Path) -> tuple[prints.MeasuredStart, ...]:
     """The measured starts in the folder's `*.measured.json`; raises UnusableError with the unreadable files."""
     found: tuple[prints.MeasuredStart, ...] = ()
