@@ -22,6 +22,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -172,16 +173,22 @@ def configuration_checks() -> str:
         "# What conflicting-flags checks",
         "",
         "vLLM rejects these combinations while it builds its configuration. The rule",
-        "[conflicting-flags](rules/conflicting-flags.md) checks each in the releases that have the check. It also",
-        "checks the arguments of batches, LoRA, experts, KV transfer and attention backends in every release.",
+        "[conflicting-flags](rules/conflicting-flags.md) checks each in the releases that have the check.",
         "",
         "| argument | vLLM releases | rejected |",
         "| --- | --- | --- |",
     ]
-    for check in sorted(conflicting_flags.CHECKS, key=lambda check: check.dest):
-        problem = " ".join((check.refusal.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|")
+    rows: list[tuple[str, str, Any]] = [
+        (dest, f"from {first}" if first else "every", find)
+        for dests, first, find in conflicting_flags.OTHER_CHECKS
+        for dest in dests
+    ]
+    for check in conflicting_flags.CHECKS:
         releases = f"from {check.first}" if check.before is None else f"{check.first} until before {check.before}"
-        out.append(f"| `--{check.dest.replace('_', '-')}` | {releases} | {problem} |")
+        rows.append((check.dest, releases, check.refusal))
+    for dest, releases, function in sorted(rows, key=lambda row: row[0]):
+        problem = " ".join((function.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|")
+        out.append(f"| `--{dest.replace('_', '-')}` | {releases} | {problem} |")
     return "\n".join(out) + "\n"
 
 

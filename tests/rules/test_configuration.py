@@ -187,3 +187,4 @@ def test_each_check_says_what_it_rejects() -> None:
 
     assert conflicting_flags.CHECKS
     assert unsaid == []
+    assert all(find.__doc__ for _, _, find in conflicting_flags.OTHER_CHECKS)

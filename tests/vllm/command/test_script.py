@@ -644,3 +644,26 @@ def test_a_text_is_the_first_element_of_an_array(text: str, words: list[str]) ->
     assert argv(found) == ["m", *words]
     assert found is not None
     assert "A" not in found.env
+
+
+def test_an_option_with_an_equals_sign_is_no_variable() -> None:
+    found = script("export --port=8000\nvllm serve m", program="bash")
+    assert found is not None
+    assert "--port" not in found.env
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ('set -- $((-x)) b; vllm serve m "$@"', [True, False]),
+        ('A=(c $((-x))); vllm serve m "${A[@]}"', [True, False]),
+        ("export A=c B=$((-x)); vllm serve m $A", [True, False]),
+        ("A=c B=$((-x)); vllm serve m $A", [True, False]),
+        ("N=$((-x)); vllm serve m $A", [True, True]),
+    ],
+)
+def test_arithmetic_that_may_fail_leaves_everything_as_it_was(text: str, known: list[bool]) -> None:
+    """bash 5.2: the value "v w" of x is a syntax error, and the command is not run."""
+    found = script(text, "sh", "a", program="bash", x="v w", A="a")
+    assert found is not None
+    assert [word.unknown is None for word in found.words] == known

@@ -213,7 +213,8 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     try:
         with user_cluster.errors_reported("the cluster can't be read"):
             client.whole("/version")  # first, so that an API server that is away is reported at once
-            in_force = cluster_policy.in_force(client, args.policy)
+            installed = not args.policy or policies.CLUSTER in args.policy
+            in_force = cluster_policy.in_force(client, policies.files(args.policy), with_installed=installed)
             found = Scanner(client, wanted, edge.facts(args), in_force.policy, progress).run()
     finally:
         progress.end()

@@ -2,7 +2,7 @@
 
 A rule is a class in a module of its name. Its docstring is its documentation: the title, then the reason with vLLM's
 or Kubernetes' own error text, so that a search finds it. Its attributes are data (`plane`, `threatens`, `mode`,
-`fix`, `where`, `needs`, `mute_for`, `about`: see `rule`), its fields are what a policy may set, and `check(engine)`
+`fix`, `where`, `needs`, `mute_for`: see `rule`), its fields are what a policy may set, and `check(engine)`
 yields findings. `tests/rules/<id>/` has its examples, which are its tests; `make docs` generates its page, its golden
 output and its line in the default policy.
 

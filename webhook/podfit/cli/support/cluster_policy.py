@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from podfit.cli.support import edge, policies, user_cluster
+from podfit.cli.support import edge, user_cluster
 from podfit.cluster import policies as cluster_policies
 from podfit.cluster.access import Client
 from podfit.cluster.policies import InstalledPolicy, UnknownPolicyError
@@ -36,14 +36,12 @@ class PolicyInForce:
     """Broken Policy objects, whose last good state is in force; and why nothing is enforced."""
 
 
-def in_force(client: Client, names: Sequence[str]) -> PolicyInForce:
-    """The policy in force: the installed podfit's (for no names, and for `cluster`), other files, the Policy objects.
+def in_force(client: Client, files: Sequence[tuple[str, str]], *, with_installed: bool = True) -> PolicyInForce:
+    """The policy in force: the installed podfit's, other files (name and text), the Policy objects.
 
     Raises UnusableError if a file can't be used, StatusError or OSError if the API server fails."""
-    files = [name for name in names if name != policies.CLUSTER]
-    policies.load(files)  # its messages are those of other commands
     installed, unread = InstalledPolicy(), dict[str, str]()
-    if not names or policies.CLUSTER in names:
+    if with_installed:
         try:
             installed = cluster_policies.installed(client)
         except UnknownPolicyError as error:
@@ -55,7 +53,7 @@ def in_force(client: Client, names: Sequence[str]) -> PolicyInForce:
         except UnknownPolicyError as error:
             unread[OBJECTS] = str(error)
     try:
-        policy, problems = live.policy_now([*installed.texts, *policies.texts(files)], objects or {}, edge.now())
+        policy, problems = live.policy_now([*installed.texts, *files], objects or {}, edge.now())
     except PolicyError as error:
         raise edge.UnusableError(error.problems) from error
     notes = tuple(f"{problem}; the last good state is in force" for problem in problems)
@@ -64,11 +62,11 @@ def in_force(client: Client, names: Sequence[str]) -> PolicyInForce:
     return PolicyInForce(policy, unread, notes)
 
 
-def read(args: argparse.Namespace, facts: Facts) -> tuple[Policy, Facts]:
+def read(args: argparse.Namespace, facts: Facts, files: Sequence[tuple[str, str]]) -> tuple[Policy, Facts]:
     """The policy in force in the user's cluster, and the facts with the labels of its namespaces if the policy selects
     by them. Raises UnusableError (exit 3) if a part of the policy is unknown."""
     with user_cluster.client(args) as client, user_cluster.errors_reported("--policy cluster"):
-        found = in_force(client, args.policy)
+        found = in_force(client, files)
         if found.unread:
             raise edge.UnusableError([f"--policy cluster: {name}: {why}" for name, why in found.unread.items()], 3)
         for note in found.notes:

@@ -49,7 +49,7 @@ def in_force(args: argparse.Namespace) -> tuple[Policy, Facts]:
         return load(args.policy), facts
     from podfit.cli.support import cluster_policy  # a check without a cluster need not wait for its client
 
-    return cluster_policy.read(args, facts)
+    return cluster_policy.read(args, facts, files(args.policy))
 
 
 def load(names: Sequence[str], option: str = "--policy ") -> Policy:
@@ -69,6 +69,13 @@ def load(names: Sequence[str], option: str = "--policy ") -> Policy:
         return load_texts(texts(names)).at(edge.now())
     except PolicyError as error:
         raise edge.UnusableError(error.problems) from error
+
+
+def files(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Name and text of each file next to the cluster's policy; raises UnusableError as `load`."""
+    others = [name for name in names if name != CLUSTER]
+    load(others)
+    return texts(others)
 
 
 def unknown(name: str, option: str) -> NoReturn:

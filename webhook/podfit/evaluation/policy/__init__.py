@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property, reduce
 
-from podfit.evaluation.policy.layer import Layer, PolicyException, Setting, Terms
+from podfit.evaluation.policy.layer import Layer, PolicyError, PolicyException, Setting, Terms
 from podfit.evaluation.policy.match import Match, Subject
 from podfit.kube.path import FieldPath
 from podfit.rules import all_rules
@@ -145,14 +145,6 @@ def _apply_layer(terms: Terms, chosen: tuple[Layer, bool | None]) -> Terms:
     if selected is None:
         return layer.perhaps_over(terms)
     return layer.over(terms) if selected else terms
-
-
-class PolicyError(ValueError):
-    """A policy that can't be used; `problems` are lines `file:line: path: message`."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
 
 
 @cache

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from podfit.evaluation.policy import PolicyError, records, shape, traps
+from podfit.evaluation.policy import records, shape, traps
 from podfit.evaluation.policy.expiry import expiry_time
-from podfit.evaluation.policy.layer import KnownRelease, Layer, PolicyException, SaidOfRule
+from podfit.evaluation.policy.layer import KnownRelease, Layer, PolicyError, PolicyException, SaidOfRule
 from podfit.evaluation.policy.match import Match
 from podfit.evaluation.policy.words import nearest
 from podfit.kube import manifest, quantity

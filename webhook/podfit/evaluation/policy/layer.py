@@ -36,6 +36,14 @@ def _by_hand(fix: Fix) -> Fix:
     return fix if fix is False else "manual"
 
 
+class PolicyError(ValueError):
+    """A policy that can't be used; `problems` are lines `file:line: path: message`."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
 @dataclass(frozen=True)
 class Setting:
     """The terms of one rule."""

@@ -24,8 +24,9 @@ V0_CHUNKS_ABOVE = 32768
 
 
 def batches(engine: Engine) -> Iterator[Finding]:
-    """What is given of the tokens of one step, in any release (vLLM 0.4 … 0.33 SchedulerConfig). What is not given is
-    in the rows below."""
+    """A batch that is smaller than the sequences or, without chunked prefill, than the context length that are given.
+
+    vLLM 0.4 … 0.33 SchedulerConfig. Defaults are in the rows below."""
     tokens, seqs = number(engine, "max_num_batched_tokens"), number(engine, "max_num_seqs")
     longest = number(engine, "max_model_len")
     if tokens is None or tokens <= 0:

@@ -150,7 +150,7 @@ def _connector(it: Given) -> str | None:
 
 
 def _connector_for_manager(it: Given) -> str | None:
-    """The same, where the connector decides about the hybrid KV cache manager (config/vllm.py)."""
+    """A KV transfer role without a connector, which decides about the hybrid KV cache manager (config/vllm.py)."""
     return None if "disable_hybrid_kv_cache_manager" in it.args else _connector(it)
 
 

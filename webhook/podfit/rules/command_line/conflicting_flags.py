@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from podfit.rules._flags import certainty, uncertain
@@ -72,12 +72,8 @@ class ConflictingFlags(Rule):
                 details=names,
                 suggestions=instead,
             )
-        yield from _combinations.batches(engine)
-        yield from _adapters(engine)
-        yield from _lora(engine)
-        yield from _transfer(engine)
-        yield from _experts(engine)
-        yield from _backend(engine)
+        for _, _, find in OTHER_CHECKS:
+            yield from find(engine)
         yield from _configuration.findings(engine, [check for check in CHECKS if check.dest in engine.args.given])
 
 
@@ -100,7 +96,9 @@ def _adapters(engine: Engine) -> Iterator[Finding]:
 
 
 def _lora(engine: Engine) -> Iterator[Finding]:
-    """vLLM 0.4 … 0.33 LoRAConfig."""
+    """Fewer LoRA adapters in host memory than on the GPU, or a rank that vLLM does not take.
+
+    vLLM 0.4 … 0.33 LoRAConfig."""
     if "enable_lora" in engine.args.unresolved or not engine.args.given.get("enable_lora"):
         return
     cpu, gpu, rank = (number(engine, dest) for dest in ("max_cpu_loras", "max_loras", "max_lora_rank"))
@@ -125,7 +123,9 @@ def _lora(engine: Engine) -> Iterator[Finding]:
 
 
 def _transfer(engine: Engine) -> Iterator[Finding]:
-    """vLLM 0.6.6 … 0.33 config/kv_transfer.py: a connector needs a role."""
+    """A KV connector without a role.
+
+    vLLM 0.6.6 … 0.33 config/kv_transfer.py."""
     config: Any = engine.args.given.get("kv_transfer_config")
     if not isinstance(config, dict) or not config.get("kv_connector"):
         return
@@ -190,3 +190,15 @@ def _backend(engine: Engine) -> Iterator[Finding]:
             uncertain=uncertain(engine),
             suggestions=("leave --attention-backend out", 'leave "backend" out of --attention-config'),
         )
+
+
+OTHER_CHECKS: tuple[tuple[tuple[str, ...], Release | None, Callable[[Engine], Iterator[Finding]]], ...] = (
+    (("max_num_batched_tokens",), None, _combinations.batches),
+    (("lora_modules",), None, _adapters),
+    (("max_cpu_loras", "max_lora_rank"), None, _lora),
+    (("kv_transfer_config",), VALIDATED, _transfer),
+    (("enable_expert_parallel",), EXPERTS_ASKED, _experts),
+    (("attention_backend",), BACKEND_TWICE, _backend),
+)
+"""Arguments, the first release that certainly rejects them (None: every release), and the function: checks that also
+have findings for other releases, or without a known model."""

@@ -46,8 +46,8 @@ def assignment(words: WordExpander, node: Node) -> Status:
 
 def _array(words: WordExpander, node: Node, before: Value | Array | None) -> Array:
     elements = [field for child in node.children if child.is_named for field in words.fields(child)]
-    if any(source(child).startswith("[") for child in node.children):
-        return [mystery(source(node)[:64], "its elements have indices of their own")]
+    if any(source(child).startswith("[") or "$((" in source(child) for child in node.children):
+        return [mystery(source(node)[:64], "its elements have indices of their own, or arithmetic that may fail")]
     if before:
         elements = [*(before if isinstance(before, list) else [before] if text_of(before) else []), *elements]
     return elements[:_MOST_ELEMENTS]
@@ -62,6 +62,8 @@ def declaration(words: WordExpander, node: Node, in_function: bool) -> Status:
         assigns = child.type == "variable_assignment"
         target = child.child_by_field_name("name") if assigns else child
         name = source(target) if target is not None and target.type == "variable_name" else ""
+        if name[:1] == "-":
+            continue  # `export --port=8000`: the grammar reads it as an assignment, the shell as an option
         if assigns:
             assignment(words, child)
             if name and dialect.has_braces(source(child)):

@@ -42,6 +42,8 @@ _SPACE = re.compile(r"\s+")
 _SETS_PATHS = re.compile(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|setvars|vars)\.sh$")
 """Files of known programs that set PATH and variables of their own."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_SIMPLE = frozenset({"command", "declaration_command", "variable_assignments"})
+"""Kinds of nodes that are simple statements with several words."""
 
 
 class Shell:
@@ -188,6 +190,8 @@ class Shell:
         """Follow one statement of any kind; `alone`: it is the whole script."""
         self.spend(10)
         with self.budget:
+            if node.type in _SIMPLE and b"$((" in (node.text or b""):
+                return self._arithmetic(node, alone)
             if node.type == "command":
                 return self.command(node, alone)
             if node.type == "redirected_statement":
@@ -197,6 +201,13 @@ class Shell:
                 return method(self, node)
             # An unknown node, or one that the grammar could not parse: the commands in it may still run.
             return self.block(node.children) if node.children else "likely"
+
+    def _arithmetic(self, node: Node, alone: bool) -> Status:
+        """Follow a simple statement that bash does not run if the arithmetic in it is an error."""
+        before = self.copy()
+        status = self.command(node, alone) if node.type == "command" else _STATEMENTS[node.type](self, node)
+        self.state.may_be(before, "arithmetic in it may fail")
+        return status
 
     def _pipeline(self, node: Node) -> Status:
         status: Status = "likely"
