@@ -134,6 +134,6 @@ def test_where_the_release_is_not_known_an_unheard_flag_is_a_warning(
 def test_a_model_that_only_begins_like_a_known_one_is_said_to_be_a_guess(pod: dict[str, Any]) -> None:
     pod["spec"]["containers"][0]["args"] = ["--model", "Qwen/Qwen3-8b-Instruct", "--max-model-len", "8192"]
     (result,) = lint(pod, builtin(), Facts()).results
-    assert summary(result.engine, FORMS).startswith(
-        "Qwen/Qwen3-8b-Instruct (a guess: its name begins with Qwen/Qwen3-8B's)"
-    )
+    shown = summary(result.engine, FORMS)
+    assert shown.startswith("Qwen/Qwen3-8b-Instruct on ")
+    assert "GPU memory fits, if it is Qwen/Qwen3-8B (its name begins so): " in shown

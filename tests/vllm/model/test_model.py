@@ -422,3 +422,18 @@ def test_a_copy_by_another_owner_is_another_checkpoint_where_it_is_quantised() -
 
     assert replace(plain, id="x").hidden_size == quantised.hidden_size
     assert (plain.quantization_config, (quantised.quantization_config or {})["quant_method"]) == (None, "awq")
+
+
+@pytest.mark.parametrize(
+    ("uri", "model_id"),
+    [
+        ("oci://registry.example.com/modelcar-catalog:llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("oci://registry.example.com/modelcar-granite-3-1-8b-instruct:1.5", "ibm-granite/granite-3.1-8b-instruct"),
+        ("oci://registry.example.com/models/qwen3-8b:v1", "Qwen/Qwen3-8B"),
+        ("oci://registry.example.com:5000/models/qwen3-8b@sha256:0123", "Qwen/Qwen3-8B"),
+        ("oci://registry.example.com/models:latest", None),
+    ],
+)
+def test_an_image_with_a_model_is_named_by_its_repository_or_its_tag(uri: str, model_id: str | None) -> None:
+    found = model.model_of_name(uri)
+    assert (found and (found.value.id, found.may_deny)) == (model_id and (model_id, False))

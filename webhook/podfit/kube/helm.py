@@ -1,4 +1,4 @@
-"""Helm's charts and values files among other files: they are no Kubernetes objects."""
+"""Helm's charts and values files among other files, which are not Kubernetes objects."""
 
 from __future__ import annotations
 

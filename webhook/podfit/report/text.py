@@ -33,8 +33,8 @@ from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Heading
+from podfit.vllm import model
 from podfit.vllm.memory.ledger import IN_WORDS
-from podfit.vllm.model.name import NAME_BEGINS_WITH
 from podfit.vllm.release import newer_than_read
 
 
@@ -46,18 +46,26 @@ def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
 
 
 def _summary(engine: Engine, *, why: bool) -> str:
-    model = engine.model.value.id if engine.model else (engine.args.model or "no model named")
-    begins = engine.model.source.partition(NAME_BEGINS_WITH)[2] if engine.model else ""
-    model += f" (a guess: its name begins with {begins})" if begins else ""
+    guessed = model.guess(engine.model) if engine.model else None
+    named = engine.model.value.id if engine.model and not guessed else _written_model(engine)
     count = engine.requested[1] if engine.requested and engine.requested[1] else None
     gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
     release = f"vLLM {engine.release}" if engine.release else "vLLM release unknown"
     if engine.on_processors:
-        return f"{model} on CPUs, {release}: weights and KV cache are the container's memory"
+        return f"{named} on CPUs, {release}: weights and KV cache are the container's memory"
     many = f"{count} × " if count and engine.gpu else ""
     if engine.command.entry == "worker":
         return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
-    return f"{model} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{f' ({reason(engine)})' if why else ''}"
+    condition = ", if it is {} ({})".format(*guessed) if guessed else ""
+    arithmetic = (f": {reason(engine)}" if guessed else f" ({reason(engine)})") if why else ""
+    return f"{named} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{condition}{arithmetic}"
+
+
+def _written_model(engine: Engine) -> str:
+    """The model as the command names it."""
+    args = engine.args
+    written = args.model or args.written.get("model", args.written.get("model_tag"))
+    return written if isinstance(written, str) else "no model named"
 
 
 def reason(engine: Engine) -> str:

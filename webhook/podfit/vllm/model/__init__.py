@@ -16,7 +16,15 @@ from podfit.vllm.model.config import NESTED, from_config, language_model_config
 from podfit.vllm.model.copies import quantised_copies
 from podfit.vllm.model.given import MODEL_ANNOTATION, key
 from podfit.vllm.model.length import CHANGES_LENGTH, derived_max_model_len, longest_max_model_len
-from podfit.vllm.model.name import last_part, model_of_name, shape, size_of, tells_quantisation
+from podfit.vllm.model.name import (
+    NAME_BEGINS_WITH,
+    last_part,
+    model_of_name,
+    shape,
+    size_of,
+    tells_quantisation,
+    without_server_words,
+)
 from podfit.vllm.model.shape import MAX_LAYERS, Model
 from podfit.vllm.release import is_official
 
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANNOTATION", "CHANGES_LENGTH", "MAX_LAYERS", "MOUNTS", "Model", "aliases_of", "annotated", "by_id",
-    "derived_max_model_len", "find", "from_config", "given_model", "hub_id", "is_default", "is_path",
+    "derived_max_model_len", "find", "from_config", "given_model", "guess", "hub_id", "is_default", "is_path",
     "longest_max_model_len", "model_of_name", "nearest", "quantised_copies", "recognise", "search", "source",
 ]  # fmt: skip
 
@@ -97,9 +105,10 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         name = written  # "s3://$BUCKET/models/Qwen3-8B": the unknown part is not the one that names the model
         if found := _model_of_name(name, facts):
             return Fact(found.value, f"path: {found.source.removeprefix('path: ')}", may_deny=False)
-    for hint in _names_in_object(args, workload, container):
+    for origin, hint in _names_in_object(args, workload, container):
         if found := _given_model(hint, facts) or _model_of_name(hint, facts):
-            return Fact(found.value, f"path: {found.source.removeprefix('path: ')}, from {hint!r}", may_deny=False)
+            source = f"path: {found.source.removeprefix('path: ')}, from {origin} {hint!r}"
+            return Fact(found.value, source, may_deny=False)
     return size_of(name) if name else None
 
 
@@ -166,26 +175,46 @@ def is_path(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or "://" in name
 
 
-def _names_in_object(args: EngineArgs, workload: Workload, container: Container) -> Iterator[str]:
-    """Other names of the model in the object, the most specific first."""
+def _names_in_object(args: EngineArgs, workload: Workload, container: Container) -> Iterator[tuple[str, str]]:
+    """Other names of the model in the object, each with where it is from; the most specific first."""
     if workload.model_uri:
-        yield workload.model_uri
+        yield "the model's URI", workload.model_uri
     for parts in URI_FIELDS:
         value: object = workload.object
         for part in parts:
             value = value.get(part) if isinstance(value, Mapping) else None
         if isinstance(value, str):
-            yield value
+            yield f"the field {parts[-1]}", value
     served = args.given.get("served_model_name")
-    yield from (one for one in (served if isinstance(served, list) else [served]) if isinstance(one, str))
+    for name in served if isinstance(served, list) else [served]:
+        if isinstance(name, str):
+            yield "the served name", name
     env = container.spec.get("env")
     told = {
         str(one.get("name")): one.get("value")
         for one in (env if isinstance(env, list) else ())
         if isinstance(one, Mapping)
     }
-    yield from (value for name in ENVIRONMENT if isinstance(value := told.get(name), str))
-    yield workload.name
+    for variable in ENVIRONMENT:
+        if isinstance(value := told.get(variable), str):
+            yield f"the variable {variable}", value
+    for name in dict.fromkeys((workload.name, without_server_words(workload.name))):
+        yield f"the {workload.kind}'s name", name
+
+
+_HINT = re.compile(r", from (?P<origin>the [^']*?(?:'s \w+)?) '")
+
+
+def guess(fact: Fact[Model]) -> tuple[str, str] | None:
+    """The published model for which the served one is taken, and why, if only a name says so; else None."""
+    _, begins, base = fact.source.partition(NAME_BEGINS_WITH)
+    hint = _HINT.search(fact.source)
+    if not begins and hint is None:
+        return None
+    origin = hint["origin"] if hint else "its name"
+    return (base.partition("'s")[0] or fact.value.id, f"{origin} begins so") if begins else (
+        fact.value.id, f"{origin} says so"
+    )  # fmt: skip
 
 
 def recognise(name: str, facts: Facts) -> Fact[Model] | None:

@@ -56,8 +56,24 @@ def _path_parts(name: str) -> list[str]:
     ):
         parts.pop()
     if parts and name.startswith("oci://"):
-        parts[-1] = parts[-1].partition(":")[0]
+        image, _, tag = parts[-1].partition(":")
+        parts[-1] = image.removeprefix(_MODELCAR)
+        if re.search(r"[a-z]{3}", tag, re.I) and SIZE.search(normalize_name(tag)):
+            parts.append(tag)  # modelcar-catalog:llama-3.1-8b-instruct
     return parts
+
+
+_MODELCAR = "modelcar-"
+"""Begins the names of images that contain a model (KServe, "Serve models with OCI images")."""
+_SERVER_WORD = re.compile(
+    r"(?:(?:vllm|llm|model|modelcar|serve|serving|server|inference|infer|ms|my)[-_])+", re.IGNORECASE
+)
+
+
+def without_server_words(name: str) -> str:
+    """The name of a workload without words in front of the model's: `vllm-qwen3-8b` → `qwen3-8b`."""
+    leading = _SERVER_WORD.match(name)
+    return name[leading.end() :] if leading else name
 
 
 def normalize_name(name: str) -> str:
