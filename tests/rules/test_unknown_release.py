@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from podfit.evaluation import denial
 from podfit.evaluation.lint import Judged, lint
 from podfit.evaluation.policy import builtin
-from podfit.rules import releases
+from podfit.rules import all_rules, releases
 from podfit.rules.engine import Engine, supposing
+from podfit.rules.rule import Finding, Rule
 from podfit.vllm import release
 from podfit.vllm.facts import Facts
 from podfit.vllm.release import Release
@@ -128,6 +131,29 @@ def test_the_proposed_tag_is_of_a_release_without_a_failure_here(
     if tag is None:
         named = text.partition(":v")[2].partition(",")[0]
         assert judged(pod, f"vllm/vllm-openai:v{named}", *args.split()).keys().isdisjoint({"removed-flag"})
+
+
+def test_a_tag_is_proposed_only_where_it_is_shown(monkeypatch: pytest.MonkeyPatch, pod: dict[str, Any]) -> None:
+    monkeypatch.setattr(releases, "proposed", lambda _: pytest.fail("proposed"))
+    pod["spec"]["containers"][0]["image"] = LATEST
+
+    warnings = denial.warnings(lint(pod, builtin(), Facts()))
+
+    assert [one for one in warnings if one.startswith("podfit unpinned-image: image 'vllm/vllm-openai:latest'")]
+
+
+def test_a_rule_that_raises_leaves_the_proposed_tag(monkeypatch: pytest.MonkeyPatch, pod: dict[str, Any]) -> None:
+    def broken(self: Rule, engine: Engine) -> Iterator[Finding]:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(all_rules()["removed-flag"], "check", broken)
+    pod["spec"]["containers"][0]["image"] = LATEST
+
+    report = lint(pod, builtin(), Facts())
+
+    (found,) = [one for one in report.findings if one.rule == "unpinned-image"]
+    assert "vllm/vllm-openai:v0." in found.finding.suggestions[0]
+    assert [one.rule for one in report.errors] == ["removed-flag"]
 
 
 def test_the_cost_of_older_releases_is_bounded(monkeypatch: pytest.MonkeyPatch, pod: dict[str, Any]) -> None:

@@ -332,7 +332,7 @@ def test_a_policy_knows_the_disk(pod: JSONDict) -> None:
 def test_a_rule_is_asked_where_what_it_needs_is_known_and_nobody_fills_in_what_it_is_about(
     where: Place, unknown: frozenset[str], completes: frozenset[str]
 ) -> None:
-    asked = builtin().base.asked(where, unknown, completes)
+    asked = builtin().base.asked(where, completes, unknown, unknown)
 
     assert [one.rule.id() for one in asked.settings] == [
         rule_id
@@ -346,6 +346,6 @@ def test_an_ignored_rule_is_not_asked_and_no_sort_of_engine_is_kept_for_ever() -
     terms = policy("rules: {shm-missing: {mode: ignore}}").of(Subject("Pod", "", "chat", {}))
 
     for number in range(3_000):
-        asked = terms.asked("admission", frozenset(), frozenset({f"word-{number}"}))
+        asked = terms.asked("admission", frozenset({f"word-{number}"}), frozenset(), frozenset())
         assert "shm-missing" not in {one.rule.id() for one in asked.settings}
     assert len(terms._asked) <= 1024

@@ -69,14 +69,13 @@ class Judged:
     @cached_property
     def finding(self) -> Finding:
         """The finding with texts that can be printed: masked, without control characters, bounded."""
-        unmasked = self._unmasked
+        unmasked, suggestions = self._unmasked, self._suggestions
         return replace(
             unmasked,
             message=self.message,
             details=tuple(map(self._printable, self._details)),
-            suggestions=tuple(
-                [shortened(clean(text), LONGEST_CHANGE) for text in map(self._secrets.masked, unmasked.suggestions)]
-            ),
+            suggestions=tuple([shortened(clean(self._secrets.masked(text)), LONGEST_CHANGE) for text in suggestions]),
+            propose=None,
             fix=() if self.withheld else unmasked.fix,
         )
 
@@ -88,8 +87,7 @@ class Judged:
     @property
     def masked(self) -> bool:
         """Its texts contain stars in place of secrets."""
-        finding = self._unmasked
-        texts = (finding.message, *self._details, *finding.suggestions, self._reason or "")
+        texts = (self._unmasked.message, *self._details, *self._suggestions, self._reason or "")
         return any(map(self._secrets.holds, texts))
 
     @property
@@ -101,6 +99,11 @@ class Judged:
     def _details(self) -> Sequence[str]:
         withheld = ("not repaired: the text contains a secret",) if self.withheld else ()
         return (*self._unmasked.details, *withheld, *self._notes)
+
+    @cached_property
+    def _suggestions(self) -> Sequence[str]:
+        finding = self._unmasked
+        return finding.suggestions if finding.propose is None else (*finding.suggestions, finding.propose())
 
     def _printable(self, text: str) -> str:
         masked = self._secrets.masked(text)
@@ -467,19 +470,10 @@ class _Judge:
     def _applicable(self, found: Engine, terms: Terms) -> ApplicableRules:
         """The rules that may report something about the engine. If its release is not known, those that depend on it
         are the ones of the newest release that was read."""
-
-        def of(one: Engine) -> ApplicableRules:
-            unknown = frozenset([name for name, fact in _FACT.items() if fact(one) is None])
-            return terms.asked(self.where, unknown, one.workload.completes)
-
-        asked, newest = of(found), releases.newest(found)
-        if newest is found:
-            return asked
-        others = [one for one in asked.settings if not one.rule.by_release]
-        depending = of(newest)
-        return ApplicableRules(
-            (*others, *(one for one in depending.settings if one.rule.by_release)), (*asked.wrong, *depending.wrong)
-        )
+        newest = releases.newest(found)
+        unknown = _unknown_facts(found)
+        by_release = unknown if newest is found else _unknown_facts(newest)
+        return terms.asked(self.where, found.workload.completes, unknown, by_release)
 
     def _softened_if_another_serves(
         self, findings: Sequence[Judged], found: Engine, read: _Read, terms: Terms
@@ -636,6 +630,11 @@ def _told(found: Engine) -> list[Any]:
     }
     words = [word.text for word in found.command.words]
     return [words, found.command.env, args.given, args.written, misspelt]
+
+
+def _unknown_facts(found: Engine) -> frozenset[str]:
+    """The names in FACTS whose value is unknown."""
+    return frozenset([name for name, fact in _FACT.items() if fact(found) is None])
 
 
 def _judge_finding(

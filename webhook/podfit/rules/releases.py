@@ -118,7 +118,10 @@ def _starts(engine: Engine, release: Release) -> bool:
         as_of = _as_of(engine, release)
     else:
         return False
-    if any(one.certainty != "possible" for rule in _rules() for one in rule.check(as_of)):
+    try:
+        if any(one.certainty != "possible" for rule in _rules() for one in rule.check(as_of)):
+            return False
+    except Exception:  # a rule's, which is an error of its own where its findings are reported
         return False
     if as_of.plan.verdict == "fits" or as_of.model is None or as_of.gpu is None:
         return True

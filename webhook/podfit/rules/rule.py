@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -65,6 +65,8 @@ class Finding:
     """The finding is only information: `audit` if the rule's mode is `warn`."""
     suggestions: tuple[str, ...] = ()
     """Changes, each enough by itself."""
+    propose: Callable[[], str] | None = None
+    """Return one more suggestion. It takes long, and is called only if the suggestions are shown."""
     computed: bool = False
     """The planner that found the fault computed that each suggestion fits."""
     yields_to: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from podfit.vllm.facts import Assumed
 from podfit.vllm.release import Images
 
 OwnedPods = Literal["warn", "deny"]
-_Who = tuple[Place, frozenset[str], frozenset[str]]
+_Who = tuple[Place, frozenset[str], frozenset[str], frozenset[str]]
 _REMEMBERED = 1024
 """Sorts of engines whose rules are kept. A cluster has some dozens."""
 
@@ -65,10 +65,12 @@ class ApplicableRules:
     @classmethod
     def of(cls, settings: Iterable[Setting], who: _Who) -> ApplicableRules:
         """The rules that are not ignored, and for which `Rule.has_a_say` is true."""
+        where, completes, unknown, unknown_by_release = who
         chosen, wrong = list[Setting](), list[tuple[str, Exception]]()
         for one in settings:
+            facts = unknown_by_release if one.rule.by_release else unknown
             try:
-                if one.mode != "ignore" and one.rule.has_a_say(*who):
+                if one.mode != "ignore" and one.rule.has_a_say(where, facts, completes):
                     chosen.append(one)
             except Exception as error:
                 wrong.append((one.rule.id(), error))
@@ -122,10 +124,13 @@ class Terms:
 
     _asked: dict[_Who, ApplicableRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def asked(self, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> ApplicableRules:
-        """The rules that apply at a place to an engine. `unknown`: facts of the engine that are not known (words of
-        `rule.FACTS`). `completes`: what its operator fills in. Cached, since most engines are equal in these."""
-        who = (where, unknown, completes)
+    def asked(
+        self, where: Place, completes: frozenset[str], unknown: frozenset[str], unknown_by_release: frozenset[str]
+    ) -> ApplicableRules:
+        """The rules that apply at a place to an engine. `completes`: what its operator fills in. `unknown`: facts of
+        the engine that are not known (words of `rule.FACTS`). `unknown_by_release`: those for rules that depend on the
+        release. Cached, since most engines are equal in these."""
+        who = (where, completes, unknown, unknown_by_release)
         found = self._asked.get(who)
         if found is None:
             if len(self._asked) >= _REMEMBERED:

@@ -35,13 +35,17 @@ class UnpinnedImage(Rule):
         place = image[: release.LONGEST].removesuffix(f":{tag}") if tag else image[: release.LONGEST]
         if (tag and not _is_moving(tag[:_LONGEST])) or _PLACEHOLDER.search(f"{place}:{tag}") or _UPPER.search(place):
             return
-        proposed = f"{_published(engine, image)}:v{releases.proposed(engine)}"
         what = f"the tag {tag!r} moves" if tag else f"no tag: {name}:latest is pulled"
         yield Finding(
             path=engine.at("image"),
             message=f"image {image!r}: {what}, so the vLLM release is not known",
-            suggestions=(f"a tag that names the release, such as {proposed}, or a digest",),
+            propose=lambda: _pinned(engine, image),
         )
+
+
+def _pinned(engine: Engine, image: str) -> str:
+    proposed = f"{_published(engine, image)}:v{releases.proposed(engine)}"
+    return f"a tag that names the release, such as {proposed}, or a digest"
 
 
 _PLACEHOLDER = re.compile(
