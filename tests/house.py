@@ -24,8 +24,8 @@ class Case(NamedTuple):
     expected: Mode | None
     """None: no finding."""
     others: Sequence[JSON] = ()
-    """Objects of the same namespace that `podfit check` reads with it. The webhook does not see them: what they would
-    tell is unknown there, and a denial is a warning."""
+    """Objects of the same namespace that `podfit check` reads with it. The webhook does not see them: what they
+    contain is unknown there, and a denial is a warning."""
 
     @property
     def admitted(self) -> Mode | None:

@@ -64,6 +64,12 @@ class User:
 
     def kubectl(self, command: str, exits: int = 0) -> str:
         """Runs `kubectl COMMAND` in the folder; fails where it ends with another code. Returns what it printed."""
+        said = self.attempt(command)
+        assert said.code == exits, f"expected exit code {exits}\n{said.screen}"
+        return said.output
+
+    def attempt(self, command: str) -> Said:
+        """Runs `kubectl COMMAND` in the folder, whatever its exit code is."""
         before = self.podfit.log.stat().st_size
         env = {
             "PATH": os.environ["PATH"],
@@ -87,8 +93,7 @@ class User:
         )
         said = Said(f"kubectl {command}", done.returncode, done.stdout, self.podfit.said(before))
         self.said.append(said)
-        assert done.returncode == exits, f"expected exit code {exits}\n{said.screen}"
-        return done.stdout
+        return said
 
     @property
     def screen(self) -> str:

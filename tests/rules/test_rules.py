@@ -183,6 +183,14 @@ def test_a_rule_says_why_it_never_denies_exactly_where_no_finding_can_be_certain
     assert (rule.never_denies is not None) == never
 
 
+@pytest.mark.parametrize("rule_id", [rule_id for rule_id, rule in all_rules().items() if rule.partly_denies])
+def test_a_rule_that_denies_in_part_has_an_example_that_only_warns(rule_id: str) -> None:
+    reports = [report for path in examples(rule_id, "bad") for _, report in _reports(path)]
+
+    assert all_rules()[rule_id].never_denies is None
+    assert {one.certainty for report in reports for one in report.findings if one.rule == rule_id} - {"certain"}
+
+
 def test_a_rule_that_never_denies_says_so_in_the_finding_and_on_its_page() -> None:
     rule = all_rules()["model-cache-missing"]
     path = examples(rule.id(), "bad")[0]

@@ -36,7 +36,8 @@ def case(name: str, obj: JSONDict, expect: JSONDict, **more: Any) -> JSONDict:
 
 
 def test_the_shipped_policies_do_what_their_cases_expect(capsys: Capture) -> None:
-    assert main(["policy", "test", str(ROOT / "policies" / "tests")]) == 0, capsys.readouterr().out
+    folders = [str(ROOT / "policies" / "tests"), str(ROOT / "policies" / "house" / "tests")]
+    assert main(["policy", "test", *folders]) == 0, capsys.readouterr().out
 
 
 def test_every_shipped_policy_but_the_default_has_cases() -> None:
@@ -223,6 +224,43 @@ def test_lint_tells_of_a_denial_that_can_only_warn(tmp_path: Path, capsys: Captu
     assert main(["policy", "lint", str(file)]) == 0
     told = "it only warns, also with deny: another process of the container may use them"
     assert capsys.readouterr().err == f"warning: {file}:6: spec.rules.gpu-idle.mode: {told}\n"
+
+
+def test_lint_tells_of_a_denial_that_applies_to_some_findings(tmp_path: Path, capsys: Capture) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(f"{HEAD}spec:\n  rules:\n    shm-missing: {{mode: deny}}\n    unpinned-image: {{mode: deny}}\n")
+
+    assert main(["policy", "lint", str(mine)]) == 0
+
+    (line,) = capsys.readouterr().err.splitlines()
+    where = f"warning: {mine}:6: spec.rules.shm-missing.mode"
+    why = "before vLLM 0.27 the failure depends on how NCCL moves data: over NVLink it starts"
+    assert line == f"{where}: some findings only warn, also with deny: {why}"
+
+
+def test_lint_tells_what_is_denied_when_it_is_unknown(tmp_path: Path, capsys: Capture) -> None:
+    mine = tmp_path / "mine.yaml"
+    limits = "      releases: {minimum: 0.27.0}\n      whenUnknown:\n        releases: deny\n        models: warn\n"
+    mine.write_text(f"{HEAD}spec:\n  rules:\n    house-limits:\n{limits}")
+
+    assert main(["policy", "lint", str(mine)]) == 0
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {mine}:9: spec.rules.house-limits.whenUnknown.releases: also denies images whose")
+
+
+def test_a_diff_shows_what_is_newly_denied_when_it_is_unknown(tmp_path: Path, capsys: Capture) -> None:
+    head = f"{HEAD}spec:\n  rules:\n    house-limits:\n      mode: deny\n      releases: {{minimum: 0.21.0}}\n"
+    (tmp_path / "old.yaml").write_text(head)
+    (tmp_path / "new.yaml").write_text(f"{head}      whenUnknown: {{releases: deny}}\n")
+    pod = copy.deepcopy(GOOD_POD)
+    pod["spec"]["containers"][0]["image"] = "vllm/vllm-openai:latest"
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod))
+
+    old, new, on = (str(tmp_path / name) for name in ("old.yaml", "new.yaml", "pod.yaml"))
+    assert main(["policy", "diff", old, new, "--on", on]) == 1
+
+    assert "house-limits" in capsys.readouterr().out.partition("newly denied: 1")[2]
 
 
 def test_lint_tells_of_a_field_that_is_ignored(tmp_path: Path, capsys: Capture) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podfit.base.printable import one_line
-from podfit.cli.support import edge, policies, terminal
+from podfit.cli.support import edge, fleet, policies, terminal
 from podfit.cli.support.edge import UnusableError
 from podfit.evaluation.denial import many
 from podfit.evaluation.policy import Policy, PolicyError, load
@@ -133,13 +133,21 @@ def _tell_of_exceptions(policy: Policy) -> None:
 
 
 def _tell_of_denials(policy: Policy) -> None:
-    """Rules that a policy wants to deny, and that never do."""
+    """Rules that a policy wants to deny, and that never or only partly do; and what a rule's parameters deny."""
     rules = all_rules()
     for layer in policy.everything:
         for rule_id, said in layer.rules.items():
             if said.mode == "deny" and (why := rules[rule_id].never_denies):
                 place = layer.place("spec", "rules", rule_id, "mode")
                 edge.tell(f"warning: {place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}")
+            if said.mode == "deny" and (why := rules[rule_id].partly_denies):
+                place = layer.place("spec", "rules", rule_id, "mode")
+                edge.tell(
+                    f"warning: {place}: spec.rules.{rule_id}.mode: some findings only warn, also with deny: {why}"
+                )
+            for path, remark in rules[rule_id](**said.parameters).remarks():
+                place = layer.place("spec", "rules", rule_id, *path)
+                edge.tell(f"warning: {place}: spec.rules.{'.'.join((rule_id, *path))}: {remark}")
 
 
 def _tell_of_ignored_fields(policy: Policy) -> None:
@@ -156,7 +164,6 @@ def _tell_of_ignored_fields(policy: Policy) -> None:
 def run_test(args: argparse.Namespace) -> int:
     """0 if every case is as expected, 1 if one is not, 2 if a file of cases can't be used."""
     from podfit.evaluation.rehearsal import cases
-    from podfit.vllm.facts import Facts
 
     count = failed = 0
     for name in edge.files(args.files):
@@ -172,7 +179,7 @@ def run_test(args: argparse.Namespace) -> int:
             except PolicyError as error:
                 raise UnusableError(error.problems) from error
             policy = policies.load([*(policies.relative_to(folder, one) for one in said.policies), *args.policy])
-            for outcome in cases.run(said, document, policy, Facts(), partial(_object, folder)):
+            for outcome in cases.run(said, document, policy, partial(_object, folder), partial(_nodes, folder)):
                 count += 1
                 failed += bool(outcome.wrong)
                 if outcome.wrong:
@@ -190,6 +197,13 @@ def _object(folder: Path, name: str) -> Mapping[str, Any]:
     if found.errors or not found.documents:
         raise ValueError(str(found.errors[0]) if found.errors else f"{path}: no object in it")
     return found.documents[0].object
+
+
+def _nodes(folder: Path, name: str) -> Facts:
+    from podfit.vllm.facts import Facts
+
+    nodes = fleet.read(fleet.relative_to(folder, name))
+    return Facts(fleet=nodes.snapshot, fleet_complete=nodes.complete)
 
 
 # ── diff ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -35,6 +35,8 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
             lines.append(f"  {word.name:<14} {_shown(value):<10} {_where(last)}{over}")
             if word.name == "mode" and value == "deny" and rule.never_denies:
                 lines.append(f"  {'':<14} {'':<10} it only warns: {rule.never_denies}")
+            if word.name == "mode" and value == "deny" and rule.partly_denies:
+                lines.append(f"  {'':<14} {'':<10} some findings only warn: {rule.partly_denies}")
     return "\n".join(lines) if lines else "no policy speaks of any rule"
 
 

@@ -120,6 +120,8 @@ def markdown(rule: type[Rule], examples: list[tuple[str, str]]) -> str:
         *(
             [f"It never denies: with `mode: deny` it still warns, since {rule.never_denies}.", ""]
             if rule.never_denies
+            else [f"With `mode: deny` some findings only warn: {rule.partly_denies}.", ""]
+            if rule.partly_denies
             else []
         ),
         f"```yaml\n{policy_snippet(rule)}\n```",

@@ -154,7 +154,7 @@ class Rule:
     """A finding says that the object has what a policy forbids, not that vLLM fails. A command that is not read whole,
     zero replicas and another server after this one do not soften it."""
     partly_denies: ClassVar[str | None] = None
-    """Which of the rule's findings are never certain, and why, if others are; None if each kind can be certain."""
+    """Which findings of the rule only warn, also with `mode: deny`, and why; None if each kind can be certain."""
     of_unnamed: ClassVar[bool] = False
     """The rule also checks a container whose command is not read, and of which nothing else says that it runs vLLM."""
 
@@ -185,6 +185,10 @@ class Rule:
         if unheard_of := set(cls.needs) - FACTS.keys():
             raise KeyError(*unheard_of)
         return where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
+
+    def remarks(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """What an admin should know of the parameters: the field's path below the rule, and the remark."""
+        return iter(())
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Yields what is wrong. Pure: no logging, no clock, no environment, no network."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -39,6 +39,7 @@ class Case(Strict):
     object: dict[str, Any] | None = None
     file: str | None = None
     namespace_labels: dict[str, str] | None = None
+    nodes: str | None = None
     now: str | None = None
     expect: Expected
 
@@ -71,9 +72,13 @@ def shape_of(document: Document, name: str) -> CasesShape:
 
 
 def run(
-    said: CasesShape, document: Document, policy: Policy, facts: Facts, read: Callable[[str], Mapping[str, Any]]
+    said: CasesShape,
+    document: Document,
+    policy: Policy,
+    read: Callable[[str], Mapping[str, Any]],
+    facts_of_nodes: Callable[[str], Facts],
 ) -> Iterator[CaseOutcome]:
-    """Every case; `read` gives the object of a file that a case names."""
+    """Every case; `read` gives the object of a file that a case names, `facts_of_nodes` what a file says of nodes."""
     for index, case in enumerate(said.cases):
         line = document.line_of(FieldPath(("cases", index)))
         if (case.object is None) == (case.file is None):
@@ -85,6 +90,7 @@ def run(
         except (review.BadReview, ValueError) as error:
             yield CaseOutcome(case.name, line, (str(error),))
             continue
+        facts = facts_of_nodes(case.nodes) if case.nodes else Facts()
         verdict = rehearse(asked, at, _with_labels(facts, asked, case.namespace_labels))
         yield CaseOutcome(case.name, line, tuple(_mismatches(case.expect, verdict)))
 
@@ -96,7 +102,7 @@ def _with_labels(facts: Facts, asked: RehearsedObject, labels: Mapping[str, str]
     metadata = asked.object.get("metadata")
     named = metadata.get("namespace") if isinstance(metadata, Mapping) else None
     namespace = str(named or asked.namespace or "")
-    return Facts(cluster=Snapshot({"namespaces": {("", namespace): {"labels": labels}}}, version="case"))
+    return replace(facts, cluster=Snapshot({"namespaces": {("", namespace): {"labels": labels}}}, version="case"))
 
 
 def _mismatches(expected: Expected, verdict: RehearsedDecision) -> Iterator[str]:

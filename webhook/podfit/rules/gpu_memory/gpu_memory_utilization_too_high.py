@@ -41,6 +41,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
     plane = "gpu"
     event = "vLLM exits: free memory is less than desired"
     mode = "deny"
+    partly_denies = "a share above `maximum` may work: gpuMemoryUtilization of house-limits denies it"
     needs = ("vllm_args",)
 
     maximum: float = parameter(0.95, "a higher share is warned about", gt=0, le=1)

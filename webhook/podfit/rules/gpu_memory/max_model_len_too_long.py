@@ -48,6 +48,7 @@ class MaxModelLenTooLong(Rule):
     event = "vLLM exits before it loads the model"
     by_release = True
     mode = "deny"
+    partly_denies = "without a config.json of your own or believeCatalog, the hub's config.json may allow more by now"
     needs = ("model", "release", "vllm_args")
 
     believe_catalog: bool = parameter(False, "deny what the catalog's config.json does not allow, however old it is")

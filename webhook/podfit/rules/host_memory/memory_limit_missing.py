@@ -25,6 +25,7 @@ class MemoryLimitMissing(Rule):
     of_vllm = False
     threatens = "practice"
     mode = "warn"
+    partly_denies = "for a workload, since a LimitRange of the namespace may set a limit for its Pods"
     mute_for = ("memory-limit", "resources")
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ class ShmMissing(Rule):
     event = "an engine process dies: no space left in /dev/shm"
     mode = "deny"
     fix = "certain"
+    partly_denies = "before vLLM 0.27 the failure depends on how NCCL moves data: over NVLink it starts"
     needs = ("plan.host",)
     mute_for = ("shm",)
 

@@ -29,6 +29,9 @@ class MixedGpuNodes(Rule):
     event = "vLLM exits on some of the nodes"
     threatens = "uptime"
     mode = "warn"
+    partly_denies = (
+        "where the nodes are not known (watch.nodes in the chart, --nodes), and where only the estimate fails"
+    )
     needs = ("model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ class NoNodeMatches(Rule):
     event = "the Pod stays Pending"
     of_vllm = False
     mode = "audit"
+    partly_denies = "another node may come, unless assume.nodes is closed"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Only with a fresh view of all nodes."""

@@ -26,8 +26,8 @@ _EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command
 _BRACED = re.compile(r"\$\{(\w+|[@*])(\[['\"]?[@*]['\"]?\])?(?:(:?)([-=+?])(.*))?\}", re.DOTALL)
 """The forms of `${…}` that are expanded: name, index, colon, operator, word."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_PRODUCT = re.compile(r"\$\(\(\s*([1-9]\d{0,8})\s*\*\s*([1-9]\d{0,8})\s*\)\)")
-"""`$((40 * 1024))`: two decimal numbers, whose product every shell holds. A leading zero would make one octal."""
+_FACTORS = re.compile(r"\$\(\(\s*([1-9]\d{0,8})\s*\*\s*([1-9]\d{0,8})\s*\)\)")
+"""`$((40 * 1024))`: two decimal numbers, which every shell multiplies. A leading zero would make one octal."""
 _SETS = re.compile(r"=|\+\+|--")
 """Signs that an arithmetic expression may set a variable."""
 _SPECIAL = re.compile(rb"(?<!\\)\$[?#$!@*0-9-]|(?<!\\)`")
@@ -122,8 +122,8 @@ class WordExpander:
                 yield from self._parameter(text[1:], quoted, text)
             elif kind == "expansion":
                 yield from self._expansion(node, text, quoted)
-            elif kind == "arithmetic_expansion" and (product := _PRODUCT.fullmatch(text)):
-                yield _Segment(literal(str(int(product[1]) * int(product[2]))), not quoted)
+            elif kind == "arithmetic_expansion" and (factors := _FACTORS.fullmatch(text)):
+                yield _Segment(literal(str(int(factors[1]) * int(factors[2]))), not quoted)
             elif kind == "arithmetic_expansion":
                 why = f"arithmetic {text} is known only when the script runs"
                 if _SETS.search(text):
