@@ -127,6 +127,40 @@ def test_text_has_the_place_without_the_source_line(check: Check) -> None:
     assert "│" not in out
 
 
+SAME = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: two}
+spec:
+  containers:
+  - name: first
+    image: vllm/vllm-openai:v0.27.1
+    args: [Qwen/Qwen3-8B, --swap-space=8, --port=8000, --max-model-len=8192]
+    resources: {limits: {nvidia.com/gpu: 1, memory: 64Gi}}
+  - name: second
+    image: vllm/vllm-openai:v0.27.1
+    args: [Qwen/Qwen3-8B, --swap-space=8, --port=8001, --max-model-len=8192]
+    resources: {limits: {nvidia.com/gpu: 1, memory: 48Gi}}
+"""
+
+
+def test_people_read_a_finding_of_several_containers_once_with_all_its_places(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(SAME)
+    code, out, _ = check("two.yaml")
+    markdown = check("--format", "markdown", "two.yaml")[1]
+    first, second = out.split('Pod two, container "second"')
+
+    assert code == 1
+    assert "\n  at two.yaml:8:27\n  also in line 12\n" in first
+    assert second.startswith(": denied\n"), "its state counts them"
+    assert "removed-flag" not in second
+    assert "findings as in an earlier container of the object" in second
+    assert out.count("does not know '--swap-space'") == markdown.count("swap-space") == 1
+    assert "`two.yaml:8`<br>also in line 12<br>" in markdown
+    rows = json.loads(check("--format", "json", "two.yaml")[1])["results"]
+    assert [sum(row["rule"] == "removed-flag" for row in one["findings"]) for one in rows] == [1, 1], "JSON has each"
+
+
 def test_quiet_shows_only_what_makes_the_run_fail(check: Check) -> None:
     code, out, err = check("-q", "pod.yaml")
 

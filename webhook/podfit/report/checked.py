@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -43,6 +43,8 @@ class Item:
     judged: Judged
     mark: Mark
     accepted: Accepted | None = None
+    more_marks: tuple[Mark, ...] = ()
+    """The places of the same finding in later containers of the object (`merged`)."""
 
     @property
     def severity(self) -> Severity:
@@ -140,6 +142,8 @@ class CheckedContainer:
     result: Result
     items: tuple[Item, ...]
     """The findings that deny or warn, in the order of the rules."""
+    repeated: tuple[Item, ...] = ()
+    """Findings that an earlier container of the object has, too (`merged`)."""
 
     @property
     def state(self) -> Literal["denied", "warned", "clean"]:
@@ -233,6 +237,36 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
         accepted = accepted or _accepted_by_comment(comments, judged.rule, mark, report.secrets)
         items.append(Item(file, document, report, result, judged, mark, accepted))
     return CheckedContainer(file, document, report, result, tuple(items))
+
+
+def merged(containers: Iterable[CheckedContainer]) -> tuple[CheckedContainer, ...]:
+    """The containers for people: a finding that several containers of one object have is shown in the first of them,
+    with all its places."""
+    kept = []
+    marks: dict[object, list[Mark]] = {}
+    for container in containers:
+        own: list[Item] = []
+        repeated: list[Item] = []
+        for item in container.items:
+            known = marks.setdefault(_same(item), [])
+            (repeated if known and item.accepted is None else own).append(item)
+            if item.accepted is None:
+                known.append(item.mark)
+        kept.append(replace(container, items=tuple(own), repeated=tuple(repeated)))
+    return tuple([replace(one, items=tuple([_with_marks(item, marks) for item in one.items])) for one in kept])
+
+
+def _same(item: Item) -> object:
+    """What is equal for a finding of another container that reads the same."""
+    finding = item.judged.finding
+    return id(item.report), item.judged.rule, item.judged.heading, finding.message, finding.details, finding.suggestions
+
+
+def _with_marks(item: Item, marks: Mapping[object, Sequence[Mark]]) -> Item:
+    if item.accepted is not None:
+        return item
+    others = [mark for mark in dict.fromkeys(marks[_same(item)]) if mark != item.mark]
+    return replace(item, more_marks=tuple(others))
 
 
 def is_audited(judged: Judged) -> bool:

@@ -9,8 +9,8 @@ from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import HEADINGS, PLANES, more_advice
 from podfit.report import answers
-from podfit.report.checked import Checked, CheckedContainer, Item
-from podfit.report.text import MANY, chosen_of, summary, tally
+from podfit.report.checked import Checked, CheckedContainer, Item, merged
+from podfit.report.text import MANY, chosen_of, places, summary, tally
 
 
 def render(checked: Checked) -> str:
@@ -24,7 +24,7 @@ def render(checked: Checked) -> str:
     out += [f"- **skipped** {escaped(FORMS.line(str(note)))}" for note in checked.skips[:MANY]]
     out += ["", f"and {len(checked.skips) - MANY:,} more", ""] if len(checked.skips) > MANY else []
     out += [""] if checked.skips else []
-    for container in checked.containers:
+    for container in merged(checked.containers):
         if any(item.accepted is None for item in container.items):
             out += _container(container)
     accepted = [item for item in checked.items if item.accepted is not None and item.accepted.by != "baseline"]
@@ -69,7 +69,8 @@ def _row(item: Item) -> str:
 
 
 def _place(item: Item) -> str:
-    return f"{code(f'{item.file}:{item.mark.line}')}<br>{code(item.judged.path)}"
+    also = f"<br>also in {places(item)}" if item.more_marks else ""
+    return f"{code(f'{item.file}:{item.mark.line}')}{also}<br>{code(item.judged.path)}"
 
 
 def code(text: str) -> str:

@@ -29,7 +29,7 @@ from podfit.evaluation.denial import (
 )
 from podfit.evaluation.lint import Judged
 from podfit.report import answers
-from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
+from podfit.report.checked import Accepted, Checked, CheckedContainer, Item, merged
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Heading
@@ -175,7 +175,7 @@ def check(
     """
     width = readable(width)
     quiet = detail == "quiet"
-    shown = [one for one in checked.containers if not quiet or any(map(checked.fails, one.items))]
+    shown = merged([one for one in checked.containers if not quiet or any(map(checked.fails, one.items))])
     return "\n".join(_container(one, checked, paint, width, detail, source=source) for one in shown)
 
 
@@ -226,22 +226,23 @@ def _container(
         (item for item in one.items if not item.accepted and (checked.fails(item) or not quiet)),
         all_advice=detail == "all" or quiet,
     )
-    worst = chosen.items[0].judged.heading if chosen.items else None
+    above = [item for item in one.repeated if checked.fails(item) or not quiet]
+    findings = sorted([item.judged for item in (*chosen.items, *above)], key=importance)
+    worst = findings[0].heading if findings else None
     painted = paint(HEADINGS[worst] if worst else "no findings", worst or "clean")
     name = one_line(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
     head = f"{paint(one_line(one.file), 'file')}: {name}"
-    told = any(item.judged.plane == "gpu" and item.judged.would == "deny" for item in chosen.items)
+    told = any(finding.plane == "gpu" and finding.would == "deny" for finding in findings)
     engine = one.result.engine
     told = told or (
-        any(item.judged.rule == "unknown-gpu" for item in chosen.items)
-        and engine.gpu is None
-        and engine.gpus is not None
+        any(finding.rule == "unknown-gpu" for finding in findings) and engine.gpu is None and engine.gpus is not None
     )
     about = summary(engine, one.report.secrets, why=not told)
     lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
     for item in chosen.items:
         page = checked.page(item.judged.rule) if checked.docs else None
         lines += ["", *_shown(item, page, paint, width, source=source).split("\n")]
+    lines += ["", f"{many(len(above), 'finding')} as in an earlier container of the object"] if above else []
     for rule, (heading, left) in chosen.more.items():
         lines += ["", f"{paint(HEADINGS[heading], heading)}  {paint(rule, 'rule')}  {left}"]
     lines += ["", f"{more_advice(chosen.advice_left)}: -v"] if chosen.advice_left else []
@@ -303,13 +304,21 @@ def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bo
     head, _, rest = block(item.judged, f"{words}  ", width).partition("\n")
     head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.heading)}  {paint(rule, 'rule')}", 1)
     at = [f"  at {paint(f'{one_line(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
-    lines = [head, *((source and _snippet(item, paint, width)) or at), *(rest.split("\n") if rest else [])]
+    also = wrapped(f"also in {places(item)}", "  ", width=width) if item.more_marks else []
+    lines = [head, *((source and _snippet(item, paint, width)) or at), *also, *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened
     newer = newer_than_read(item.result.engine.release)  # the summary of the container has it
     if why and item.judged.mode == "warn" and not why.endswith(", not certain") and why != newer:
         lines += wrapped(f"not denied: {why}", "  ", width=width)
     lines += [f"  see {one_line(page)}"] if page else []
     return "\n".join(lines)
+
+
+def places(item: Item) -> str:
+    """The lines of the same finding in later containers: "lines 64, 99"."""
+    numbers = list(dict.fromkeys(mark.line for mark in item.more_marks))
+    more = f" and {len(numbers) - MANY:,} more" if len(numbers) > MANY else ""
+    return f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(map(str, numbers[:MANY]))}{more}"
 
 
 def _snippet(item: Item, paint: Paint, width: int) -> list[str]:

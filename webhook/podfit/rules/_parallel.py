@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import certainty, names_plugins, runs_vllms_code
@@ -192,6 +194,12 @@ def sizes(engine: Engine) -> str:
     return said or "vLLM without --tensor-parallel-size"
 
 
+def divides_model(engine: Engine) -> bool:
+    """The tensor-parallel size divides the model, as far as it is known; else no number of GPUs helps."""
+    size = parallel.size(engine.args, "tensor_parallel_size")
+    return engine.model is None or divisible(engine.model.value, size, engine.args)
+
+
 def other_sizes(engine: Engine, found: Count) -> tuple[str, ...]:
     """The tensor-parallel size that would take exactly the GPUs that are there, unless the model does not fit them."""
     size = parallel.size(engine.args, "tensor_parallel_size")
@@ -201,7 +209,17 @@ def other_sizes(engine: Engine, found: Count) -> tuple[str, ...]:
     tp, model = found.have // rest, engine.model.value if engine.model else None
     if model is None:
         return (f"--tensor-parallel-size {tp}",)
-    changed = with_changes(engine.args, {"tensor_parallel_size": tp})
-    judged = plan.judge(changed, model, engine.gpu.value if engine.gpu else None, env=engine.command.env)
-    fits = divisible(model, tp, engine.args) and judged.verdict != "does-not-fit"
+    fits = divisible(model, tp, engine.args) and may_fit(engine, {"tensor_parallel_size": tp})
     return (f"--tensor-parallel-size {tp}",) if fits else ()
+
+
+def may_fit(engine: Engine, changes: Mapping[str, Any]) -> bool:
+    """The model probably fits its GPU with these changes, or that is unknown."""
+    if engine.model is None or engine.gpu is None:
+        return True
+    changed = with_changes(engine.args, changes)
+    judged = plan.judge(changed, engine.model.value, engine.gpu.value, env=engine.command.env)
+    ledger = judged.ledger
+    if judged.verdict == "does-not-fit" or ledger is None:
+        return judged.verdict != "does-not-fit"
+    return ledger.kv_cache.likely > max(0, (ledger.request_bytes or 1) - 1)

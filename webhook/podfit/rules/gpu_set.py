@@ -101,8 +101,11 @@ def _order(model: Gpu) -> int:
 
 def selector(engine: Engine) -> str | None:
     """The change that gets the Pod the usual GPU of the smallest size that fits all of its containers; None if there
-    is none."""
-    usual = sorted(_rented(engine), key=lambda model: (gpu.sold_gigabytes(model), _order(model)))
+    is none. A GPU that few clusters have is named only if no other one fits."""
+    usual = sorted(
+        _rented(engine),
+        key=lambda model: (model.name not in WELL_KNOWN, gpu.sold_gigabytes(model), _order(model)),
+    )
     model = _first_usable(engine, [one for one in usual if one.labels])
     if model is None or not fits_whole_pod(engine, model):
         return None
@@ -133,7 +136,7 @@ def _sentence(engine: Engine) -> str | None:
     if gpus.fits_none:
         return _on_none(engine, of_table=of_table)
     if len(gpus.by_verdict["unsure"]) == len(gpus.gpus) > 1:
-        return "; ".join([f"unsure on every one: {_why(gpus)}", *_open(engine)])
+        return "; ".join([f"{UNSURE}: {_why(gpus)}", *_open(engine)])
     shown, lacking = _shown(engine, of_table=of_table)
     sides = {
         verdict: [one for one in shown if one.verdict == verdict] for verdict in ("fits", "unsure", "does-not-fit")
@@ -159,6 +162,8 @@ def _sentence(engine: Engine) -> str | None:
     return "; ".join(parts)
 
 
+UNSURE = "unsure on every one"
+"""The start of the sentence about a container that no GPU shows more of."""
 MEMORY_CAUSES = ("weights", "loading", "blocks", "request")
 """Causes for which gpu-memory-exceeded or kv-cache-too-small has a finding."""
 

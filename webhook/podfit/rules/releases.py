@@ -30,6 +30,10 @@ _SUBJECT = re.compile(r"--[A-Za-z][\w-]*|\b[A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+\b")
 """The argument or the variable that a message is about: the first that it names."""
 
 
+PLUGINS = ("habana.ai/", "aws.amazon.com/", "huawei.com/")
+"""Accelerators whose images have a fork or a plugin of vLLM, with options and releases of its own."""
+
+
 class Span(NamedTuple):
     """The releases that report a finding: the newest, and those before it without a gap."""
 
@@ -57,6 +61,8 @@ def checker(engine: Engine) -> Callable[[Rule], Iterator[Finding]]:
 def _check_releases(engine: Engine, rule: Rule) -> Iterator[Finding]:
     if not rule.by_release:
         return rule.check(engine)
+    if engine.requested is not None and engine.requested[0].startswith(PLUGINS):
+        return iter(())
     findings = rule.check(newest(engine))
     return (_finding(finding, _span(rule, engine, finding), engine) for finding in findings)
 

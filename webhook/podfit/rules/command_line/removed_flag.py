@@ -13,7 +13,7 @@ REPLACED = {
     "--swap-space": "leave it out: the V1 engine (v0.8 and newer) never used it",
     "--disable-log-requests": "leave it out: requests are not logged by default from v0.10.1 on",
     "--num-scheduler-steps": "leave it out: the V1 engine schedules without it",
-    "--max-seq-len-to-capture": "--max-cudagraph-capture-size",
+    "--max-seq-len-to-capture": "leave it out: the V1 engine (v0.8 and newer) never used it",
     "--worker-use-ray": "--distributed-executor-backend ray",
     "--engine-use-ray": "leave it out",
     "--device": "leave it out: the image decides",

@@ -59,7 +59,8 @@ class GpuCountMismatch(Rule):
         whole = f"{found.resource}: {found.needed}"
         if found.needed > NODE and not found.needed % NODE:
             whole = f"{found.needed // NODE} Pods of {NODE} × {found.resource} (a LeaderWorkerSet)"
-        suggestions = [whole, *_parallel.other_sizes(engine, found)]
+        divides = _parallel.divides_model(engine)
+        suggestions = [*([whole] if divides else []), *_parallel.other_sizes(engine, found)]
         if found.pods == 1 and _parallel.makes_ray(engine):
             suggestions.append("--distributed-executor-backend ray, where other Pods of the Ray cluster have the rest")
         if found.pods > 1 or (engine.group is not None and engine.group.closed):
@@ -93,7 +94,8 @@ def _for_a_group(engine: Engine, found: _parallel.Count) -> list[str]:
     whole = (
         [f"{-(-found.needed // each)} Pods of {each} × {found.resource}"] if each and not found.needed % each else []
     )
-    return [*whole, *_parallel.other_sizes(engine, found)]
+    divides = _parallel.divides_model(engine)
+    return [*(whole if divides else []), *_parallel.other_sizes(engine, found)]
 
 
 def _certainty(engine: Engine, found: _parallel.Count) -> Certainty:

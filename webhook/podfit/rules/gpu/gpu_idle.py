@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from podfit.rules import _parallel
 from podfit.rules.engine import Engine
+from podfit.rules.gpu_memory.gpu_memory_wasted import GpuMemoryWasted
 from podfit.rules.rule import Finding, Rule
 
 
@@ -32,13 +33,23 @@ class GpuIdle(Rule):
             return  # a share of a GPU: several of them may be one GPU
         idle = found.have - found.needed
         fewer = (f"{found.resource}: {found.needed}",) if found.pods == 1 else ()
+        more = () if _holds_the_load(engine) else _parallel.other_sizes(engine, found)
+        shm = "" if engine.shm.mounted or engine.world_size > 1 else " and a memory volume at /dev/shm"
         yield Finding(
             path=_parallel.requested_at(engine),
             message=f"{found.holders} requested, {_parallel.sizes(engine)} uses {found.needed}: "
             f"{idle} {'is' if idle == 1 else 'are'} idle",
             certainty="likely",
-            suggestions=(*fewer, *_parallel.other_sizes(engine, found)),
+            suggestions=(*fewer, *(f"{size}{shm}" for size in more)),
+            yields_to=("tensor-parallel-indivisible", "gpu-memory-exceeded", "kv-cache-too-small"),
         )
+
+
+def _holds_the_load(engine: Engine) -> bool:
+    """The GPUs that are used hold so many requests that gpu-memory-wasted would report more of them."""
+    ledger = engine.plan.gpu
+    concurrency = ledger.max_concurrency if ledger is not None and engine.plan.verdict == "fits" else None
+    return concurrency is not None and concurrency >= GpuMemoryWasted.requests
 
 
 def _shared_out(engine: Engine) -> bool:

@@ -28,6 +28,7 @@ class UnknownGpu(Rule):
     podfit plans every GPU that it knows, or those of the matching nodes, and reports on which the container fits. In
     CI, `--nodes FILE` describes the cluster's nodes, and `--gpu NAME` sets the GPU for manifests that name none. In a
     cluster with one kind of GPU, the policy's `assume.gpu` does. If podfit may read nodes, it also uses their labels.
+    Without an answer, such as for an unknown model or another accelerator, the finding is only audited.
     """
 
     plane = "gpu"
@@ -46,13 +47,21 @@ class UnknownGpu(Rule):
         resource, count = engine.requested
         many = f"{count} × {resource}" if count else resource
         label = PRODUCT_LABEL.get(gpu.maker.of_resources(resource, {}))
+        where = gpu_set.sentence(engine)
         change = engine.once(gpu_set.selector) or (f"nodeSelector {label} with the GPU's label" if label else None)
         yield Finding(
             engine.workload.path / "nodeSelector",
-            f"{many} of an unknown kind: {gpu_set.sentence(engine) or 'GPU memory is not checked'}"
-            f"{_of_another_maker(engine)}",
+            f"{many} of an unknown kind: {where or 'GPU memory is not checked'}{_of_another_maker(engine)}",
+            advice=_has_no_answer(engine, where),
             suggestions=(change,) if change else (),
         )
+
+
+def _has_no_answer(engine: Engine, where: str | None) -> bool:
+    """A named GPU would not be checked either: the model is unknown, its plan is unsure, or it is no GPU."""
+    if where is None:
+        return engine.model is None or engine.facts.plans_table
+    return where.startswith(gpu_set.UNSURE)
 
 
 def _of_another_maker(engine: Engine) -> str:

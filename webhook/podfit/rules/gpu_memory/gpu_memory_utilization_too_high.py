@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from podfit.kube.quantity import human
+from podfit.rules import _parallel
 from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory._gpu import servers_on_one_card, share_of
 from podfit.rules.rule import Finding, Rule, parameter
@@ -18,6 +19,12 @@ reject values above 1; there a share of 0 leaves no memory."""
 
 def _refuses_zero(release: Release | None) -> bool:
     return release is not None and release >= REFUSES_ZERO
+
+
+def _lower(engine: Engine, share: float) -> tuple[str, ...]:
+    """The change to this share, unless the model then does not fit."""
+    fits = _parallel.may_fit(engine, {"gpu_memory_utilization": share})
+    return (f"--gpu-memory-utilization {share:g}",) if fits else ()
 
 
 def _has_others(engine: Engine) -> bool:
@@ -76,7 +83,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
                 f"{human(total.likely)}: the CUDA context needs more than what is left",
                 details=("vLLM compares this with the free memory before it loads the model, and ends",),
                 certainty="certain" if engine.plan.verdict == "does-not-fit" else "likely",
-                suggestions=engine.alternatives or (f"--gpu-memory-utilization {self.maximum:g}",),
+                suggestions=engine.alternatives or _lower(engine, self.maximum),
                 computed=bool(engine.alternatives),
                 rests_on=("plan.gpu",),
             )
@@ -86,12 +93,14 @@ class GpuMemoryUtilizationTooHigh(Rule):
         shared = engine.gpu is not None and engine.gpu.value.shared
         maximum = self.shared_maximum if shared else self.maximum
         if share > maximum and not together:
+            lower = _lower(engine, maximum)
             yield Finding(
                 path=where,
                 message=f"--gpu-memory-utilization {share:g} leaves {100 * (1 - share):.0f} % of the GPU to the CUDA "
                 f"context, NCCL and {'its other users' if shared else 'CUDA graphs'}; at most {maximum:g} is advised",
                 certainty="possible",
-                suggestions=(f"--gpu-memory-utilization {maximum:g}",),
+                details=() if lower else (f"with {maximum:g} the model does not fit, so it needs more or larger GPUs",),
+                suggestions=lower,
             )
 
     def _assumed(self, engine: Engine, share: float) -> Iterator[Finding]:

@@ -55,4 +55,5 @@ class GpuMemoryWasted(Rule):
             f"{ledger.max_model_len or 0:,} tokens at once",
             certainty="possible",
             suggestions=(f"--tensor-parallel-size {fewer}, and the GPUs freed as more replicas",),
+            yields_to=("gpu-count-mismatch",),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podfit.rules import _flags
+from podfit.rules import _flags, _parallel
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.memory import division, parallel
@@ -74,7 +74,8 @@ def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None)
     """The next smaller and the next larger valid size, or the next two."""
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     fits = [n for n in range(1, 17) if heads and heads % n == 0 and _shares(kv_heads, n) and (not cut or cut.hold(n))]
-    near = [n for n in (max((n for n in fits if n < size), default=0), *(n for n in fits if n > size)) if n][:2]
+    near = [n for n in (max((n for n in fits if n < size), default=0), *(n for n in fits if n > size)) if n]
+    near = [n for n in near if _parallel.may_fit(engine, {"tensor_parallel_size": n})][:2] or near[:2]
     rest = (parallel.gpus_needed(engine.args) or size) // size
     count = engine.requested[1] if engine.requested else None
     return tuple(

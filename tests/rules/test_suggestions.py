@@ -1,0 +1,128 @@
+"""Suggestions of one container together: none leads to what another finding of the container rejects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import builtin
+from podfit.rules.engine import Engine
+from podfit.vllm.facts import Facts
+from podfit.vllm.memory.division import divisible
+
+MODELS = (
+    "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-14B", "Qwen/Qwen3-32B", "unsloth/Llama-3.3-70B-Instruct",
+    "Qwen/Qwen3-30B-A3B",
+)  # fmt: skip
+GPUS = ("NVIDIA-L4", "NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3")
+SIZES = (1, 2, 3, 4, 5, 6, 8)
+SHARES = (0.3, 0.9, 0.95, 0.98, 1.0)
+GPU_COUNT = re.compile(r"(?:^|with )(\d+) GPUs|^nvidia\.com/gpu: \"?(\d+)")
+RANKS = re.compile(r"--tensor-parallel-size (\d+)")
+SHARE = re.compile(r"--gpu-memory-utilization ([\d.]+)")
+
+
+def pod(model: str, gpu: str, gpus: int, ranks: int, share: float) -> dict[str, Any]:
+    """A Pod with these numbers, and nothing else that is wrong."""
+    args = [model, "--max-model-len=8192", f"--gpu-memory-utilization={share}", f"--tensor-parallel-size={ranks}"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "generated"},
+        "spec": {
+            "nodeSelector": {"nvidia.com/gpu.product": gpu},
+            "containers": [
+                {
+                    "name": "vllm",
+                    "image": "vllm/vllm-openai:v0.27.1",
+                    "args": args,
+                    "resources": {"limits": {"nvidia.com/gpu": str(gpus), "memory": "400Gi"}},
+                }
+            ],
+        },
+    }
+
+
+def suggestions(obj: dict[str, Any]) -> tuple[Engine, list[tuple[str, str]]]:
+    """The container, and each suggestion with its rule."""
+    report = lint(obj, builtin(), Facts(), where="check")
+    assert not report.errors
+    (result,) = report.results
+    shown = [judged for judged in result.findings if judged.shown]
+    return result.engine, [(judged.rule, text) for judged in shown for text in judged.finding.suggestions]
+
+
+def contradictions(obj: dict[str, Any]) -> Iterator[str]:
+    """Suggested sizes that the model, its GPUs or another suggestion reject."""
+    engine, listed = suggestions(obj)
+    (gpus,) = [count for _, count in [engine.requested or ("", None)] if count is not None]
+    ranks, share = engine.args.given["tensor_parallel_size"], engine.args.given["gpu_memory_utilization"]
+    model = engine.model.value if engine.model else None
+    shares: set[bool] = set()
+    for rule, text in listed:
+        count, size = GPU_COUNT.search(text), RANKS.search(text)
+        there = int(count[1] or count[2]) if count else gpus
+        needed = int(size[1]) if size else ranks
+        if (count or size) and there < needed:
+            yield f"{rule}: {text}: {needed} ranks on {there} GPUs"
+        if (count or size) and model is not None and not divisible(model, needed, engine.args):
+            yield f"{rule}: {text}: {needed} ranks do not divide {model.id}"
+        if found := SHARE.search(text):
+            shares.add(float(found[1]) > share)
+    if len(shares) > 1:
+        yield "a share of the GPU is to be raised and lowered"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    model=st.sampled_from(MODELS),
+    gpu=st.sampled_from(GPUS),
+    gpus=st.sampled_from(SIZES),
+    ranks=st.sampled_from(SIZES),
+    share=st.sampled_from(SHARES),
+)
+def test_no_suggestion_contradicts_another_finding(model: str, gpu: str, gpus: int, ranks: int, share: float) -> None:
+    assert not list(contradictions(pod(model, gpu, gpus, ranks, share)))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "never"),
+    [
+        (8, 3, "nvidia.com/gpu: 3"),  # gpu-idle, of ranks that divide nothing
+        (1, 3, "nvidia.com/gpu: 3"),  # gpu-count-mismatch
+        (8, 5, "nvidia.com/gpu: 5"),
+    ],
+)
+def test_no_rule_suggests_the_gpus_of_ranks_that_cannot_divide_the_heads(gpus: int, ranks: int, never: str) -> None:
+    _, listed = suggestions(pod("Qwen/Qwen2.5-7B-Instruct", "NVIDIA-L4", gpus, ranks, 0.9))
+
+    assert [text for rule, text in listed if rule == "tensor-parallel-indivisible"]
+    assert never not in [text for _, text in listed]
+
+
+def test_idle_gpus_are_not_given_back_where_the_model_needs_more() -> None:
+    _, listed = suggestions(pod("unsloth/Llama-3.3-70B-Instruct", "NVIDIA-A100-SXM4-40GB", 8, 1, 0.9))
+
+    assert {rule for rule, _ in listed} >= {"gpu-memory-exceeded"}
+    assert not [text for rule, text in listed if rule == "gpu-idle"]
+
+
+def test_a_second_rank_comes_with_a_volume_for_shared_memory() -> None:
+    _, listed = suggestions(pod("Qwen/Qwen2.5-7B-Instruct", "NVIDIA-L4", 4, 1, 0.9))
+
+    assert ("gpu-idle", "--tensor-parallel-size 4 and a memory volume at /dev/shm") in listed
+
+
+def test_a_lower_share_is_not_suggested_where_the_model_then_does_not_fit() -> None:
+    rule = "gpu-memory-utilization-too-high"
+    small = pod("Qwen/Qwen3-14B", "NVIDIA-A100-SXM4-40GB", 1, 1, 0.98)
+    large = pod("Qwen/Qwen2.5-72B-Instruct-AWQ", "NVIDIA-A100-SXM4-40GB", 1, 1, 0.98)
+
+    assert (rule, "--gpu-memory-utilization 0.95") in suggestions(small)[1]
+    assert (rule, "--gpu-memory-utilization 0.95") not in suggestions(large)[1]
