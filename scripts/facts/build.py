@@ -12,7 +12,7 @@ from pathlib import Path
 
 from podfit.vllm.release import Release
 from scripts.facts import architectures, checks, flags, gpus, models, settings
-from scripts.facts.table import DATA, FACTS, ROOT, Extract, by_row, entries, extracts
+from scripts.facts.table import DATA, FACTS, ROOT, Entry, Extract, by_row, entries, extracts
 
 
 def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
@@ -29,6 +29,7 @@ def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
         "releases.json": lambda: images(read, folder),
         "settings.json": lambda: settings.text(settings.build(read)),
         "models.json": lambda: by_row(models.models(folder)),
+        "recipes.json": lambda: by_row(recipes(folder)),
     }
     for name, build in builders.items():
         built[name] = build()
@@ -45,6 +46,15 @@ def images(known: Mapping[Release, Extract], folder: Path = FACTS) -> str:
     rows = [{key: row[key] for key in ("image", "release", "source")} for row in entries("images", folder)]
     listed = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     return f'{{\n"read": {json.dumps(read)},\n"dates": {json.dumps(dates)},\n"images":[\n{listed}\n]\n}}\n'
+
+
+def recipes(folder: Path = FACTS) -> dict[str, Entry]:
+    """The id of each model with a recipe, and of its copies, in lower case → the recipe."""
+    named: dict[str, Entry] = {}
+    for row in entries("recipes", folder):
+        recipe = {key: value for key, value in row.items() if key not in ("copies", "date")}
+        named |= {name.lower(): recipe for name in (row["id"], *row.get("copies", ()))}
+    return named
 
 
 def newest(folder: Path = FACTS) -> str:

@@ -99,6 +99,17 @@ class Relative(Entry):
     scheme: Literal["mxfp4", "fp8", "gptq", "awq", "w8a8", "nvfp4", "w4a16", "bnb"] | None = None
 
 
+class Recipe(Entry):
+    """recipes.jsonl."""
+
+    id: Id
+    copies: list[Id] = []
+    minimum: Annotated[str, StringConstraints(pattern=r"^0\.\d+(\.\d+)?$")] | None = None
+    tool_call_parsers: list[Name] = []
+    reasoning_parsers: list[Name] = []
+    source: Text
+
+
 class ModelType(Entry):
     """model_types.jsonl."""
 
@@ -191,6 +202,7 @@ TABLES: Mapping[str, type[Entry]] = {
     "gated": Gated,
     "gpus": Gpu,
     "images": Image,
+    "recipes": Recipe,
     "instances": Instance,
     "known_good": KnownGood,
     "mig": Mig,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from podfit.rules import _flags
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
 from podfit.vllm.command.images import repository
+from podfit.vllm.model import recipes
+from podfit.vllm.release import Release
 
 _PLUGGED = re.compile(r"ascend|gaudi|hpu|neuron|spyre|rbln|metax|musa|kunlun|tpu|vllm-omni")
 """Builds with a plugin that adds architectures of its own to vLLM's registry."""
@@ -39,4 +42,19 @@ def finding(engine: Engine, message: str, *, unserved: bool, instead: str) -> Fi
         details=() if unserved else ("Transformers may serve it in vLLM's place",),
         suggestions=(instead,),
         rests_on=("model", "release"),
+    )
+
+
+def older_than_its_recipe(engine: Engine, release: Release) -> Iterator[Finding]:
+    """Advice: the release is older than any with which the maintainers' recipe was made."""
+    name = engine.args.model or ""
+    recipe = recipes.of(name)
+    if recipe is None or recipe.minimum is None or release >= recipe.minimum:
+        return
+    yield Finding(
+        path=engine.argument("model"),
+        message=f"vLLM {release} is older than {recipe.minimum}, for which the recipe of {name} was made",
+        certainty="possible",
+        suggestions=(f"vLLM {recipe.minimum} or newer",),
+        rests_on=("release",),
     )

@@ -22,6 +22,8 @@ class ModelNewerThanRelease(Rule):
 
     From 0.7 vLLM leaves unknown architectures to the Transformers library of its image. If that library may be new
     enough, or if the checkpoint brings trusted code, this is a warning: the model may run, but slower.
+
+    If the architecture is not known, the least release of vLLM's recipe for the model is advice.
     """
 
     plane = "config"
@@ -35,7 +37,11 @@ class ModelNewerThanRelease(Rule):
             return
         model, release = engine.model.value, engine.release
         known = architectures.architecture_of(model)
-        if known is None or release > known.missing or not _architecture.is_looked_up(engine):
+        if not _architecture.is_looked_up(engine):
+            return
+        if known is None:
+            yield from _architecture.older_than_its_recipe(engine, release)
+        if known is None or release > known.missing:
             return
         yield _architecture.finding(
             engine,
