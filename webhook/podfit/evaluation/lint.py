@@ -583,7 +583,12 @@ def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine],
     beyond = next((one.beyond for one in workloads if one.beyond), None)
     if left:
         beyond = f"{left} of {len(listed)} containers are not evaluated: the object has too many"
-    return [found[n] for n in sorted(found)], errors, beyond
+    engines: Sequence[Engine] = [found[n] for n in sorted(found)]
+    try:
+        engines = engine.with_leaders(engines)
+    except Exception as error:  # ours: then a worker has no model
+        errors.append(_rule_error("leader", error))
+    return engines, errors, beyond
 
 
 def _asks_for_a_device(container: Container) -> bool:

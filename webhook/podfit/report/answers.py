@@ -10,6 +10,7 @@ from podfit.rules.engine import Engine
 from podfit.vllm import gpu
 from podfit.vllm.gpu.candidates import PLANNED_MAKERS
 
+UNCERTAIN = "uncertain arguments or sizes"
 RUNTIMES = frozenset({"ServingRuntime", "ClusterServingRuntime"})
 """Kinds that have no model of their own: a KServe InferenceService names one."""
 NODES_HINT = "without a named GPU: add `nodes:` to podfit.yaml (docs/nodes.md)"
@@ -31,7 +32,7 @@ def reason_unanswered(engine: Engine) -> str | None:
     if engine.workload.kind in RUNTIMES:
         return "runtime template"
     if engine.command.entry == "worker":
-        return "Ray worker"
+        return "Ray worker" if engine.leader is None else reason_unanswered(engine.leader) or UNCERTAIN
     maker = gpu.maker.of_resources(engine.requested[0] if engine.requested else None, engine.container.resources)
     if maker is not None and maker not in PLANNED_MAKERS:
         return "TPU" if maker == "google" else "another accelerator"
@@ -39,7 +40,7 @@ def reason_unanswered(engine: Engine) -> str | None:
         return "unknown model" if engine.args.model else "no model named"
     if engine.gpus is not None and _layout_unknown(engine):
         return "KV cache layout unknown"
-    return "uncertain arguments or sizes"
+    return UNCERTAIN
 
 
 def _layout_unknown(engine: Engine) -> bool:

@@ -71,9 +71,9 @@ def _resolved(engine: Engine) -> dict[str, Any] | None:
 
 def _model(engine: Engine, secrets: Secrets) -> dict[str, Any] | None:
     """The model, its source, and whether it may deny."""
-    if engine.model is None:
+    fact = (engine.leader or engine).model
+    if fact is None:
         return None
-    fact = engine.model
     return {
         "id": secrets.line(fact.value.id),
         "source": secrets.line(fact.source),

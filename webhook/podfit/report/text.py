@@ -46,7 +46,8 @@ def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
 
 
 def _summary(engine: Engine, *, why: bool) -> str:
-    guessed = model.guess(engine.model) if engine.model else None
+    fact = engine.leader.model if engine.leader else engine.model
+    guessed = model.guess(fact) if fact else None
     named = engine.model.value.id if engine.model and not guessed else _written_model(engine)
     count = engine.requested[1] if engine.requested and engine.requested[1] else None
     gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
@@ -55,7 +56,9 @@ def _summary(engine: Engine, *, why: bool) -> str:
         return f"{named} on CPUs, {release}: weights and KV cache are the container's memory"
     many = f"{count} × " if count and engine.gpu else ""
     if engine.command.entry == "worker":
-        return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
+        if engine.leader is None:
+            return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
+        named = f"joins {_written_model(engine.leader)}"
     condition = ", if it is {} ({})".format(*guessed) if guessed else ""
     arithmetic = (f": {reason(engine)}" if guessed else f" ({reason(engine)})") if why else ""
     return f"{named} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{condition}{arithmetic}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -94,6 +95,8 @@ class Engine:
     """The release is read from a part of the image's name: nothing that rests on it is certain."""
     supposed: bool = False
     """The release is one that the image may contain: its tag names none (`podfit.rules.releases`)."""
+    leader: Engine | None = field(default=None, compare=False, repr=False)
+    """The engine that a joining worker belongs to: its model is the worker's."""
     siblings: Sequence[Sibling] = field(default=(), compare=False, repr=False)
     """All engines of its Pod, itself too, as they were read; whole once all its containers are."""
     _once: dict[Callable[[Engine], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -328,15 +331,16 @@ class Engine:
         """The candidates by their plans; None if the model or the GPUs are unknown, or if the memory was measured.
 
         `one_release`: as for `podfit.vllm.memory.partition.partition`."""
-        if self.model is None or self.on_processors or self.command.other or not self.candidates:
+        served = self.leader or self
+        if served.model is None or self.on_processors or self.command.other or not self.candidates:
             return None
         if self.facts.gpu_memory is not None:
             return None
         return partition(
-            self.args,
-            self.model.value,
+            served.args,
+            served.model.value,
             self.candidates,
-            env=self.command.env,
+            env=served.command.env,
             one_release=one_release,
             known=self.facts.measured,
             kv_cache_memory=self.facts.kv_cache_memory,
@@ -522,6 +526,43 @@ def _read(
     """The engine of a container; None if it does not start vLLM."""
     found = command.resolve(workload, container, facts.config_maps, budget, whole)
     return None if found is None else _of_command(found, workload, container, facts, releases, siblings, whole)
+
+
+def with_leaders(engines: Sequence[Engine]) -> list[Engine]:
+    """The engines of one object, each joining worker with the one that it joins and with the plan of that on its GPU.
+
+    The leader is the serving engine whose Pod template is nearest in the object. If several are equally near and
+    differ in what they serve, it is unknown."""
+    if all(one.command.entry != "worker" for one in engines):
+        return list(engines)
+    serving = [one for one in engines if one.command.entry != "worker" and one.served and one.model is not None]
+    return [_joined(one, serving) if one.command.entry == "worker" else one for one in engines]
+
+
+def _joined(worker: Engine, serving: Sequence[Engine]) -> Engine:
+    own = worker.container.path.parts
+
+    def shared(engine: Engine) -> int:
+        """How many parts of the two containers' paths are equal; items of one list share nothing more than others."""
+        pairs = zip(own, engine.container.path.parts, strict=False)
+        equal = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return equal - (equal < len(own) and isinstance(own[equal], int))
+
+    most = max(map(shared, serving), default=0)
+    nearest = [one for one in serving if shared(one) == most]
+    if not nearest or any((one.args.given, one.model) != (nearest[0].args.given, nearest[0].model) for one in nearest):
+        return worker
+    leader = nearest[0]
+    planned = plan.plan(
+        leader.args,
+        leader.model.value if leader.model else None,
+        worker.gpu.value if worker.gpu else None,
+        gpu_memory=worker.facts.gpu_memory,
+        env=leader.command.env,
+        known=worker.facts.measured,
+        vendor=worker.vendor,
+    )
+    return replace(worker, leader=leader, plan=replace(worker.plan, verdict=planned.verdict, tell=planned.tell))
 
 
 def next_server(engine: Engine) -> Engine | None:

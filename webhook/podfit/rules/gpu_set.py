@@ -60,7 +60,7 @@ class Named(NamedTuple):
 
 def lack(engine: Engine, model: Gpu) -> str | None:
     """What the GPU model lacks for this container besides memory, by certain and likely findings; None if nothing."""
-    there = replace(engine, gpu=Fact(Accelerator((model,), None), "", may_deny=True))
+    there = replace(engine.leader or engine, gpu=Fact(Accelerator((model,), None), "", may_deny=True))
     for rule, what in _LACKS:
         if "release" in rule.needs and engine.release is None:
             continue
