@@ -30,6 +30,8 @@ lowest:  ## tests with the lowest versions that pyproject.toml allows: of the ba
 	$(call lowest_of,cluster,--extra cluster,tests/cluster)
 	$(call lowest_of,server,--extra server,tests/server)
 	$(call lowest_of,ui,--extra ui,tests/ui)
+	$(call lowest_of,mcp,--extra mcp,tests/mcp/test_mcp.py)
+	$(call lowest_of,lsp,--extra lsp,tests/lsp)
 	$(call lowest_of,hub,--extra hub,tests/cli/test_models_command.py)
 
 define lowest_of

@@ -42,6 +42,8 @@ COMMANDS = (
     "off",
     "on",
     "certs",
+    "lsp",
+    "mcp",
     "completion",
     "version",
 )

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from podfit.evaluation.lint import Judged, Result, lint
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.repair import Repaired, repair
+from podfit.evaluation.suggested import rooted
 from podfit.kube.manifest import Document
 from podfit.kube.patch import Edit
 from podfit.report import checked
@@ -82,7 +83,6 @@ def edits(repairs: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edi
     """The repairs of each document, their paths from the document's root (an item of a List is below `items`)."""
     found: dict[int, tuple[Edit, ...]] = {}
     for document, one in repairs:
-        rooted = tuple(Edit(document.root.join(*edit.path.parts), edit.value, edit.op) for edit in one.edits)
-        if rooted:
-            found[document.index] = (*found.get(document.index, ()), *rooted)
+        if one.edits:
+            found[document.index] = (*found.get(document.index, ()), *rooted(document, one.edits))
     return list(found.items())

@@ -5,6 +5,8 @@ from __future__ import annotations
 COMMANDS = {
     "certs": "server",
     "doctor": "cluster",
+    "lsp": "lsp",
+    "mcp": "mcp",
     "off": "cluster",
     "on": "cluster",
     "scan": "cluster",
@@ -26,9 +28,11 @@ LIBRARIES = {
     "flask": "ui",
     "werkzeug": "ui",
     "huggingface_hub": "hub",
+    "mcp": "mcp",
+    "pygls": "lsp",
 }
 """Top-level module of an optional dependency → the smallest extra that installs it."""
-_MARKERS = {"cluster": "kubernetes", "server": "uvicorn", "ui": "flask"}
+_MARKERS = {"cluster": "kubernetes", "server": "uvicorn", "ui": "flask", "mcp": "mcp", "lsp": "pygls"}
 """Extra → a module that no smaller extra installs."""
 _PURPOSES = {"cluster": " to read from a cluster", "hub": " to read from the Hugging Face hub"}
 

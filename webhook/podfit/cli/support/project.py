@@ -40,7 +40,7 @@ def apply(args: argparse.Namespace, *, with_gpu: bool = True, with_nodes: bool =
     these two replaces both fields. Raises UnusableError with file, field and reason.
     """
     args.exclude = None
-    path = None if args.no_config else _chosen(args.config) if args.config else _found(Path.cwd())
+    path = None if args.no_config else _chosen(args.config) if args.config else nearest_file(Path.cwd())
     if path is None:
         return None
     project = _read(path)
@@ -86,7 +86,7 @@ def _in(folder: Path) -> Path | None:
     return path if path.is_file() and not _is_object(path) else None
 
 
-def _found(start: Path) -> Path | None:
+def nearest_file(start: Path) -> Path | None:
     """The nearest project file; outside a repository and the home directory only the working directory counts."""
     return next((path for folder in _upwards(start) if (path := _in(folder)) is not None), None)
 

@@ -16,6 +16,14 @@ def render(shown: Sequence[Explained]) -> str:
     return "\n".join(line for one in shown for line in _section(one))
 
 
+def memory(one: Explained) -> str:
+    """Whether it fits, and both memory tables of one container, short enough to hover."""
+    lines = [f"**{escaped(one.verdict)}**: {escaped(one.why)}", ""]
+    lines += [line for chart in one.charts for line in _table(chart)]
+    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in one.results]
+    return "\n".join(lines)
+
+
 def _section(one: Explained) -> Iterator[str]:
     yield from (f"## {escaped(one.title)}", "", escaped(one.summary), "")
     yield from (f"**{escaped(one.standing)}**", "", f"{escaped(one.verdict)}: {escaped(one.why)}", "")

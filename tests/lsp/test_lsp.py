@@ -1,0 +1,237 @@
+"""`podfit lsp` behind pygls' own client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+from podfit.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+LONG = "llama-8b-with-131072-tokens.yaml"
+SECONDS = 60
+"""After which a test fails instead of waiting for ever."""
+Whole = types.Range(types.Position(0, 0), types.Position(10_000, 0))
+
+
+class Editor:
+    """An editor with one text."""
+
+    def __init__(self, client: LanguageClient) -> None:
+        self.client = client
+        self.published: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
+        client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(
+            lambda parameters: self.published.put_nowait(parameters)
+        )
+        self.uri = ""
+        self.text = ""
+        self.version = 0
+
+    async def open(self, path: Path, text: str) -> Sequence[types.Diagnostic]:
+        """Open a text; its diagnostics."""
+        self.uri, self.text, self.version = path.as_uri(), text, 1
+        self.client.text_document_did_open(
+            types.DidOpenTextDocumentParams(types.TextDocumentItem(self.uri, "yaml", 1, text))
+        )
+        return await self.diagnostics()
+
+    def type(self, text: str) -> None:
+        """Replace the whole text."""
+        self.text, self.version = text, self.version + 1
+        self.client.text_document_did_change(
+            types.DidChangeTextDocumentParams(
+                types.VersionedTextDocumentIdentifier(self.version, self.uri),
+                [types.TextDocumentContentChangeWholeDocument(text)],
+            )
+        )
+
+    async def diagnostics(self) -> Sequence[types.Diagnostic]:
+        """What is published for the present version."""
+        while True:
+            parameters = await asyncio.wait_for(self.published.get(), SECONDS)
+            if parameters.version == self.version:
+                return parameters.diagnostics
+
+    async def actions(self, asked: types.Range = Whole) -> Sequence[types.CodeAction]:
+        """The quick fixes in a range."""
+        found = await self.client.text_document_code_action_async(
+            types.CodeActionParams(types.TextDocumentIdentifier(self.uri), asked, types.CodeActionContext([]))
+        )
+        return [one for one in found or () if isinstance(one, types.CodeAction)]
+
+    def apply(self, action: types.CodeAction) -> None:
+        """Make an action's edits, which are of whole lines, and type the text."""
+        assert action.edit
+        assert action.edit.changes
+        lines = self.text.splitlines(keepends=True)
+        for edit in sorted(action.edit.changes[self.uri], key=lambda one: -one.range.start.line):
+            lines[edit.range.start.line : edit.range.end.line] = [edit.new_text]
+        self.type("".join(lines))
+
+
+@asynccontextmanager
+async def editing() -> AsyncIterator[Editor]:
+    """A server of its own, and an editor."""
+    client = LanguageClient("editor", "1")
+    editor = Editor(client)
+    await client.start_io(sys.executable, "-m", "podfit.cli", "lsp", env=dict(os.environ))
+    await client.initialize_async(types.InitializeParams(types.ClientCapabilities()))
+    client.initialized(types.InitializedParams())
+    yield editor
+    await client.shutdown_async(None)
+    client.exit(None)
+    await client.stop()  # type: ignore[no-untyped-call]
+
+
+def in_an_editor(test: Callable[[Editor], Awaitable[None]]) -> None:
+    """Run a test in an editor."""
+
+    async def run() -> None:
+        async with asyncio.timeout(SECONDS), editing() as editor:
+            await test(editor)
+
+    asyncio.run(run())
+
+
+def example(name: str) -> tuple[Path, str]:
+    """The path of an example and its text."""
+    return EXAMPLES / name, (EXAMPLES / name).read_text()
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_diagnostics_are_the_findings_of_check(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", "--no-config", "--format", "json", str(path)])
+    printed = json.loads(capsys.readouterr().out)
+    expected = [
+        (one["rule"], one["line"], one["message"])
+        for row in printed["results"]
+        for one in row["findings"]
+        if one["line"] is not None and one["accepted"] is None
+    ]
+
+    async def test(editor: Editor) -> None:
+        found = await editor.open(path, path.read_text())
+        shown = [(one.code, one.range.start.line + 1, one.message.splitlines()[0]) for one in found]
+        assert sorted(map(str, shown)) == sorted(map(str, expected))
+
+    in_an_editor(test)
+
+
+def test_a_suggestion_is_a_quick_fix_after_which_the_finding_is_gone() -> None:
+    async def test(editor: Editor) -> None:
+        found = await editor.open(*example(LONG))
+        assert "kv-cache-too-small" in [one.code for one in found]
+        (shorter, *_) = [one for one in await editor.actions() if one.title.startswith("podfit: --max-model-len")]
+
+        editor.apply(shorter)
+
+        assert "kv-cache-too-small" not in [one.code for one in await editor.diagnostics()]
+
+    in_an_editor(test)
+
+
+def test_the_repair_of_fix_is_the_preferred_action() -> None:
+    async def test(editor: Editor) -> None:
+        await editor.open(*example("llama-70b-without-shm.yaml"))
+        (repair,) = [one for one in await editor.actions() if one.title == "podfit: repair shm-missing"]
+        assert repair.is_preferred
+
+        editor.apply(repair)
+
+        assert "shm-missing" not in [one.code for one in await editor.diagnostics()]
+
+    in_an_editor(test)
+
+
+def test_hover_over_the_arguments_shows_the_memory_and_the_lens_the_verdict() -> None:
+    async def test(editor: Editor) -> None:
+        path, text = example("good.yaml")
+        await editor.open(path, text)
+        this = types.TextDocumentIdentifier(editor.uri)
+        at = next(number for number, line in enumerate(text.splitlines()) if line.lstrip().startswith("args:"))
+
+        hover = await editor.client.text_document_hover_async(types.HoverParams(this, types.Position(at, 12)))
+        elsewhere = await editor.client.text_document_hover_async(types.HoverParams(this, types.Position(0, 0)))
+        (lens, *_) = await editor.client.text_document_code_lens_async(types.CodeLensParams(this)) or ()
+
+        assert hover
+        assert isinstance(hover.contents, types.MarkupContent)
+        assert "| weights |" in hover.contents.value
+        assert elsewhere is None
+        assert lens.command
+        assert lens.command.title.startswith("fits: ")
+
+    in_an_editor(test)
+
+
+def test_positions_count_utf_16_units() -> None:
+    """A character outside of the Basic Multilingual Plane is two units."""
+    text = (EXAMPLES / "old-flags-on-a-new-image.yaml").read_text()
+    line = next(one for one in text.splitlines() if "--swap-space" in one)
+    odd = text.replace(line, line.replace("args: [", 'args: ["--served-model-name", "😀😀", ', 1))
+
+    async def test(editor: Editor) -> None:
+        found = await editor.open(EXAMPLES / "odd.yaml", odd)
+        (mark,) = [one.range for one in found if one.code == "removed-flag" and "--swap-space" in one.message]
+        shown = odd.splitlines()[mark.start.line].encode("utf-16-le")
+        assert shown[2 * mark.start.character : 2 * mark.end.character].decode("utf-16-le") == "--swap-space"
+
+    in_an_editor(test)
+
+
+def test_a_newer_version_replaces_an_older_one_while_one_types() -> None:
+    async def test(editor: Editor) -> None:
+        path, text = example(LONG)
+        await editor.open(path, text)
+        for number in range(30):
+            editor.type(text.replace("131072", str(131072 + number)) + f"# {number}\n")
+        await editor.diagnostics()
+
+        assert editor.published.empty()
+        assert editor.version == 31
+
+    in_an_editor(test)
+
+
+def test_what_cannot_be_read_is_a_diagnostic_and_the_server_goes_on() -> None:
+    async def test(editor: Editor) -> None:
+        path, text = example(LONG)
+        (problem,) = await editor.open(path, "kind: [\n")
+        assert "not YAML" in problem.message
+
+        editor.type("kind: Pod\nspec: {{ .Values.spec }}\n")
+        assert list(await editor.diagnostics()) == []
+
+        editor.type(text)
+        assert await editor.diagnostics()
+
+    in_an_editor(test)
+
+
+def test_the_project_file_above_the_manifest_holds(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "podfit.yaml").write_text("policies: [quiet.yaml]\n")
+    head = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: quiet}\n"
+    (tmp_path / "quiet.yaml").write_text(f"{head}spec: {{rules: {{kv-cache-too-small: {{mode: ignore}}}}}}\n")
+    path = tmp_path / "deploy" / LONG
+    path.parent.mkdir()
+
+    async def test(editor: Editor) -> None:
+        found = await editor.open(path, (EXAMPLES / LONG).read_text())
+        assert "kv-cache-too-small" not in [one.code for one in found]
+
+        (tmp_path / "podfit.yaml").write_text("polices: [quiet.yaml]\n")
+        editor.client.text_document_did_save(types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(editor.uri)))
+        assert "unknown field" in [*await editor.diagnostics()][-1].message
+
+    in_an_editor(test)

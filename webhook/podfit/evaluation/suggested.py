@@ -1,0 +1,52 @@
+"""Edits that follow a suggestion, and the proof that they help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podfit.evaluation.lint import Judged, Result, lint
+from podfit.evaluation.policy import Policy
+from podfit.kube.manifest import Document
+from podfit.kube.patch import Edit, edited
+from podfit.kube.workload import JSON
+from podfit.rules import suggestion
+from podfit.vllm.facts import Facts
+
+DocumentEdits = Sequence[tuple[int, Sequence[Edit]]]
+"""Index of a document in a text → its edits, from the document's root."""
+
+
+def rooted(document: Document, changes: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Edits of an object as edits of its document (an item of a List is below `items`)."""
+    return tuple(Edit(document.root.join(*one.path.parts), one.value, one.op) for one in changes)
+
+
+def is_proved(obj: JSON, result: Result, judged: Judged, changes: Sequence[Edit], policy: Policy, facts: Facts) -> bool:
+    """With the edits the finding is gone, and the container has no other one that is denied or likely and was not
+    there before."""
+    if not changes:
+        return False
+    try:
+        after, done = edited(obj, [changes])
+    except ValueError:
+        return False
+    path = result.engine.container.path
+    results = lint(after, policy, facts, where="check").results
+    now = next((one for one in results if one.engine.container.path == path), None)
+    if now is None or not all(done):
+        return False
+    before = {(one.rule, one.finding.message) for one in result.findings}
+    return not any(
+        (one.rule == judged.rule and str(one.finding.path) == str(judged.finding.path))
+        or (one.level != "advice" and one.shown and (one.rule, one.finding.message) not in before)
+        for one in now.findings
+        if one.shown
+    )  # fmt: skip
+
+
+def proved_edits(
+    obj: JSON, result: Result, judged: Judged, text: str, policy: Policy, facts: Facts
+) -> tuple[Edit, ...]:
+    """The edits that follow one suggestion of a finding, if they are proved to help; else none."""
+    changes = suggestion.edits(result.engine, judged.finding.path, text)
+    return changes if is_proved(obj, result, judged, changes, policy, facts) else ()

@@ -1,0 +1,149 @@
+"""What was found in a text → diagnostics, hovers, code actions and code lenses."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from lsprotocol import types
+from pygls.workspace import PositionCodec, ServerTextPosition, ServerTextRange
+
+from podfit.evaluation import denial
+from podfit.evaluation.lint import Report, Result
+from podfit.kube.manifest.part import Mark
+from podfit.lsp.document import CheckedText
+from podfit.report import explained, text
+from podfit.report.checked import RULE_PAGES, CheckedContainer, Item
+from podfit.report.explained import markdown
+from podfit.rules.rule import Level
+
+SOURCE = "podfit"
+SEVERITIES: dict[Level, types.DiagnosticSeverity] = {
+    "denied": types.DiagnosticSeverity.Error,
+    "likely": types.DiagnosticSeverity.Warning,
+    "advice": types.DiagnosticSeverity.Information,
+}
+
+
+class Places:
+    """Marks of a text, which count characters, as positions of an editor, which mostly count UTF-16 units."""
+
+    def __init__(self, text: str, codec: PositionCodec) -> None:
+        self.lines = text.splitlines(keepends=True)
+        self.codec = codec
+
+    def range(self, mark: Mark) -> types.Range:
+        """The range of a mark; at most to the end of the text."""
+        start = ServerTextPosition(mark.line - 1, mark.column - 1)
+        return self.codec.range_to_client_units(
+            self.lines, ServerTextRange(start, ServerTextPosition(mark.end_line - 1, mark.end_column - 1))
+        )
+
+    def lines_of(self, first: int, last: int) -> types.Range:
+        """Whole lines, from 0, without the one at `last`."""
+        return types.Range(types.Position(first, 0), types.Position(last, 0))
+
+
+def diagnostics(checked: CheckedText, places: Places) -> list[types.Diagnostic]:
+    """Findings, and what can't be read."""
+    found = [diagnostic(item, places) for item in checked.items]
+    for problem in checked.found.problems:
+        line = (problem.line or 1) - 1
+        found.append(
+            types.Diagnostic(
+                places.lines_of(line, line + 1), problem.message, types.DiagnosticSeverity.Error, source=SOURCE
+            )
+        )
+    if checked.settings.problem:
+        found.append(
+            types.Diagnostic(
+                places.lines_of(0, 1), checked.settings.problem, types.DiagnosticSeverity.Error, source=SOURCE
+            )
+        )
+    return found
+
+
+def diagnostic(item: Item, places: Places) -> types.Diagnostic:
+    """One finding at its place."""
+    finding = item.judged.finding
+    lines = (finding.message, *finding.details, *denial.advice(finding))
+    return types.Diagnostic(
+        range=places.range(item.mark),
+        message="\n".join(lines),
+        severity=SEVERITIES[item.judged.level],
+        code=item.judged.rule,
+        code_description=types.CodeDescription(RULE_PAGES.format(rule=item.judged.rule)),
+        source=SOURCE,
+    )
+
+
+def actions(checked: CheckedText, places: Places, uri: str, asked: types.Range) -> list[types.CodeAction]:
+    """What repairs the findings in a range; a change that repairs several of them once."""
+    made: dict[str, types.CodeAction] = {}
+    for item in checked.items:
+        if not _meets(places.range(item.mark), asked):
+            continue
+        for repair in checked.repairs_of(item):
+            if repair.text in made:
+                made[repair.text].diagnostics = [*(made[repair.text].diagnostics or ()), diagnostic(item, places)]
+                continue
+            made[repair.text] = types.CodeAction(
+                title=repair.title,
+                kind=types.CodeActionKind.QuickFix,
+                diagnostics=[diagnostic(item, places)],
+                is_preferred=repair.is_preferred,
+                edit=types.WorkspaceEdit(changes={uri: list(_changes(checked.text, repair.text, places))}),
+            )
+    return list(made.values())
+
+
+def _meets(one: types.Range, other: types.Range) -> bool:
+    return one.start.line <= other.end.line and other.start.line <= one.end.line
+
+
+def _changes(before: str, after: str, places: Places) -> Iterator[types.TextEdit]:
+    """The lines that differ."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    for kind, first, last, start, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield types.TextEdit(places.lines_of(first, last), "".join(new[start:end]))
+
+
+def hover(checked: CheckedText, places: Places, position: types.Position) -> types.Hover | None:
+    """The memory of the container whose command is there."""
+    for one in checked.found.containers:
+        if place := _command(one, places, position):
+            shown = markdown.memory(explained.explain(one.report, one.result))
+            return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, shown), place)
+    return None
+
+
+def _command(one: CheckedContainer, places: Places, position: types.Position) -> types.Range | None:
+    """The range of the container's arguments or command, if the position is within."""
+    for field in ("args", "command"):
+        mark = one.document.value_at(one.result.engine.container.path / field)
+        if mark is not None and mark.line - 1 <= position.line <= mark.end_line - 1:
+            return places.range(mark)
+    return None
+
+
+def lenses(checked: CheckedText, places: Places) -> list[types.CodeLens]:
+    """One line above each container that runs vLLM: whether it fits, and how many requests."""
+    found = []
+    for one in checked.found.containers:
+        line = one.document.line_of(one.result.engine.container.path) - 1
+        title = _lens(one.report, one.result)
+        found.append(types.CodeLens(places.lines_of(line, line), types.Command(title, "")))
+    return found
+
+
+def _lens(report: Report, result: Result) -> str:
+    engine = result.engine
+    ledger = engine.plan.gpu
+    gpu = f" on {engine.gpu.value.name}" if engine.gpu else ""
+    requests = (
+        f": {ledger.max_concurrency:.1f} requests of {ledger.max_model_len:,} tokens"
+        if ledger is not None and ledger.max_concurrency is not None and ledger.max_model_len
+        else ""
+    )
+    return report.secrets.line(f"{text.verdict(engine)}{requests}{gpu}")

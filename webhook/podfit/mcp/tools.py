@@ -1,0 +1,293 @@
+"""The tools: the arguments of each, its command line, and what an agent reads of the command's output."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from podfit.evaluation.denial import many
+from podfit.report.rewrite import diff
+from podfit.rules import all_rules
+
+MAX_TEXT = 1 << 20
+"""Characters of a manifest or a log that comes as text."""
+MAX_WORDS = 1 << 16
+"""Characters of every other argument."""
+MAX_INPUT_BYTES = 8 << 20
+"""Bytes of the files of one call."""
+MAX_FILES = 500
+"""Files of one call."""
+MAX_ANSWER_BYTES = 256 << 10
+"""Bytes of one answer as JSON: more than an agent can use."""
+PASTED = "manifest.yaml"
+"""What the diff of a text calls it."""
+
+
+class ToolError(ValueError):
+    """A call that can't be answered; the message is for the agent."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a tool answers."""
+
+    summary: str
+    """One line in podfit's own words; nothing of the input is in it."""
+    data: Mapping[str, Any]
+    """Everything else. Texts in it may quote the input."""
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """podfit's command line, as a tool uses it."""
+
+    run: Callable[[Sequence[str]], int]
+    """Run one command with the process's standard streams; the exit code."""
+    files: Callable[[str], list[Path]]
+    """The manifests in a folder, or the file itself. Raises ToolError."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command printed."""
+
+    code: int
+    text: str
+    """Standard output."""
+    notes: Sequence[str]
+    """The lines of standard error."""
+
+
+Words = Annotated[str, Field(max_length=MAX_WORDS)]
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+class Arguments(BaseModel):
+    """The arguments of a tool."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Gpu(Arguments):
+    """Arguments of every tool that plans."""
+
+    gpu: Words = Field("", description="GPU where the manifest names none, NAME[:COUNT]: l4, h100:2")
+
+
+class Manifest(Gpu):
+    """A manifest: a path below the root, or a text."""
+
+    path: Words = Field("", description="file or folder below the root")
+    text: Text = Field("", description="the manifest itself, as YAML or JSON, instead of a path")
+
+
+class CheckArguments(Manifest):
+    """Arguments of `check`."""
+
+
+class FixArguments(Manifest):
+    """Arguments of `fix`."""
+
+
+class PlanArguments(Gpu):
+    """Arguments of `plan`."""
+
+    model: Words = Field("", description="a model's id: which GPUs, and how many, does it need?")
+    context: int = Field(0, ge=0, description="tokens of each request, with model")
+    users: int = Field(0, ge=0, description="concurrent requests, with model")
+    command: Words = Field("", description="instead of a model, one command line: vllm serve MODEL --max-model-len 16k")
+    vllm_version: Words = Field("", description="such as 0.27.1; default: the newest that podfit knows")
+
+
+class ExplainArguments(Manifest):
+    """Arguments of `explain`."""
+
+    rule: Words = Field("", description="a rule's id, instead of a manifest: its documentation")
+
+
+class DiagnoseArguments(Gpu):
+    """Arguments of `diagnose`."""
+
+    path: Words = Field("", description="a log, events, or a Pod with its status: a file below the root")
+    text: Text = Field("", description="the log itself instead of a path")
+    manifest: Words = Field("", description="the Pod's or workload's manifest, a file below the root")
+
+
+class ModelsArguments(Arguments):
+    """Arguments of `models`."""
+
+    search: Words = Field("", description="words that the id has, such as: qwen3 coder")
+    show: Words = Field("", description="instead, an id: what is known of the model, with sources")
+
+
+def check(arguments: CheckArguments, podfit: CommandLine) -> Answer:
+    """Check manifests as the webhook does: will each vLLM container start and stay up? Findings are `denied`, `likely`
+    (more probably fails than not) or `advice`, each with a message and suggestions that were computed to fit."""
+    output, tree = _json(
+        podfit, ["check", "--format", "json", *_options(arguments), "--", _input(arguments, podfit)], arguments.text
+    )
+    containers = [
+        {
+            "file": row["file"],
+            "object": row["object"],
+            "container": row["container"],
+            "path": row["path"],
+            "denied": row["denied"],
+            "verdict": row["plan"]["verdict"],
+            "findings": [
+                {name: finding[name] for name in ("rule", "level", "path", "line", "message", "suggestions")}
+                | {"fix_repairs": finding["fix"] is not None}
+                for finding in row["findings"]
+            ],
+        }
+        for row in tree["results"]
+    ]
+    counts = tree["summary"]
+    said = ", ".join(f"{counts[level]} {level}" for level in ("denied", "likely", "advice"))
+    rules = Counter(one["rule"] for row in containers for one in row["findings"] if one["level"] != "advice")
+    named = f": {', '.join(rules)}" if rules else ""
+    summary = f"{many(counts['containers'], 'vLLM container')}; findings: {said}{named}"
+    skipped, errors = tree["skipped"], tree["errors"]
+    return Answer(summary, {"containers": containers, "skipped": skipped, "errors": errors, **_notes(output)})
+
+
+def fix(arguments: FixArguments, podfit: CommandLine) -> Answer:
+    """The repairs that have one answer, as a diff. Nothing is written: apply the diff yourself."""
+    output = _run(podfit, ["fix", *_options(arguments), "--", _input(arguments, podfit)], arguments.text)
+    changes = diff(arguments.text, output.text, PASTED) if arguments.text else output.text
+    repaired = sum(": would repair: " in line or ": repaired: " in line for line in output.notes)
+    return Answer(many(repaired, "repair"), {"diff": changes, **_notes(output)})
+
+
+def plan(arguments: PlanArguments, podfit: CommandLine) -> Answer:
+    """Find the GPUs that a model needs for a number of users, or plan the GPU and host memory of one vLLM command."""
+    if bool(arguments.model) == bool(arguments.command):
+        raise ToolError("give either model or command")
+    options = [*_options(arguments), *(["--vllm-version", arguments.vllm_version] if arguments.vllm_version else [])]
+    for name in ("context", "users"):
+        if value := getattr(arguments, name):
+            options += [f"--{name}", str(value)]
+    try:
+        words = [arguments.model] if arguments.model else shlex.split(arguments.command)
+    except ValueError as error:
+        raise ToolError(f"command: {str(error).lower()}") from error
+    output, tree = _json(podfit, ["plan", "--format", "json", *options, "--", *words])
+    verdict = tree.get("verdict")
+    return Answer(
+        f"verdict: {verdict}" if verdict else "a list of offers, best first", {"plan": tree, **_notes(output)}
+    )
+
+
+def explain(arguments: ExplainArguments, podfit: CommandLine) -> Answer:
+    """A manifest's GPU and host memory line by line with the source of each number; or a rule's documentation."""
+    if arguments.rule:
+        output, tree = _json(podfit, ["explain", "--format", "json", "--", _rule(arguments.rule)])
+    else:
+        options = ["explain", "--format", "json", *_options(arguments), "--", _input(arguments, podfit)]
+        output, tree = _json(podfit, options, arguments.text)
+    return Answer("the explanation", {"explanation": tree, **_notes(output)})
+
+
+def diagnose(arguments: DiagnoseArguments, podfit: CommandLine) -> Answer:
+    """Why a vLLM Pod failed, from its log, events or status: the first cause, the evidence, and the remedy."""
+    manifest = ["--manifest", _path(podfit, arguments.manifest)] if arguments.manifest else []
+    options = ["diagnose", "--format", "json", *_options(arguments), *manifest, "--", _input(arguments, podfit)]
+    output, tree = _json(podfit, options, arguments.text)
+    causes = [row.get("cause") for row in tree.get("results", ())]
+    return Answer(f"causes: {', '.join(filter(None, causes)) or 'none found'}", {"diagnosis": tree, **_notes(output)})
+
+
+def models(arguments: ModelsArguments, podfit: CommandLine) -> Answer:
+    """The models that podfit knows: search by words, or show one."""
+    if bool(arguments.search) == bool(arguments.show):
+        raise ToolError("give either search or show")
+    words = ["show", "--", arguments.show] if arguments.show else ["search", "--", *arguments.search.split()]
+    output, tree = _json(podfit, ["models", words[0], "--format", "json", *words[1:]])
+    return Answer("what is known", {"models": tree, **_notes(output)})
+
+
+Tool = Callable[[Any, CommandLine], Answer]
+TOOLS: Mapping[str, tuple[Tool, type[Arguments]]] = {
+    "check": (check, CheckArguments),
+    "fix": (fix, FixArguments),
+    "plan": (plan, PlanArguments),
+    "explain": (explain, ExplainArguments),
+    "diagnose": (diagnose, DiagnoseArguments),
+    "models": (models, ModelsArguments),
+}
+"""Name → the function, whose docstring is the description, and its arguments."""
+
+
+def _options(arguments: Gpu) -> list[str]:
+    """The options that commands share: the GPU, and the root's own podfit.yaml."""
+    return ["--config", ".", *(["--gpu", arguments.gpu] if arguments.gpu else [])]
+
+
+def _input(arguments: Manifest | DiagnoseArguments, podfit: CommandLine) -> str:
+    """The name that stands for the input on a command line. Raises ToolError."""
+    if bool(arguments.path) == bool(arguments.text):
+        raise ToolError("give either path or text")
+    return "-" if arguments.text else _path(podfit, arguments.path)
+
+
+def _path(podfit: CommandLine, name: str) -> str:
+    """A file or folder below the root, as a command takes it: never an option, an object of a cluster or standard
+    input. Raises ToolError."""
+    try:
+        path = Path(name).resolve()
+        if not path.is_relative_to(Path.cwd()):
+            raise ToolError(f"{name!r} is outside the root")
+        if not path.exists():
+            raise ToolError(f"{name!r}: no such file or folder below the root")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise error if isinstance(error, ToolError) else ToolError(f"{name!r} is not a path") from error
+    place = f"./{path.relative_to(Path.cwd())}"
+    sizes = [one.stat().st_size for one in podfit.files(place)]
+    if len(sizes) > MAX_FILES or sum(sizes) > MAX_INPUT_BYTES:
+        limit = f"{MAX_FILES} files and {MAX_INPUT_BYTES >> 20} MiB"
+        raise ToolError(f"{name!r}: {len(sizes)} files of {sum(sizes):,} bytes, more than {limit}. Fix: name a part")
+    return place
+
+
+def _rule(name: str) -> str:
+    """A rule's id; a path would be a manifest. Raises ToolError."""
+    if name not in all_rules():
+        raise ToolError(f"no rule is called {name!r}")
+    return name
+
+
+def _run(podfit: CommandLine, argv: Sequence[str], text: str = "") -> Output:
+    """Run a command of podfit in this process. Raises ToolError if it can't use its arguments."""
+    shown, told = io.StringIO(), io.StringIO()
+    outer, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(text.encode(errors="replace")), encoding="utf-8")
+    try:
+        with redirect_stdout(shown), redirect_stderr(told):
+            code = podfit.run(argv)
+    except SystemExit as error:  # argparse
+        code = error.code if isinstance(error.code, int) else 2
+    finally:
+        sys.stdin = outer
+    notes = told.getvalue().splitlines()
+    if code == 2 or (code == 3 and not shown.getvalue()):
+        raise ToolError("; ".join(line.removeprefix("error: ") for line in notes if not line.startswith("note: ")))
+    return Output(code, shown.getvalue(), notes)
+
+
+def _json(podfit: CommandLine, argv: Sequence[str], text: str = "") -> tuple[Output, Any]:
+    """What a command prints as JSON. Raises ToolError."""
+    output = _run(podfit, argv, text)
+    return output, json.loads(output.text or "{}")
+
+
+def _notes(output: Output) -> dict[str, Any]:
+    return {"notes": [*output.notes]}

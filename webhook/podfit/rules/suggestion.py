@@ -1,0 +1,162 @@
+"""A suggestion → the edits that follow it, where its text says exactly what to write."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from podfit.kube.patch import Edit
+from podfit.kube.path import FieldPath
+from podfit.rules._flags import parser_near
+from podfit.rules.engine import Engine
+from podfit.vllm.command import edit
+
+_REMARK = re.compile(r"\s*\((?:probably fits|slower)\)$")
+_FLAG = re.compile(r"--[a-z][\w.-]*")
+_FLAGS = r"(?P<flags>--\S+ \S+(?: and --\S+ \S+)*)"
+_GPUS_WITH_FLAGS = re.compile(rf"(?P<count>\d+) GPUs?(?: with {_FLAGS})?")
+_FLAGS_WITH_GPUS = re.compile(rf"{_FLAGS} with (?P<count>\d+) GPUs?")
+_LIMIT = re.compile(r"(?:resources\.limits )?(?P<name>memory|nvidia\.com/gpu|amd\.com/gpu): \"?(?P<value>[\w.]+)\"?")
+_SELECTOR = re.compile(r"nodeSelector (?P<key>[\w./-]+): (?P<value>[\w.-]+)")
+_LEFT_OUT = re.compile(r"leave it out(?:[:(].*| \(.*)?")
+_FLAG_LEFT_OUT = re.compile(r"leave (?P<flag>--[\w-]+) out|without (?P<other>--[\w-]+)(?::.*)?")
+_VALUE = re.compile(r'"(?P<value>[^"]*)"')
+_RELEASE = re.compile(r"(?:an image of )?vLLM (?P<release>\d+\.\d+\.\d+)(?: or newer)?")
+_TAG = re.compile(r"(?P<name>(?:docker\.io/)?vllm/vllm-openai):v\d+\.\d+\.\d+")
+
+
+def edits(engine: Engine, path: FieldPath, suggestion: str) -> tuple[Edit, ...]:
+    """The edits that write what a suggestion about the field at `path` says; none if its text leaves anything open."""
+    text = _REMARK.sub("", suggestion)
+    if _LEFT_OUT.fullmatch(text):
+        return _without_variable(engine, path) or _without_flag(engine, _index_at(engine, path))
+    if match := _FLAG_LEFT_OUT.fullmatch(text):
+        return _without_flag(engine, _index_of(engine, match["flag"] or match["other"]))
+    if match := _GPUS_WITH_FLAGS.fullmatch(text) or _FLAGS_WITH_GPUS.fullmatch(text):
+        flags = _with_flags(engine, match["flags"]) if match["flags"] else ()
+        gpus = _gpus(engine, match["count"])
+        return (*gpus, *flags) if gpus and bool(flags) == bool(match["flags"]) else ()
+    if text.startswith("--"):
+        return _with_flags(engine, text)
+    if match := _LIMIT.fullmatch(text):
+        return (_limit(engine, match["name"], match["value"]),)
+    if match := _SELECTOR.fullmatch(text):
+        return (Edit(engine.workload.path / "nodeSelector" / match["key"], match["value"]),)
+    if (match := _VALUE.fullmatch(text)) and path.parts[-1] == "value":
+        return (Edit(path, match["value"]),)
+    if match := _RELEASE.fullmatch(text):
+        return _with_release(engine, match["release"])
+    return ()
+
+
+def _with_flags(engine: Engine, text: str) -> tuple[Edit, ...]:
+    """The command with these flags, each in the place of its own former value, the new ones at the end."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return ()
+    made: list[Edit] = []
+    for flag, values in _flags(words):
+        if not _FLAG.fullmatch(flag) or "and" in values:
+            return ()
+        change = _set(engine, flag, values)
+        if not change:
+            return ()
+        made += change
+    return tuple(made)
+
+
+def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each flag with its values. `and` before a flag joins two changes."""
+    flag, values = "", list[str]()
+    for word in words:
+        if word.startswith("--"):
+            if flag:
+                yield flag, values[:-1] if values[-1:] == ["and"] else values
+            flag, values = word.partition("=")[0], [word.partition("=")[2]] if "=" in word else []
+        else:
+            values.append(word)
+    if flag:
+        yield flag, values
+
+
+def _set(engine: Engine, flag: str, values: Sequence[str]) -> tuple[Edit, ...]:
+    command, obj = engine.command, engine.workload.object
+    index = _index_of(engine, flag.replace("_", "-"))
+    if index is not None:
+        word = command.words[index].text
+        if "=" in word:
+            return edit.substitute(obj, command, index, 1, [f"{word.partition('=')[0]}={' '.join(values)}"])
+        return edit.substitute(obj, command, index, 1 + _values_after(engine, index), [word, *values])
+    return _inserted(engine, (flag, *values))
+
+
+def _inserted(engine: Engine, words: Sequence[str]) -> tuple[Edit, ...]:
+    """More words: before the last flag that has a word before it, else at the end of a list."""
+    command = engine.command
+    at = next((n for n in range(len(command.words) - 1, 0, -1) if command.words[n].text.startswith("--")), None)
+    if at is not None:
+        before, flag = command.words[at - 1], command.words[at]
+        return edit.substitute(engine.workload.object, command, at - 1, 2, (before.text, *words, flag.text))
+    path = command.words[-1].path if command.words and not command.shell else None
+    if path is None or not isinstance(path.parts[-1], int):
+        return ()
+    return tuple(Edit(FieldPath(path.parts[:-1]), word, "append") for word in words)
+
+
+def _name(word: str) -> str:
+    return word.partition("=")[0].replace("_", "-")
+
+
+def _values_after(engine: Engine, index: int) -> int:
+    """How many words after a flag are its values, by vLLM's parser."""
+    known = parser_near(engine)
+    option = known.spellings.get(_name(engine.command.words[index].text)) if known else None
+    after = engine.command.words[index + 1 :]
+    until = next((n for n, word in enumerate(after) if word.text.startswith("-")), len(after))
+    if option is None or option[0].nargs in ("+", "*"):
+        return until
+    return 0 if option[0].nargs == 0 else min(1, len(after))
+
+
+def _index_at(engine: Engine, path: FieldPath) -> int | None:
+    """The flag that is the item of a list at a field."""
+    words = engine.command.words
+    return next((n for n, word in enumerate(words) if word.path == path and word.text.startswith("--")), None)
+
+
+def _index_of(engine: Engine, flag: str) -> int | None:
+    """The first word that is a flag."""
+    return next((n for n, word in enumerate(engine.command.words) if _name(word.text) == flag), None)
+
+
+def _without_flag(engine: Engine, index: int | None) -> tuple[Edit, ...]:
+    """The command without a flag and its values."""
+    words = engine.command.words
+    if index is None or (engine.command.shell and not words[index].span):
+        return ()
+    count = 1 if "=" in words[index].text else 1 + _values_after(engine, index)
+    return edit.substitute(engine.workload.object, engine.command, index, count, [])
+
+
+def _without_variable(engine: Engine, path: FieldPath) -> tuple[Edit, ...]:
+    """The container without a variable that is written in it."""
+    env = engine.container.path / "env"
+    count = len(env.parts)
+    return (Edit(FieldPath(path.parts[: count + 1]), op="remove"),) if path.parts[:count] == env.parts else ()
+
+
+def _with_release(engine: Engine, release: str) -> tuple[Edit, ...]:
+    """vLLM's own image in another release."""
+    image = engine.field("image")
+    match = _TAG.fullmatch(image) if isinstance(image, str) else None
+    return (Edit(engine.container.path / "image", f"{match['name']}:v{release}"),) if match else ()
+
+
+def _gpus(engine: Engine, count: str) -> tuple[Edit, ...]:
+    return (_limit(engine, engine.requested[0], count),) if engine.requested else ()
+
+
+def _limit(engine: Engine, resource: str, value: str) -> Edit:
+    return Edit(engine.container.path / "resources" / "limits" / resource, value)
