@@ -1,10 +1,9 @@
-"""Users of a kubeconfig who sign in by a program (`exec`) or at an OpenID Connect provider: credentials made of them.
+"""Users of a kubeconfig who sign in by a program (`exec`) or have a provider's token: credentials made of them.
 
 Programs run here because of the client's ExecProvider (read in 37.0.2, `config/exec_provider.py`). It waits for ever,
 hands over standard input (which may be the manifest of `podfit check -`), and runs in the cluster's folder. It
 raises AttributeError if a plugin fails in a terminal, and its caller logs each error and continues as system:anonymous.
-OpenID Connect requests are sent here, as client-go did. The client's loader waits for ever, and verifies no provider
-without a CA of its own. It identifies itself only by Basic authentication, which providers reject for public clients.
+The client's loader renews OpenID Connect's tokens. It waits for ever, and verifies no provider without a CA of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import base64
 import json
 import os
 import signal
-import ssl
 import subprocess
 import sys
 import threading
@@ -22,19 +20,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import quote_plus
 
-import certifi
-import urllib3
-import yaml
-from kubernetes.client import Configuration
-from kubernetes.client.rest import RESTClientObject
-from urllib3.exceptions import HTTPError
-
-from podfit.cluster import configuration
-from podfit.cluster.configuration import in_words
 from podfit.cluster.kubeconfig import AccessError, Context
 from podfit.kube.path import mapping
 
@@ -52,9 +39,7 @@ _PEM = {"clientCertificateData": "client-certificate-data", "clientKeyData": "cl
 """Fields of an ExecCredential that are fields of a kubeconfig's user, there in base64."""
 
 _EARLY = 10.0
-"""Seconds before an id-token ends at which it is renewed (client-go, plugin/pkg/client/auth/oidc)."""
-_LONGEST = 200
-"""Characters of a provider's reason."""
+"""Seconds before its end from which an id-token is not used (client-go, plugin/pkg/client/auth/oidc)."""
 Credentials = dict[str, Any]
 """Fields of a kubeconfig's user that are valid without signing in."""
 
@@ -72,7 +57,7 @@ def credentials(context: Context, patience: float = PLUGIN_TIMEOUT) -> tuple[Cre
         case "exec":
             return _by_program(context, mapping(context.user["exec"]), patience)
         case "auth-provider":
-            return _by_provider(context, mapping(context.user["auth-provider"]), patience), None
+            return _by_provider(context, mapping(context.user["auth-provider"])), None
         case _:
             return dict(context.user), None
 
@@ -192,115 +177,28 @@ def _credential(answer: object, version: object) -> tuple[Credentials, float | N
 # ── an OpenID Connect provider ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _by_provider(context: Context, provider: Mapping[str, Any], patience: float) -> Credentials:
-    """The id-token, renewed if it ends (https://kubernetes.io/docs/reference/access-authn-authz/authentication/
-    #option-1-oidc-authenticator)."""
+def _by_provider(context: Context, provider: Mapping[str, Any]) -> Credentials:
+    """The id-token (https://kubernetes.io/docs/reference/access-authn-authz/authentication/
+    #option-1-oidc-authenticator). kubectl renews it and writes it into the kubeconfig."""
     name = provider.get("name")
     if name != "oidc":
         raise AccessError(
             f'{context}: auth-provider "{name}" is not supported (Kubernetes removed it in 1.26). Fix: use its '
             "exec plugin"
         )
-    config = {key: value for key, value in mapping(provider.get("config")).items() if isinstance(value, str) and value}
-    try:
-        if not (token := config.get("id-token", "")) or _end(token) < time.time() + _EARLY:
-            renewed = _renewed(config, patience)
-            _keep(context, renewed)
-            token = renewed["id-token"]
-    except (OSError, ValueError) as error:
-        again = "Fix: sign in again, with the program that wrote the tokens"
-        raise AccessError(f"{context}: OpenID Connect: {in_words(error)}. {again}") from error
+    token = str(mapping(provider.get("config")).get("id-token") or "")
+    if _end(token) < time.time() + _EARLY:
+        raise AccessError(
+            f"{context}: OpenID Connect: there is no valid id-token. Fix: run kubectl get ns, which renews it, or sign "
+            "in again with the program that wrote it"
+        )
     return {"token": token}
 
 
 def _end(token: str) -> float:
-    """Until when a JWT is valid (Unix time); raises ValueError."""
+    """Until when a JWT is valid (Unix time); 0 if it is not one."""
     try:
         _, claims, _ = token.split(".")
         return float(mapping(json.loads(base64.urlsafe_b64decode(f"{claims}=="))).get("exp", "inf"))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError("the id-token is not a JWT") from error
-
-
-def _renewed(config: Mapping[str, str], patience: float) -> dict[str, str]:
-    """New tokens for the refresh-token; raises OSError or ValueError."""
-    for key in ("refresh-token", "client-id", "idp-issuer-url"):
-        if key not in config:
-            raise ValueError(f"the id-token has ended, and without {key} there is no new one")
-    tls = _provider_tls(config)
-    found = _ask(f"{config['idp-issuer-url'].rstrip('/')}/.well-known/openid-configuration", tls, patience)
-    endpoint = found.get("token_endpoint")
-    if not isinstance(endpoint, str):
-        raise ValueError("the provider names no token_endpoint")
-    identity, secret = config["client-id"], config.get("client-secret", "")
-    form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"]}
-    basic = urllib3.make_headers(basic_auth=f"{quote_plus(identity)}:{quote_plus(secret)}")
-    try:
-        answer = _ask(endpoint, tls, patience, form, basic)
-    except ValueError:  # as client-go: a provider may want them in the form, above all of a client without a secret
-        named = {"client_id": identity, "client_secret": secret}
-        answer = _ask(endpoint, tls, patience, form | {key: value for key, value in named.items() if value})
-    if not isinstance(answer.get("id_token"), str):
-        raise ValueError("the provider's answer has no id_token")
-    refresh = answer.get("refresh_token")
-    return {"id-token": answer["id_token"]} | ({"refresh-token": refresh} if isinstance(refresh, str) else {})
-
-
-def _provider_tls(config: Mapping[str, str]) -> ssl.SSLContext:
-    """A provider is verified by the CA that the kubeconfig names, otherwise by the system's."""
-    made, data = Configuration(), config.get("idp-certificate-authority-data")
-    made.ca_cert_data = base64.b64decode(data).decode() if data else None
-    made.ssl_ca_cert = config.get("idp-certificate-authority") or ssl.get_default_verify_paths().cafile
-    made.ssl_ca_cert = None if data else made.ssl_ca_cert or certifi.where()
-    return configuration.tls(made)
-
-
-def _ask(
-    url: str,
-    tls: ssl.SSLContext,
-    patience: float,
-    form: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Mapping[str, Any]:
-    """A provider's JSON; raises OSError if it is away, ValueError for an answer that is an error."""
-    made = Configuration(host=url)
-    configuration.set_proxy(made)
-    pool = RESTClientObject(made).pool_manager
-    pool.connection_pool_kw["ssl_context"] = tls
-    tries = urllib3.Retry(connect=0, read=0, other=0, redirect=3)
-    try:
-        answer = pool.request(
-            "POST" if form else "GET", url, fields=form, headers=headers, timeout=patience, retries=tries,
-            **({"encode_multipart": False} if form else {}),
-        )  # fmt: skip
-    except HTTPError as error:
-        raise OSError(f"{url}: {in_words(error)}") from error
-    finally:
-        pool.clear()
-    try:
-        said = mapping(json.loads(answer.data))
-    except (ValueError, RecursionError):
-        said = {}
-    if answer.status != 200 or not said:
-        why = ": ".join(str(said[key])[:_LONGEST] for key in ("error", "error_description") if key in said)
-        raise ValueError(f"{url}: HTTP {answer.status}{why and f', {why}'}")
-    return said
-
-
-def _keep(context: Context, renewed: Mapping[str, Any]) -> None:
-    """Writes renewed tokens into the kubeconfig, as kubectl does: a provider may accept a refresh-token only once."""
-    file = context.file.resolve()
-    try:
-        config = yaml.safe_load(file.read_text(encoding="utf-8"))
-        entry = next(one for one in config["users"] if str(one["name"]) == context.user_name)
-        entry["user"]["auth-provider"]["config"] |= renewed
-        with TemporaryDirectory(dir=file.parent, prefix=".podfit-") as folder:  # mode 0700
-            new = Path(folder) / file.name
-            new.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-            was = file.stat()
-            with suppress(PermissionError, AttributeError):  # only root gives files away; Windows has no owners
-                os.chown(new, was.st_uid, was.st_gid)
-            new.chmod(was.st_mode & 0o777)
-            new.replace(file)
-    except OSError as error:
-        print(f"note: {context}: the renewed tokens can't be written: {in_words(error)}", file=sys.stderr)
+    except (ValueError, TypeError, RecursionError):
+        return 0.0

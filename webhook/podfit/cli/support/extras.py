@@ -15,7 +15,6 @@ COMMANDS = {
 }
 """Command → the extra without which it can do nothing. All other commands run without an extra."""
 LIBRARIES = {
-    "certifi": "cluster",
     "cryptography": "cluster",
     "kubernetes": "cluster",
     "prometheus_client": "cluster",
