@@ -17,7 +17,7 @@ from podfit.evaluation.policy import Policy
 from podfit.evaluation.scan import NewDenial, Owners, Ref, Scan, running
 from podfit.kube import workload
 from podfit.kube.companions import Companions, config_map_names
-from podfit.kube.path import mapping
+from podfit.kube.path import group_and_kind, mapping
 from podfit.kube.selector import Selector
 from podfit.kube.snapshot import WATCHED_KINDS, Snapshot, key
 from podfit.kube.workload import JSON
@@ -237,7 +237,7 @@ class Scanner:
             self._owners.add(obj, top)
             self._add_running_pod(obj, ref, top)
             return
-        if scan.has_ended(obj) or (_parsed_of(obj) not in WORKLOAD_KINDS and not workload.find(obj, policy.kinds)):
+        if scan.has_ended(obj) or (group_and_kind(obj) not in WORKLOAD_KINDS and not workload.find(obj, policy.kinds)):
             return
         here = replace(facts, companions=beside(ref.namespace))
         report = lint(obj, policy, here, where="scan")
@@ -252,7 +252,7 @@ class Scanner:
         if not self._is_wanted(obj):
             return
         self._starts[ref.uid] = running.starts(result.engine.container.spec for result in report.results)
-        if _parsed_of(obj)[0] == running.PREDICTORS:
+        if group_and_kind(obj)[0] == running.PREDICTORS:
             self._predictors[ref.uid] = [result.engine.container.spec for result in report.results]
         self._add_running_pod(obj, ref, ref.uid)
         self._found.rows += scan.rows(report)
@@ -270,7 +270,7 @@ class Scanner:
             self._found.pods[ref.namespace, ref.name] = top
 
     def _is_wanted(self, obj: JSON) -> bool:
-        if self._wanted.kinds is not None and _parsed_of(obj) not in self._wanted.kinds:
+        if self._wanted.kinds is not None and group_and_kind(obj) not in self._wanted.kinds:
             return False
         if self._wanted.selector is None:
             return True
@@ -303,7 +303,3 @@ def _parsed(name: str) -> Key:
     """ "Kind.group" → (group, kind)."""
     kind, _, group = name.partition(".")
     return group, kind
-
-
-def _parsed_of(obj: JSON) -> Key:
-    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from podfit.kube.path import FieldPath, mapping
+from podfit.kube.path import FieldPath, group_and_kind, mapping
 from podfit.kube.selector import of_object
 from podfit.kube.snapshot import Snapshot
 from podfit.kube.workload import JSON, Workload
@@ -98,7 +98,7 @@ class Companions:
         """(API group, kind) → the objects of that kind."""
         found: dict[Key, list[JSON]] = {}
         for one in self.objects:
-            found.setdefault(_key(one), []).append(one)
+            found.setdefault(group_and_kind(one), []).append(one)
         return found
 
     def _in_namespace_of(self, kind: Key, workload: Workload) -> Iterator[JSON]:
@@ -112,7 +112,9 @@ class Companions:
 def can_be_one_release(objects: Iterable[JSON]) -> bool:
     """Whether the objects can be one release: none of them would overwrite another one."""
     names = Counter(
-        (*_key(one), mapping(one.get("metadata")).get("namespace"), _name(one)) for one in objects if _name(one)
+        (*group_and_kind(one), mapping(one.get("metadata")).get("namespace"), _name(one))
+        for one in objects
+        if _name(one)
     )
     return max(names.values(), default=0) <= 1
 
@@ -142,14 +144,13 @@ def replicas(obj: JSON) -> tuple[int | None, int | None]:
     """The least and the most replicas that an autoscaler sets, None if it does not say (their defaults are 1 for a
     HorizontalPodAutoscaler's minimum, 0 and 100 for a ScaledObject)."""
     spec = mapping(obj.get("spec"))
-    names = ("minReplicaCount", "maxReplicaCount") if _key(obj) == _SCALED_OBJECT else ("minReplicas", "maxReplicas")
+    names = (
+        ("minReplicaCount", "maxReplicaCount")
+        if group_and_kind(obj) == _SCALED_OBJECT
+        else ("minReplicas", "maxReplicas")
+    )
     low, high = (spec.get(name) for name in names)
     return low if isinstance(low, int) else None, high if isinstance(high, int) else None
-
-
-def _key(obj: JSON) -> Key:
-    """The object's (API group, kind)."""
-    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
 
 
 def _name(obj: JSON) -> str:

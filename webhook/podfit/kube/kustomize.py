@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podfit.kube.path import FieldPath, is_object, mapping
+from podfit.kube.path import FieldPath, group_and_kind, is_object, mapping
 from podfit.kube.workload import JSON, as_list
 from podfit.kube.workload.table import WORKLOAD_KINDS
 
@@ -38,7 +38,7 @@ def sign_of_patch(obj: JSON) -> str | None:
 
     It has a `$patch`, is an operation of a JSON patch, or is of a built-in kind and lacks a required field (a selector,
     a container's image). Custom resources may have any fields."""
-    group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+    group, kind = group_and_kind(obj)
     if not kind:
         is_operation = isinstance(obj.get("op"), str) and isinstance(obj.get("path"), str)
         return "an operation of a JSON patch" if is_operation else None

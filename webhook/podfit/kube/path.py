@@ -110,6 +110,16 @@ def is_object(value: object) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(value, dict) or (value is not None and isinstance(value, Mapping))
 
 
+def group_and_kind(obj: Mapping[Any, Any]) -> tuple[str, str]:
+    """The object's API group (empty for the core group) and kind."""
+    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+
+
+def mappings(value: object) -> list[Mapping[Any, Any]]:
+    """The objects in a list; none if the value is not a list."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
 def mapping(value: object) -> Mapping[Any, Any]:
     """`value` if it is an object, otherwise an empty one, since a manifest may contain any value."""
     if isinstance(value, dict):

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from podfit.kube import quantity, revisions
-from podfit.kube.path import mapping
+from podfit.kube.path import mapping, mappings
 
 JSON = Mapping[str, Any]
 Key = tuple[str, str]
@@ -235,7 +235,7 @@ def _device_class(obj: JSON) -> JSON:
 
 def _devices(spec: JSON) -> JSON:
     """What `podfit.vllm.gpu.claim` reads of a ResourceClaimSpec; a driver's own configuration may be large."""
-    return {"devices": {"requests": [_request(one) for one in _mappings(mapping(spec.get("devices")).get("requests"))]}}
+    return {"devices": {"requests": [_request(one) for one in mappings(mapping(spec.get("devices")).get("requests"))]}}
 
 
 def _request(request: JSON) -> JSON:
@@ -243,7 +243,7 @@ def _request(request: JSON) -> JSON:
     kept = {word: _scalar(request[word]) for word in _REQUEST if word in request} | _selectors(request)
     if "exactly" in request:
         kept["exactly"] = _request(mapping(request["exactly"]))
-    if subrequests := _mappings(request.get("firstAvailable")):
+    if subrequests := mappings(request.get("firstAvailable")):
         kept["firstAvailable"] = [_request(one) for one in subrequests]
     return kept
 
@@ -255,13 +255,9 @@ def _scalar(value: object) -> object:
 
 def _selectors(request: JSON) -> dict[str, Any]:
     """The CEL selectors of a DeviceRequest or a DeviceClass."""
-    texts = (mapping(one.get("cel")).get("expression") for one in _mappings(request.get("selectors")))
+    texts = (mapping(one.get("cel")).get("expression") for one in mappings(request.get("selectors")))
     selectors = [{"cel": {"expression": text}} for text in texts if isinstance(text, str)]
     return {"selectors": selectors} if selectors else {}
-
-
-def _mappings(value: object) -> list[JSON]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 _REQUEST = ("name", "deviceClassName", "allocationMode", "count")

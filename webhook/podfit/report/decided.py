@@ -12,8 +12,7 @@ from podfit.evaluation.lint import Judged, Report
 from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.decided import BUILT_IN_POLICY, PolicyValue, cap, decided_fields
 from podfit.evaluation.policy.layer import softer_mode
-from podfit.report.rule_page import camel
-from podfit.rules.rule import Rule
+from podfit.rules.rule import Rule, camel
 
 
 def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *, every: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from podfit.evaluation.denial import PLANES
-from podfit.rules.rule import Rule
+from podfit.rules.rule import Rule, camel
 
 _FIX = {
     True: "by the webhook and `podfit fix`",
@@ -40,12 +40,6 @@ def parameter_lines(rule: type[Rule], indent: str) -> list[str]:
         else f"{indent}{camel(one.name)}: {one.default}    # {one.metadata['description']}"
         for one in fields(rule)
     ]
-
-
-def camel(name: str) -> str:
-    """`shared_maximum` as a policy spells it: `sharedMaximum`."""
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)
 
 
 def text(rule: type[Rule]) -> str:

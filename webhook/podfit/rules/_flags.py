@@ -31,6 +31,11 @@ _NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
 """Tables of tuned kernels and templates that are among the code."""
 
 
+def is_since(engine: Engine, first: Release) -> bool:
+    """Whether the release is known, and not older than `first`."""
+    return engine.release is not None and engine.release >= first
+
+
 def is_changed(engine: Engine) -> bool:
     """Python code of the user may run in place of vLLM's or Transformers' code.
 

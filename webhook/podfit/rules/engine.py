@@ -124,27 +124,11 @@ class Engine:
 
     def field(self, *parts: str | int) -> Any:
         """A field of the container, None if absent: `field("livenessProbe", "httpGet", "port")`."""
-        found: Any = self.container.spec
-        for part in parts:
-            if isinstance(found, dict):
-                found = found.get(part)
-            elif found is None:
-                return None
-            else:
-                found = value_at(found, (part,))
-        return found
+        return _field(self.container.spec, parts)
 
     def pod(self, *parts: str | int) -> Any:
         """A field of the PodSpec, None if absent."""
-        found: Any = self.workload.spec
-        for part in parts:
-            if isinstance(found, dict):
-                found = found.get(part)
-            elif found is None:
-                return None
-            else:
-                found = value_at(found, (part,))
-        return found
+        return _field(self.workload.spec, parts)
 
     @cached_property
     def raw_command(self) -> str:
@@ -748,3 +732,14 @@ def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
     claims = found.field("resources", "claims")
     unsaid = "resources" in workload.completes and not found.field("resources", "limits")
     return bool(claims or found.gpu or unsaid or is_official(name))
+
+
+def _field(found: Any, parts: tuple[str | int, ...]) -> Any:
+    for part in parts:
+        if isinstance(found, dict):
+            found = found.get(part)
+        elif found is None:
+            return None
+        else:
+            found = value_at(found, (part,))
+    return found

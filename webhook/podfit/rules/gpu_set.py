@@ -183,9 +183,12 @@ def on_largest(engine: Engine) -> Engine | None:
                    plan=memory)  # fmt: skip
 
 
-def on_no_gpu(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a rule about memory for a container that fits no GPU of the table: at most likely, since a newer
-    GPU may have more memory."""
+def on_each(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> Iterator[Finding]:
+    """The findings of a rule about memory on a known GPU. For a container that fits no GPU of the table, those on the
+    largest one, at most likely: a newer GPU may have more memory."""
+    if engine.gpu is not None:
+        yield from check(engine)
+        return
     largest = engine.once(on_largest)
     for finding in check(largest) if largest is not None else ():
         at_most = "likely" if finding.certainty == "certain" else finding.certainty

@@ -114,6 +114,12 @@ def parameter(default: Any, description: str, *, example: str = "", form: Form |
     return field(default=default, metadata={"description": description, "example": example, "form": form, **bounds})
 
 
+def camel(name: str) -> str:
+    """`shared_maximum` as a policy spells it: `sharedMaximum`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
 @dataclass(frozen=True)
 class Rule:
     """Base of every rule. The fields of a subclass are its parameters: what a policy may set.

@@ -8,7 +8,7 @@ from typing import Any
 
 from podfit.evaluation.policy import Policy, Subject, builtin
 from podfit.evaluation.policy.layer import Layer
-from podfit.rules.rule import Rule
+from podfit.rules.rule import Rule, camel
 
 BUILT_IN_POLICY = "built in"
 
@@ -55,9 +55,9 @@ def decided_fields(policy: Policy, rule: type[Rule], subject: Subject | None) ->
         given = {"mode": said.mode, "fix": said.fix, **said.parameters}
         for name, value in given.items():
             if value is not None:
-                place = layer.place("spec", "rules", rule.id(), _camel(name))
+                place = layer.place("spec", "rules", rule.id(), camel(name))
                 found[name].append(PolicyValue(value, place, layer.name, certain))
-    return [DecidedField(_camel(name), tuple(said)) for name, said in found.items()]
+    return [DecidedField(camel(name), tuple(said)) for name, said in found.items()]
 
 
 def cap(policy: Policy, subject: Subject | None) -> PolicyValue | None:
@@ -75,9 +75,3 @@ def _applying(policy: Policy, subject: Subject | None) -> Iterator[tuple[Layer, 
         selected = True if subject is None else layer.match.selects(subject)
         if selected is not False and not layer.shadow:
             yield layer, selected is True
-
-
-def _camel(name: str) -> str:
-    """`max_len` → `maxLen`."""
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from podfit.kube.path import mapping
+from podfit.kube.path import mapping, mappings
 from podfit.kube.workload import JSON
 
 
@@ -35,17 +35,15 @@ def runs_predictor(container: JSON, pod: JSON) -> bool:
     uri, image, own = container.get("storageUri"), container.get("image"), set(_words(container.get("args")))
     annotations = mapping(mapping(pod.get("metadata")).get("annotations")).values()
     loaded = {one for one in annotations if isinstance(one, str) and "://" in one}
-    loaded |= {word for one in _listed(spec.get("initContainers")) for word in _words(one.get("args")) if "://" in word}
+    loaded |= {
+        word for one in mappings(spec.get("initContainers")) for word in _words(one.get("args")) if "://" in word
+    }
     if uri and loaded and uri not in loaded:
         return False
     return any(
         own <= {*_words(one.get("command")), *_words(one.get("args"))} and image in (None, one.get("image"))
-        for one in _listed(spec.get("containers"))
+        for one in mappings(spec.get("containers"))
     )
-
-
-def _listed(value: object) -> list[JSON]:
-    return [mapping(one) for one in value] if isinstance(value, list) else []
 
 
 def _words(value: object) -> list[str]:

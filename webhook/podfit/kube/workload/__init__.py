@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from podfit.base.lazy import cached_property
 from podfit.kube import manifest
 from podfit.kube.manifest.parameters import Filled
-from podfit.kube.path import FieldPath, is_object, mapping, value_at
+from podfit.kube.path import FieldPath, group_and_kind, is_object, mapping, value_at
 from podfit.kube.workload.controller import controller_of
 from podfit.kube.workload.table import WORKLOAD_KINDS, KindRow, Pods
 from podfit.kube.workload.template import JSON, Container, Workload, as_list, containers_of, replica_count
@@ -64,7 +64,7 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
     """
     found = []
     for root, item in _objects(obj, _ROOT, 0):
-        group, kind = str(item.get("apiVersion") or "").rpartition("/")[0], str(item.get("kind") or "")
+        group, kind = group_and_kind(item)
         row = WORKLOAD_KINDS.get((group, kind))
         if row is None and kinds is not None:
             paths = kinds.get(f"{kind}.{group}" if group else kind) or ()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.kube.path import FieldPath, is_object
+from podfit.kube.path import FieldPath, group_and_kind, is_object
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.kube.workload.template import JSON
 
@@ -18,7 +18,7 @@ def pod_spec(obj: JSON, known: Mapping[str, object]) -> FieldPath | None:
     """The place of the first PodSpec with a vLLM container in an object of an unknown kind; None if there is none.
 
     `known`: kinds that a policy adds, as in `workload.find`."""
-    group, kind = _kind(obj)
+    group, kind = group_and_kind(obj)
     if (
         (group, kind) in WORKLOAD_KINDS
         or (f"{kind}.{group}" if group else kind) in known
@@ -92,11 +92,7 @@ _LONGEST = 1 << 15
 
 def is_rendered(obj: JSON) -> bool:
     """Whether another program makes objects of a chart or a folder that this one names."""
-    return _kind(obj) in RENDERED
-
-
-def _kind(obj: JSON) -> tuple[str, str]:
-    return str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
+    return group_and_kind(obj) in RENDERED
 
 
 def mention(obj: JSON) -> FieldPath | None:
@@ -105,7 +101,7 @@ def mention(obj: JSON) -> FieldPath | None:
 
     A kind from which other programs make objects names it with any word. A kind that serves models is one of vLLM's
     unless it names another engine."""
-    group, kind = _kind(obj)
+    group, kind = group_and_kind(obj)
     if (group, kind) == ("kaito.sh", "Workspace"):
         preset = FieldPath(("inference", "preset"))
         return preset if preset.get(obj) else None

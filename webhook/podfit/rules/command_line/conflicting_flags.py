@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from podfit.rules._flags import certainty, uncertain
+from podfit.rules._flags import certainty, is_since, uncertain
 from podfit.rules.command_line import _combinations, _configuration, _meant, _speculative, _values
 from podfit.rules.command_line._configuration import number
 from podfit.rules.engine import Engine
@@ -68,17 +68,13 @@ class ConflictingFlags(Rule):
             yield Finding(
                 path=conflict.path,
                 message=conflict.message.removeprefix("Error: "),
-                certainty=certainty(engine) if engine.served and _since(engine, VALIDATED) else "likely",
+                certainty=certainty(engine) if engine.served and is_since(engine, VALIDATED) else "likely",
                 details=names,
                 suggestions=instead,
             )
         for _, _, find in OTHER_CHECKS:
             yield from find(engine)
         yield from _configuration.findings(engine, [check for check in CHECKS if check.dest in engine.args.given])
-
-
-def _since(engine: Engine, release: Release) -> bool:
-    return engine.release is not None and engine.release >= release
 
 
 def _adapters(engine: Engine) -> Iterator[Finding]:
@@ -133,15 +129,15 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             path=engine.argument("kv_transfer_config"),
             message=f"--kv-transfer-config names no kv_role: a connector is one of {', '.join(KV_ROLES)}",
-            certainty=certainty(engine) if _since(engine, VALIDATED) else "likely",
+            certainty=certainty(engine) if is_since(engine, VALIDATED) else "likely",
             suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
         )
-    elif config["kv_role"] not in KV_ROLES and not _since(engine, LITERAL_ROLES):
+    elif config["kv_role"] not in KV_ROLES and not is_since(engine, LITERAL_ROLES):
         yield Finding(
             path=engine.argument("kv_transfer_config"),
             message=f"--kv-transfer-config names the kv_role {config['kv_role']!r}: a connector is one of "
             f"{', '.join(KV_ROLES)}",
-            certainty=certainty(engine) if _since(engine, VALIDATED) else "likely",
+            certainty=certainty(engine) if is_since(engine, VALIDATED) else "likely",
             suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
         )
 

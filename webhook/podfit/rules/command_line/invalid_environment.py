@@ -189,7 +189,7 @@ def _v1_before_ampere(engine: Engine, release: Release) -> Iterator[Finding]:
         certainty=certainty(engine),
         uncertain=uncertain(engine),
         message=f"VLLM_USE_V1 is 1, and V1 of vLLM {release} needs compute capability 8.0 or higher; this is "
-        f"{_with_capability(gpus)}",
+        f"{with_capability(gpus)}",
         suggestions=("leave it out: vLLM takes V0", "vLLM 0.10.2 or newer"),
         rests_on=("gpu",),
     )
@@ -302,7 +302,7 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
     dtype = engine.args.given.get("kv_cache_dtype")
     skipped = "kv_cache_dtype_skip_layers"
     cache = dtype in FP8_VALUES and skipped not in engine.args.given and skipped not in engine.args.unresolved
-    products = _with_capability(gpus)
+    products = with_capability(gpus)
     if not any(map(runs, has)):
         message = f"{written} needs compute capability {wants}, and this is {products}"
     elif name == "FLASH_ATTN" and cache and all(major == 8 for major, _ in has):
@@ -328,7 +328,7 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
     )
 
 
-def _with_capability(gpus: Iterable[Gpu]) -> str:
+def with_capability(gpus: Iterable[Gpu]) -> str:
     """ "Tesla T4 (7.5) or NVIDIA L4 (8.9)"."""
     return " or ".join(f"{one.name} ({'.'.join(map(str, one.compute_capability or ()))})" for one in gpus)
 

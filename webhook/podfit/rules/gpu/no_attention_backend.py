@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from podfit.rules import _checkpoint, _flags
-from podfit.rules.command_line.invalid_environment import BACKEND
+from podfit.rules.command_line.invalid_environment import BACKEND, with_capability
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
-from podfit.vllm.gpu.product import Gpu
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
@@ -113,7 +112,7 @@ class NoAttentionBackend(Rule):
         why = next((one.uncertain for one in lacks if one.uncertain), None) or _uncertain(engine)
         yield Finding(
             path=engine.argument(lacks[0].dest or "model"),
-            message=f"{lacks[0].message}, and this is {_products(gpus)}",
+            message=f"{lacks[0].message}, and this is {with_capability(gpus)}",
             certainty="likely" if why else "certain",
             uncertain=why,
             suggestions=tuple(dict.fromkeys(text for one in lacks for text in one.suggestions)),
@@ -197,7 +196,3 @@ def _uncertain(engine: Engine) -> str | None:
     if engine.command.changes:
         return "other Python code may run than the image's"
     return _flags.uncertain(engine)
-
-
-def _products(gpus: tuple[Gpu, ...]) -> str:
-    return " or ".join(f"{one.name} ({'.'.join(map(str, one.compute_capability or ()))})" for one in gpus)

@@ -37,10 +37,7 @@ class GpuMemoryExceeded(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if even the minimum values exceed the budget; else likely or possible, by the estimate's range."""
-        if engine.gpu is None:
-            yield from gpu_set.on_no_gpu(engine, self._check)
-        else:
-            yield from self._check(engine)
+        yield from gpu_set.on_each(engine, self._check)
 
     def _check(self, engine: Engine) -> Iterator[Finding]:
         """The findings for a known GPU."""

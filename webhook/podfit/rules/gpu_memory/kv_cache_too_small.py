@@ -40,10 +40,7 @@ class KvCacheTooSmall(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the largest KV cache that could be left is smaller than one request; else likely or possible, by
         the estimate's range."""
-        if engine.gpu is None:
-            yield from gpu_set.on_no_gpu(engine, self._check)
-        else:
-            yield from self._check(engine)
+        yield from gpu_set.on_each(engine, self._check)
 
     def _check(self, engine: Engine) -> Iterator[Finding]:
         """The findings for a known GPU."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from podfit.rules import _checkpoint
-from podfit.rules._flags import registry_certainty, uncertain
+from podfit.rules._flags import is_since, registry_certainty, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.model import _architecture
 from podfit.rules.rule import Certainty, Finding, Rule
@@ -73,7 +73,7 @@ class ModelOlderThanRelease(Rule):
 def _gguf(engine: Engine) -> Iterator[Finding]:
     """A GGUF file, which is not a folder with a config.json."""
     name = engine.args.model
-    if name is None or not _is_since(engine, WITHOUT_GGUF):
+    if name is None or not is_since(engine, WITHOUT_GGUF):
         return
     if not engine.args.is_sure("model") or not GGUF.fullmatch(name):
         return
@@ -90,7 +90,7 @@ def _gguf(engine: Engine) -> Iterator[Finding]:
 def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
     """A checkpoint that bitsandbytes quantized. Its name is enough where it is a cataloged one: no other program
     writes what is called bnb."""
-    if engine.model is None or not _is_since(engine, WITHOUT_BITSANDBYTES) or "quantization" in engine.args.given:
+    if engine.model is None or not is_since(engine, WITHOUT_BITSANDBYTES) or "quantization" in engine.args.given:
         return
     if _checkpoint.method(engine) != "bitsandbytes" or "quantization" in engine.args.unresolved:
         return
@@ -103,10 +103,6 @@ def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
         suggestions=("vLLM 0.27.1", "the model in another format", "an image with vllm-bnb-plugin"),
         rests_on=("model", "release"),
     )
-
-
-def _is_since(engine: Engine, first: Release) -> bool:
-    return engine.release is not None and engine.release >= first
 
 
 def _certainty(engine: Engine) -> Certainty:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from podfit.kube.path import mapping
+from podfit.kube.path import mapping, mappings
 from podfit.kube.snapshot import Snapshot
 from podfit.kube.workload import JSON, Container, Workload
 from podfit.vllm.gpu import cel
@@ -56,7 +56,7 @@ def find(workload: Workload, container: Container, snapshot: Snapshot | None) ->
     if not there:
         return None
     found: list[Claim] = []
-    for one in _mappings(asked):
+    for one in mappings(asked):
         pod_claim = there.get(str(one.get("name")))
         if pod_claim is not None:
             found += _claims(pod_claim, one.get("request"), workload.namespace, snapshot)
@@ -87,7 +87,7 @@ def _all_of(several: Iterable[tuple[Gpu, ...]]) -> tuple[Gpu, ...]:
 
 def _all_seen(asked: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
     """Whether all claims are known, and none is for an accelerator but for a network interface or a compute domain."""
-    named = [there.get(str(one.get("name"))) for one in _mappings(asked)]
+    named = [there.get(str(one.get("name"))) for one in mappings(asked)]
     return all(one is not None and _spec(one, workload.namespace, snapshot) is not None for one in named)
 
 
@@ -98,10 +98,10 @@ def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: S
         yield _UNSEEN
         return
     name = pod_claim.get("resourceClaimTemplateName") or pod_claim.get("resourceClaimName")
-    for one in _mappings(mapping(spec.get("devices")).get("requests")):
+    for one in mappings(mapping(spec.get("devices")).get("requests")):
         if request is not None and str(request).partition("/")[0] != str(one.get("name")):
             continue
-        options = [mapping(one["exactly"])] if "exactly" in one else _mappings(one.get("firstAvailable")) or [one]
+        options = [mapping(one["exactly"])] if "exactly" in one else mappings(one.get("firstAvailable")) or [one]
         if len(options) > 1 and isinstance(request, str) and "/" in request:
             options = [it for it in options if it.get("name") == request.partition("/")[2]] or options
         read = [it for option in options if (it := _request(option, snapshot)) is not None]
@@ -201,7 +201,7 @@ def _device_count(one: JSON) -> int | None:
 
 
 def _selectors(of: JSON) -> list[str]:
-    found = (mapping(one.get("cel")).get("expression") for one in _mappings(of.get("selectors")))
+    found = (mapping(one.get("cel")).get("expression") for one in mappings(of.get("selectors")))
     return [text for text in found if isinstance(text, str)]
 
 
@@ -243,7 +243,3 @@ def _device(driver: str, gpu: Gpu, name: str) -> cel.Device:
         if gpu.compute_capability:
             attributes["cudaComputeCapability"] = "{}.{}.0".format(*gpu.compute_capability)
     return {"driver": driver, "attributes": {driver: attributes}, "capacity": {driver: capacity}}
-
-
-def _mappings(value: object) -> list[JSON]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

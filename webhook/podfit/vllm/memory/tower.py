@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podfit.vllm.memory.layer_tensors import number
 from podfit.vllm.model import Model
 
 GATED = frozenset({"pixtral", "qwen2_5_vl", "qwen2_5_vl_vision", "glm4v", "glm4v_vision", "glm4v_moe", "gemma4_vision"})
@@ -46,14 +47,14 @@ def _vision(model: Model) -> int:
     if own == "gemma3n_vision":
         return 300_000_000 + 2048 * (model.hidden_size or 2048)  # MobileNetV5-300M
     config = {**SILENT.get("qwen2_vl" if family == "qwen2_vl" else own, {}), **given}
-    depth = _first_positive(config, "depth", "num_hidden_layers", "layers")
-    hidden = _first_positive(config, "embed_dim" if family == "qwen2_vl" else "hidden_size", "width", "embed_dim")
+    depth = number(config, "depth", "num_hidden_layers", "layers")
+    hidden = number(config, "embed_dim" if family == "qwen2_vl" else "hidden_size", "width", "embed_dim")
     if not depth or not hidden:
         return 0
-    inner = _first_positive(config, "intermediate_size") or int(_number(config, "mlp_ratio", 4.0) * hidden)
+    inner = number(config, "intermediate_size") or int(_number(config, "mlp_ratio", 4.0) * hidden)
     if family.startswith("glm4v"):
-        inner = _first_positive(config, "out_hidden_size") or inner
-    layers = depth + (_first_positive(config, "num_global_layers") or 0)
+        inner = number(config, "out_hidden_size") or inner
+    layers = depth + (number(config, "num_global_layers") or 0)
     body = layers * (4 * hidden * hidden + (3 if own in GATED or family in GATED else 2) * hidden * inner)
     return body + _patches(config, family, hidden) + _projector(model, config, family, hidden)
 
@@ -63,9 +64,9 @@ def _patches(config: Mapping[str, Any], family: str, hidden: int) -> int:
     side = _side(config.get("patch_size")) or 14
     frames = 2 if family.startswith(PATCHED_TWICE) else 1
     size = 3 * frames * side * side * hidden
-    positions = _first_positive(config, "num_position_embeddings") or 0
+    positions = number(config, "num_position_embeddings") or 0
     if family.startswith("gemma4"):
-        positions = 2 * (_first_positive(config, "position_embedding_size") or 10240)
+        positions = 2 * (number(config, "position_embedding_size") or 10240)
     elif not positions and (image := _side(config.get("image_size"))) and not family.startswith(("qwen", "glm4v")):
         positions = (image // side) ** 2
     if family == "mllama":  # aspect ratios × tiles × patches
@@ -76,12 +77,12 @@ def _patches(config: Mapping[str, Any], family: str, hidden: int) -> int:
 def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int) -> int:
     """Parameters of the projector from the tower's width to the language model's."""
     text = model.hidden_size or hidden
-    out = _first_positive(config, "out_hidden_size") or text
+    out = number(config, "out_hidden_size") or text
     merged = 4 * hidden  # 2 × 2 patches
     if family.startswith("qwen2_vl"):
-        return merged * merged + merged * (_first_positive(config, "hidden_size") or text)
+        return merged * merged + merged * (number(config, "hidden_size") or text)
     if family.startswith("glm4v"):
-        return merged * out + out * out + 3 * out * (_first_positive(config, "intermediate_size") or out)
+        return merged * out + out * out + 3 * out * (number(config, "intermediate_size") or out)
     if family.startswith(("qwen2_5_vl", "qwen2_5_omni", "qwen3")):
         levels = config.get("deepstack_visual_indexes")
         deep = len(levels) if isinstance(levels, list) else 3 if family.startswith("qwen3_vl") else 0
@@ -97,12 +98,12 @@ def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int
     if family == "mistral3":
         return merged * hidden + hidden * text + text * text
     if family in ("idefics3", "smolvlm"):
-        factor = _first_positive(model.config, "scale_factor") or 4
+        factor = number(model.config, "scale_factor") or 4
         return hidden * factor * factor * text
     if family == "kimi_vl":
         return merged * merged + merged * text
     if family == "llama4":
-        wide = _first_positive(config, "projector_output_dim") or 4096
+        wide = number(config, "projector_output_dim") or 4096
         return merged * wide + wide * wide + wide * text
     return hidden * text + text * text
 
@@ -114,31 +115,22 @@ def _audio(model: Model) -> int:
         return 0
     if str(config.get("model_type") or model.model_type).startswith(("gemma3n", "gemma4")):
         # a conformer: two MLPs of four times the width, attention with positions, a gated convolution
-        wide = _first_positive(config, "hidden_size") or 0
-        blocks = _first_positive(config, "conf_num_hidden_layers", "num_hidden_layers") or 0
+        wide = number(config, "hidden_size") or 0
+        blocks = number(config, "conf_num_hidden_layers", "num_hidden_layers") or 0
         return blocks * 24 * wide * wide + wide * (model.hidden_size or wide)
     depth, hidden = (
-        _first_positive(config, "encoder_layers", "num_hidden_layers"),
-        _first_positive(config, "d_model", "hidden_size"),
+        number(config, "encoder_layers", "num_hidden_layers"),
+        number(config, "d_model", "hidden_size"),
     )
-    inner = _first_positive(config, "encoder_ffn_dim", "intermediate_size")
+    inner = number(config, "encoder_ffn_dim", "intermediate_size")
     if not depth or not hidden or not inner:
         return 0
     bins, positions = (
-        _first_positive(config, "num_mel_bins") or 128,
-        _first_positive(config, "max_source_positions") or 1500,
+        number(config, "num_mel_bins") or 128,
+        number(config, "max_source_positions") or 1500,
     )
     ends = (3 * bins + 3 * hidden + positions) * hidden + hidden * (model.hidden_size or hidden)
     return ends + depth * (4 * hidden * hidden + 2 * hidden * inner)
-
-
-def _first_positive(config: Mapping[str, Any], *keys: str) -> int | None:
-    """The first of these fields that is a positive integer."""
-    for key in keys:
-        value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
 
 
 def _number(config: Mapping[str, Any], key: str, default: float) -> float:
