@@ -20,6 +20,7 @@ from podfit.kube import namespace_limits, revisions, workload
 from podfit.kube.patch import Edit, edited, fits, shrinks
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload
+from podfit.kube.workload.kserve_runtime import with_runtimes
 from podfit.rules import all_rules, engine, releases
 from podfit.rules.engine import Engine
 from podfit.rules.rule import FACTS, IGNORE, Certainty, Finding, Heading, Level, Mode, Place, Rule
@@ -548,7 +549,7 @@ def _price(read: Engine) -> int:
 def _engines(obj: JSON, policy: Policy, facts: Facts) -> tuple[Sequence[Engine], Sequence[RuleError], str | None]:
     """The vLLM containers of an object, what went wrong, and what of the object is not read."""
     try:
-        workloads: list[Workload] = workload.find(obj, policy.kinds)
+        workloads = with_runtimes(workload.find(obj, policy.kinds), facts.companions.serving_runtime)
     except Exception as error:
         return (), [_rule_error("workload", error)], None
     wholes = {id(obj): Whole(obj, workloads)}

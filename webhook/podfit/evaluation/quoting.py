@@ -33,8 +33,8 @@ NAMES = frozenset({
     "deviceClassName", "divisor", "driver", "effect", "fieldPath", "generateName", "host", "image", "imagePullPolicy",
     "key", "kind", "medium", "memory", "model", "mountPath", "name", "namespace", "namespaces", "operator", "path",
     "port", "priorityClassName", "protocol", "resource", "resourceClaimName", "resourceClaimTemplateName",
-    "restartPolicy", "runtimeClassName", "schedulerName", "scheme", "secretName", "serviceAccountName", "serviceName",
-    "size", "sizeLimit", "storage", "storageClassName", "storageUri", "subPath", "targetPort",
+    "restartPolicy", "runtime", "runtimeClassName", "schedulerName", "scheme", "secretName", "serviceAccountName",
+    "serviceName", "size", "sizeLimit", "storage", "storageClassName", "storageUri", "subPath", "targetPort",
     "terminationMessagePolicy", "topologyKey", "type", "uri", "values", "volumeMode", "volumeName",
     "whenUnsatisfiable", "workingDir",
 })  # fmt: skip

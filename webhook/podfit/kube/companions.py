@@ -15,7 +15,7 @@ from typing import Any
 from podfit.kube.path import FieldPath, group_and_kind, mapping
 from podfit.kube.selector import of_object
 from podfit.kube.snapshot import Snapshot
-from podfit.kube.workload import JSON, Workload
+from podfit.kube.workload import JSON, Workload, kserve_runtime
 
 Key = tuple[str, str]
 """(API group, kind)."""
@@ -25,6 +25,7 @@ _CLAIM: Key = ("", "PersistentVolumeClaim")
 _CONFIG_MAP: Key = ("", "ConfigMap")
 _HPA: Key = ("autoscaling", "HorizontalPodAutoscaler")
 _SCALED_OBJECT: Key = ("keda.sh", "ScaledObject")
+_KSERVE = "serving.kserve.io"
 _BUDGET: Key = ("policy", "PodDisruptionBudget")
 
 
@@ -88,6 +89,19 @@ class Companions:
         if not self.objects:
             return None
         return next((one for one in self._in_namespace_of(_CLAIM, workload) if _name(one) == name), None)
+
+    def serving_runtime(self, workload: Workload, name: str) -> JSON | None:
+        """The KServe runtime of that name that the workload may use; a namespace's own comes first."""
+        own = self._in_namespace_of((_KSERVE, "ServingRuntime"), workload)
+        shared = self._by_kind.get((_KSERVE, "ClusterServingRuntime"), ())
+        return next((one for one in (*own, *shared) if _name(one) == name), None)
+
+    def services_of_runtime(self, workload: Workload) -> list[str]:
+        """The names of the InferenceServices that name the runtime."""
+        listed = self._by_kind.get((_KSERVE, "InferenceService"), ())
+        if workload.kind == "ServingRuntime":
+            listed = list(self._in_namespace_of((_KSERVE, "InferenceService"), workload))
+        return [_name(one) for one in listed if kserve_runtime.runtime_name(one) == workload.name]
 
     def holds_release(self, workload: Workload) -> bool:
         """What belongs to the workload is plausibly all here: something that addresses or scales it is."""

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from podfit.evaluation.denial import many
+from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.rules.engine import Engine
 from podfit.vllm import gpu
 from podfit.vllm.gpu.candidates import PLANNED_MAKERS
 
 UNCERTAIN = "uncertain arguments or sizes"
-RUNTIMES = frozenset({"ServingRuntime", "ClusterServingRuntime"})
-"""Kinds that have no model of their own: a KServe InferenceService names one."""
 NODES_HINT = "without a named GPU: add `nodes:` to podfit.yaml (docs/nodes.md)"
 
 

@@ -28,6 +28,7 @@ from podfit.evaluation.denial import (
     wrapped,
 )
 from podfit.evaluation.lint import Judged
+from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.report import answers
 from podfit.report.checked import Accepted, Checked, CheckedContainer, Item, merged
 from podfit.rules import gpu_set
@@ -54,6 +55,8 @@ def _summary(engine: Engine, *, why: bool) -> str:
     release = f"vLLM {engine.release}" if engine.release else "vLLM release unknown"
     if engine.on_processors:
         return f"{named} on CPUs, {release}: weights and KV cache are the container's memory"
+    if engine.workload.kind in RUNTIMES and engine.model is None:
+        return f"a runtime template, {release}: {_users(engine)}"
     many = f"{count} × " if count and engine.gpu else ""
     if engine.command.entry == "worker":
         if engine.leader is None:
@@ -62,6 +65,14 @@ def _summary(engine: Engine, *, why: bool) -> str:
     condition = ", if it is {} ({})".format(*guessed) if guessed else ""
     arithmetic = (f": {reason(engine)}" if guessed else f" ({reason(engine)})") if why else ""
     return f"{named} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{condition}{arithmetic}"
+
+
+def _users(engine: Engine) -> str:
+    """Who names the model of a runtime."""
+    services = engine.facts.companions.services_of_runtime(engine.workload)
+    if not services:
+        return "an InferenceService names its model, and none in this input names this runtime"
+    return f"its model is that of InferenceService {', '.join(services[:3])}{' …' if len(services) > 3 else ''}"
 
 
 def _written_model(engine: Engine) -> str:

@@ -14,11 +14,12 @@ KUBERAY = PROBES | {"shm"}
 """KubeRay mounts a memory-backed /dev/shm and probes the raylet, not vLLM: no probe waits for the engine
 (kuberay ray-operator/controllers/ray/common/pod.go)."""
 
-_FIELDS = (
+CONTAINER_FIELDS = (
     "name", "image", "imagePullPolicy", "workingDir", "ports", "env", "envFrom", "resources", "volumeMounts",
     "volumeDevices", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext",
     "terminationMessagePath", "terminationMessagePolicy", "restartPolicy",
 )  # fmt: skip
+"""Fields of a container besides its command."""
 
 
 def refine_cluster(at: FieldPath) -> Refine:
@@ -87,7 +88,7 @@ def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON], str | 
 def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON], str | None]]) -> Workload:
     """The Ray container (the first one, as KubeRay has it) once for each engine that it runs."""
     ray, *others = workload.containers
-    places = {key: ray.path / key for key in _FIELDS} | {"command": _SERVE_CONFIG, "args": _SERVE_CONFIG}
+    places = {key: ray.path / key for key in CONTAINER_FIELDS} | {"command": _SERVE_CONFIG, "args": _SERVE_CONFIG}
     made = [
         replace(
             ray,

@@ -32,6 +32,8 @@ class Container:
     places: Mapping[str, FieldPath] = field(default_factory=dict)
     """Field of `spec` ("args", "resources", "env", "image" …) → its real place, for the fields that are not under
     `path`. A container that the operator only completes is not synthetic, but has such fields too."""
+    inherited_args: int = 0
+    """How many items at the beginning of `args` are those of another object, which the field `runtime` names."""
     accelerator: str | None = None
     """The accelerator that the kind demands by a name of its own (Ray's `accelerator_type`)."""
 

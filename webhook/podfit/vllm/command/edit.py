@@ -43,7 +43,9 @@ def _in_list(obj: Any, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit,
     listed = path.get(obj)
     if not isinstance(at, int) or not isinstance(listed, list) or len(listed) > _LONGEST:
         return ()
-    if any(word.path != path / (at + n) or listed[at + n] != word.text for n, word in enumerate(old)):
+    if [word.path for word in old] != [path / (at + n) for n in range(len(old))] or (
+        listed[at : at + len(old)] != [word.text for word in old]
+    ):
         return ()
     return _swap(listed, path, [word.text for word in old], list(words))
 

@@ -109,7 +109,9 @@ class Reading:
         one = name in self.container.places and place.parts[-1:] != (name,)
         listed = items(given)
         read = [item if isinstance(item, str) else string(item) for item in listed[:_ITEMS]]
-        paths = [place] * len(read) if one else place.items(len(read))
+        inherited = self.container.inherited_args if name == "args" else 0
+        own = [place] * len(read) if one else place.items(len(read))
+        paths = [*[self.container.place("runtime")] * inherited, *own] if inherited else own
         values = [self._value(text, path) for text, path in zip(read, paths, strict=False)]
         if len(listed) > _ITEMS:
             self.beyond = f"it has {len(listed):,} words, and the first {_ITEMS} are read"
