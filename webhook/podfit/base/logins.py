@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import cache
 
 _LINE = r"[^\n\0;|&]{0,200}?"
 """The words between a program and its option; bounded, so that the search is linear."""
@@ -44,14 +45,15 @@ _FORMS = (
         rf"\bprintf\s{{1,8}}-v\s{{1,8}}\w{{0,64}}(?i:key|token|secret|pass)\w{{0,16}}\s{{1,8}}(?:[\"']{{0,4}}%\S{{1,8}}\s{{1,8}})?[\"']?{_VALUE}",
     ),
 )
-_SEARCHES = tuple([(word, re.compile(form)) for word, form in _FORMS])
+_search = cache(re.compile)
+"""Most texts contain none of the words, so that a run of `podfit check` compiles few of the expressions."""
 
 
 def passwords(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of passwords: `curl -u NAME:PASSWORD`, `mysql -pPASSWORD`, `docker login -p PASSWORD` …"""
-    for word, form in _SEARCHES:
+    for word, form in _FORMS:
         if word in text:
-            yield from (found.span(1) for found in form.finditer(text) if not found[1].isdecimal())
+            yield from (found.span(1) for found in _search(form).finditer(text) if not found[1].isdecimal())
 
 
 _SOURCE = re.compile(

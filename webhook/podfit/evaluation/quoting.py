@@ -116,10 +116,12 @@ def _walk(obj: JSON, texts: _Texts) -> None:
     while stack:
         parent, name, value, closed = stack.pop()
         if isinstance(value, str):
-            is_public = name in NAMES or parent in LABELS or _ENUMERATION.fullmatch(value) is not None
-            _add(value.partition("?")[0], texts, is_public and not closed)
-            texts.private.append(value.partition("?")[2])
-        elif isinstance(value, Mapping):
+            may_show = not closed and (name in NAMES or parent in LABELS or _ENUMERATION.fullmatch(value) is not None)
+            if "?" in value:
+                value, _, query = value.partition("?")
+                texts.private.append(query)
+            _add(value, texts, may_show)
+        elif isinstance(value, dict | Mapping):  # to ask an abstract class takes ten times as long
             texts.public += map(str, value)
             if name == "annotations":
                 _add_annotations(value, texts)

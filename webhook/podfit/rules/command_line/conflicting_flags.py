@@ -30,6 +30,10 @@ engine/arg_utils.py create_engine_config)."""
 
 CHECKS = (*_combinations.CHECKS, *_values.CHECKS, *_speculative.CHECKS)
 """What vLLM rejects while it builds its configuration, row by row."""
+_CHECKED = {
+    dest: [row for row, check in enumerate(CHECKS) if check.dest == dest] for dest in {one.dest for one in CHECKS}
+}
+"""Argument → its rows of CHECKS."""
 
 
 class ConflictingFlags(Rule):
@@ -74,7 +78,8 @@ class ConflictingFlags(Rule):
             )
         for _, _, find in OTHER_CHECKS:
             yield from find(engine)
-        yield from _configuration.findings(engine, [check for check in CHECKS if check.dest in engine.args.given])
+        rows = sorted([row for dest in engine.args.given for row in _CHECKED.get(dest, ())])
+        yield from _configuration.findings(engine, [CHECKS[row] for row in rows])
 
 
 def _adapters(engine: Engine) -> Iterator[Finding]:

@@ -20,6 +20,8 @@ PLACEHOLDER = re.compile(
     r"(?![A-Za-z0-9])"
 )
 """What authors of examples write where a user has to write something."""
+_PARTS = ("<", "__", "REPLACE", "CHANGE", "INSERT", "FILL", "HERE", "YOUR", "your")
+"""Every placeholder contains one of these; to look for them is faster."""
 MOST = 512
 """Characters of a value that are searched; the name of an image or of a model is shorter."""
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
@@ -52,19 +54,17 @@ class PlaceholderValue(Rule):
             yield _finding(engine.at("image"), f"image {image[:MOST]!r} has the placeholder {written!r}")
         if isinstance(model, str) and (written := _placeholder(model)):
             yield _finding(engine.argument("model"), f"model {model[:MOST]!r} has the placeholder {written!r}")
-        listed = engine.field("env")
-        for index, one in enumerate(listed if isinstance(listed, list) else ()):
-            if not isinstance(one, dict) or not isinstance(one.get("value"), str):
+        for index, name, value in engine.variables:
+            if not name.startswith(OURS) or not isinstance(value, str):
                 continue
-            name, value = str(one.get("name")), one["value"]
-            if name.startswith(OURS) and (found := PLACEHOLDER.fullmatch(value.strip()[:MOST])):
+            if found := PLACEHOLDER.fullmatch(value.strip()[:MOST]):
                 shown = "" if name in TOKENS else f" {found[0]!r}"
                 yield _finding(engine.at("env", index, "value"), f"{name} has the value of an example{shown}")
 
 
 def _placeholder(text: str) -> str | None:
     """The placeholder in the text."""
-    found = PLACEHOLDER.search(text[:MOST])
+    found = PLACEHOLDER.search(text[:MOST]) if any(part in text for part in _PARTS) else None
     return found[0] if found else None
 
 
