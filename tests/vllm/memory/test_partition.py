@@ -112,7 +112,7 @@ def test_a_gpu_with_the_needed_memory_holds_one_request(release: str) -> None:
 def test_given_cache_memory_replaces_the_share() -> None:
     size = 4 << 30
     judged = plan.judge(
-        engine("0.27.1", kv_cache_memory_bytes=size, max_model_len=8192), model(**LLAMA_8B), on(gpu(46))
+        engine("0.22.0", kv_cache_memory_bytes=size, max_model_len=8192), model(**LLAMA_8B), on(gpu(46))
     )
     assert judged.ledger is not None
     ledger = judged.ledger

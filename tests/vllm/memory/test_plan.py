@@ -587,3 +587,17 @@ def test_weights_that_exceed_the_gpu_are_told_as_the_finding_tells_them() -> Non
     assert found.verdict == "does-not-fit"
     assert f"weights {human(found.gpu.weights.likely)} (at least " in found.why
     assert "exceed the GPU's 12 GiB (at most 12.5 GiB)" in found.why
+
+
+def test_the_buffers_of_experts_stay_while_vllm_samples_from_0_14() -> None:
+    """Printed for an MoE of Qwen3-30B's shape and 8,192 tokens: 0.5 GiB more on 0.14.1 than on 0.13."""
+    config = {
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 128,
+        "num_experts_per_tok": 8, "moe_intermediate_size": 768, "hidden_size": 2048, "vocab_size": 151936,
+    }  # fmt: skip
+    before, after = (
+        plan(engine(release, max_model_len=8192), model(**config), on(gpu(141))).gpu for release in ("0.13.0", "0.14.1")
+    )
+    assert before is not None
+    assert after is not None
+    assert (after.activations.likely - before.activations.likely) / 2**30 == pytest.approx(0.5, abs=0.02)

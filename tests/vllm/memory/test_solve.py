@@ -61,7 +61,7 @@ def test_weights_that_are_too_large_ask_for_another_product_or_more_gpus() -> No
 
 
 def test_eight_gpus_may_still_need_a_shorter_context() -> None:
-    found = texts(engine("0.27.1", tensor_parallel_size=4, gpu_memory_utilization=0.95), LLAMA_70B, L4, 4)
+    found = texts(engine("0.22.0", tensor_parallel_size=4, gpu_memory_utilization=0.95), LLAMA_70B, L4, 4)
     assert found[0] == "nodeSelector nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB"
     assert found[1].startswith("8 GPUs with --tensor-parallel-size 8 and --max-model-len ")
 

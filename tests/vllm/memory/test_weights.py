@@ -265,3 +265,57 @@ def test_tables_of_n_grams_stand_in_host_memory_and_are_no_reason_to_refuse(fiel
     planned = plan(engine(), with_tables, on(gpu(79.1)))
 
     assert (planned.verdict, planned.gpu) == ("unsure", None)
+
+
+QWEN3_VL_30B: Mapping[str, Any] = {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "torch_dtype": "bfloat16",
+    "num_hidden_layers": 48, "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+    "vocab_size": 151936, "max_position_embeddings": 40960, "tie_word_embeddings": False,
+}  # fmt: skip
+"""The language model of Qwen3-VL-30B-A3B."""
+
+
+@pytest.mark.parametrize(
+    ("given", "env", "more"),
+    [
+        pytest.param({}, {}, 20.3 + 1.0, id="both matrices padded, the block of the first one stays"),
+        pytest.param({"tensor_parallel_size": 4}, {}, 0.6 + 1.0, id="rows of 384 B are not padded"),
+        pytest.param({}, {"VLLM_ROCM_MOE_PADDING": "0"}, 1.0, id="switched off"),
+        pytest.param({}, {"VLLM_ROCM_USE_AITER": "1"}, 5.3 + 1.0, id="AITER copies the padded ones"),
+    ],
+)
+def test_experts_in_16_bits_are_heavier_on_amd(given: dict[str, Any], env: dict[str, str], more: float) -> None:
+    """Printed for Qwen3-VL-30B-A3B: 79.3 GiB on an MI300X, 58.2 on an H200."""
+    ours, theirs = (
+        plan(engine("0.18.0", **given), model(**QWEN3_VL_30B), on(card, count=8), env=env).gpu
+        for card in (gpu(192, vendor="amd", capability=None), gpu(141))
+    )
+    assert ours is not None
+    assert theirs is not None
+    assert (ours.weights.likely - theirs.weights.likely) / GI == pytest.approx(more, abs=0.3)
+    assert ours.weights.floor == theirs.weights.floor
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "whole"),
+    [
+        ("mistralai/Ministral-3-14B-Reasoning-2512", "0.11.2", False),
+        ("mistralai/Ministral-3-14B-Reasoning-2512", "0.13.0", True),
+        ("mistralai/Ministral-3-14B-Reasoning-2512", "0.22.0", False),
+        ("example/Mistral-Small-quantized", "0.13.0", False),
+    ],
+)
+def test_every_rank_has_the_tower_of_mistrals_own_format(name: str, release: str, whole: bool) -> None:
+    """Printed over 8 GPUs on 0.13: 4.03 GiB where the eighth part is 3.3."""
+    vision = {"model_type": "pixtral", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24}
+    config = {**LLAMA_8B, "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"]}
+    found = plan(
+        engine(release, tensor_parallel_size=8), model(name, **config, vision_config=vision), on(gpu(141), count=8)
+    ).gpu
+    assert found is not None
+    tower = 0.4 * 2 * 1e9
+    shared = tower / 8
+    expected = 15.0 * GI / 8 + (tower if whole else shared)
+    assert found.weights.likely == pytest.approx(expected, rel=0.06)
+    assert found.weights.low <= 15.0 * GI / 8 + shared

@@ -35,9 +35,13 @@ class Sampler(NamedTuple):
 LOGITS = 6.0
 """Logits in 16 bits and one float32 copy: in no release the sampler uses less."""
 SAMPLERS = {
-    # Triton kernels read the unchanged logits, in blocks (0.33 v1/worker/gpu/sample)
-    "Model Runner V2 asked for": Sampler(3.0, 6.0, 14.0, 38.0),
-    "not NVIDIA": Sampler(LOGITS, 13.0, 14.0, 40.0),
+    # Triton kernels read the unchanged logits, in blocks (0.33 v1/worker/gpu/sample). Printed with a warm compile
+    # cache: 0.15 GiB in all for 256 × 151,936 on 0.27.1, 0.27 for 256 × 262,144 on 0.28
+    "Model Runner V2": Sampler(2.0, 3.5, 4.0, 14.0),
+    # the same sort as on NVIDIA up to 0.16; one build of 0.13 for ROCm had 14
+    "AMD to 0.16": Sampler(LOGITS, 13.0, 38.0, 40.0),
+    "AMD from 0.17": Sampler(LOGITS, 13.0, 14.0, 20.0),
+    "neither NVIDIA nor AMD": Sampler(LOGITS, 13.0, 14.0, 40.0),
     # PyTorch's sort of the whole vocabulary with its scratch: 1.26 GiB for 256 × 128,256
     "V0": Sampler(LOGITS, 20.0, 38.0, 40.0),
     # the sort, or FlashInfer (14) if it was installed: 0.49 GiB in all for 256 × 152,064 on 0.10.1
@@ -56,19 +60,17 @@ SAMPLERS = {
 """Class → bytes, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and can fit them again."""
 
 
-V2_SINCE = Release(0, 12)
-"""First release whose vLLM envs.py has VLLM_USE_V2_MODEL_RUNNER; it may have been added a little later."""
-
-
 def sampler(settings: Settings) -> str:
     """The class of SAMPLERS that this engine belongs to."""
     release = settings.release
-    if settings.variable("VLLM_USE_V2_MODEL_RUNNER") not in (None, "", "0") and release >= V2_SINCE:
-        return "Model Runner V2 asked for"
+    if settings.second_runner:
+        return "Model Runner V2"
     if settings.variable("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < (0, 17):
         return "FlashInfer asked for, before 0.17"
+    if settings.vendor == "amd":
+        return "AMD to 0.16" if release < (0, 17) else "AMD from 0.17"
     if settings.vendor != "nvidia":
-        return "not NVIDIA"
+        return "neither NVIDIA nor AMD"
     if not settings.v1:
         return "V0"
     if release < (0, 11):
@@ -97,6 +99,9 @@ class Run(NamedTuple):
     vendor: str
     vision_profiled: bool
     no_video: bool
+    long_videos: bool
+    compiled: bool
+    """torch.compile runs."""
     all2all: str | None
     chunk: int | None
     """VLLM_FUSED_MOE_CHUNK_SIZE."""
@@ -110,7 +115,8 @@ def _run(model: Model, settings: Settings) -> Run:
     return Run(
         settings.release, settings.v1, settings.parallel, settings.dtype, settings.max_num_seqs,
         settings.max_num_batched_tokens, settings.pooling, SAMPLERS[sampler(settings)], settings.scheme,
-        settings.capability, settings.vendor, settings.vision_profiled, settings.no_video, settings.all2all,
+        settings.capability, settings.vendor, settings.vision_profiled, settings.no_video, settings.long_videos,
+        not settings.eager, settings.all2all,
         int(chunk) if chunk.isdecimal() and len(chunk) < 19 else None, settings.other_kernels,
     )  # fmt: skip
 
@@ -136,11 +142,15 @@ def gathered(model: Model, run: Run) -> int:
     return run.max_num_batched_tokens * (run.cut.dp if spread else 1)
 
 
+def has_triton_experts(run: Run) -> bool:
+    """Whether the format of the experts is one of Triton's kernels: 16 bits or 8. Marlin's kernels are for 4 bits."""
+    return run.scheme is None or run.scheme.name in ("FP8", "online fp8", "INT8", "experts_int8")
+
+
 def at_once(model: Model, run: Run) -> int:
     """Tokens, of the gathered ones, that the experts process at once: Marlin's kernel, for 4 bits, takes all."""
     rows = gathered(model, run)
-    triton = run.scheme is None or run.scheme.name in ("FP8", "online fp8", "INT8", "experts_int8")
-    if not triton or not CHUNKED <= run.release < UNCHUNKED:
+    if not has_triton_experts(run) or not CHUNKED <= run.release < UNCHUNKED:
         return rows
     usual = 32_768 if run.release < (0, 12) else 16_384
     return min(rows, usual if run.chunk is None else run.chunk)
@@ -152,12 +162,44 @@ def expert_width(model: Model, run: Run) -> int:
     return width // (1 if run.cut.expert else run.cut.experts)
 
 
+WORKSPACE_SINCE = Release(0, 14)
+"""Since then the experts' buffers stay allocated after the first batch (vLLM 0.14.1 v1/worker/workspace.py). 0.14.1
+printed 0.5 GiB more than 0.13 for Qwen3-VL-30B-A3B and Nemotron-3-Nano, and 1.7 for DeepSeek-R1 over 8 GPUs."""
+MODELOPT_ELSEWHERE = Release(0, 17)
+"""Since then ModelOpt's FP8 experts have a kernel without these buffers: none with Nemotron-3 on 0.17.1 … 0.19."""
+
+
+def expert_workspace(model: Model, run: Run) -> tuple[float, float]:
+    """(likely, most): bytes of the buffers of Triton's kernel for experts, which are still there while vLLM samples.
+
+    tokens × experts per token × (the larger of the activation's result and the hidden states, and the larger of gate
+    and up and the hidden states): vLLM 0.18 fused_moe/fused_moe.py workspace_shapes.
+    """
+    if not model.num_experts or not has_triton_experts(run) or run.release < WORKSPACE_SINCE:
+        return 0.0, 0.0
+    hidden, inner = shape.routed_width(model), expert_width(model, run)
+    widths = max(inner, hidden) + max((1 if shape.is_ungated(model) else 2) * inner, hidden)
+    size = float(at_once(model, run) * (model.num_experts_per_tok or 1) * widths * min(run.width, 2))
+    return (0.0 if _has_other_kernel(model, run) else size), size
+
+
+def _has_other_kernel(model: Model, run: Run) -> bool:
+    """Whether experts in FP8 likely have another kernel on an NVIDIA GPU: FlashInfer's on Blackwell, Marlin's before
+    Ada. With expert parallelism no buffers were seen either (MiniMax-M2.5 on an H200, 0.18)."""
+    if run.vendor != "nvidia" or run.scheme is None or run.scheme.name != "FP8":
+        return False
+    config = model.quantization_config or {}
+    modelopt = "modelopt" in str(config.get("quant_method") or config.get("producer")) or model.id.startswith("nvidia/")
+    usual = run.capability is not None and (8, 9) <= run.capability < (10, 0)
+    return not usual or run.cut.expert or (modelopt and run.release >= MODELOPT_ELSEWHERE)
+
+
 def forward(model: Model, run: Run) -> float:
     """Peak of one layer on a full batch: gate, up and their elementwise result over TP, hidden states and residual."""
     hidden, inner = model.hidden_size or 0, model.intermediate_size or 0
     tokens, routed = run.max_num_batched_tokens, 0
     if model.num_experts:
-        each = (model.num_experts_per_tok or 1) * (hidden + 3 * expert_width(model, run))
+        each = (model.num_experts_per_tok or 1) * (shape.routed_width(model) + 3 * expert_width(model, run))
         routed = at_once(model, run) * each + (gathered(model, run) - tokens) * hidden
         inner = 0 if model.moe_intermediate_size else inner
     heads = (model.num_attention_heads or 0) * (model.head_dim or 0)
@@ -215,11 +257,44 @@ def vision(model: Model, run: Run) -> tuple[float, float, float]:
     if not model.vision_config or not run.vision_profiled:
         return 0.0, 0.0, 0.0
     if model.model_type in HUGE_IMAGES:
-        # 2.7 GiB with Qwen3-VL-30B on 0.12, 2.4 with 32B on 0.18; 0.4 with Qwen2.5-VL-7B on 0.9; 0.8 without video
-        newer = run.release >= (0, 11) and not str(model.model_type).startswith("qwen2")
-        likely = 2.4 if newer and not run.no_video else 0.7
+        # on top of one batch: 2.5 GiB with Qwen3-VL-30B and 32B, Qwen3.6-35B-A3B, over 1 to 4 GPUs; 0.4 with
+        # Qwen2.5-VL-7B on 0.9; 0.8 without video
+        likely = 2.55 if _has_long_videos(model, run) else 0.7
         return 0.1 * GI, likely * GI, 5.0 * GI
     return 0.0, 0.1 * GI, 0.6 * GI
+
+
+def _has_long_videos(model: Model, run: Run) -> bool:
+    """Whether the profile run has a video of Qwen 3's kind."""
+    return run.release >= (0, 11) and not str(model.model_type).startswith("qwen2") and not run.no_video
+
+
+def waiting(model: Model, run: Run) -> float:
+    """Likely bytes of the largest image or video that are still there while vLLM samples: pixels, and the vectors that
+    the language model will read (vLLM 0.18 v1/worker/gpu_model_runner.py profile_run, `encoder_cache`).
+
+    0.4 GiB with Qwen3-VL-30B-A3B and a context of 8,192 tokens, 2.6 with 65,536: a video may fill the context.
+    """
+    if not model.vision_config or not run.vision_profiled or model.model_type not in HUGE_IMAGES:
+        return 0.0
+    return (2.4 if run.long_videos and _has_long_videos(model, run) else 0.4) * GI
+
+
+COMPILED_SINCE = Release(0, 19)
+"""The first release on which it was measured: the first start compiles, and a compiled graph that begins with token ids
+holds a second table of embeddings while vLLM profiles. A start with a warm compile cache does not.
+
+Printed, first start and warm one: 0.27.1, 4090, Qwen3-8B 1.18 GiB, table 1.16; Qwen3-4B 0.74 and 0.15, table 0.72;
+0.23, Qwen2.5-7B 0.8 more than warm, table 1.02. On a first stage 1.1 GiB for 0.98 (Llama 3.1 8B, 0.19), and 2.6 for
+2.62 (Gemma 4 31B, 0.21)."""
+
+
+def compiled_embedding(model: Model, run: Run, stage: int) -> float:
+    """Bytes of that second table on a rank of a stage. Models that accept images compile a graph of vectors instead."""
+    takes_vectors = model.vision_config and run.vision_profiled
+    if stage or not run.compiled or not run.v1 or run.release < COMPILED_SINCE or run.pooling or takes_vectors:
+        return 0.0
+    return (model.vocab_size or 0) * (model.hidden_size or 0) * run.width / run.cut.tp
 
 
 def line(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -230,7 +305,7 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate:
 @lru_cache(256)
 def _line(model: Model, run: Run, stage: int) -> Estimate:
     hidden, vocab = model.hidden_size or 0, model.vocab_size or 0
-    kept = run.max_num_batched_tokens * hidden * run.width
+    batch = run.max_num_batched_tokens * hidden * run.width
     passed = forward(model, run) + latent_workspace(model, run)
     last = stage == run.cut.pp - 1
     rows = min(run.max_num_seqs, run.max_num_batched_tokens) * vocab
@@ -238,26 +313,35 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
         rows = 0
     bytes_ = run.sampler
     wider = run.width - 2  # logits in float32
-    if run.cut.pp > 1:
-        kept *= 3  # the tensors that pipeline stages pass on
+    kept = batch * (3 if run.cut.pp > 1 else 1)  # the tensors that pipeline stages pass on
     if model.kv_lora_rank:
-        kept += int(0.4 * GI)  # workspace of chunked prefill: 1.93 printed for DeepSeek-V2-Lite, 2.92 for Kimi-VL
+        kept += int(0.2 * GI)  # workspace of chunked prefill, 65,536 tokens and more: 0.15 … 0.28 GiB were printed
     scratch = multiprocessors(run) * vocab * 4 if rows and (0, 17) <= run.release < (0, 21) else 0
     low_seen, seen, high_seen = vision(model, run) if stage == 0 else (0.0, 0.0, 0.0)
-    likely = max(passed, rows * (bytes_.likely + wider) + scratch + kept) + seen + 50 * MI
+    images = waiting(model, run) if stage == 0 else 0.0
+    buffers, most_buffers = expert_workspace(model, run)
+    table = compiled_embedding(model, run, stage)
+    sampled = rows * (bytes_.likely + wider) + scratch + kept + images + buffers
+    likely = max(passed + seen, sampled, table + batch if table else 0) + 50 * MI
     routed = least_experts(model, run)
-    low = max(routed, 0.5 * passed, rows * (bytes_.low + wider) + scratch + kept) + low_seen
-    high = max(1.6 * passed, rows * (bytes_.high + wider) + scratch + kept) + high_seen + 150 * MI
-    if run.vendor == "amd" and model.num_experts:
-        high += 30 * GI  # 0.28, MI300X, Qwen3-30B-A3B: 28 GiB less KV cache than other lines explain
+    low = max(routed, 0.5 * passed + low_seen, rows * (bytes_.low + wider) + scratch + kept)
+    high = max(
+        1.6 * passed + high_seen,
+        rows * (bytes_.high + wider) + scratch + kept + 2.5 * images + most_buffers,
+        table + batch if table else 0,
+    )
     floor = max(
         least_forward(model, run),
         routed,
         rows * bytes_.floor + run.max_num_batched_tokens * hidden * run.width,
     )
     note = f"{run.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"
-    if not rows or passed > rows * bytes_.likely:
+    if table + batch > max(passed + seen, sampled):
+        note = f"a second table of embeddings while torch.compile runs first: {human(table)}"
+    elif passed + seen > sampled or not rows:
         note = f"one batch of {run.max_num_batched_tokens:,} tokens"
-    if seen:
-        note += f", vision tower about {human(seen)}"
-    return Estimate(int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high, likely)), note, SOURCE)
+        if seen:
+            note += f", vision tower about {human(seen)}"
+    return Estimate(
+        int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high + 150 * MI, likely)), note, SOURCE
+    )

@@ -1,17 +1,22 @@
-"""CUDA graphs: inside the budget as an estimate from 0.20, outside of it before.
+"""CUDA graphs: inside the budget as an estimate from 0.20, outside of it before, and with the second model runner up to
+0.28.
 
 vLLM captures a set of batch sizes after it has sized the KV cache. From 0.20 on, profile_cudagraph_memory estimates
-their memory in advance and subtracts it (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, on by default).
+their memory in advance and subtracts it (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, on by default). The second runner's
+estimate is 0 until 0.29.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from podfit.kube.quantity import GI, MI
+from podfit.vllm.memory import model_runner
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.model import Model
+from podfit.vllm.release import Release
 
 SOURCE = "vLLM 0.33 v1/worker/gpu_model_runner.py, profile_cudagraph_memory"
 NO_GRAPHS = Estimate(0, 0, 0, 0, "none: --enforce-eager", SOURCE)
@@ -22,25 +27,58 @@ def line(model: Model, settings: Settings) -> Estimate:
     if settings.eager:
         return NO_GRAPHS
     twice = settings.lora is not None and settings.release >= (0, 11, 1)
-    return _line(model, captured(settings), settings.parallel.pp, twice, charged(settings))
+    smaller = settings.release >= SMALLER_SINCE
+    return _line(model, captured(settings), settings.parallel.pp, twice, smaller, charged(settings))
+
+
+class Size(NamedTuple):
+    """GiB of all graphs, and MiB for each batch size and layer."""
+
+    base: float
+    each: float
+
+
+PRINTED_BEFORE = {
+    (False, False): Size(0.1, 0.4),
+    (False, True): Size(0.15, 0.6),
+    (True, False): Size(0.18, 0.72),
+    (True, True): Size(0.27, 1.08),
+}
+"""(state layers, experts) → what releases before 0.20 printed."""
+PRINTED = {
+    # 0.56 GiB for Qwen3-8B and 51 sizes, 0.38 for Qwen2.5-0.5B, 0.11 for Qwen2.5-7B and 11 sizes; 0.65 for half of
+    # Gemma 4 31B on 0.21
+    (False, False): Size(0.1, 0.22),
+    # 0.85 for Qwen3-VL-30B-A3B and 51 sizes
+    (False, True): Size(0.15, 0.33),
+    # 1.11 for Qwen 3.6 27B and 51 sizes on 0.26, 0.49 … 0.74 for 11 sizes on 0.25; 0.30 on 0.29
+    (True, False): Size(0.25, 0.28),
+    # 0.73 for Qwen 3.6 35B-A3B and 11 sizes on 0.25; 0.9 more with 51 than with 35, over 4 A100s on 0.27
+    (True, True): Size(0.3, 0.9),
+}
+"""The same of 0.20 and later, captured or estimated."""
+SMALLER_SINCE = Release(0, 20)
+"""The first release whose printed sizes were smaller."""
 
 
 @lru_cache(256)
-def _line(model: Model, sizes: int, stages: int, twice: bool, inside: bool) -> Estimate:
+def _line(model: Model, sizes: int, stages: int, twice: bool, smaller: bool, inside: bool) -> Estimate:
     layers = (model.num_hidden_layers or 32) / stages
-    likely = (0.1 * GI + sizes * layers * 0.4 * MI) * (1.5 if model.num_experts else 1.0)
-    if "linear_attention" in model.layer_types:
-        likely *= 1.8  # 0.25 printed 0.49 … 0.74 GiB for Qwen 3.5 27B and 35B-A3B, 11 sizes
+    kind = "linear_attention" in model.layer_types, bool(model.num_experts)
+    size = (PRINTED if smaller else PRINTED_BEFORE)[kind]
+    likely = size.base * GI + sizes * layers * size.each * MI
     if twice:
         likely *= 1.85  # a second set without adapters: 2.19 → 4.07 GiB for a 31B over 4 L4 on 0.19.1
     where = "charged to the budget" if inside else "outside the budget"
-    # of 45 printed estimates the least was 0.15 of this one, the largest 5 times (including a drafter's graphs)
-    floor, low, high = int(0.1 * likely), int(0.45 * likely), int(1.8 * likely)
+    # the least of 45 printed estimates was 0.15 of PRINTED_BEFORE's, the largest 5 times (including a drafter's graphs)
+    floor, low, high = int((0.15 if smaller else 0.1) * likely), int(0.3 * likely), int(2.2 * likely)
     return Estimate(floor, low, int(likely), high, f"{sizes} batch sizes, {where}", SOURCE)
 
 
 def charged(settings: Settings) -> bool:
     """Whether the budget includes them."""
+    if settings.second_runner and settings.release < model_runner.EVERY:
+        return False
     estimate = settings.variable("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
     if settings.release >= (0, 20):
         return estimate != "0"

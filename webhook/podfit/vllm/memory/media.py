@@ -20,6 +20,10 @@ a time stamp. Source: vLLM 0.20.2 to 0.33.0 model_executor/models/gemma4_mm.py, 
 IMAGE_TOKENS: Final = 1120
 """Tokens of the largest image that a request may ask for (the same file, _SUPPORTED_SOFT_TOKENS)."""
 
+LONG_VIDEO: Final = 32_768
+"""Context from which the dummy video of vLLM's profile run is much larger than the largest image (16,384 tokens). Read
+off start-ups with 8,192 … 16,384 and with 65,536 tokens and more, not off a source."""
+
 
 def is_whole(model: Model, release: Release) -> bool:
     """Whether the tokens of an image attend in both directions: in Gemma 4's 26B and 31B, not in E2B and E4B."""

@@ -47,6 +47,10 @@ MEASURED = {
     "from 0.17, ranks on Hopper": MeasuredOverhead(0.05, 1.95, 2.1, 2.3, "symmetric-memory all-reduce"),
     "0.11 to 0.16, ranks on Hopper": MeasuredOverhead(0.05, 0.4, 0.55, 0.8, "all-reduce buffers"),
     "from 0.11, several ranks": MeasuredOverhead(0.0, 0.1, 0.35, 1.2, "all-reduce buffers"),
+    # MI300X, 0.11 … 0.18: 0.85 … 1.15 on one, 1.3 over 4, 2.7 … 3.5 over 8; once 4.6, and 0.6 over 4 with a ROCm build
+    "AMD from 0.11": MeasuredOverhead(0.0, 0.25, 1.0, 1.5, "ROCm's libraries"),
+    "AMD from 0.11, several ranks": MeasuredOverhead(0.05, 0.5, 1.3, 2.0, "ROCm's libraries, RCCL"),
+    "AMD from 0.11, eight ranks": MeasuredOverhead(0.05, 1.2, 3.1, 4.8, "ROCm's libraries, RCCL"),
 }
 """Class → GiB, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and can fit them again."""
 
@@ -83,6 +87,10 @@ def measured(settings: Settings) -> str:
         if not many:
             return "0.9.1 to 0.10"
         return "0.9.1 to 0.10, ranks on Hopper" if hopper else "0.9.1 to 0.10, several ranks"
+    if settings.vendor == "amd":
+        if not many:
+            return "AMD from 0.11"
+        return "AMD from 0.11, eight ranks" if settings.parallel.world_size >= 8 else "AMD from 0.11, several ranks"
     if tp == 1:
         if many:
             return "from 0.11, stages on Hopper" if hopper else "from 0.11, stages elsewhere"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Gpu
-from podfit.vllm.memory import arguments, kv_releases, media, v0_fallback
+from podfit.vllm.memory import arguments, kv_releases, media, model_runner, v0_fallback
 from podfit.vllm.memory.arguments import Lora, MemoryArguments, Speculative
 from podfit.vllm.memory.dtype import is_widened
 from podfit.vllm.memory.parallel import Parallel
@@ -66,6 +66,10 @@ class Settings(NamedTuple):
     vendor: str
     unified_memory: bool
     """The GPU's memory is the host's (GB10, Jetson)."""
+    long_videos: bool
+    """The model has a vision tower, and a context of LONG_VIDEO tokens and more, which a video may fill."""
+    second_runner: bool
+    """The engine has the second model runner (`memory.model_runner`)."""
     variables: tuple[tuple[str, str], ...] = ()
     """The VARIABLES that are set in the environment, with their values."""
     other_kernels: bool = False
@@ -147,6 +151,7 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
     named = flashinfer is not None
     if flashinfer is None:
         flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
+    vendor = gpu.vendor.lower() if gpu else "nvidia"
     return Settings(  # positional arguments, as for MemoryArguments
         default_utilization(release) if asked.utilization is None else asked.utilization,
         length,
@@ -172,8 +177,10 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         named,
         _kernel_step(capability),
         asked.all2all,
-        gpu.vendor.lower() if gpu else "nvidia",
+        vendor,
         gpu is not None and gpu.unified_memory,
+        model.vision_config is not None and (length or 0) >= media.LONG_VIDEO,
+        model_runner.is_second(asked, release, pooling=pooling, vendor=vendor),
         asked.variables,
         asked.other_kernels,
         *asked.seldom,

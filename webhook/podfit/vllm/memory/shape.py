@@ -17,7 +17,19 @@ from podfit.vllm.memory.layer_tensors import Layer, LayerTensors, number, number
 from podfit.vllm.memory.remembered import remembered
 from podfit.vllm.model import Model
 
-__all__ = ["Mamba", "Shape", "delta_attention", "delta_net", "head_dims", "is_moe", "kind", "mamba", "number", "of"]
+__all__ = [
+    "Mamba",
+    "Shape",
+    "delta_attention",
+    "delta_net",
+    "head_dims",
+    "is_moe",
+    "kind",
+    "mamba",
+    "number",
+    "of",
+    "routed_width",
+]
 
 NOT_GATED = frozenset({
     "RefinedWeb", "RefinedWebModel", "apertus", "bart", "bert", "bloom", "camembert", "codegen", "distilbert",
@@ -393,6 +405,12 @@ def _intermediate(model: Model) -> int | None:
         multiple = number(model.config, "block_multiple_of") or 256
         return -(-(2 * inner // 3) // multiple) * multiple
     return inner
+
+
+def routed_width(model: Model) -> int:
+    """Width of the hidden states that reach the routed experts: Nemotron-3-Super projects them to a latent first."""
+    latent = model.config.get("moe_latent_size")
+    return latent if isinstance(latent, int) and latent > 0 else model.hidden_size or 0
 
 
 def is_ungated(model: Model) -> bool:

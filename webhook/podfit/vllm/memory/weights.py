@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from podfit.kube.quantity import human
-from podfit.vllm.memory import shape, tower
+from podfit.kube.quantity import GI, human
+from podfit.vllm.memory import rocm, shape, tower
 from podfit.vllm.memory.arguments import Lora
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.layer_tensors import Cut, Group, LayerTensors
@@ -21,7 +21,8 @@ from podfit.vllm.memory.parallel import Parallel
 from podfit.vllm.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.memory.shape import Shape
-from podfit.vllm.model import Model
+from podfit.vllm.model import Model, by_id
+from podfit.vllm.release import Release
 
 SOURCE = "vLLM 0.33 model_executor/layers/linear.py, vocab_parallel_embedding.py, fused_moe/config.py"
 
@@ -368,6 +369,20 @@ def rotary_cache(model: Model, element: int) -> int:
     return int(plain * times) + local
 
 
+MISTRAL_FIRST, MISTRAL_CUT = Release(0, 12), Release(0, 22)
+"""From the first on, vLLM prefers a repository's params.json to its config.json (0.12 transformers_utils/config.py, not
+0.11.2). The vision tower of that format is on every rank until the second (0.19.1 and 0.22 models/pixtral.py)."""
+
+
+def has_whole_tower(model: Model, release: Release) -> bool:
+    """Whether every rank likely has the whole vision tower: repositories in Mistral's own format, and their mirrors."""
+    if not model.vision_config or model.vision_config.get("model_type") != "pixtral":
+        return False
+    owner, _, name = model.id.partition("/")
+    original = owner == "mistralai" or by_id(f"mistralai/{name}") is not None
+    return original and MISTRAL_FIRST <= release < MISTRAL_CUT
+
+
 class Placed(NamedTuple):
     """The settings that decide which of the tensors are on a rank."""
 
@@ -378,20 +393,47 @@ class Placed(NamedTuple):
     vision_replicated: bool
     mtp: bool
     """Multi-token prediction is on."""
+    release: Release
+    padded: rocm.Padded | None
+    """None: the GPU is not AMD's."""
 
 
 def placed(settings: Settings) -> Placed:
     """The part of the settings for `of_stage`."""
     speculative = settings.speculative
     mtp = speculative is not None and speculative.method == "mtp"
-    return Placed(settings.parallel, settings.dtype, settings.vision, settings.vision_replicated, mtp)
+    on_amd = rocm.padded(dict(settings.variables)) if settings.vendor == "amd" else None
+    return Placed(
+        settings.parallel, settings.dtype, settings.vision, settings.vision_replicated, mtp, settings.release, on_amd
+    )
 
 
-def vision_on_rank(found: Checkpoint, how: Placed) -> float:
+def vision_on_rank(found: Checkpoint, model: Model, how: Placed) -> float:
     """The vision tower on a rank of the first stage: cut by TP, or whole with `--mm-encoder-tp-mode data`."""
     if not how.vision:
         return 0.0
-    return found.vision / (1 if how.vision_replicated else how.cut.tp)
+    return found.vision / (1 if how.vision_replicated or has_whole_tower(model, how.release) else how.cut.tp)
+
+
+def kept_on_rocm(found: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None) -> rocm.Growth:
+    """Bytes that weights take on an AMD GPU beyond their own."""
+    if how.padded is None:
+        return rocm.Growth(0.0, 0.0)
+    likely = most = (rocm.WITH_EXPERTS if model.num_experts else rocm.DENSE) * GI
+    first, last = how.cut.stage(stage, found.layers)
+    counts = found.counted.count(first, last)
+    if scheme is None and model.num_experts and how.padded.experts:
+        layer = rocm.experts_of_layer(model, how.cut, how.width, shuffled=how.padded.shuffled)
+        routed = [any(part.cut == "experts" for part in one) for one in found.counted.variants]
+        layers = sum(count for count, is_routed in zip(counts, routed, strict=True) if is_routed)
+        likely, most = likely + layers * layer.likely, most + layers * layer.most
+    if scheme is not None and how.padded.linear and (model.quantization_config or {}).get("quant_method") == "fp8":
+        linear = sum(
+            count * sum(size for cut, size in cuts.items() if cut in ("column", "key-value"))
+            for cuts, count in zip(found.variants, counts, strict=True)
+        )
+        likely, most = (size + rocm.FP8_LINEAR * linear / how.cut.tp for size in (likely, most))
+    return rocm.Growth(likely, most)
 
 
 def _of_layers(found: Checkpoint, model: Model, cut: Parallel, first: int, last: int) -> float:
@@ -426,7 +468,7 @@ def of_stage(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
     total = _of_layers(found, model, cut, first, last) + (last - first) * found.absorbed / cut.tp
     at_end = stage == cut.pp - 1
     if stage == 0:
-        total += found.embedding / cut.tp + vision_on_rank(found, how)
+        total += found.embedding / cut.tp + vision_on_rank(found, model, how)
     elif at_end and found.tied:
         total += found.embedding / cut.tp
     if at_end:
@@ -441,7 +483,9 @@ def least_in_layers(found: Checkpoint, model: Model, how: Placed) -> float:
     cut = how.cut
 
     def of(stage: int) -> float:
-        ends = (found.embedding + found.head) / cut.tp + vision_on_rank(found, how) + rotary_cache(model, how.width)
+        ends = (
+            (found.embedding + found.head) / cut.tp + vision_on_rank(found, model, how) + rotary_cache(model, how.width)
+        )
         return of_stage(found, model, how, stage) - ends
 
     stages = {0, cut.emptiest(found.layers), cut.pp - 1}
@@ -477,9 +521,10 @@ def _line(
     cut = how.cut
     loaded = of_stage(found, model, how, stage)
     adapters = lora(model, slots, cut, how.width)
-    likely = loaded + adapters
+    kept = kept_on_rocm(found, model, how, stage, scheme)
+    likely = loaded + adapters + kept.likely
     division = 0.0 if found.proved else _cut_evenly(found, model, how, stage)
-    floor = found.doubt.least * (loaded - division - (vision_on_rank(found, how) if stage == 0 else 0))
+    floor = found.doubt.least * (loaded - division - (vision_on_rank(found, model, how) if stage == 0 else 0))
     note = human(found.total)
     if cut.tp * cut.pp > 1:
         note += f" over {cut.tp * cut.pp} GPUs"
@@ -489,13 +534,17 @@ def _line(
         note += " in float32"
     if adapters:
         note += f", {human(adapters)} LoRA slots"
+    if kept.likely:
+        note += f", {human(kept.likely)} for padding and the allocator"
     if offload:
         likely = max(0.0, likely - offload)
         floor = max(0.0, floor - offload)
         note += f", up to {human(offload)} offloaded to the host"
     spread = found.doubt.spread * loaded
     below = spread if found.doubt.below is None else found.doubt.below * loaded
-    low, high = max(0.0, likely - below - division - 0.3 * adapters), likely + spread + 0.3 * adapters
+    unsure = 0.3 * adapters + 0.3 * kept.likely + (0.3 * GI if kept.likely else 0.0)
+    whole = found.vision - found.vision / cut.tp if has_whole_tower(model, how.release) and stage == 0 else 0.0
+    low, high = max(0.0, likely - below - division - unsure - whole), likely + spread + unsure + kept.most - kept.likely
     return Estimate(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 
 
