@@ -591,7 +591,7 @@ def test_weights_that_exceed_the_gpu_are_told_as_the_finding_tells_them() -> Non
 
 def test_the_buffers_of_experts_stay_while_vllm_samples_from_0_14() -> None:
     """Printed for an MoE of Qwen3-30B's shape and 8,192 tokens: 0.5 GiB more on 0.14.1 than on 0.13."""
-    config = {
+    config: dict[str, Any] = {
         "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 128,
         "num_experts_per_tok": 8, "moe_intermediate_size": 768, "hidden_size": 2048, "vocab_size": 151936,
     }  # fmt: skip
