@@ -15,7 +15,7 @@ def _short(length: int, **args: str) -> Judged | None:
     words = [f"--{name.replace('_', '-')}={value}" for name, value in args.items()]
     container = {
         "name": "vllm",
-        "image": "vllm/vllm-openai:v0.18.0",
+        "image": "vllm/vllm-openai:v0.33.0",
         "args": ["Qwen/Qwen3-8B", f"--max-model-len={length}", *words],
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
     }
