@@ -17,6 +17,7 @@ RUN pip install --require-hashes --only-binary=:all: -r build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY docs/podfit.1 docs/
 COPY examples examples
+COPY policies policies
 COPY webhook webhook
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/podfit/bin/python install --no-compile --no-deps /wheels/*.whl \

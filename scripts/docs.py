@@ -2,7 +2,6 @@
 
 - charts/podfit/files/…: the CustomResourceDefinition of Policy objects
 - policies/default.yaml: every rule with its default mode, fix and parameters
-- webhook/podfit/data/policies/…: copies of policies/*.yaml, for `--policy NAME`
 - policies/schema.json: the JSON Schema of a policy, for editors; also inside the chart's values.schema.json
 - docs/rules/<rule>.md: the rule's docstring and its examples with podfit's real output
 - docs/rules/README.md: the table of rules
@@ -247,9 +246,6 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "charts" / "podfit" / "monitoring" / "dashboard.json", build_dashboard.text()
     yield ROOT / "charts" / "podfit" / "files" / "policies.podfit.dev.yaml", custom_resource()
     yield ROOT / "policies" / "default.yaml", default_policy()
-    for path in sorted((ROOT / "policies").glob("*.yaml")):
-        shipped = default_policy() if path.stem == "default" else path.read_text()
-        yield ROOT / "webhook" / "podfit" / "data" / "policies" / path.name, shipped
     yield ROOT / "docs" / "rules" / "README.md", rule_table()
     yield ROOT / "docs" / "causes.md", causes()
     yield ROOT / "docs" / "configuration-checks.md", configuration_checks()

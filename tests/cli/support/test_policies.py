@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,14 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_packaged_policies_are_those_of_the_repository() -> None:
-    assert tuple(sorted(path.stem for path in (ROOT / "policies").glob("*.yaml"))) == policies.SHIPPED
-    for name in policies.SHIPPED:
-        assert policies.shipped_text(name) == (ROOT / "policies" / f"{name}.yaml").read_text()
+def test_the_shipped_policies_are_those_of_the_repository() -> None:
+    names = tuple(sorted(path.stem for path in (ROOT / "policies").glob("*.yaml")))
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+
+    assert names == policies.SHIPPED
+    assert wheel["force-include"] == {
+        f"policies/{name}.yaml": f"podfit/data/policies/{name}.yaml" for name in policies.SHIPPED
+    }
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,13 @@ from podfit.evaluation.policy import load as load_texts
 from podfit.vllm.facts import Facts
 
 SHIPPED = ("autofix", "default", "observe", "performance-parameters", "safe-parameters", "shared-gpu", "strict")
-"""The files of `webhook/podfit/data/policies/`, copies of `policies/` that `make docs` makes."""
+"""The files of `policies/`, which the wheel has in `podfit/data/policies/`."""
 CLUSTER = "cluster"
 """The word of `--policy` for the policy in force in the cluster. `./cluster` is a file or a folder."""
 _NAMES = ", ".join(SHIPPED)
-_FOLDER = Path(podfit.__file__).parent / "data" / "policies"
+_PACKAGE = Path(podfit.__file__).parent
+_FOLDERS = _PACKAGE / "data" / "policies", _PACKAGE.parents[1] / "policies"
+"""Where the files are: in an installed package, and in a checkout."""
 
 
 def add_argument(parser: argparse.ArgumentParser, *, cluster: bool = False) -> None:
@@ -89,7 +91,7 @@ def unknown(name: str, option: str) -> NoReturn:
 
 def shipped_text(name: str) -> str:
     """The YAML of a shipped policy."""
-    return edge.read_text(_FOLDER / f"{name}.yaml")
+    return edge.read_text(_shipped(name))
 
 
 def title(name: str) -> str:
@@ -101,7 +103,12 @@ def title(name: str) -> str:
 def path(name: str) -> Path:
     """The file or folder: a path that exists, else a shipped policy of this name."""
     found = Path(name)
-    return _FOLDER / f"{name}.yaml" if name in SHIPPED and not found.exists() else found
+    return _shipped(name) if name in SHIPPED and not found.exists() else found
+
+
+def _shipped(name: str) -> Path:
+    folder = next((one for one in _FOLDERS if one.is_dir()), _FOLDERS[0])
+    return folder / f"{name}.yaml"
 
 
 def relative_to(folder: Path, name: str) -> str:
