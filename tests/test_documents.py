@@ -171,7 +171,7 @@ def typed() -> list[str]:
     """README's commands that need no cluster, no Helm and no checkpoint, and that end by themselves."""
     lines = "\n".join(FENCED.findall((ROOT / "README.md").read_text())).replace("\\\n", " ").splitlines()
     ours = (line for line in lines if line.startswith("podfit ") and "| kubectl" not in line)
-    return [line for line in ours if line.split()[1] not in ("doctor", "on", "off", "scan", "ui")]
+    return [line for line in ours if line.split()[1] not in ("doctor", "lsp", "mcp", "off", "on", "scan", "ui")]
 
 
 @pytest.mark.parametrize("line", typed())

@@ -296,3 +296,8 @@ def test_a_bare_config_has_the_doubts_of_its_catalog_entry() -> None:
     given = given_model(known.value.id, GivenModel(known.value.config, "a file"))
 
     assert given.sizes_confirmed is False
+
+
+@pytest.mark.parametrize("name", ["acme/tiny", "acme/chat", "models/small", "/models/nemo"])
+def test_one_word_without_a_number_names_no_model(name: str) -> None:
+    assert model.model_of_name(name) is None

@@ -1,0 +1,165 @@
+"""`from podfit import plan, check`: the answers of the command line for other programs, without input and output."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from json import dumps
+from typing import Any, Literal
+
+from podfit.evaluation import subject
+from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.policy import Policy, PolicyError, builtin, load
+from podfit.kube import manifest
+from podfit.kube.companions import Companions
+from podfit.kube.everywhere import Everywhere, PlacedObject
+from podfit.report import command_line, files
+from podfit.report import plan as as_plan
+from podfit.report.files import ManifestFile
+from podfit.rules.rule import Level
+from podfit.vllm import gpu as gpus
+from podfit.vllm import release
+from podfit.vllm.facts import Facts
+from podfit.vllm.memory.generations import NEWEST
+from podfit.vllm.model import given
+
+Verdict = Literal["fits", "unsure", "does-not-fit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something wrong at one field."""
+
+    rule: str
+    """The rule's id, such as "kv-cache-too-small"."""
+    level: Level
+    """"denied" if the policy denies it, "likely" if the container more probably fails than not, else "advice"."""
+    path: str
+    """The field, as Kubernetes writes it."""
+    message: str
+    suggestions: tuple[str, ...] = ()
+    """Changes, each enough by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The memory of one vLLM engine."""
+
+    verdict: Verdict
+    """GPU memory at start-up; "unsure" too if the model or the GPU is not known."""
+    why: str
+    """The arithmetic in one line."""
+    findings: tuple[Finding, ...] = ()
+    json: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """All of it, as `podfit plan --format json` prints it (docs/schemas/plan.json); sizes are bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One vLLM container of a manifest."""
+
+    object: str
+    """Kind, namespace and name."""
+    container: str
+    denied: bool
+    plan: Plan
+    findings: tuple[Finding, ...] = ()
+
+
+def plan(
+    command: str | Sequence[str],
+    *,
+    gpu: str | None = None,
+    vllm_version: str | None = None,
+    model_config: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Plan one command line, such as "vllm serve Qwen/Qwen3-8B --max-model-len 16k".
+
+    `gpu`: NAME[:COUNT], as `--gpu`. `vllm_version`: such as "0.27.1"; the newest that podfit knows by default.
+    `model_config`: the model's config.json, for a model that podfit does not know. Raises ValueError for a command that
+    does not start vLLM, an unknown GPU, or an unusable version or config.
+    """
+    if vllm_version is not None and release.parse(vllm_version) is None:
+        raise ValueError(f"vllm_version {vllm_version!r}: not a version such as 0.27.1")
+    facts = _facts(gpu)
+    if model_config is not None:
+        taught, errors = given.read({given.CONFIG: dumps(model_config)}, "model_config", ("*",))
+        if errors:
+            raise ValueError("; ".join(errors))
+        facts = replace(facts, models={"*": taught["*"]})
+    words = shlex.split(command) if isinstance(command, str) else list(command)
+    report = command_line.judged_as(words, vllm_version or str(NEWEST), facts, builtin())
+    if not report.results:
+        raise ValueError(f"{' '.join(words[:4])} …: not a command that starts vLLM")
+    (result,) = report.results
+    shown = [judged for judged in result.findings if command_line.is_spoken_of(judged)]
+    return _plan(command_line.tree(report), shown)
+
+
+def check(
+    manifests: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    gpu: str | None = None,
+    policy: str | None = None,
+) -> list[Check]:
+    """Check every vLLM container of manifests: YAML or JSON as text, one object, or several that know each other.
+
+    `gpu`: NAME[:COUNT] where a manifest names none. `policy`: the YAML of a Policy. Raises ValueError for a text that
+    can't be read, an unknown GPU, or an invalid policy.
+    """
+    text = manifests if isinstance(manifests, str) else "\n---\n".join(map(dumps, _listed(manifests)))
+    read = manifest.read(text.encode(), "manifests")
+    if read.errors:
+        raise ValueError("; ".join(map(str, read.errors)))
+    objects = tuple(document.object for document in read.documents)
+    around = Everywhere([PlacedObject("manifests", "", obj) for obj in objects]).snapshot
+    companions = Companions(objects, around=around)
+    facts = replace(_facts(gpu), companions=companions, config_maps=companions.config_maps)
+    found = files.check(ManifestFile("manifests", read, facts), _policy(policy))
+    if found.problems:
+        raise ValueError("; ".join(map(str, found.problems)))
+    return [_check(one.report, one.result) for one in found.containers]
+
+
+def _listed(manifests: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [manifests] if isinstance(manifests, Mapping) else manifests
+
+
+def _facts(gpu: str | None) -> Facts:
+    return Facts(gpu=gpus.parse(gpu) if gpu else None, plans_table=True)
+
+
+def _policy(text: str | None) -> Policy:
+    if text is None:
+        return builtin()
+    try:
+        return load([("policy", text)])
+    except PolicyError as error:
+        raise ValueError("; ".join(map(str, error.problems))) from error
+
+
+def _check(report: Report, result: Result) -> Check:
+    findings = [judged for judged in result.findings if judged.shown]
+    planned = _plan(as_plan.tree(result.engine, report.secrets), findings)
+    return Check(
+        object=subject.describe_object(report.object),
+        container=result.engine.container.name,
+        denied=result.denied,
+        plan=planned,
+        findings=planned.findings,
+    )
+
+
+def _plan(tree: Mapping[str, Any], findings: Sequence[Judged]) -> Plan:
+    return Plan(verdict=tree["verdict"], why=tree["why"], findings=tuple(map(_finding, findings)), json=tree)
+
+
+def _finding(judged: Judged) -> Finding:
+    return Finding(
+        rule=judged.rule,
+        level=judged.level,
+        path=str(judged.finding.path),
+        message=judged.finding.message,
+        suggestions=judged.finding.suggestions,
+    )
