@@ -172,3 +172,27 @@ def test_the_cost_of_older_releases_is_bounded(monkeypatch: pytest.MonkeyPatch, 
 
     assert len([one for one in report.findings if one.rule == "removed-flag"]) == 100
     assert len(read) <= 100 + releases.MAX_READINGS_PER_OBJECT
+
+
+@pytest.mark.parametrize(
+    ("tag", "reported"), [("v0.6.1-edb07092", False), ("20250310", False), ("v0.20.1-edb07092", True), ("prod", True)]
+)
+def test_a_tag_near_a_release_silences_advice_that_the_release_does_not_have(
+    pod: dict[str, Any], tag: str, reported: bool
+) -> None:
+    found = judged(pod, f"acme/vllm-openai:{tag}", "--swap-space", "4")
+
+    assert ("removed-flag" in found) == reported
+
+
+def test_a_tag_near_a_release_silences_nothing_that_each_release_rejects(pod: dict[str, Any]) -> None:
+    assert (
+        judged(pod, "acme/vllm-openai:v0.6.1-edb07092", "--max-num-seqs", "1k")["invalid-flag-value"].level == "likely"
+    )
+
+
+def test_options_of_a_fork_for_another_accelerator_are_its_own(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0].update(image="acme/vllm-fork:1.4", args=["--model", "Qwen/Qwen3-8B", "--swap-space=4"])
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"habana.ai/gaudi": "1"}}
+
+    assert "removed-flag" not in {one.rule for one in lint(pod, builtin(), Facts(), where="check").findings}

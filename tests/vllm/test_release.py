@@ -281,6 +281,29 @@ def test_the_tag_of_vllms_own_image_shows_its_cuda(image: str, cuda: int | None,
     assert release.with_cuda_12(image) == with_cuda_12
 
 
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("acme/vllm-openai:v0.6.1-edb07092-20250118", Release(0, 6, 1)),
+        ("lmcache/vllm-openai:2025-03-10", Release(0, 7, 3)),
+        ("acme/server:20260501", Release(0, 20)),
+        ("acme/server:20200501", None),
+        ("acme/server:prod", None),
+        ("acme/20250101:prod", None),
+        ("vllm/vllm-openai:latest", None),
+        ("acme/vllm@sha256:20250118", None),
+    ],
+)
+def test_a_commit_or_a_day_in_a_tag_is_near_a_release(image: str, expected: Release | None) -> None:
+    assert release.near(image) == expected
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_near_a_release_or_none(image: str) -> None:
+    found = release.near(image)
+    assert found is None or isinstance(found, Release)
+
+
 def test_every_release_that_a_vendor_names_has_its_source() -> None:
     """So that others can look it up."""
     rows = data.load("releases")["images"]

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from podfit.rules.engine import Engine
 from podfit.rules.gpu.gpu_lacks_dtype import GpuLacksDtype
 from podfit.rules.gpu.gpu_lacks_quantization import GpuLacksQuantization
-from podfit.rules.gpu.image_for_other_gpu import ImageForOtherGpu
+from podfit.rules.gpu.image_for_other_gpu import LEAST_CAPABILITY as OF_CUDA_13
+from podfit.rules.gpu.image_for_other_gpu import LEAST_CUDA, ImageForOtherGpu
 from podfit.rules.gpu.no_attention_backend import NoAttentionBackend
 from podfit.rules.rule import Finding
 from podfit.vllm import gpu
@@ -25,6 +26,7 @@ from podfit.vllm.gpu import Accelerator, Gpu
 from podfit.vllm.memory import plan
 from podfit.vllm.memory.ledger import Verdict
 from podfit.vllm.memory.partition import Partition, PlannedGpu
+from podfit.vllm.release import CUDA_13, cuda_of_image
 
 RESTS_ON = ("model", "gpu", "plan.gpu")
 """Facts that a finding about GPU memory is based on."""
@@ -60,6 +62,8 @@ class Named(NamedTuple):
 
 def lack(engine: Engine, model: Gpu) -> str | None:
     """What the GPU model lacks for this container besides memory, by certain and likely findings; None if nothing."""
+    if model.compute_capability is not None and model.compute_capability < _least_capability(engine):
+        return "no support by the image's CUDA"
     there = replace(engine.leader or engine, gpu=Fact(Accelerator((model,), None), "", may_deny=True))
     for rule, what in _LACKS:
         if "release" in rule.needs and engine.release is None:
@@ -67,6 +71,15 @@ def lack(engine: Engine, model: Gpu) -> str | None:
         if any(finding.certainty in ("certain", "likely") for finding in rule.check(there)):
             return what
     return None
+
+
+def _least_capability(engine: Engine) -> tuple[int, int]:
+    """The compute capability that the image's build of vLLM needs; without a release, that of the planned one."""
+    image = engine.field("image")
+    cuda = cuda_of_image(image) if isinstance(image, str) else None
+    planned = engine.release or (engine.gpus.assumed_release if engine.gpus else None)
+    newer = cuda == LEAST_CUDA or (cuda is None and planned is not None and planned >= CUDA_13)
+    return OF_CUDA_13 if newer else LEAST_CAPABILITY
 
 
 def smallest(engine: Engine) -> str | None:
@@ -78,7 +91,7 @@ def smallest(engine: Engine) -> str | None:
 def _rented(engine: Engine) -> list[Gpu]:
     """The GPUs that fit, of those that clouds rent and that vLLM's builds run on."""
     fitting = [one.gpu for one in engine.gpus.by_verdict["fits"]] if engine.gpus else []
-    return [model for model in fitting if model.name in gpu.rented() and _is_served(model)]
+    return [model for model in fitting if model.name in gpu.rented()]
 
 
 def _first_usable(engine: Engine, models: Iterable[Gpu]) -> Gpu | None:
@@ -88,10 +101,6 @@ def _first_usable(engine: Engine, models: Iterable[Gpu]) -> Gpu | None:
 LEAST_CAPABILITY = (7, 0)
 """Compute capability that vLLM's builds need at least (docs.vllm.ai, installation: "compute capability 7.0 or
 higher")."""
-
-
-def _is_served(model: Gpu) -> bool:
-    return model.compute_capability is None or model.compute_capability >= LEAST_CAPABILITY
 
 
 @lru_cache(512)

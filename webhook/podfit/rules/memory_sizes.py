@@ -5,6 +5,7 @@ from __future__ import annotations
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.kube.quantity import GI, MI, human, quantity, try_parse
+from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.rules import _shortage
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty
@@ -43,7 +44,9 @@ def certainty(engine: Engine, needed: Estimate) -> Certainty:
     """Certain below the minimum, else likely or possible by the range of the need.
 
     A limit below the minimum is only likely too low on devices that share their memory with the host: it is not certain
-    which of the two memories is charged."""
+    which of the two memories is charged. The limit of a ServingRuntime is a default that each service may replace."""
+    if engine.workload.kind in RUNTIMES:
+        return "possible"
     limit, host = engine.memory_limit or 0, engine.plan.host
     floor = needed.floor
     if host is not None and engine.vendor == "amd":

@@ -20,7 +20,7 @@ from podfit.rules.engine import Engine, supposing
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.gpu import driver
 from podfit.vllm.memory import plan
-from podfit.vllm.release import CUDA_13, Release, last_year, pulls_newest, read_releases
+from podfit.vllm.release import CUDA_13, Release, last_year, near, pulls_newest, read_releases
 
 MAX_WORDS_PER_COMMAND = 1 << 13
 """Words of all readings of one command: a long one is read by fewer releases."""
@@ -63,8 +63,23 @@ def _check_releases(engine: Engine, rule: Rule) -> Iterator[Finding]:
         return rule.check(engine)
     if engine.requested is not None and engine.requested[0].startswith(PLUGINS):
         return iter(())
-    findings = rule.check(newest(engine))
-    return (_finding(finding, _span(rule, engine, finding), engine) for finding in findings)
+    return _likely_there(engine, rule)
+
+
+def _likely_there(engine: Engine, rule: Rule) -> Iterator[Finding]:
+    """The findings of the newest release, without advice that the release near to the image does not have."""
+    image = engine.field("image")
+    close = nearest_read(near(image)) if isinstance(image, str) else None
+    for newest_finding in rule.check(newest(engine)):
+        finding = _finding(newest_finding, _span(rule, engine, newest_finding), engine)
+        absent = close is not None and _subject(newest_finding) not in _subjects(rule, engine, close)
+        if finding.certainty != "possible" or not absent:
+            yield finding
+
+
+def nearest_read(release: Release | None) -> Release | None:
+    """The newest release that was read and is not newer than this one."""
+    return next((one for one in read_releases() if release is not None and one <= release), None)
 
 
 def _candidates(engine: Engine) -> Sequence[Release]:
@@ -171,10 +186,12 @@ def _as_of(engine: Engine, release: Release) -> Engine:
 
 def _finding(finding: Finding, span: Span, engine: Engine) -> Finding:
     """The newest release's finding, as certain as the releases that report it make it."""
+    if finding.certainty == "possible" and not finding.unknown_name:
+        return finding  # no release rejects it
     image: Any = engine.field("image")
     replaced = isinstance(image, str) and pulls_newest(image)
     rejected = span.whole or (replaced and span.recent)
-    likely = rejected and finding.certainty != "possible" and not finding.unknown_name
+    likely = rejected and not finding.unknown_name
     which = "every vLLM release that is known rejects it" if span.whole else f"rejected since vLLM {span.oldest}"
     newer = (f"vLLM is newer than {read_releases()[0]}, or this is a typo",) if finding.unknown_name else ()
     return replace(

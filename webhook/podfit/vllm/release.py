@@ -138,6 +138,20 @@ def _named_within(name: str) -> Release | None:
     return release if release is not None and Release(0, 4) <= release < Release(1, 0) else None
 
 
+def near(image: str) -> Release | None:
+    """The release that an image of unknown release is probably near to: its tag names the one before a commit, or the
+    day of the build. It may only silence advice about other releases."""
+    tag = image.strip().partition("@")[0].rpartition("/")[2].partition(":")[2] if len(image) <= LONGEST else ""
+    if match := _BEFORE_A_COMMIT.match(tag):
+        return parse(match[1])
+    if (match := _DAY.search(tag)) is None:
+        return None
+    built, dates = "-".join(match.groups()), load("releases")["dates"]
+    return next((release for release in read_releases() if dates[str(release)] <= built), None)
+
+
+_BEFORE_A_COMMIT = re.compile(r"v?(0\.\d{1,2}\.\d{1,2})(?=[-_.+])")
+_DAY = re.compile(r"(?<!\d)(20[2-3]\d)-?([01]\d)-?([0-3]\d)(?!\d)")
 _WITHIN = re.compile(r"(?<![^-_.])v?(0\.\d{1,2}\.\d{1,2}(?:\.post\d+)?)(?![^-_])")
 """A number of the form of vLLM's between dashes of a tag."""
 

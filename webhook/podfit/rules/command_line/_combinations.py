@@ -211,17 +211,17 @@ WITHIN_PREFILL = Release(0, 26)
 
 def _context_ranks(it: Given) -> str | None:
     """Tensor-parallel ranks that context-parallel ranks do not divide."""
-    tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
+    tp, dcp = it.parallel.tp, it.number("decode_context_parallel_size")
     if dcp < 1 or tp % dcp == 0:
         return None
-    if it.settings.parallel.pcp > 1 and it.settings.release >= WITHIN_PREFILL:
+    if it.parallel.pcp > 1 and it.settings.release >= WITHIN_PREFILL:
         return None
     return f"--tensor-parallel-size {tp} is not divisible by --decode-context-parallel-size {dcp}"
 
 
 def _context_heads(it: Given) -> str | None:
     """Context-parallel ranks that do not fit the model's key-value heads."""
-    tp, dcp = it.settings.parallel.tp, it.number("decode_context_parallel_size")
+    tp, dcp = it.parallel.tp, it.number("decode_context_parallel_size")
     heads, shared = it.model.num_attention_heads, it.model.num_key_value_heads
     if dcp <= 1 or tp % dcp or it.model.kv_lora_rank or not heads or not shared:
         return None
@@ -239,23 +239,23 @@ def _context_heads(it: Given) -> str | None:
 
 def _stages(it: Given) -> str | None:
     """Pipeline stages of an encoder, which vLLM cannot cut."""
-    if it.settings.parallel.pp < 2 or not it.in_vllm:
+    if it.parallel.pp < 2 or not it.in_vllm:
         return None
     if not any(one.startswith(ENCODER_ARCHITECTURES) for one in it.model.architectures):
         return None
-    return f"--pipeline-parallel-size {it.settings.parallel.pp}: {it.model.id} can't be cut into pipeline stages"
+    return f"--pipeline-parallel-size {it.parallel.pp}: {it.model.id} can't be cut into pipeline stages"
 
 
 def _asynchronous_stages(it: Given) -> str | None:
     """Asynchronous scheduling with pipeline stages."""
-    if not it.args.get("async_scheduling") or it.settings.parallel.pp < 2:
+    if not it.args.get("async_scheduling") or it.parallel.pp < 2:
         return None
-    return f"--async-scheduling does not work with --pipeline-parallel-size {it.settings.parallel.pp}"
+    return f"--async-scheduling does not work with --pipeline-parallel-size {it.parallel.pp}"
 
 
 def _local_ranks(it: Given) -> str | None:
     """More local data-parallel ranks than data-parallel ranks."""
-    size, local = it.settings.parallel.dp, it.number("data_parallel_size_local")
+    size, local = it.parallel.dp, it.number("data_parallel_size_local")
     return f"--data-parallel-size-local {local} is larger than --data-parallel-size {size}" if local > size else None
 
 
@@ -269,7 +269,7 @@ def _no_ranks(it: Given) -> str | None:
 
 def _rank(it: Given) -> str | None:
     """A data-parallel rank outside of the size."""
-    size, rank = it.settings.parallel.dp, it.number("data_parallel_rank", 0)
+    size, rank = it.parallel.dp, it.number("data_parallel_rank", 0)
     if size > 1 and (it.number("nnodes") > 1 or it.args.get("distributed_executor_backend") == "external_launcher"):
         return None  # vLLM takes the rank from elsewhere
     if size > 1 and 0 <= rank < size:
@@ -297,7 +297,7 @@ def _external(it: Given) -> str | None:
     """External load balancing without the rank of this process."""
     if not it.args.get("data_parallel_external_lb") or it.args.get("data_parallel_rank") is not None:
         return None
-    if it.number("nnodes") > 1 and it.settings.parallel.dp > 1:
+    if it.number("nnodes") > 1 and it.parallel.dp > 1:
         return None
     return "--data-parallel-external-lb needs --data-parallel-rank, the rank of this process"
 
@@ -324,7 +324,7 @@ def _prefetch(it: Given) -> str | None:
 
 def _nodes(it: Given) -> str | None:
     """Nodes that do not divide the ranks, or a node rank outside of them."""
-    nodes, rank, cut = it.number("nnodes"), it.number("node_rank", 0), it.settings.parallel
+    nodes, rank, cut = it.number("nnodes"), it.number("node_rank", 0), it.parallel
     world = cut.world_size * cut.dp
     if nodes < 2:
         return None

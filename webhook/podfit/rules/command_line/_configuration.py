@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from podfit.base.lazy import cached_property
 from podfit.rules import _checkpoint
 from podfit.rules._flags import certainty, uncertain
-from podfit.rules.engine import Engine
+from podfit.rules.engine import PARALLEL, Engine
 from podfit.rules.rule import Finding
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory import plan, resolved, settings
+from podfit.vllm.memory.parallel import Parallel
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release, neighbours
@@ -24,6 +25,10 @@ from podfit.vllm.release import Release, neighbours
 ENCODER_ARCHITECTURES = ("Bert", "Roberta", "XLMRoberta")
 """How the names of the classes of encoders begin (vLLM models/bert.py, roberta.py): none is a text generator, and none
 supports pipeline stages."""
+
+
+class UnresolvedError(Exception):
+    """A check asks for an argument whose value can't be known."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,9 @@ class Given:
         return self._values["enable_prefix_caching"]  # type: ignore[no-any-return]
 
     def number(self, dest: str, default: int = 1) -> int:
-        """A whole number that is given, else the default."""
+        """A whole number that is given, else the default. Raises UnresolvedError if only the script knows it."""
+        if dest in self.engine.args.unresolved:
+            raise UnresolvedError(dest)
         value = self.args.get(dest)
         return value if isinstance(value, int) and not isinstance(value, bool) else default
 
@@ -70,9 +77,16 @@ class Given:
         return self.args.get("model_impl") in (None, "auto", "vllm")
 
     @property
+    def parallel(self) -> Parallel:
+        """The numbers of ranks. Raises UnresolvedError if only the script knows one."""
+        if not PARALLEL.isdisjoint(self.engine.args.unresolved):
+            raise UnresolvedError(*PARALLEL.intersection(self.engine.args.unresolved))
+        return self.settings.parallel
+
+    @property
     def experts(self) -> int:
         """Ranks that share the routed experts."""
-        return self.settings.parallel.experts
+        return self.parallel.experts
 
 
 class Check(NamedTuple):
@@ -115,7 +129,10 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
     for check in asked:
         if check.of_gpu and not gpus:
             continue
-        refusals = [check.refusal(answer) for answer in answers]
+        try:
+            refusals = [check.refusal(answer) for answer in answers]
+        except UnresolvedError:
+            continue
         if None in refusals:
             continue
         unknown = check.unknown(answers[0]) if check.unknown else None

@@ -170,7 +170,7 @@ def _unsupported_target(it: Given, said: Mapping[str, Any]) -> str | None:
 
 def _drafter_ranks(it: Given, said: Mapping[str, Any]) -> str | None:
     """A draft model's tensor-parallel size other than 1 or the model's own."""
-    ranks, tp = said.get("draft_tensor_parallel_size"), it.settings.parallel.tp
+    ranks, tp = said.get("draft_tensor_parallel_size"), it.parallel.tp
     if not said.get("model") or _method(said) in NO_DRAFTER or not isinstance(ranks, int) or ranks in (1, tp):
         return None
     return f"draft_tensor_parallel_size {ranks} is neither 1 nor --tensor-parallel-size {tp}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from podfit.base.near import nearest
+from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.rules._flags import certainty, parser, registry_certainty, uncertain
 from podfit.rules.command_line.invalid_flag_value import PLUGGED
 from podfit.rules.engine import Engine
@@ -107,13 +108,12 @@ _OF_KSERVE = frozenset({
 })  # fmt: skip
 """Variables that KServe sets in the containers of a multi-node runtime (kserve pkg/constants/constants.go, and
 pkg/controller/v1beta1/inferenceservice/components/predictor.go)."""
-_RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
 
 
 def _by_kserve(engine: Engine, name: str) -> bool:
     """KServe or OME sets the variable; and an InferenceService adds what it likes to its runtime's containers."""
     group, kind = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0], engine.workload.kind
-    return group in ("serving.kserve.io", "ome.io") and (kind in _RUNTIMES or name in _OF_KSERVE)
+    return group in ("serving.kserve.io", "ome.io") and (kind in RUNTIMES or name in _OF_KSERVE)
 
 
 def _finding(

@@ -11,12 +11,16 @@ from podfit.vllm import release
 
 
 class ImageForOtherGpu(Rule):
-    """The image is vLLM's build for another vendor's GPUs.
+    """The image is vLLM's build for other GPUs: another vendor's, or newer ones.
 
     vLLM builds an image for each: `vllm/vllm-openai` has CUDA's libraries only, `vllm/vllm-openai-rocm` and `rocm/vllm`
     ROCm's, `vllm/vllm-openai-xpu` those for Intel's GPUs. On a GPU of another vendor it finds none, and ends:
 
         RuntimeError: Failed to infer device type, please set the environment variable `VLLM_LOGGING_LEVEL=DEBUG` …
+
+    CUDA 13, which the image has from v0.20 on, no longer supports GPUs before compute capability 7.5 (V100, P100):
+
+        RuntimeError: CUDA error: no kernel image is available for execution on the device
     """
 
     plane = "config"
@@ -28,6 +32,14 @@ class ImageForOtherGpu(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the name of the image shows its build, as the resource shows the GPU."""
         image, resource = engine.field("image"), engine.requested[0] if engine.requested else ""
+        if isinstance(image, str) and (old := _dropped(engine, image)):
+            yield Finding(
+                path=engine.at("image"),
+                message=f"image {image!r} has CUDA 13, which no longer supports {old}",
+                certainty="likely",
+                suggestions=(*filter(None, [release.with_cuda_12(image)]), "a GPU of compute capability 7.5 or higher"),
+            )
+            return
         usual = resource.startswith(_USUAL)
         asked = _USUAL if usual else next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
         if asked is None or not isinstance(image, str) or len(image) > release.LONGEST:
@@ -44,6 +56,20 @@ class ImageForOtherGpu(Rule):
             certainty="likely",
             suggestions=(f"an image of {_IMAGES[asked]}",),
         )
+
+
+def _dropped(engine: Engine, image: str) -> str | None:
+    """The container's GPU, if CUDA 13 in the image does not support it."""
+    gpus = engine.gpu.value.gpus if engine.gpu else ()
+    capabilities = [gpu.compute_capability for gpu in gpus]
+    if not gpus or any(one is None or one >= LEAST_CAPABILITY for one in capabilities):
+        return None
+    return engine.gpu.value.name if engine.gpu and release.cuda_of_image(image) == LEAST_CUDA else None
+
+
+LEAST_CUDA, LEAST_CAPABILITY = 13, (7, 5)
+"""CUDA 13 and the least compute capability that it supports (CUDA Toolkit 13.0 release notes; the architectures that
+vLLM's docker/versions.json names begin with 7.5)."""
 
 
 def _may_be_for_another(image: str) -> bool:

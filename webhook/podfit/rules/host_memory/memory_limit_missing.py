@@ -46,6 +46,7 @@ class MemoryLimitMissing(Rule):
                 None if engine.workload.kind == "Pod" else "a LimitRange of the namespace may set one for its Pods",
             ),
             certainty="certain" if engine.workload.kind == "Pod" else "likely",
+            advice=needed is None,
             suggestions=(f"resources.limits.memory: {quantity(advice)}",) if advice else (),
             fix=_fix(engine, advice),
         )

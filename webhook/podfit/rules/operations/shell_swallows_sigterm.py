@@ -62,8 +62,8 @@ def _fix(engine: Engine) -> tuple[Edit, ...]:
 
 
 def _program(engine: Engine) -> str:
-    """The program as it is written after `exec`."""
+    """The program as it is written after `exec`; of a file, its interpreter."""
     program = engine.command.program
     if program.endswith(".py"):
-        return f"python3 {program}"
+        return "python3"
     return f"python3 -m {program}" if "." in program and "/" not in program else program
