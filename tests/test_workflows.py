@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -40,6 +41,23 @@ def test_a_job_has_the_rights_that_it_names(path: Path) -> None:
 
     assert workflow["permissions"] == {}
     assert all("permissions" in job and "timeout-minutes" in job for job in workflow["jobs"].values())
+
+
+def test_the_published_chart_has_its_own_image_and_digest(tmp_path: Path) -> None:
+    """The step that packages the chart, up to Helm."""
+    steps = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text())["jobs"]["chart"]["steps"]
+    (script,) = [step["run"] for step in steps if "helm package" in step.get("run", "")]
+    (command,) = [line for line in script.splitlines() if line.startswith("sed -i ")]
+    values = tmp_path / "charts" / "podfit" / "values.yaml"
+    values.parent.mkdir(parents=True)
+    values.write_text((ROOT / "charts" / "podfit" / "values.yaml").read_text())
+    digest = f"sha256:{'a' * 64}"
+
+    environment = {"IMAGE": "ghcr.io/Acme/podfit", "DIGEST": digest, "PATH": os.environ["PATH"]}
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True)
+
+    image = yaml.safe_load(values.read_text())["image"]
+    assert (image["repository"], image["digest"]) == ("ghcr.io/acme/podfit", digest)
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)

@@ -51,10 +51,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def with_image(values: JSONDict) -> JSONDict:
+    """The values with the one that has no default."""
+    return {**values, "image": {"repository": "registry.example.com/podfit", **values.get("image", {})}}
+
+
 def helm(*arguments: str, values: JSONDict | None = None) -> subprocess.CompletedProcess[str]:
     """Runs helm with these values over the chart's own."""
     command = [str(HELM), *arguments, "--values", "-"]
-    return subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, input=json.dumps(with_image(values or {})), capture_output=True, text=True, check=False
+    )
 
 
 def render(**values: Any) -> list[JSONDict]:
@@ -85,6 +92,11 @@ def refused(kubernetes: str = KUBERNETES, **values: Any) -> str:
 def only(objects: list[JSONDict], kind: str) -> JSONDict:
     (found,) = [obj for obj in objects if obj["kind"] == kind]
     return found
+
+
+def of_podfit(objects: list[JSONDict]) -> list[JSONDict]:
+    """The objects without the ClusterRole that adds to `view`, which no account of podfit has."""
+    return [obj for obj in objects if obj["metadata"]["name"] != "podfit-view"]
 
 
 @pytest.fixture(name="chart", scope="module")
@@ -245,7 +257,7 @@ def test_podfit_may_write_its_own_secret_and_its_own_configurations_and_no_other
     written = [
         (resource, rule.get("resourceNames"), rule["verbs"])
         for kind in ("ClusterRole", "Role")
-        for rule in only(chart, kind)["rules"]
+        for rule in only(of_podfit(chart), kind)["rules"]
         for resource in rule["resources"]
         if set(rule["verbs"]) - {"list", "watch"} and resource != "policies/status"
     ]
@@ -258,7 +270,10 @@ def test_podfit_may_write_its_own_secret_and_its_own_configurations_and_no_other
     ]
     objects = render(certificates={"mode": "cert-manager"})
     asked = [
-        name for kind in ("ClusterRole", "Role") for rule in only(objects, kind)["rules"] for name in rule["resources"]
+        name
+        for kind in ("ClusterRole", "Role")
+        for rule in only(of_podfit(objects), kind)["rules"]
+        for name in rule["resources"]
     ]
     assert not [name for name in asked if name == "secrets" or name.endswith("webhookconfigurations")]
 
@@ -549,6 +564,70 @@ def test_a_roll_out_or_a_drain_never_leaves_nobody_to_answer(chart: list[JSONDic
     assert "--drain=10" in container(chart)["args"]
     assert pod(chart)["terminationGracePeriodSeconds"] >= 5 + 10 + 10, "preStop, --drain, then the last answers"
     assert pod(chart)["topologySpreadConstraints"]
+
+
+def test_without_an_image_nothing_is_rendered_and_one_sentence_says_why() -> None:
+    told = refused(image={"repository": ""})
+
+    assert "image.repository is not set: set it to the repository that podfit's image was pushed to, such as" in told
+    assert len([line for line in told.splitlines() if "image" in line]) == 1
+
+
+def test_openshift_may_set_the_user_and_the_group() -> None:
+    """restricted-v2 denies a Pod that names a user outside of the namespace's range."""
+    given = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}
+    objects = render(scan={"cronJob": {"enabled": True}}, **given)
+
+    specs = [obj["spec"] for obj in objects if obj["kind"] in ("Deployment", "Job")]
+    specs += [obj["spec"]["jobTemplate"]["spec"] for obj in objects if obj["kind"] == "CronJob"]
+    contexts = [spec["template"]["spec"]["securityContext"] for spec in specs]
+    assert len(contexts) == 3
+    for context in contexts:
+        assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_values_of_an_earlier_chart_keep_the_security_contexts(chart: list[JSONDict]) -> None:
+    """`helm upgrade --reuse-values` gives no default for a value that the earlier chart did not have."""
+    earlier = render(podSecurityContext=None, securityContext=None, revisionHistoryLimit=None)
+
+    assert pod(earlier)["securityContext"] == pod(chart)["securityContext"]
+    assert container(earlier)["securityContext"] == container(chart)["securityContext"]
+
+
+def test_the_values_of_the_pods_and_the_service_are_rendered() -> None:
+    zone = {"maxSkew": 2, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    own = {**zone, "labelSelector": {"matchLabels": {"a": "b"}}}
+    objects = render(
+        revisionHistoryLimit=0,
+        service={"annotations": {"example.com/team": "platform"}},
+        extraEnv=[{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        topologySpreadConstraints=[zone, own],
+        priorityClassName="system-cluster-critical",
+        securityContext={"privileged": False},
+    )
+
+    assert only(objects, "Deployment")["spec"]["revisionHistoryLimit"] == 0
+    assert only(objects, "Service")["metadata"]["annotations"] == {"example.com/team": "platform"}
+    assert container(objects)["env"] == [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]
+    assert container(objects)["securityContext"]["privileged"] is False
+    assert pod(objects)["priorityClassName"] == "system-cluster-critical"
+    labels = only(objects, "Deployment")["spec"]["selector"]
+    assert pod(objects)["topologySpreadConstraints"] == [{**zone, "labelSelector": labels}, own]
+    assert "topologySpreadConstraints" not in pod(render(topologySpreadConstraints=[]))
+
+
+def test_who_may_view_the_cluster_may_read_policies_and_no_role_adds_to_edit(chart: list[JSONDict]) -> None:
+    added = {
+        obj["metadata"]["name"]: obj["rules"]
+        for obj in chart
+        if obj["kind"] == "ClusterRole" and "aggregate-to" in json.dumps(obj["metadata"]["labels"])
+    }
+
+    assert added == {
+        "podfit-view": [{"apiGroups": ["podfit.dev"], "resources": ["policies"], "verbs": ["get", "list", "watch"]}]
+    }
+    assert "aggregate-to-edit" not in json.dumps(chart)
+    assert not [obj for obj in render(watch={"policies": False}) if obj["metadata"]["name"] == "podfit-view"]
 
 
 def test_unsafe_values_are_refused_with_the_reason() -> None:

@@ -116,7 +116,7 @@ def fetch_ready(podfit: Podfit) -> str:
 
 def render(helm: str, name: str, label: str, values: JSONDict) -> list[JSONDict]:
     """The chart's objects, for the namespaces with that label."""
-    values = deepcopy(values)
+    values = {"image": {"repository": "registry.example.com/podfit"}, **deepcopy(values)}
     values.setdefault("webhooks", {})["namespaceSelector"] = {"matchLabels": {LABEL: label}}
     bundle = "-----BEGIN CERTIFICATE-----\nofTheRelease\n-----END CERTIFICATE-----\n"  # the server's comes with its URL
     spec = values.setdefault("policy", {}).setdefault("spec", {})

@@ -109,6 +109,7 @@ def _helm(fresh: Cluster) -> Iterator[Helm]:
     """Helm in that cluster; what is left of the release goes with the test."""
 
     def helm(command: str, **values: Any) -> str:
+        values.setdefault("image", {"repository": "registry.example.com/podfit"})
         values.setdefault("webhooks", {"namespaceSelector": {"matchLabels": JUDGED}, "timeoutSeconds": 1})
         stdin = json.dumps(values) if "--values" in command else ""
         return run(fresh, "helm", f"{command} --namespace {OWN}", stdin)

@@ -48,8 +48,22 @@ def _renewal(podfit: Admin) -> Iterator[Future[Renewal]]:
         yield beside.submit(renewed, podfit)
 
 
+LEFT = "crd,clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,namespaces"
+
+
+@pytest.fixture(name="tried", scope="session")
+def _tried(request: pytest.FixtureRequest, admin: Admin) -> str:
+    """The output of the script of docs/try.md, and what it leaves; empty if no test asks for it."""
+    if not any("first_try" in item.nodeid for item in request.session.items):
+        return ""
+    image = "REPOSITORY=registry.example.com/podfit TAG=0.2.0"
+    shown = admin.types(f"{image} sh examples/try/try.sh loaded")
+    left = admin.types(f"kubectl get {LEFT} -o name | grep -E 'podfit|chat' || true")
+    return f"{shown}\nLEFT: {left}\n"
+
+
 @pytest.fixture(name="podfit", scope="session")
-def _podfit(admin: Admin) -> Admin:
+def _podfit(admin: Admin, tried: str) -> Admin:
     """The same, with podfit, and the namespaces that the examples are for."""
     admin.install()
     texts = [path.read_text() for path in EXAMPLES.glob("*.yaml")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podfit.cluster.access import Client, StatusError
-from podfit.server.acceptance import PAUSE, Acceptance, condition
+from podfit.server.acceptance import PAUSE, Acceptance, conditions
 from tests.cluster.script import access
 
 JSONDict = dict[str, Any]
@@ -68,6 +68,9 @@ def test_it_is_written_once_and_again_when_something_changes(server: Server) -> 
         "lastTransitionTime": "",
     }
 
+    ready = {**server.accepted("mine"), "type": "Ready"}
+    assert server.status["mine"]["conditions"] == [server.accepted("mine"), ready], "GitOps tools wait for Ready"
+
     ours.tell({"mine": obj(2)}, {"mine": (PROBLEM,)})
     assert server.accepted("mine")["status"] == "False"
     assert server.status["mine"]["accepted"] == '{"order": 1}', "what holds until it is mended"
@@ -84,7 +87,7 @@ def test_another_replica_writes_nothing_that_stands_there(server: Server) -> Non
 
 def test_other_conditions_stay_and_the_time_is_that_of_the_change(server: Server) -> None:
     other = {"type": "Reviewed", "status": "True"}
-    before = condition("mine", 1, (), "2026-11-01T00:00:00Z")
+    before, _ = conditions("mine", 1, (), "2026-11-01T00:00:00Z")
     server.status["mine"] = {"conditions": [other, before], "accepted": "{}"}
 
     acceptance().tell({"mine": obj(2)}, {})

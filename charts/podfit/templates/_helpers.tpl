@@ -32,24 +32,32 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "podfit.image" -}}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
-{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ $tag }}{{ end }}
+{{ required "image.repository is not set: set it to the repository that podfit's image was pushed to, such as registry.example.com/podfit" .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ $tag }}{{ end }}
 {{- end -}}
 
-{{/* What the restricted Pod Security profile asks for. */}}
+{{/* Values that earlier charts did not have: `helm upgrade --reuse-values` gives no defaults for them. */}}
 {{- define "podfit.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
+{{- if hasKey .Values "podSecurityContext" -}}
+{{- toYaml .Values.podSecurityContext -}}
+{{- else -}}
+{runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
+{{- end -}}
 {{- end -}}
 
 {{- define "podfit.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- if hasKey .Values "securityContext" -}}
+{{- toYaml .Values.securityContext -}}
+{{- else -}}
+{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+{{- end -}}
+{{- end -}}
+
+{{/* Each constraint without a labelSelector gets the one of the release. */}}
+{{- define "podfit.spread" -}}
+{{- $own := dict "labelSelector" (dict "matchLabels" (include "podfit.selectorLabels" . | fromYaml)) -}}
+{{- range .Values.topologySpreadConstraints }}
+- {{ ternary . (merge (deepCopy .) $own) (hasKey . "labelSelector") | toYaml | nindent 2 | trim }}
+{{- end -}}
 {{- end -}}
 
 {{- define "podfit.serviceAccount" -}}
@@ -361,14 +369,10 @@ imagePullSecrets:
 priorityClassName: {{ . }}
 {{- end }}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
+  {{- include "podfit.podSecurity" .root | nindent 2 }}
 containers:
   - name: scan
-    image: {{ $values.image.repository }}{{ if $values.image.digest }}@{{ $values.image.digest }}{{ else }}:{{ $values.image.tag | default .root.Chart.AppVersion }}{{ end }}
+    image: {{ include "podfit.image" .root }}
     imagePullPolicy: {{ $values.image.pullPolicy }}
     args:
       - scan
@@ -391,10 +395,7 @@ containers:
     resources:
       {{- toYaml $values.scan.resources | nindent 6 }}
     securityContext:
-      allowPrivilegeEscalation: false
-      readOnlyRootFilesystem: true
-      capabilities:
-        drop: [ALL]
+      {{- include "podfit.containerSecurity" .root | nindent 6 }}
     volumeMounts:
       - name: policy
         mountPath: /etc/podfit/policy

@@ -1,4 +1,6 @@
-"""Sets the Accepted condition in each Policy object's `status.conditions`: whether the policy is in force.
+"""Sets the conditions in each Policy object's `status.conditions`: whether the policy is in force.
+
+`Accepted` is podfit's own. `Ready` has the same status, since Flux and Argo CD wait for a condition of that name.
 
 `status.accepted` keeps the last good `spec`, for servers that start while a newer one is broken.
 
@@ -62,25 +64,27 @@ class Acceptance:
         path = f"/apis/podfit.dev/v1alpha1/policies/{name}/status"
         status = self._client.whole(path).get("status") or {}
         listed = status.get("conditions") or []
-        before: Mapping[str, Any] = next((one for one in listed if one.get("type") == "Accepted"), {})
+        before: Mapping[str, Mapping[str, Any]] = {one.get("type"): one for one in listed}
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        after = condition(name, generation, problems, now)
-        if before.get("status") == after["status"]:
-            after["lastTransitionTime"] = before.get("lastTransitionTime", now)
+        after = {one["type"]: one for one in conditions(name, generation, problems, now)}
+        for kind, one in after.items():
+            if before.get(kind, {}).get("status") == one["status"]:
+                one["lastTransitionTime"] = before[kind].get("lastTransitionTime", now)
         accepted = status.get("accepted") if problems else json.dumps(spec, sort_keys=True)
-        if (after, accepted) != (before, status.get("accepted")):
-            others = [one for one in listed if one.get("type") != "Accepted"]
-            self._client.patch(path, {"status": {"conditions": [*others, after], "accepted": accepted}})
+        if (before | after, accepted) != (before, status.get("accepted")):
+            written = {"conditions": [*(before | after).values()], "accepted": accepted}
+            self._client.patch(path, {"status": written})
 
 
-def condition(name: str, generation: object, problems: tuple[str, ...], now: str) -> dict[str, Any]:
-    """The condition Accepted of a Policy."""
+def conditions(name: str, generation: object, problems: tuple[str, ...], now: str) -> list[dict[str, Any]]:
+    """The conditions Accepted and Ready of a Policy."""
     said = "; ".join(problem.removeprefix(f"policies.podfit.dev/{name}: ") for problem in problems)
-    found = {
-        "type": "Accepted",
+    common = {
         "status": "False" if problems else "True",
         "reason": "Invalid" if problems else "Accepted",
         "message": FORMS.masked(f"not taken over: {said}")[:LONGEST] if problems else "it holds",
         "lastTransitionTime": now,
     }
-    return {**found, "observedGeneration": generation} if generation is not None else found
+    if generation is not None:
+        common["observedGeneration"] = generation
+    return [{"type": kind, **common} for kind in ("Accepted", "Ready")]

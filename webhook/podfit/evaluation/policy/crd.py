@@ -25,7 +25,13 @@ def definition() -> dict[str, Any]:
         "spec": {
             "group": GROUP,
             "scope": "Cluster",
-            "names": {"kind": "Policy", "listKind": "PolicyList", "plural": PLURAL, "singular": "policy"},
+            "names": {
+                "kind": "Policy",
+                "listKind": "PolicyList",
+                "plural": PLURAL,
+                "singular": "policy",
+                "shortNames": ["pfp"],
+            },
             "versions": [
                 {
                     "name": VERSION,
@@ -41,7 +47,7 @@ def definition() -> dict[str, Any]:
 
 
 def _printer_columns() -> list[dict[str, Any]]:
-    """The columns of `kubectl get policies`."""
+    """The columns of `kubectl get policies.podfit.dev`."""
     accepted = '.status.conditions[?(@.type=="Accepted")]'
     return [
         {"name": "Order", "type": "integer", "jsonPath": ".spec.order"},
@@ -82,7 +88,7 @@ _STATUS: dict[str, Any] = {
         },
         "conditions": {
             "type": "array",
-            "description": "Accepted: True, or False with every mistake in its message.",
+            "description": "Accepted: True, or False with every mistake in its message. Ready is the same, for GitOps.",
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
             "items": {
