@@ -239,9 +239,9 @@ def outcome(claim: Claim, rejected: Mapping[str, Any] | None, accepted: Mapping[
     return Outcome(claim, "vLLM accepts it")
 
 
-LATER = LATER_FLAGS | {"--distributed-executor-backend", "VLLM_USE_V1=0"}
+LATER = LATER_FLAGS | {"--distributed-executor-backend", "VLLM_USE_V1=0", "VLLM_ATTENTION_BACKEND=FLASHATTN"}
 """Arguments and variables that some release rejects only when the engine is made (vLLM 0.11.0 v1/executor/abstract.py,
-entrypoints/openai/api_server.py)."""
+entrypoints/openai/api_server.py), or when the model's layers are (vLLM 0.10.1.1 … 0.12 attention/selector.py)."""
 
 
 def _text(answer: Mapping[str, Any]) -> str:

@@ -107,14 +107,14 @@ class Classes:
         return name == STRICT_WITHOUT_PYDANTIC and not self.pydantic[name] and "dataclass" in decorators
 
     def fields(self, name: str) -> dict[str, tuple[ast.expr, ast.expr | None]]:
-        """Field → its annotation and its default."""
+        """Field of the constructor → its annotation and its default."""
         node = self.classes[name]
         found: dict[str, tuple[ast.expr, ast.expr | None]] = {}
         for base in node.bases:
             if isinstance(base, ast.Name) and base.id in self.classes:
                 found.update(self.fields(base.id))
         for one in node.body:
-            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and _is_given(one):
                 found[one.target.id] = (one.annotation, one.value)
         return found
 
@@ -288,3 +288,11 @@ def bounds(default: ast.expr | None) -> dict[str, Any]:
         for word in default.keywords
         if word.arg in BOUNDS and isinstance(word.value, ast.Constant)
     }
+
+
+def _is_given(field: ast.AnnAssign) -> bool:
+    """The constructor takes the field: it is neither a class variable nor `init=False`."""
+    if "ClassVar" in ast.unparse(field.annotation):
+        return False
+    options = field.value.keywords if isinstance(field.value, ast.Call) else []
+    return not any(one.arg == "init" and isinstance(one.value, ast.Constant) and not one.value.value for one in options)

@@ -74,3 +74,24 @@ def test_weights_above_the_whole_gpu_are_denied_with_a_newer_release(
         (modes[tag],) = [judged.mode for judged in judge(pod).findings if judged.rule == "gpu-memory-exceeded"]
 
     assert modes == {"v0.33.0": "deny", "v0.99.0": "deny"}
+
+
+@pytest.mark.parametrize(
+    ("tag", "words", "rule", "level"),
+    [
+        ("v0.99.0", ["--swap-space", "4"], "removed-flag", "likely"),  # removed in 0.18
+        ("v0.33.9", ["--swap-space", "4"], "removed-flag", "likely"),  # a patch may have other flags
+        ("v0.33.0", ["--swap-space", "4"], "removed-flag", "denied"),
+        ("v0.99.0", ["--enable-frobnication"], "unknown-flag", "advice"),
+        ("v0.99.0", ["--max-modle-len", "8192"], "unknown-flag", "likely"),
+        ("v0.99.0", ["--kv-cache-dtype", "fp9"], "invalid-flag-value", "advice"),
+        ("v0.99.0", ["--enable-eplb"], "conflicting-flags", "likely"),
+    ],
+)
+def test_flags_of_a_newer_release(
+    pod: dict[str, Any], container: dict[str, Any], judge: Callable[..., Report],
+    tag: str, words: list[str], rule: str, level: str,
+) -> None:  # fmt: skip
+    container |= {"image": f"vllm/vllm-openai:{tag}", "args": ["--model", "Qwen/Qwen3-8B", *words]}
+
+    assert [one.level for one in judge(pod).findings if one.rule == rule] == [level]

@@ -13,6 +13,7 @@ from podfit.vllm.memory.generations import MEMORY_GENERATIONS
 from podfit.vllm.model.length import LENGTH_GENERATIONS
 from podfit.vllm.release import newest_read
 from scripts.facts import details, memory_path, release
+from scripts.facts.config_classes import Classes
 from scripts.facts.review import review
 from scripts.facts.table import extract_text, extracts
 
@@ -155,6 +156,22 @@ def test_the_newest_extract_is_the_newest_generation_of_memory_and_of_length() -
     newest = max(extracts())
     assert MEMORY_GENERATIONS[-1][:2] == newest[:2]
     assert LENGTH_GENERATIONS[-1][:2] == newest[:2]
+
+
+def test_fields_that_the_constructor_does_not_take_are_no_keys(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "compilation.py").write_text(
+        """
+@config
+class CompilationConfig:
+    mode: int = 0
+    sizes: list[int] = field(default_factory=list)
+    compilation_time: float = field(default=0.0, init=False)
+    world_size: int = Field(init=False)
+    _ops: ClassVar[list[str]] = []
+"""
+    )
+    assert set(Classes(tmp_path).fields("CompilationConfig")) == {"mode", "sizes"}
 
 
 def extract(**changes: Any) -> dict[str, Any]:

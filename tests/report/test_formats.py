@@ -924,3 +924,12 @@ def test_a_name_stays_text_in_every_format(check: Check, tmp_path: Path, output:
     if output in ("sarif", "gitlab", "json"):
         assert json.loads(out)
     assert not any(line.lstrip().startswith(("# all", "| d |", "::error::no")) for line in out.splitlines())
+
+
+@pytest.mark.parametrize("name", [one for one in FORMATS if one != "gitlab"])  # it has nothing but findings
+def test_a_newer_release_is_named_once(check: Check, tmp_path: Path, name: str) -> None:
+    pod = POD.replace("v0.21.0", "v0.99.0")
+    for number in range(2):
+        (tmp_path / f"{number}.yaml").write_text(pod)
+    out = check("--format", name, "0.yaml", "1.yaml")[1]
+    assert len(re.findall(r"vLLM 0\.99\.0 is newer than podfit's facts", " ".join(out.split()))) == 1

@@ -196,3 +196,26 @@ def test_options_of_a_fork_for_another_accelerator_are_its_own(pod: dict[str, An
     pod["spec"]["containers"][0]["resources"] = {"limits": {"habana.ai/gaudi": "1"}}
 
     assert "removed-flag" not in {one.rule for one in lint(pod, builtin(), Facts(), where="check").findings}
+
+
+@pytest.mark.parametrize(("image", "level"), [(LATEST, "likely"), (DIGEST, "advice")])
+def test_several_ranks_with_too_little_shared_memory(pod: dict[str, Any], image: str, level: str) -> None:
+    pod["spec"]["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "128Mi"}}]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
+    assert judged(pod, image, "--tensor-parallel-size", "2", gpus=2)["shm-too-small"].level == level
+
+
+@pytest.mark.parametrize(
+    ("args", "tag"),
+    [
+        ("--tensor-parallel-size 2", "v0.26.0"),  # later ones check /dev/shm
+        ("--tensor-parallel-size 2 --swap-space 4", "v0.17.1"),
+        ("--tensor-parallel-size 2 --distributed-executor-backend ray", "v0.31.0"),  # it has no rings
+        ("--tensor-parallel-size 1", "v0.31.0"),
+    ],
+)
+def test_the_proposed_tag_starts_without_shared_memory(pod: dict[str, Any], args: str, tag: str) -> None:
+    pod["spec"]["volumes"] = []
+    pod["spec"]["containers"][0]["volumeMounts"] = []
+    (text,) = judged(pod, LATEST, *args.split(), gpus=2)["unpinned-image"].finding.suggestions
+    assert f"vllm/vllm-openai:{tag}," in text

@@ -1,4 +1,4 @@
-"""How many containers have an answer about GPU memory, and why the others have none."""
+"""How many containers have an answer about GPU memory, why the others have none, and releases newer than the facts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Iterable
 
 from podfit.evaluation.denial import many
 from podfit.kube.workload.kserve_runtime import RUNTIMES
+from podfit.report.checked import Checked
 from podfit.rules.engine import Engine
 from podfit.vllm import gpu
 from podfit.vllm.gpu.candidates import PLANNED_MAKERS
+from podfit.vllm.release import newer_than_read
 
 UNCERTAIN = "uncertain arguments or sizes"
 NODES_HINT = "without a named GPU: add `nodes:` to podfit.yaml (docs/nodes.md)"
@@ -46,6 +48,12 @@ def _layout_unknown(engine: Engine) -> bool:
     largest = engine.gpus.largest if engine.gpus is not None else None
     ledger = engine.gpus.engine.plan_on(largest).ledger if engine.gpus is not None and largest is not None else None
     return ledger is not None and ledger.kv_capacity.layout is None
+
+
+def newer_releases(checked: Checked) -> list[str]:
+    """A sentence for each vLLM release that is newer than podfit's facts."""
+    newer = dict.fromkeys(newer_than_read(one.result.engine.release) for one in checked.containers)
+    return [text for text in newer if text is not None]
 
 
 def line(engines: Iterable[Engine]) -> str:

@@ -6,6 +6,7 @@ from podfit.base.printable import clean
 from podfit.base.secret import FORMS
 from podfit.evaluation.denial import advice
 from podfit.kube.manifest import Note
+from podfit.report import answers
 from podfit.report.checked import Checked, FileProblem, Item
 
 
@@ -14,6 +15,7 @@ def render(checked: Checked) -> str:
     out = [_problem(problem) for problem in checked.problems]
     out += [_item(item, checked) for item in checked.open]
     out += [_skip(note, checked) for note in checked.skips]
+    out += [f"::notice title=newer-release::{_data(text)}" for text in answers.newer_releases(checked)]
     return "".join(f"{line}\n" for line in out)
 
 

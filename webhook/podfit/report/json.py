@@ -40,6 +40,7 @@ def render(checked: Checked) -> str:
     tree = {
         "summary": _summary(checked),
         "unanswered": answers.unanswered(one.result.engine for one in checked.containers),
+        "newer_releases": answers.newer_releases(checked),
         "results": results,
         "skipped": [
             {"file": one.file, "line": one.line, "reason": one.skips, "message": FORMS.line(one.message)}

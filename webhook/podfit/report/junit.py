@@ -11,6 +11,7 @@ from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import HEADINGS, block
 from podfit.kube.manifest import Note
+from podfit.report import answers
 from podfit.report.checked import Checked, CheckedContainer, Item
 
 WHEN = "1970-01-01T00:00:00"
@@ -22,12 +23,12 @@ def render(checked: Checked) -> str:
     files = dict.fromkeys([*checked.files, *(problem.file or "podfit" for problem in checked.problems)])
     out = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>"]
     for number, file in enumerate(files):
-        out += _suite(number, file, checked)
+        out += _suite(number, file, checked, [] if number else answers.newer_releases(checked))
     return "\n".join([*out, "</testsuites>"]) + "\n"
 
 
-def _suite(number: int, file: str, checked: Checked) -> list[str]:
-    """The test suite of one file."""
+def _suite(number: int, file: str, checked: Checked, notes: list[str]) -> list[str]:
+    """The test suite of one file. `notes`: of the whole run."""
     containers = [one for one in checked.containers if one.file == file]
     problems = [one for one in checked.problems if (one.file or "podfit") == file]
     cases = [case for container in containers for case in _cases(container, checked)]
@@ -37,17 +38,18 @@ def _suite(number: int, file: str, checked: Checked) -> list[str]:
     items = [item for container in containers for item in container.items]
     failures = sum(map(checked.fails, items)) + checked.fail_on_skipped * len(skips)
     skipped = sum(item.accepted is not None for item in items) + (not checked.fail_on_skipped) * len(skips)
-    warned = "\n".join(
+    warned = [
         block(item.judged, f"{HEADINGS[item.judged.heading]}  ")
         for item in items
         if item.accepted is None and not checked.fails(item)
-    )
+    ]
+    printed = "\n".join([*notes, *warned])
     return [
         f'  <testsuite id="{number}" name={_attribute(file)} package="podfit" timestamp="{WHEN}" hostname="localhost" '
         f'tests="{len(cases)}" failures="{failures}" errors="{len(problems)}" skipped="{skipped}" time="0">',
         f'    <properties><property name="podfit" value="{__version__}"/></properties>',
         *cases,
-        f"    <system-out>{_text(warned)}</system-out>",
+        f"    <system-out>{_text(printed)}</system-out>",
         "    <system-err></system-err>",
         "  </testsuite>",
     ]

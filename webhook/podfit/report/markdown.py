@@ -17,6 +17,8 @@ def render(checked: Checked) -> str:
     """What is wrong first; what is clean in one line."""
     answered = answers.line(one.result.engine for one in checked.containers)
     out = ["## podfit", "", tally(checked), "", *([escaped(answered), ""] if answered else [])]
+    for newer in answers.newer_releases(checked):
+        out += [escaped(newer), ""]
     for problem in checked.problems:
         out += [f"- **unreadable** {escaped(str(problem))}"]
     if checked.problems:

@@ -9,7 +9,7 @@ from podfit import __version__
 from podfit.base.printable import clean, one_line, shortened
 from podfit.base.secret import FORMS
 from podfit.evaluation.denial import PLANES, advice
-from podfit.report import rule_page
+from podfit.report import answers, rule_page
 from podfit.report.checked import Accepted, Checked, Item
 from podfit.rules import all_rules
 
@@ -38,6 +38,7 @@ def render(checked: Checked) -> str:
                 "toolExecutionNotifications": [
                     *(_notification("error", one.file, one.line, one.message) for one in checked.problems),
                     *(_notification("warning", one.file, one.line, FORMS.line(one.message)) for one in checked.skips),
+                    *(_notification("note", None, None, text) for text in answers.newer_releases(checked)),
                 ],
             }
         ],
@@ -99,7 +100,7 @@ def _suppression(accepted: Accepted) -> dict[str, Any]:
 
 
 def _notification(level: str, file: str | None, line: int | None, message: str) -> dict[str, Any]:
-    """What is said of a file that can't be read, or is skipped."""
+    """What is said of the run, or of a file that can't be read, or is skipped."""
     out: dict[str, Any] = {"level": level, "message": {"text": message}}
     if file:
         place: dict[str, Any] = {"artifactLocation": {"uri": uri(file)}}

@@ -42,8 +42,7 @@ from podfit.vllm.release import newer_than_read
 def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
     """One line about a container: model, GPU, release, whether it fits and `why`. For the CPU backend: where its
     memory is; for a Ray worker: what it joins with."""
-    newer = newer_than_read(engine.release)
-    return secrets.line(_summary(engine, why=why) + (f"; {newer}" if newer else ""))
+    return secrets.line(_summary(engine, why=why))
 
 
 def _summary(engine: Engine, *, why: bool) -> str:
@@ -216,9 +215,10 @@ def tally(checked: Checked) -> str:
 
 
 def closing(checked: Checked) -> list[str]:
-    """The last lines: the counts, how many containers have an answer about GPU memory, and what to do next."""
+    """The last lines: the counts, how many containers have an answer about GPU memory, releases that are newer than
+    podfit's facts, and what to do next."""
     answered = answers.line(one.result.engine for one in checked.containers)
-    return [tally(checked), *([answered] if answered else []), *next_command(checked)]
+    return [tally(checked), *([answered] if answered else []), *answers.newer_releases(checked), *next_command(checked)]
 
 
 def next_command(checked: Checked) -> list[str]:
@@ -321,7 +321,7 @@ def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bo
     also = wrapped(f"also in {places(item)}", "  ", width=width) if item.more_marks else []
     lines = [head, *((source and _snippet(item, paint, width)) or at), *also, *(rest.split("\n") if rest else [])]
     why = item.judged.why_softened
-    newer = newer_than_read(item.result.engine.release)  # the summary of the container has it
+    newer = newer_than_read(item.result.engine.release)  # the last lines have it
     if why and item.judged.mode == "warn" and not why.endswith(", not certain") and why != newer:
         lines += wrapped(f"not denied: {why}", "  ", width=width)
     lines += [f"  see {one_line(page)}"] if page else []

@@ -9,12 +9,12 @@ from itertools import takewhile
 from typing import Any
 
 from podfit.kube.path import FieldPath
-from podfit.rules._flags import certainty, names_plugins, runs_vllms_code
+from podfit.rules._flags import certainty, is_since, names_plugins, runs_vllms_code
 from podfit.rules.engine import PARALLEL, Engine
 from podfit.vllm.memory import parallel, plan
 from podfit.vllm.memory.division import divisible
 from podfit.vllm.memory.search import with_changes
-from podfit.vllm.release import Release, is_read
+from podfit.vllm.release import Release
 
 _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 """Where one of the resource is one device to vLLM. One `aws.amazon.com/neuron` is a chip of several cores that tensor
@@ -71,7 +71,7 @@ RAY_FALLBACK = Release(0, 11, 1)
 
 def refuses(engine: Engine) -> bool:
     """This release does not look for a Ray cluster by itself."""
-    return engine.release is not None and engine.release >= RAY_FALLBACK
+    return is_since(engine, RAY_FALLBACK)
 
 
 def joins_ray(engine: Engine) -> bool:
@@ -119,11 +119,7 @@ def own_count_is_certain(engine: Engine) -> bool:
     if "leaderWorkerTemplate" not in engine.workload.path.parts or sees_more(engine):
         return False
     added = engine.command.changes - {"packages"} or _INSTALLS.search(engine.raw_command)
-    return not added and not names_plugins(engine) and certainty(engine) == "certain" and _is_read(engine)
-
-
-def _is_read(engine: Engine) -> bool:
-    return engine.release is not None and is_read(engine.release)
+    return not added and not names_plugins(engine) and certainty(engine) == "certain"
 
 
 _INSTALLS = re.compile(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")

@@ -157,6 +157,12 @@ class Engine:
         return self.command.serves and not self.args.get("headless")
 
     @property
+    def pulls_newest(self) -> bool:
+        """The image names no release, and is replaced with each one (`latest`)."""
+        image = self.field("image")
+        return self.release is None and isinstance(image, str) and release.pulls_newest(image)
+
+    @property
     def vllm_args(self) -> EngineArgs | None:
         """The arguments, for rules about what vLLM does with them; None if another server reads them."""
         return None if self.command.other else self.args

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from operator import methodcaller
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from podfit.rules import all_rules
 from podfit.rules.engine import Engine, supposing
+from podfit.rules.host_memory import shm_mounts
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.gpu import driver
 from podfit.vllm.memory import plan
@@ -134,7 +135,9 @@ def proposed(engine: Engine) -> Release:
 
 
 def _starts(engine: Engine, release: Release) -> bool:
-    """No rule that depends on the release reports a failure there, and the memory is not too small."""
+    """No rule that depends on the release reports a failure there, and no memory is too small."""
+    if shm_mounts.is_refused(engine, release):
+        return False
     if release in engine.once(_readings).engines or engine.whole.is_among(MAX_READINGS_PER_OBJECT, "releases"):
         as_of = _as_of(engine, release)
     else:

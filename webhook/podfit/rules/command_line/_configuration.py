@@ -20,7 +20,7 @@ from podfit.vllm.memory import plan, resolved, settings
 from podfit.vllm.memory.parallel import Parallel
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.model import Model
-from podfit.vllm.release import Release, neighbours
+from podfit.vllm.release import Release, is_read, neighbours
 
 ENCODER_ARCHITECTURES = ("Bert", "Roberta", "XLMRoberta")
 """How the names of the classes of encoders begin (vLLM models/bert.py, roberta.py): none is a text generator, and none
@@ -160,8 +160,8 @@ def _doubt(engine: Engine, check: Check) -> str | None:
         return f"--{dest.replace('_', '-')} can't be known: {why}"
     if not engine.args.is_sure(check.dest):
         return f"--{check.dest.replace('_', '-')} may be filled in"
-    if engine.release is not None and not _is_checked(check, engine.release):
-        return f"vLLM {engine.release} was not read"
+    if engine.release is not None and is_read(engine.release) and not _is_checked(check, engine.release):
+        return f"vLLM {engine.release} may lack the check"
     if check.of_model and not _checkpoint.is_the_known(engine):
         return "another config.json may be read than the one that is known"
     if engine.vendor != "nvidia" or engine.on_processors:

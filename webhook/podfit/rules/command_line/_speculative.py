@@ -41,6 +41,8 @@ MORE_TARGETS = Release(0, 11, 1)
 DRAFT_MODELS = Release(0, 15)
 """Since then V1 drafts with plain models (vLLM 0.10.0 … 0.15.0 config/speculative.py, engine/arg_utils.py,
 v1/worker/gpu_model_runner.py; V0 without speculative decoding in 0.10: platforms/cuda.py)."""
+METHOD_BY_MODEL = Release(0, 17)
+"""Since then a model without a method drafts as `draft_model` (vLLM 0.15.1 … 0.17.0 config/speculative.py)."""
 
 
 def _of(it: Given) -> Mapping[str, Any]:
@@ -139,6 +141,12 @@ def _draft_model(it: Given, said: Mapping[str, Any]) -> str | None:
     return f"vLLM {it.settings.release} has no draft models" if _is_draft_model(it, said) else None
 
 
+def _no_method(it: Given, said: Mapping[str, Any]) -> str | None:
+    """A draft model without its method."""
+    named = _method(said) or not _is_draft_model(it, said)
+    return None if named else f'vLLM {it.settings.release} takes a draft model with "method": "draft_model" only'
+
+
 def _unknown_drafter(it: Given) -> str | None:
     """Its config.json may name another method (`medusa`, `mlp_speculator`, MTP), which vLLM then takes."""
     name = str(_of(it).get("model"))
@@ -207,6 +215,7 @@ CHECKS = (
     _check(R(0, 8, 5), None, _lookup_range, "leave prompt_lookup_min out"),
     _check(R(0, 8, 5), R(0, 17), _disabled, "leave disable_by_batch_size out"),
     _check(R(0, 10), DRAFT_MODELS, _draft_model, "vLLM 0.15 or newer", _unknown_drafter),
+    _check(DRAFT_MODELS, METHOD_BY_MODEL, _no_method, '"method": "draft_model"', _unknown_drafter),
     _check(R(0, 11), None, _next_tokens, '"method": "ngram"'),
     _check(R(0, 11), R(0, 22), _unsupported_target, '"method": "ngram"'),
     _check(R(0, 8, 5), None, _drafter_ranks, '"draft_tensor_parallel_size": 1'),

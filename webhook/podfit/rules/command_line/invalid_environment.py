@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from podfit.kube.path import FieldPath
-from podfit.rules._flags import certainty, life, registry_certainty, uncertain
+from podfit.rules._flags import certainty, is_since, life, registry_certainty, uncertain
 from podfit.rules.command_line import _meant
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
@@ -123,7 +123,7 @@ def _port(engine: Engine) -> Iterator[Finding]:
     if port is not None and not NUMBER.fullmatch(port):
         yield Finding(
             path=_entry(engine, "VLLM_PORT"),
-            certainty=_certain_if(engine, engine.release is not None and engine.release >= READS_PORT),
+            certainty=_certain_if(engine, is_since(engine, READS_PORT)),
             message=f"VLLM_PORT is {port!r}: vLLM wants a number",
             suggestions=("leave it out: --port is the server's",),
         )
@@ -208,7 +208,7 @@ def _disallowed_values(engine: Engine) -> Iterator[Finding]:
         replaced = name == METHOD and (
             engine.on_processors or engine.spans_pods or engine.vendor != "nvidia" or "numa" in engine.raw_command
         )
-        at_once = release is not None and release >= READ_AT_ONCE and "RAY" not in name and _has_an_engine(engine)
+        at_once = is_since(engine, READ_AT_ONCE) and "RAY" not in name and _has_an_engine(engine)
         read = (at_once or name in (METHOD, LOGGING)) and not replaced
         yield Finding(
             path=_entry(engine, name),
@@ -308,7 +308,7 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
     elif name == "FLASH_ATTN" and cache and all(major == 8 for major, _ in has):
         message = f"{written} reads no {dtype} KV cache before compute capability 9.0, and this is {products}"
     elif name == "FLASH_ATTN" and model is not None and model.model_type == "gpt_oss":
-        majors = (9, 10) if engine.release is not None and engine.release >= SINKS_ON_10 else (9,)
+        majors = (9, 10) if is_since(engine, SINKS_ON_10) else (9,)
         if any(major in majors for major, _ in has):
             return
         where = " and ".join(f"{major}.x" for major in majors)
@@ -360,7 +360,7 @@ def _unknown_backend(engine: Engine, path: FieldPath, what: str, found: settings
     flag, _, given = what.partition(" ")
     bare = given.removesuffix("_VLLM_V1")
     near = bare if bare in found.allowed else _meant.name(given, found.allowed)
-    attends = engine.release is not None and engine.release >= ASKED_AT_START
+    attends = is_since(engine, ASKED_AT_START)
     if engine.model is not None and engine.model.may_deny and engine.model.value.num_attention_heads:
         attends = True  # without attention, older releases do not look
     return Finding(

@@ -13,6 +13,7 @@ from podfit.rules._flags import (
     explained,
     from_json,
     in_file,
+    is_since,
     life,
     named,
     parser,
@@ -336,7 +337,7 @@ def _looked_up(engine: Engine, dest: str, name: str) -> Certainty | None:
         return None
     has, sure = _checkpoint.method(engine), _checkpoint.is_certain(engine)
     if dest == "load_format":
-        if release is not None and release >= BITSANDBYTES_UNTIL:
+        if is_since(engine, BITSANDBYTES_UNTIL):
             return known
         if "bitsandbytes" in (has, engine.args.quantization):
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.base.near import nearest
-from podfit.rules._flags import life, named, uncertain, value_certainty
+from podfit.rules._flags import is_since, life, named, uncertain, value_certainty
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.args import settings
@@ -46,7 +46,7 @@ class UnknownParser(Rule):
         kinds = []
         if args.given.get("enable_auto_tool_choice"):
             kinds.append("tool_call_parser")
-        if args.given.get("enable_reasoning") or (engine.release is not None and engine.release >= WITHOUT_A_SWITCH):
+        if args.given.get("enable_reasoning") or is_since(engine, WITHOUT_A_SWITCH):
             kinds.append("reasoning_parser")
         for kind in kinds:
             name = args.given.get(kind)

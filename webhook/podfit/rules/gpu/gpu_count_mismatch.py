@@ -84,6 +84,7 @@ def _of_this_pod(engine: Engine, resource: str, own: int) -> Finding:
         "and no argument shows vLLM where the others are",
         details=("since 0.11.1 vLLM counts the Pod's own GPUs, and ends before it looks for Ray",),
         certainty="certain" if _parallel.own_count_is_certain(engine) else "likely",
+        of_vllm=True,  # where it looks for GPUs
         uncertain=uncertain(engine),
         suggestions=(ray, nodes) if _parallel.makes_ray(engine) else (nodes, f"{ray}, and a Ray cluster of the Pods"),
     )

@@ -9,7 +9,6 @@ from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
 from podfit.rules.rule import Certainty, Finding, Rule
 from podfit.vllm.memory.host.shm import SHM_CHECK_SINCE
-from podfit.vllm.release import pulls_newest
 
 
 class ShmMissing(Rule):
@@ -42,9 +41,8 @@ class ShmMissing(Rule):
             return
         if size >= host.shm.likely or not shm_mounts.has_workers(engine):
             return
-        image = engine.field("image")
-        newest = engine.release is None and isinstance(image, str) and pulls_newest(image)
-        refuses = engine.release is not None and size < host.shm.floor
+        newest = shm_mounts.is_refused_by_newest(engine)
+        refuses = size < host.shm.floor
         lacks_nvlink = engine.gpu is not None and all(gpu.lacks_nvlink for gpu in engine.gpu.value.gpus)
         if refuses:
             detail = f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}"

@@ -10,6 +10,8 @@ from podfit.kube.quantity import quantity, round_up_gi
 from podfit.kube.workload import Workload, as_list
 from podfit.rules import memory_sizes
 from podfit.rules.engine import SHM, Engine
+from podfit.vllm.memory import host
+from podfit.vllm.release import Release, newest_read
 
 
 def advised(engine: Engine) -> int | None:
@@ -38,6 +40,19 @@ def covered(engine: Engine, size: int) -> bool:
 def has_workers(engine: Engine) -> bool:
     """vLLM's workers run here: with --data-parallel-size-local 0 all of them are in other Pods."""
     return engine.args.given.get("data_parallel_size_local") != 0
+
+
+def is_refused(engine: Engine, release: Release) -> bool:
+    """The release does not start with what is at /dev/shm."""
+    size = engine.shm.size
+    if size is None or engine.command.entry == "worker" or not has_workers(engine):
+        return False
+    return size < host.checked_shm(engine.args, release, engine.command.env)
+
+
+def is_refused_by_newest(engine: Engine) -> bool:
+    """The image is replaced with each release, and the newest one does not start with what is at /dev/shm."""
+    return engine.pulls_newest and is_refused(engine, newest_read())
 
 
 def may_be_resized(engine: Engine) -> bool:

@@ -8,9 +8,9 @@ from podfit.kube.patch import Edit
 from podfit.kube.quantity import human, quantity
 from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
-from podfit.rules.rule import Finding, Rule
+from podfit.rules.rule import Finding, Rule, lines
 from podfit.vllm.memory.estimate import NOTHING
-from podfit.vllm.memory.host.shm import BESIDES_KV
+from podfit.vllm.memory.host.shm import BESIDES_KV, SHM_CHECK_SINCE
 
 
 class ShmTooSmall(Rule):
@@ -53,17 +53,18 @@ class ShmTooSmall(Rule):
             )
         if shm.size is None or shm.size >= max(host.shm.low, host.shm.floor):
             return
-        refuses = engine.release is not None and shm.size < host.shm.floor
+        refuses, newest = shm.size < host.shm.floor, shm_mounts.is_refused_by_newest(engine)
         region = dict(host.lines).get("KV offload", NOTHING).likely
         filled = 0 < region <= host.in_shm and shm.size < host.in_shm + BESIDES_KV
         advice = shm_mounts.advised(engine) or 0
         yield Finding(
             path=shm.path.join("emptyDir", "sizeLimit"),
             message=f"/dev/shm has {human(shm.size)}, about {human(host.shm.likely)} are needed",
-            details=(f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}",)
-            if refuses
-            else (),
-            certainty="certain" if refuses else "likely" if filled else "possible",
+            details=lines(
+                f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}" if refuses else None,
+                f"vLLM {SHM_CHECK_SINCE} and newer do not start with so little" if newest else None,
+            ),
+            certainty="certain" if refuses else "likely" if filled or newest else "possible",
             rests_on=(),
             suggestions=(f"sizeLimit: {quantity(advice)}",),
             fix=shm_mounts.grow(engine, advice),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podfit.rules._flags import certainty
+from podfit.rules._flags import certainty, is_since
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.memory.dtype import READ_SINCE, lacks_half
@@ -33,7 +33,7 @@ class ModelLacksDtype(Rule):
             return
         if not lacks_half(engine.model.value, engine.release):
             return
-        known = engine.release is not None and engine.release >= READ_SINCE
+        known = is_since(engine, READ_SINCE)
         yield Finding(
             path=engine.argument("dtype"),
             message=f"--dtype {given}: vLLM does not serve the model type {engine.model.value.model_type!r} in float16",

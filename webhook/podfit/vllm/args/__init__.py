@@ -179,10 +179,11 @@ def parse(
     used, reading, problems = _read_by_candidates(command, command_line_of(command, whole), parsers)
     conflicts = _conflicts(reading, command, used.release)
     unheard = _probable_slips(reading, command, used, suggests)
-    if lower is None or upper is None:  # a release outside the table may have other flags
-        unheard = [flag for flag in _unknown_flags(problems, used, suggests) if flag.first is None]
-        problems = () if lower is None else tuple(problem for problem in problems if not problem.flag)
-        conflicts = conflicts if lower is not None else []
+    unknown = tuple(_unknown_flags(problems, used, suggests)) if problems else ()
+    if lower is None or upper is None:  # a release outside the table may have flags that none of the table has
+        unheard = [flag for flag in unknown if flag.first is None]
+        unknown = tuple([flag for flag in unknown if flag.removed]) if lower is not None else ()
+        problems, conflicts = (problems, conflicts) if lower is not None else ((), [])
     if conflicts:
         messages = {problem.message for problem in problems}
         conflicts = [conflict for conflict in conflicts if conflict.message not in messages]
@@ -192,7 +193,7 @@ def parse(
         places=reading.places,
         unresolved=reading.unresolved,
         doubtful=reading.doubtful,
-        unknown=tuple(_unknown_flags(problems, used, suggests)) if problems else (),
+        unknown=unknown,
         unheard=tuple(unheard),
         errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag)
         if problems

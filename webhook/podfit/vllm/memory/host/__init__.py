@@ -124,6 +124,12 @@ def _usual(kind: HostSettings) -> HostLedger:
     return _ledger(kind, EngineArgs(kind.release if kind.known else None), {}, None)
 
 
+def checked_shm(args: EngineArgs, release: Release, env: Mapping[str, str]) -> int:
+    """Bytes at /dev/shm without which a release ends at its start; 0 if it does not check."""
+    cut = parallel.read(args, env)
+    return shm.checked_bytes(args, cut, processes(args, cut, release, v1=release >= (0, 8)), release, env)
+
+
 def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolved: Settings | None) -> HostLedger:
     """The host memory ledger of a container that starts vLLM."""
     release, cut, v1, model, checkpoint = kind.release, kind.cut, kind.v1, kind.model, kind.checkpoint

@@ -31,20 +31,12 @@ def needed_bytes(
     MiB at the second, with 256 MiB it starts (measured). KV offload fills its part at start, after the rings.
     """
     ranks = cut.world_size
-    has_rings = ranks > 1 or (cut.dp > 1 and (running.workers > 0 or cut.dp_local > 1))
-    backend = args.given.get("distributed_executor_backend")
     other = _cache(args) + (ARENA * running.engines if args.given.get("enable_shm_tensor_arena") else 0)
     known = args.release is not None
-    if not has_rings:
+    if not _has_rings(cut, running):
         need = kv_in_shm + other + (BESIDES_KV if kv_in_shm else 0)
         return Estimate(kv_in_shm if known else 0, need, need, max(need, 64 * MI), "one process a GPU: no rings")
-    chunk = env.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
-    ring = 10 * (int(chunk) if chunk.isascii() and chunk.isdigit() and len(chunk) < 6 else 16) * MI
-    rings = (
-        max(ring, 240 * MI)
-        if release >= SHM_CHECK_SINCE and backend not in ("ray", "external_launcher", "uni") and known
-        else 0
-    )
+    rings = checked_bytes(args, cut, running, release, env) if known else 0
     gpus = ranks * cut.dp_local
     expert_parallel = 8 * GI if cut.dp > 1 and cut.expert and gpus >= 8 else 0
     likely = max(2 * GI, GI + gpus * GI // 2, expert_parallel) + kv_in_shm + other
@@ -57,6 +49,20 @@ def needed_bytes(
         f"rings of {gpus} GPUs and NCCL",
         "vLLM 0.33 distributed/device_communicators/shm_broadcast.py",
     )
+
+
+def checked_bytes(args: EngineArgs, cut: Parallel, running: Processes, release: Release, env: Mapping[str, str]) -> int:
+    """Bytes of the rings, for which the release checks that they are free; 0 if it checks nothing."""
+    backend = args.given.get("distributed_executor_backend")
+    if release < SHM_CHECK_SINCE or backend in ("ray", "external_launcher", "uni") or not _has_rings(cut, running):
+        return 0
+    chunk = env.get("VLLM_MQ_MAX_CHUNK_BYTES_MB", "")
+    ring = 10 * (int(chunk) if chunk.isascii() and chunk.isdigit() and len(chunk) < 6 else 16) * MI
+    return max(ring, 240 * MI)
+
+
+def _has_rings(cut: Parallel, running: Processes) -> bool:
+    return cut.world_size > 1 or (cut.dp > 1 and (running.workers > 0 or cut.dp_local > 1))
 
 
 def _cache(args: EngineArgs) -> int:
