@@ -21,7 +21,7 @@ from podfit.rules.host_memory import shm_mounts
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.gpu import driver
 from podfit.vllm.memory import plan
-from podfit.vllm.release import CUDA_13, Release, last_year, near, pulls_newest, read_releases
+from podfit.vllm.release import CUDA_13, Release, last_year, near, read_releases
 
 MAX_WORDS_PER_COMMAND = 1 << 13
 """Words of all readings of one command: a long one is read by fewer releases."""
@@ -191,9 +191,7 @@ def _finding(finding: Finding, span: Span, engine: Engine) -> Finding:
     """The newest release's finding, as certain as the releases that report it make it."""
     if finding.certainty == "possible" and not finding.unknown_name:
         return finding  # no release rejects it
-    image: Any = engine.field("image")
-    replaced = isinstance(image, str) and pulls_newest(image)
-    rejected = span.whole or (replaced and span.recent)
+    rejected = span.whole or (engine.pulls_newest and span.recent)
     likely = rejected and not finding.unknown_name
     which = "every vLLM release that is known rejects it" if span.whole else f"rejected since vLLM {span.oldest}"
     newer = (f"vLLM is newer than {read_releases()[0]}, or this is a typo",) if finding.unknown_name else ()
