@@ -12,10 +12,10 @@ from podfit.rules.rule import Finding, Rule
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
-RELEASES_READ = Release(0, 11, 1), Release(0, 33)
-"""In these releases vLLM checks for each backend of a list whether it supports the GPU, the model and the KV cache's
-dtype, and ends if none does (platforms/cuda.py get_attn_backend_cls). The values below are from 29 of these
-releases."""
+CHECKED_SINCE = Release(0, 11, 1)
+"""From this release on, vLLM checks for each backend of a list whether it supports the GPU, the model and the KV
+cache's dtype, and ends if none does (platforms/cuda.py get_attn_backend_cls). The values below are from 29 releases up
+to 0.33."""
 MLA_MODEL_TYPES = frozenset({"deepseek_v2", "deepseek_v3", "kimi_k2"})
 """Families whose attention is multi-head latent attention (`is_deepseek_mla`) in each of these releases."""
 SPARSE = frozenset({"deepseek_v32", "glm_moe_dsa"})
@@ -92,11 +92,7 @@ class NoAttentionBackend(Rule):
         """Certain in vLLM's own image, of a model whose config.json is known."""
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
-        if (
-            not RELEASES_READ[0] <= engine.release <= RELEASES_READ[1]
-            or engine.command.own_flags
-            or _asks_for_others(engine)
-        ):
+        if engine.release < CHECKED_SINCE or engine.command.own_flags or _asks_for_others(engine):
             return
         gpus, model = engine.gpu.value.gpus, engine.model.value
         if (

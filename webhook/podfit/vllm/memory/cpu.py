@@ -13,7 +13,7 @@ from podfit.vllm.memory import settings, weights
 from podfit.vllm.memory.estimate import NOTHING, Estimate
 from podfit.vllm.memory.ledger import HostLedger
 from podfit.vllm.model import Model
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, newest_read
 
 SOURCE = "vLLM 0.33 platforms/cpu.py, v1/worker/cpu_worker.py"
 SPACE = "VLLM_CPU_KVCACHE_SPACE"
@@ -50,7 +50,7 @@ def ledger(
     Only the weights are certain, and only if the model is (`certain`). The KV cache is zeroed memory, which the kernel
     provides only as it is written.
     """
-    number = release or Release(0, 33)
+    number = release or newest_read()
     if model is None:
         return None
     resolved = settings.resolve(args, model, None, 0, number, env)

@@ -14,8 +14,8 @@ from podfit.vllm.memory import parallel, quantisation
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
-RELEASES_READ = (Release(0, 6, 6), Release(0, 33, 99))
-"""The first and the last release whose check was read."""
+READ_SINCE = Release(0, 6, 6)
+"""The first release whose check was read."""
 REFINED = Release(0, 29)
 """From this release on, the scales of routed experts are refined if a slice ends within a block
 (weight_scale_refine)."""
@@ -38,12 +38,7 @@ class Blocks:
 def blocks(args: EngineArgs, model: Model) -> Blocks | None:
     """The blocks between which this release must cut; None if there are none, or that is uncertain."""
     config, given, release = model.quantization_config or {}, args.given, args.release
-    if (
-        model.scheme_guessed
-        or config.get("quant_method") != "fp8"
-        or release is None
-        or not RELEASES_READ[0] <= release <= RELEASES_READ[1]
-    ):
+    if model.scheme_guessed or config.get("quant_method") != "fp8" or release is None or release < READ_SINCE:
         return None
     sides = config.get("weight_block_size")
     if not (isinstance(sides, list) and len(sides) == 2 and all(isinstance(n, int) and n > 0 for n in sides)):
