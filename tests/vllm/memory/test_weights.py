@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podfit.kube.quantity import GI
-from podfit.vllm.memory import shape
+from podfit.vllm.memory import quantisation, shape
 from podfit.vllm.memory import tower as tower_of
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.parallel import Parallel
@@ -319,3 +319,40 @@ def test_every_rank_has_the_tower_of_mistrals_own_format(name: str, release: str
     expected = 15.0 * GI / 8 + (tower if whole else shared)
     assert found.weights.likely == pytest.approx(expected, rel=0.06)
     assert found.weights.low <= 15.0 * GI / 8 + shared
+
+
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        ({"model_type": "llama4_text", "num_local_experts": 128}, {"attention", "linear", "mlp", "shared"}),
+        (
+            {"model_type": "nemotron_h", "n_routed_experts": 512, "moe_latent_size": 1024},
+            {"attention", "linear", "mlp", "shared"},
+        ),
+        ({"model_type": "nemotron_h", "n_routed_experts": 128}, {"attention"}),
+        ({"model_type": "qwen3_moe", "num_experts": 128}, set()),
+    ],
+    ids=("Llama 4", "Nemotron-3-Super", "Nemotron-3-Nano", "a family that keeps none"),
+)
+def test_the_layers_that_a_family_leaves_in_16_bits(config: Mapping[str, Any], kept: set[str]) -> None:
+    fp8 = {"quantization_config": {"quant_method": "compressed-tensors", "format": "float-quantized", "_scheme": "FP8"}}
+    found = quantisation.scheme(model(**{**config, **fp8}), None)
+    assert found is not None
+    assert {group for group in ("attention", "linear", "mlp", "shared") if found.share_kept(group) == 1.0} == kept
+    assert found.share_kept("experts") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("config", "above"),
+    [
+        pytest.param({}, 0.05, id="a dense model for text"),
+        pytest.param({"num_experts": 64, "moe_intermediate_size": 1024}, 0.30, id="experts"),
+    ],
+)
+def test_a_checkpoint_in_4_bits_may_be_heavier_than_computed(config: dict[str, Any], above: float) -> None:
+    awq = {"quantization_config": {"quant_method": "awq", "bits": 4}}
+    found = plan(engine("0.19.0"), model(**{**config, **awq}), on(gpu(80))).gpu
+    assert found is not None
+    line = found.weights
+    assert (line.high - line.likely) / line.likely >= above * 0.95
+    assert (line.likely - line.low) / line.likely < 0.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,11 +11,18 @@ from podfit.rules import _parallel
 from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory._gpu import servers_on_one_card, share_of
 from podfit.rules.rule import Finding, Rule, parameter
+from podfit.vllm.memory import budget
+from podfit.vllm.memory.estimate import independent
+from podfit.vllm.memory.model_runner import EVERY
 from podfit.vllm.release import Release
 
 REFUSES_ZERO = Release(0, 13)
 """The first release that rejects a share of 0 as a value (vLLM 0.13 config/cache.py `gt=0`). 0.10.2 and 0.11.0 only
 reject values above 1; there a share of 0 leaves no memory."""
+GRAPHS_AT_RISK = 0.05
+"""The probability that CUDA graphs do not fit, from which it is reported."""
+LEAST_SHARE = 0.2
+"""--gpu-memory-utilization below which no engine of a model that people serve starts."""
 
 
 def _refuses_zero(release: Release | None) -> bool:
@@ -38,7 +46,9 @@ class GpuMemoryUtilizationTooHigh(Rule):
 
     `--gpu-memory-utilization` is a fraction of the *whole* GPU, at most 1 (vLLM config/cache.py); `95` is read as
     9500 % and rejected. The CUDA context, NCCL's buffers and, before v0.20, the CUDA graphs need memory on top of it.
-    With a fraction near 1, vLLM runs out of memory while it captures graphs, and from v0.9.1 on it does not start:
+    So do those of Model Runner V2, the default of dense models from v0.25, before v0.29.
+    `VLLM_USE_V2_MODEL_RUNNER=0` takes the runner that reserves memory for them. With a fraction near 1, vLLM runs out
+    of memory while it captures graphs, and from v0.9.1 on it does not start:
 
         ValueError: Free memory on device (77.2/79.2 GiB) on startup is less than desired GPU memory utilization (0.98…
 
@@ -56,6 +66,37 @@ class GpuMemoryUtilizationTooHigh(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Out of (0, 1] is certain; above the maximum is possible trouble."""
+        found = list(self._check_share(engine))
+        yield from found or self._check_graphs(engine)
+
+    def _check_graphs(self, engine: Engine) -> Iterator[Finding]:
+        """Graphs of the second model runner may need more than the budget leaves of the GPU."""
+        resolved, ledger = engine.plan.settings, engine.plan.gpu
+        if resolved is None or ledger is None or ledger.graphs_charged or not resolved.second_runner:
+            return
+        if resolved.release >= EVERY or resolved.kv_cache_memory or not ledger.cuda_graphs.likely:
+            return
+        if resolved.vendor != "nvidia" or resolved.unified_memory or ledger.kv_cache.likely <= 0:
+            return
+        outside = ledger.total.likely - ledger.budget.likely
+        needed = independent(budget.context(resolved), ledger.cuda_graphs)
+        if 1 - needed.share_below(outside) < GRAPHS_AT_RISK:
+            return
+        share = resolved.utilization - math.ceil(100 * (needed.high - outside) / ledger.total.likely) / 100
+        lower = (f"--gpu-memory-utilization {share:.2f}",) if share >= LEAST_SHARE else ()
+        yield Finding(
+            path=engine.argument("gpu_memory_utilization"),
+            message=f"vLLM {resolved.release} reserves no memory for the CUDA graphs of this model: {human(outside)} "
+            f"of each GPU are outside the budget, and CUDA context, NCCL and graphs take about "
+            f"{human(needed.likely)} ({human(needed.low)} … {human(needed.high)})",
+            details=("vLLM then ends with CUDA out of memory while it captures graphs",),
+            certainty="likely" if needed.share_below(outside) < 0.2 else "possible",
+            suggestions=(*lower, "VLLM_USE_V2_MODEL_RUNNER=0 in the container's env"),
+            rests_on=("plan.gpu",),
+        )
+
+    def _check_share(self, engine: Engine) -> Iterator[Finding]:
+        """The findings about the argument's own value, and about others on the GPU."""
         share = engine.args.given.get("gpu_memory_utilization")
         if not isinstance(share, int | float) or isinstance(share, bool):
             if share is None and "gpu_memory_utilization" not in engine.args.unresolved and _has_others(engine):

@@ -338,12 +338,23 @@ def _scale(
     return left / body if body and 0.6 < left / body < 1.6 else None
 
 
-def padding(model: Model, settings: Settings) -> float:
-    """vLLM pads MXFP4 experts when it loads them (vLLM quantization/mxfp4.py).
+FLASHINFER_EXPERTS = Release(0, 17)
+"""Since then FlashInfer's kernel runs the FP8 experts of Nemotron-3-Nano, whose width becomes a multiple of 128: 31.40
+GiB were printed on 0.18 and 0.19, 30.52 on 0.13 and 0.14. Nemotron-3-Super over 2 GPUs shows no such padding."""
 
-    The hidden size becomes a multiple of 256, and on Marlin (before Hopper) each rank's width a multiple of 128.
+
+def padding(model: Model, settings: Settings) -> float:
+    """The factor by which vLLM pads experts when it loads them: MXFP4 (vLLM quantization/mxfp4.py), and some in FP8.
+
+    MXFP4: the hidden size becomes a multiple of 256, and on Marlin (before Hopper) each rank's width a multiple of 128.
     """
-    if settings.scheme is None or settings.scheme.name != "MXFP4" or not model.hidden_size:
+    if settings.scheme is None or not model.hidden_size:
+        return 1.0
+    if settings.scheme.name == "FP8" and model.model_type == "nemotron_h" and settings.vendor == "nvidia":
+        width = (model.moe_intermediate_size or 0) // settings.parallel.experts
+        padded = settings.release >= FLASHINFER_EXPERTS and width > 1 and not model.config.get("moe_latent_size")
+        return -(-width // 128) * 128 / width if padded else 1.0
+    if settings.scheme.name != "MXFP4":
         return 1.0
     factor = -(-model.hidden_size // 256) * 256 / model.hidden_size
     width = model.moe_intermediate_size or model.intermediate_size or 0
