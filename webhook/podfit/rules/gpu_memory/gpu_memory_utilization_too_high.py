@@ -86,10 +86,12 @@ class GpuMemoryUtilizationTooHigh(Rule):
         lower = (f"--gpu-memory-utilization {share:.2f}",) if share >= LEAST_SHARE else ()
         yield Finding(
             path=engine.argument("gpu_memory_utilization"),
-            message=f"vLLM {resolved.release} reserves no memory for the CUDA graphs of this model: {human(outside)} "
-            f"of each GPU are outside the budget, and CUDA context, NCCL and graphs take about "
+            message=f"{human(outside)} of each GPU are outside the budget: CUDA context, NCCL and CUDA graphs take about "
             f"{human(needed.likely)} ({human(needed.low)} … {human(needed.high)})",
-            details=("vLLM then ends with CUDA out of memory while it captures graphs",),
+            details=(
+                f"vLLM {resolved.release} reserves nothing for the graphs of this model, and runs out of memory while it "
+                "captures them",
+            ),
             certainty="likely" if needed.share_below(outside) < 0.2 else "possible",
             suggestions=(*lower, "VLLM_USE_V2_MODEL_RUNNER=0 in the container's env"),
             rests_on=("plan.gpu",),

@@ -59,9 +59,9 @@ included."""
 NAMED = Doubt(0.12, 0.86)
 """Quantized as the id says; which layers stay in 16 bits is unknown."""
 LISTED_FOUR_BITS, GUESSED_FOUR_BITS, DENSE_FOUR_BITS = 0.06, 0.30, 0.05
-"""What a checkpoint in 4 bits may weigh more than computed: with a list of its layers in 16 bits; without one, if it
-has experts, state layers or a vision tower, of which makers leave some in 8 or 16 bits; a dense model for text, whose
-AWQ and GPTQ copies leave only embedding and head. Printed: -0.1 … 0.3 %, -4 … 16 %, 0.2 … 1.5 %."""
+"""What a checkpoint in 4 bits may weigh more than computed. The first has a list of its layers in 16 bits: -0.1 … 0.3 %
+were printed. The second has none, and experts, state layers or a vision tower, of which makers leave some in 8 or 16
+bits: -4 … 16 %. The third is a dense model for text, where AWQ and GPTQ leave embedding and head: 0.2 … 1.5 %."""
 FOUR_BITS = 0.27
 """The least share of a 16-bit checkpoint that it takes in 4 bits, with scales."""
 UNKNOWN_STORAGE = Doubt(0.03, 0.25, below=1 - FOUR_BITS)
