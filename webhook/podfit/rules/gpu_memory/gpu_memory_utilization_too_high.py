@@ -86,11 +86,11 @@ class GpuMemoryUtilizationTooHigh(Rule):
         lower = (f"--gpu-memory-utilization {share:.2f}",) if share >= LEAST_SHARE else ()
         yield Finding(
             path=engine.argument("gpu_memory_utilization"),
-            message=f"{human(outside)} of each GPU are outside the budget: CUDA context, NCCL and CUDA graphs take about "
-            f"{human(needed.likely)} ({human(needed.low)} … {human(needed.high)})",
+            message=f"{human(outside)} of each GPU are outside the budget: CUDA context, NCCL and CUDA graphs take "
+            f"about {human(needed.likely)} ({human(needed.low)} … {human(needed.high)})",
             details=(
-                f"vLLM {resolved.release} reserves nothing for the graphs of this model, and runs out of memory while it "
-                "captures them",
+                f"vLLM {resolved.release} reserves nothing for the graphs of this model, and runs out of memory while "
+                "it captures them",
             ),
             certainty="likely" if needed.share_below(outside) < 0.2 else "possible",
             suggestions=(*lower, "VLLM_USE_V2_MODEL_RUNNER=0 in the container's env"),
