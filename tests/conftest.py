@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from podfit.vllm.facts import Facts
 
 if TYPE_CHECKING:
     from tests.cluster.server import Server
+
+os.environ.update(HF_HOME="/nonexistent", HF_HUB_CACHE="/nonexistent")  # no test reads the developer's own cache
 
 settings.register_profile("podfit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("podfit")  # the same examples each time, and no deadline: a busy machine is not a failure

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from podfit.cli.models import locate
+from podfit.cli.support.checkpoints import locate
 from podfit.cli.support.edge import UnusableError
 from podfit.vllm.facts import GivenModel
 from podfit.vllm.model import from_config

@@ -17,6 +17,7 @@ from podfit.cli.support import (
     edge,
     fail_on,
     fleet,
+    hub_cache,
     patches,
     policies,
     project,
@@ -64,6 +65,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     fleet.add_argument(parser)
     edge.add_models(parser)
+    hub_cache.add_arguments(parser, cache=False)
     policies.add_argument(parser, cluster=True)
     FORMATS.add_argument(parser)
     parser.add_argument(

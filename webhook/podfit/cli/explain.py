@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import indent
 
 from podfit.base.near import nearest
-from podfit.cli.support import edge, fleet, policies, project, terminal, user_cluster
+from podfit.cli.support import edge, fleet, hub_cache, policies, project, terminal, user_cluster
 from podfit.cli.support.edge import UnusableError
 from podfit.report import rule_page, text
 from podfit.report.files import ManifestFile
@@ -50,6 +50,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     fleet.add_argument(parser)
     edge.add_models(parser)
+    hub_cache.add_arguments(parser, cache=True)
     policies.add_argument(parser, cluster=True)
     edge.add_show_secrets(parser)
     parser.add_argument(

@@ -14,6 +14,7 @@ from podfit.cli.support import (
     baseline,
     edge,
     fleet,
+    hub_cache,
     patches,
     policies,
     project,
@@ -56,6 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     fleet.add_argument(parser)
     edge.add_models(parser)
+    hub_cache.add_arguments(parser, cache=False)
     policies.add_argument(parser, cluster=True)
     rule_filter.add_arguments(parser)
     parser.add_argument("-n", "--namespace", metavar="NAME", help="default for manifests that set none")

@@ -12,7 +12,7 @@ from pathlib import Path
 from podfit import generate
 from podfit.base.printable import clean
 from podfit.base.secret import Secrets
-from podfit.cli.support import batch, edge, fleet, policies, project, terminal
+from podfit.cli.support import batch, edge, fleet, hub_cache, policies, project, terminal
 from podfit.evaluation import denial
 from podfit.evaluation.lint import Report
 from podfit.evaluation.policy import Policy
@@ -81,6 +81,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("-n", "--namespace", metavar="NAME", help="of the manifests that -o writes")
     edge.add_gpu(parser)
     edge.add_models(parser)
+    hub_cache.add_arguments(parser, cache=True)
     policies.add_argument(parser)
     parser.add_argument(
         "--vllm-version",
@@ -135,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         raise edge.UnusableError("--vllm-version: two releases can be compared, not more")
     args.vllm_version = versions[-1]
     _tell_of_newer(filter(None, versions), policies.load(args.policy))
-    facts = edge.facts(args)
+    facts = hub_cache.added(edge.facts(args), args)
     if args.kv_cache_memory is not None:
         facts = replace(facts, kv_cache_memory=args.kv_cache_memory)
     if args.model_config:

@@ -80,6 +80,8 @@ class GivenModel:
     source: str
     """For people: "ConfigMap models/ours", "models/acme/ours"."""
     counted: Counted = field(default_factory=Counted)
+    may_deny: bool = True
+    """Not a cache's or the hub's: another snapshot may be served."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import podfit
 from podfit.base.near import nearest
-from podfit.cli.support import edge, fleet
+from podfit.cli.support import edge, fleet, hub_cache
 from podfit.evaluation.policy import Policy, PolicyError, builtin, is_schema
 from podfit.evaluation.policy import load as load_texts
 from podfit.vllm.facts import Facts
@@ -46,7 +46,7 @@ def in_force(args: argparse.Namespace) -> tuple[Policy, Facts]:
 
     With `cluster` among the policies, the facts have the labels of namespaces that the policies select by. Raises
     UnusableError, also if the cluster's policy is unknown."""
-    facts = fleet.added(edge.facts(args), args)
+    facts = hub_cache.added(fleet.added(edge.facts(args), args), args)
     if CLUSTER not in args.policy:
         return load(args.policy), facts
     from podfit.cli.support import cluster_policy  # a check without a cluster need not wait for its client

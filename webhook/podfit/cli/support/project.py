@@ -51,6 +51,8 @@ def apply(args: argparse.Namespace, *, with_gpu: bool = True, with_nodes: bool =
     if with_nodes and project.nodes and not args.gpu:
         args.nodes = args.nodes or fleet.relative_to(folder, project.nodes)
     args.models = args.models or (folder / project.models if project.models else None)
+    if "hf_cache" in args and args.hf_cache is None:
+        args.hf_cache = project.hf_cache
     if "baseline" in args:
         args.baseline = args.baseline or (folder / project.baseline if project.baseline else None)
     if "fail_on" in args:

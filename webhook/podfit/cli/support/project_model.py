@@ -22,6 +22,11 @@ class Project(BaseModel):
     gpu: str | None = Field(default=None, description="NAME[:COUNT] for manifests that name no GPU, as --gpu")
     nodes: str | None = Field(default=None, description="A file of nodes, or cluster, as --nodes")
     models: str | None = Field(default=None, description="A folder of models, as --models")
+    hf_cache: bool | None = Field(
+        default=None,
+        alias="hfCache",
+        description="Read models of the local Hugging Face cache, as --hf-cache",
+    )
     baseline: str | None = Field(default=None, description="A baseline file, as --baseline")
     exclude: list[str] = Field(
         default=[], description="Patterns of files in folders that are not checked; * also matches /"

@@ -471,15 +471,17 @@ def _checkpoints(model: Model, how: Stored, kind: str) -> int:
 def _prefills_with_flash_kda(model: Model, how: Stored) -> bool:
     """Whether FlashKDA's kernel does the prefill of Kimi-K3's delta attention: on Hopper and Blackwell, with heads of
     128 and a bounded gate (vLLM 0.33 models/kimi_k3/nvidia/kda.py resolve_kda_prefill_backend)."""
-    kda = shape.delta_attention(model)
+    kda, linear = shape.delta_attention(model), model.config.get("linear_attn_config")
     return (
-        how.release >= since.DELTA_ATTENTION_CHECKPOINT
+        isinstance(linear, Mapping)
+        and how.release >= since.DELTA_ATTENTION_CHECKPOINT
         and how.vendor == "nvidia"
         and how.capability is not None
         and how.capability[0] in OWN_BLOCKS
         and kda is not None
         and kda[0] == 128 * kda[1]
-        and shape.has_bounded_full_rank_gate(model)
+        and linear.get("use_full_rank_gate") is True
+        and linear.get("gate_lower_bound") is not None
     )
 
 

@@ -88,9 +88,8 @@ class Settings(NamedTuple):
     skipped_layers: bool = False
     """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
     state_mode: str | None = None
-    """`--mamba-cache-mode`, None if vLLM decides."""
+    """`--mamba-cache-mode`, None if vLLM decides; so is the next one, `indexer_kv_dtype` of `--attention-config`."""
     index_dtype: str | None = None
-    """`indexer_kv_dtype` of `--attention-config`, None if vLLM decides."""
 
     @property
     def uses_mla(self) -> bool:

@@ -299,12 +299,6 @@ def delta_attention(model: Model) -> tuple[int, int, int] | None:
     return heads * width, heads, kernel
 
 
-def has_bounded_full_rank_gate(model: Model) -> bool:
-    """Whether its delta attention has a gate of full rank with a lower bound (Kimi-K3)."""
-    nested = _linear_attention(model.config)
-    return nested.get("use_full_rank_gate") is True and nested.get("gate_lower_bound") is not None
-
-
 def _linear_attention(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The nested `linear_attn_config` of Kimi models; empty if there is none."""
     nested = config.get("linear_attn_config")

@@ -142,7 +142,7 @@ def _exact_model(name: str, facts: Facts) -> Fact[Model] | None:
 def _given_model(name: str, facts: Facts) -> Fact[Model] | None:
     """The model of exactly that name among an admin's files."""
     found = facts.models.get(key(name)) if facts.models else None
-    return Fact(given_model(name, found), found.source, True) if found else None
+    return Fact(given_model(name, found), found.source, found.may_deny) if found else None
 
 
 def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
