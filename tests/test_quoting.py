@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
@@ -15,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from podfit.base.quotable import Quotable, Words, words_of
+from podfit.base.quotable import Quotable, words_of
 from podfit.base.secret import WITHHELD
 from podfit.cli import check, explain, main
-from podfit.evaluation import review
+from podfit.evaluation import quoting, review
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import builtin
 from podfit.kube import manifest
@@ -229,16 +230,15 @@ def test_no_text_quotes_a_script(script: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_origin_of_a_word_decides_whether_it_is_hidden(text: str, hidden: set[str]) -> None:
-    private = words_of(["swordfish Zq7.w-9 llama-8b model"])
-    words = Quotable(private, lambda: Words(words_of(["llama-8b model"]), private))
+    words = Quotable(words_of(["swordfish Zq7.w-9 llama-8b model"]), lambda: words_of(["llama-8b model"]))
 
     shown = {text[start:end] for start, end in words.spans(text)}
 
     assert shown == hidden
 
 
-def test_the_words_are_sorted_only_for_a_text_that_may_have_a_private_one() -> None:
-    words = Quotable(words_of(["swordfish 8192 auto"]), lambda: pytest.fail("sorted"))
+def test_the_public_words_are_made_only_for_a_text_that_has_a_private_one() -> None:
+    words = Quotable(words_of(["swordfish 8192 auto"]), lambda: pytest.fail("made"))
 
     assert words.spans("an 'auto' model of 'podfit' and 8192 tokens") == []
 
@@ -258,8 +258,41 @@ def test_the_words_of_a_text_and_their_parts(text: str, words: set[str]) -> None
     assert words_of([text, "other"]) == words | {"other"}
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"args": [SCRIPT + "vllm serve Qwen/Qwen3-8B" + SCRIPT_ARGUMENTS], "command": ["bash", "-c"]},
+        {"args": ["vllm serve Qwen/Qwen3-8B --no-such Canary1a || vllm serve -mCanary2b"], "command": ["sh", "-c"]},
+        {"args": ["serve", "Qwen/Qwen3-8B", *ARGUMENTS, "-O3", "https://x/y?key=Canary1a"], "command": ["vllm"]},
+    ],
+)
+def test_each_private_word_of_a_command_is_found_without_sorting_its_words(arguments: JSONDict) -> None:
+    pod = yaml.safe_load(SOURCE)
+    pod["spec"]["containers"][0] |= arguments
+    engines = [result.engine for result in lint(pod, builtin(), Facts()).results]
+    words = quoting.quotable(pod, engines)
+    texts = quoting._Texts([], [])
+    for engine in engines:
+        quoting._add_engine(engine, texts)
+
+    assert words is not None
+    assert any(word.startswith("canary") for word in words.private)
+    assert words_of(texts.private) - words.public <= words.private
+
+
+def test_the_search_for_words_keeps_each_once() -> None:
+    text = "ab cd-ef " * (1 << 16)
+    tracemalloc.start()
+    words = words_of([text])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert words == {"ab", "cd-ef", "cd", "ef"}
+    assert peak < 4 * len(text)
+
+
 def test_the_search_for_hidden_words_is_linear() -> None:
-    words = Quotable(private := words_of(["x1 y2"]), lambda: Words(frozenset(), private))
+    words = Quotable(words_of(["x1 y2"]))
     for text in ("'" * 60_000, "Value " * 10_000, "'a" * 30_000, "a-" * 30_000, "\\" * 60_000, "…x1" * 20_000):
         words.spans(text)
         words.spans_of_source(text)

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import itemgetter
 
 from podfit.base.lazy import cached_property
 
@@ -38,38 +38,37 @@ def canonical(text: str) -> str:
 def words_of(texts: Iterable[str]) -> frozenset[str]:
     """Return the words of all texts and their parts, in canonical form."""
     text = "\0".join(set(texts))  # the keys of a Pod repeat
-    words = canonical("\0".join(_WORD.findall(text)))
-    escaped = map(canonical, _ESCAPED.findall(text)) if "\\" in text else ()
-    return frozenset((*words.split("\0"), *_PART.findall(words), *escaped)) - {""}
+    words = set(canonical("\0".join(_matches(_WORD, text))).split("\0"))
+    words |= _matches(_PART, "\0".join([word for word in words if not (word.isalnum() and word.isascii())]))
+    if "\\" in text:
+        words.update(map(canonical, _matches(_ESCAPED, text)))
+    words.discard("")
+    return frozenset(words)
 
 
-class Words(NamedTuple):
-    """The words of an object by what texts may do with them."""
-
-    public: frozenset[str]
-    """The words of names, paths, label values and of what else may be quoted. Such a word is never hidden."""
-    private: frozenset[str]
-    """The words of scripts, headers, annotations and of all other texts."""
+def _matches(pattern: re.Pattern[str], text: str) -> set[str]:
+    """Return the different matches, of the group if there is one. A list of all in 3 MiB would take 100 MiB."""
+    return set(map(itemgetter(pattern.groups), pattern.finditer(text)))
 
 
 @dataclass(frozen=True)
 class Quotable:
     """The words that may be quoted of an object, and those that must not be."""
 
-    suspects: frozenset[str] = frozenset()
-    """All words that may be private. Most texts contain none of them, so that the words need no sorting."""
-    sort: Callable[[], Words] = lambda: Words(frozenset(), frozenset())
+    private: frozenset[str] = frozenset()
+    """The words of scripts, headers, annotations and of all other texts. Some may be public, too."""
+    make_public: Callable[[], frozenset[str]] = frozenset
+    """Make `public`, which a text without private words does not need."""
 
     @cached_property
-    def words(self) -> Words:
-        """The words by what texts may do with them."""
-        return self.sort()
+    def public(self) -> frozenset[str]:
+        """The words of names, paths, label values and of what else may be quoted. Such a word is never hidden."""
+        return self.make_public()
 
     @cached_property
     def _hidden(self) -> frozenset[str]:
-        public, private = self.words
-        hidden = private - public - _COMMON
-        return frozenset([word for word in hidden if not public.issuperset(_PART.findall(word) or (word,))])
+        hidden = self.private - self.public - _COMMON
+        return frozenset([word for word in hidden if not self.public.issuperset(_PART.findall(word) or (word,))])
 
     @cached_property
     def _sorted(self) -> tuple[list[str], list[str]]:
@@ -92,7 +91,7 @@ class Quotable:
 
     def _has_private(self, text: str) -> bool:
         """Return whether the text may contain a hidden word, which is not a number, or next to "…" a part of one."""
-        words = (words_of((text,)) & self.suspects) - _COMMON
+        words = (words_of((text,)) & self.private) - _COMMON
         return "…" in text or any(_NUMBER.fullmatch(word) is None for word in words)
 
     def _quotations(self, text: str) -> list[Span]:
@@ -128,7 +127,7 @@ class Quotable:
     def _is_cut(self, text: str, start: int, end: int) -> bool:
         """Return whether the word is the beginning or the end of a hidden one, which a long quotation leaves."""
         word = canonical(text[start:end])
-        if len(word) < _SHORTEST or word in self.words.public:
+        if len(word) < _SHORTEST or word in self.public:
             return False
         beginnings, endings = self._sorted if "…" in (text[end : end + 1], text[start - 1 : start]) else ([], [])
         if text[end : end + 1] == "…" and _begins(beginnings, word):
@@ -140,9 +139,9 @@ class Quotable:
         return [one.span() for one in _WORD.finditer(line) if not self._may_show(canonical(one[0]))]
 
     def _may_show(self, word: str) -> bool:
-        if word in self.words.public or word in _COMMON or _QUANTITY.fullmatch(word):
+        if word in self.public or word in _COMMON or _QUANTITY.fullmatch(word):
             return True
-        return not word.isalnum() and self.words.public.issuperset(_PART.findall(word))
+        return not word.isalnum() and self.public.issuperset(_PART.findall(word))
 
 
 def _quotations(text: str) -> Iterator[Span]:

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from podfit.base.quotable import Quotable, Words, words_of
+from podfit.base.quotable import Quotable, words_of
 from podfit.base.secret import gives, is_secret
 from podfit.kube.companions import config_map_names
 from podfit.kube.path import mapping
@@ -82,12 +82,12 @@ def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable | None:
     if sum(map(len, private)) > MOST_TEXT or sum(map(len, texts.public)) > MOST_TEXT:
         return None
 
-    def sort() -> Words:
+    def make_public() -> frozenset[str]:
         for engine in engines:
             _add_engine(engine, texts)
-        return Words(words_of(texts.public) | _own_words(), words_of(texts.private))
+        return words_of(texts.public) | _own_words()
 
-    return Quotable(words_of(private) - _own_words(), sort)
+    return Quotable(words_of(private) - _own_words(), make_public)
 
 
 @dataclass(slots=True)

@@ -34,8 +34,11 @@ class LongAndShortContextMixed(Rule):
         ledger = engine.plan.gpu
         if ledger is None or engine.container.init or not engine.served or engine.args.get("max_num_seqs") == 1:
             return
-        length, many = ledger.max_model_len, ledger.max_concurrency
-        if length is None or many is None or length < self.min_length or not 1 <= many < self.max_long_requests:
+        length = ledger.max_model_len
+        if length is None or length < self.min_length:
+            return
+        many = ledger.max_concurrency
+        if many is None or not 1 <= many < self.max_long_requests:
             return
         yield Finding(
             path=engine.argument("max_model_len"),
