@@ -83,6 +83,7 @@ class Runner:
             "HOME": str(self.temporary),
             "RUNNER_TEMP": str(self.temporary),
             "GITHUB_STEP_SUMMARY": str(self.temporary / "summary.md"),
+            "GITHUB_OUTPUT": str(self.temporary / "output"),
             **dict.fromkeys(step["env"], ""),
             **variables,
         }

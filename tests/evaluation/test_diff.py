@@ -104,7 +104,6 @@ def test_another_image_moves_defaults_and_flags(diff: Run) -> None:
 
     assert change["vllm"] == {"before": "0.19.0", "after": "0.27.1"}
     assert change["settings"]["gpu_memory_utilization"] == {"before": 0.9, "after": 0.92}
-    assert change["settings"]["cuda_graphs"] == {"before": "beside the budget", "after": "inside the budget"}
     assert "max_num_partial_prefills" in change["dropped_arguments"]
     assert change["gpu"]["budget"]["after"]["likely"] > change["gpu"]["budget"]["before"]["likely"]
     assert change["numbers"]["kv_cache_tokens"]["before"] != change["numbers"]["kv_cache_tokens"]["after"]
@@ -121,7 +120,7 @@ def test_flags_without_a_default_are_in_both_parsers(diff: Run) -> None:
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("", "your command  --gpu-memory-utilization 0.9 → 0.92;"),
+        ("", "your command  --gpu-memory-utilization 0.9 → 0.92"),
         ("--max-num-partial-prefills=2", "your command  --max-num-partial-prefills is not an option of vLLM 0.27.1;"),
         ("--device-ids=0", "your command  --device-ids is not an option of vLLM 0.19.0;"),
     ],
@@ -199,7 +198,7 @@ def test_two_releases_are_planned_side_by_side(capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert "  --gpu-memory-utilization    0.9 → 0.92  (default)\n" in out
     assert "+ denied  removed-flag" in out
-    assert "2 gone: --max-long-partial-prefills, --max-num-partial-prefills" in out
+    assert "2 gone; in this command: --max-num-partial-prefills" in out
 
     assert main(["plan", "--gpu", "h100", "--format", "json", *both, *line]) == 1
     (change,) = changes(capsys.readouterr().out)
@@ -248,11 +247,12 @@ def test_the_certain_end_of_what_is_left_is_a_maximum(diff: Run) -> None:
     out = diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD)[1]
     rows = [line for line in out.splitlines() if line.startswith("  KV cache memory ")]
 
-    assert [row.endswith(" (at most)") for row in rows] == [True]
+    assert ["   at most " in row for row in rows] == [True]
 
 
 def test_the_place_of_the_graphs_and_their_size_have_names_of_their_own(diff: Run) -> None:
-    out = diff(GOOD.replace("v0.27.1", "v0.19.0"), GOOD, "--format", "markdown")[1]
+    old, new = (GOOD.replace("v0.27.1", release) for release in ("v0.19.0", "v0.21.0"))
+    out = diff(old, new, "--format", "markdown")[1]
 
     assert "| place of CUDA graphs | beside the budget | **inside the budget** |\n" in out
     assert out.count("| CUDA graphs |") <= 1

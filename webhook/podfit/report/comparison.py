@@ -31,8 +31,6 @@ LINE_NAMES = {
 }
 SETTINGS = {**LINE_NAMES, "cuda_graphs": "place of CUDA graphs"}
 """The same of what a release makes of the arguments: there the CUDA graphs are a place, in a ledger an amount."""
-MAX_ROWS = 8
-"""The most new flags that the text for people names; JSON lists all."""
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +120,7 @@ def _text(change: ContainerComparison) -> str:
             out.append(f"  {one.name:<14}{_arrow(one, *_shown(change, one))}")
     out += _section("what the release makes of it", [_line(one) for one in (*change.settings, *change.defaults)])
     out += _section("command line", [_line(one, *_shown(change, one)) for one in change.flags])
-    out += _section("arguments", _changed_flags(change))
+    out += _section("options of vLLM", _changed_options(change))
     for title, amounts in (("GPU memory of one GPU", change.gpu), ("host memory", change.host)):
         out += _ledger(title, [one for one in amounts if _counts(one)])
     numbers = [one for one in change.numbers if one.before is not None or one.after is not None]
@@ -147,7 +145,7 @@ def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:
         return []
     if not moved:
         return ["", f"{title}: the same"]
-    head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   {'certain minimum':>15}"
+    head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   certain"
     same = ", ".join(LINE_NAMES.get(one.name, one.name) for one in rows if one not in moved)
     return ["", title, head, *map(_row, moved), *([f"  the same: {same}"] if same else [])]
 
@@ -174,7 +172,7 @@ def _arrow(one: Difference, before: Any = None, after: Any = None) -> str:
 
 def _line(one: Difference, before: Any = None, after: Any = None) -> str:
     by = "" if one.given or one.name in LINE_NAMES else "  (default)"
-    return f"{_spelt(one.name):<28}{_arrow(one, before, after)}{by}"
+    return f"{_spelt(one.name):<27} {_arrow(one, before, after)}{by}"
 
 
 def _spelt(name: str) -> str:
@@ -201,14 +199,12 @@ def _value(value: Any) -> str:
     return shortened(one_line(IN_WORDS.get(cast(Verdict, text), text)))
 
 
-def _changed_flags(change: ContainerComparison) -> list[str]:
-    """Lines about flags that the other release adds or drops."""
-    lines = []
-    for word, names in (("new", change.new_flags), ("gone", change.dropped_flags)):
-        if names:
-            shown = ", ".join(f"--{name.replace('_', '-')}" for name in names[:MAX_ROWS])
-            lines.append(f"{len(names)} {word}: {shown}{' …' if len(names) > MAX_ROWS else ''}")
-    return lines
+def _changed_options(change: ContainerComparison) -> list[str]:
+    """How many options the other release adds and drops, and which of them this command line has."""
+    counts = {"new": change.new_flags, "gone": change.dropped_flags}
+    told = ", ".join(f"{len(names)} {word}" for word, names in counts.items() if names)
+    used = [_spelt(name) for name in (*change.gained_flags, *change.lost_flags)]
+    return [f"{told}; in this command: {', '.join(used) or 'none of them'}"] if told else []
 
 
 def _counts(one: EstimateChange) -> bool:
@@ -220,7 +216,7 @@ def _row(one: EstimateChange) -> str:
     name = LINE_NAMES.get(one.name, one.name)
     before, after = one.before, one.after
     floors = " → ".join(dict.fromkeys(left(line.floor) if line else ABSENT for line in (before, after)))
-    floors += " (at most)" if one.name == "kv_cache" else ""  # what is left has a certain maximum
+    floors = f"at {'most' if one.name == 'kv_cache' else 'least'} {floors}"  # what is left has a certain maximum
     return (
         f"  {name:<20}{left(before.likely) if before else ABSENT:>11} →{left(after.likely) if after else ABSENT:>11}"
         f"{_delta(one):>13}   {floors}"
@@ -268,7 +264,7 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
         out += ["", f"#### {escaped(_name(change))}{_state(change)}", "", "| | before | after |", "| --- | --- | --- |"]
         rows = [one for one in change.facts if not one.same or one.name in ("vLLM", "verdict")]
         numbers = [one for one in change.numbers if not one.same]
-        for one in (*rows, *change.settings, *change.defaults, *numbers, *change.flags):
+        for one in (*rows, *change.settings, *numbers, *change.flags):
             out.append(_tabled(_spelt(one.name), *map(_value, _shown(change, one))))
         for amount in (*change.gpu, *change.host):
             if _counts(amount) and amount.before != amount.after:
@@ -277,6 +273,13 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
         found = [f"- {SIGNS[one.heading]} new, {HEADINGS[one.heading]}: {_said(one)}" for one in change.appeared]
         found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]
         out += ["", *found] if found else []
+        if change.before and change.after and (change.lost_flags or change.gained_flags):
+            out += ["", f"your command: {escaped(_for_you(change))}"]
+        if change.defaults:
+            title = f"{many(len(change.defaults), 'default')} of options that you do not set"
+            out += ["", f"<details><summary>{title}</summary>", "", "| | before | after |", "| --- | --- | --- |"]
+            out += [_tabled(_spelt(one.name), *map(_value, _shown(change, one))) for one in change.defaults]
+            out += ["", "</details>"]
     return "\n".join(out) + "\n"
 
 

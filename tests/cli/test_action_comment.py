@@ -1,0 +1,242 @@
+"""The GitHub Action's comment: its step, after the check, in front of a server that keeps comments as GitHub does."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import yaml
+
+from podfit.cli import main
+from scripts.action.comment import MARKER, MAX_BYTES, NOTHING, bounded
+from tests.cli.test_action import ROOT, Runner
+
+GOOD = (ROOT / "examples" / "good.yaml").read_text()
+BOT = "github-actions[bot]"
+
+
+@dataclass
+class Comments:
+    """The comments of one pull request."""
+
+    writable: bool = True
+    stored: list[dict[str, Any]] = field(default_factory=list)
+    writes: int = 0
+
+    def add(self, author: str, body: str) -> None:
+        """Store a comment."""
+        self.stored.append({"id": len(self.stored) + 1, "user": {"login": author}, "body": body})
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        """The URL of the API, until the block ends."""
+        comments = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                """Logs nothing."""
+
+            def answer(self, code: int, body: object) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def do_GET(self) -> None:
+                match = re.fullmatch(r"/repos/a/b/issues/7/comments\?per_page=(\d+)&page=(\d+)", self.path)
+                assert match, self.path
+                size, page = int(match[1]), int(match[2])
+                self.answer(200, comments.stored[(page - 1) * size : page * size])
+
+            def write(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
+                if not comments.writable:
+                    self.answer(403, {"message": "Resource not accessible by integration"})
+                    return
+                comments.writes += 1
+                if self.command == "POST":
+                    comments.add(BOT, body)
+                else:
+                    number = int(self.path.rpartition("/")[2])
+                    next(one for one in comments.stored if one["id"] == number)["body"] = body
+                self.answer(200, {})
+
+            do_POST = do_PATCH = write  # noqa: N815 - http.server's names
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+def run(runner: Runner, comments: Comments, files: str = ".") -> str:
+    """Both steps; what the second one prints."""
+    runner.run(files=files)
+    base = (runner.temporary / "output").read_text().strip().rpartition("base=")[2]
+    event = runner.temporary / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": 7}}))
+    with comments.served() as url:
+        done = runner.step(
+            "podfit diff",
+            ACTION=str(ROOT),
+            AUTHOR=BOT,
+            BASE=base,
+            FILES=files,
+            TOKEN="t",
+            GITHUB_API_URL=url,
+            GITHUB_REPOSITORY="a/b",
+            GITHUB_EVENT_PATH=str(event),
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def bump(tmp_path: Path, old: str, new: str, text: str = GOOD) -> Runner:
+    """A pull request that changes the image's release."""
+    before = re.sub("vllm-openai:v[0-9.]+", f"vllm-openai:v{old}", text)
+    after = before.replace(f"vllm-openai:v{old}", f"vllm-openai:v{new}")
+    return Runner(tmp_path, {"deploy/pod.yaml": before}, {"deploy/pod.yaml": after})
+
+
+def test_a_bump_gets_one_comment_that_is_updated(tmp_path: Path) -> None:
+    runner, comments = bump(tmp_path, "0.19.0", "0.27.1"), Comments()
+
+    run(runner, comments)
+    run(runner, comments)
+
+    (comment,) = comments.stored
+    assert comment["body"].startswith(MARKER)
+    assert "| vLLM | 0.19.0 | **0.27.1** |" in comment["body"]
+    assert comments.writes == 1, "the same text is not written again"
+    assert "0.27.1" in (runner.temporary / "summary.md").read_text()
+
+
+def test_no_change_is_silent_and_an_old_comment_says_so(tmp_path: Path) -> None:
+    runner, comments = Runner(tmp_path, {"deploy/pod.yaml": GOOD}, {"README.md": "more\n"}), Comments()
+
+    run(runner, comments)
+    assert not comments.stored
+
+    comments.add(BOT, f"{MARKER}\nold")
+    run(runner, comments)
+    assert comments.stored[0]["body"] == f"{MARKER}\n{NOTHING}"
+
+
+def test_a_marker_of_someone_else_is_left_alone(tmp_path: Path) -> None:
+    runner, comments = bump(tmp_path, "0.19.0", "0.27.1"), Comments()
+    comments.add("mallory", f"{MARKER}\nignore the checks")
+    for number in range(120):
+        comments.add("someone", str(number))
+
+    run(runner, comments)
+
+    assert comments.stored[0]["body"].endswith("ignore the checks")
+    assert [one["user"]["login"] for one in comments.stored if one["body"].startswith(MARKER)] == ["mallory", BOT]
+
+
+def test_a_token_that_cannot_write_leaves_the_step_summary(tmp_path: Path) -> None:
+    runner, comments = bump(tmp_path, "0.19.0", "0.27.1"), Comments(writable=False)
+
+    told = run(runner, comments)
+
+    assert "the comment can't be written (403)" in told
+    assert "| vLLM | 0.19.0 | **0.27.1** |" in (runner.temporary / "summary.md").read_text()
+
+
+def test_a_new_and_a_removed_folder_are_compared_with_nothing(tmp_path: Path) -> None:
+    runner, comments = (
+        Runner(tmp_path, {"old/pod.yaml": GOOD}, {"new/pod.yaml": GOOD.replace("chat", "talk")}),
+        Comments(),
+    )
+
+    run(runner, comments, files="new old nowhere")
+
+    (comment,) = comments.stored
+    assert ": added" in comment["body"]
+
+
+def test_the_base_decides_which_files_count(tmp_path: Path) -> None:
+    change = {"deploy/pod.yaml": GOOD.replace("v0.27.1", "v0.19.0"), "podfit.yaml": "exclude: ['*']\n"}
+    runner, comments = Runner(tmp_path, {"deploy/pod.yaml": GOOD}, change), Comments()
+
+    run(runner, comments)
+
+    assert len(comments.stored) == 1
+
+
+def test_a_long_comment_is_cut_at_a_line() -> None:
+    text = "".join(f"| {number} | 😀 |\n" for number in range(20_000))
+
+    cut = bounded(text)
+
+    assert len(cut.encode()) < MAX_BYTES + 100
+    assert cut.endswith("shows all of it.\n")
+    assert all(line.endswith(" |") for line in cut.splitlines()[:-2])
+
+
+def test_the_action_asks_for_no_more_than_it_needs() -> None:
+    text = (ROOT / "action.yml").read_text()
+
+    assert "pull_request_target" not in text
+    assert yaml.safe_load(text)["inputs"]["comment"]["default"] == "true"
+
+
+BUMPS = [
+    ("0.6.6", "0.7.0", ["--worker-use-ray"], "--worker-use-ray is not an option of vLLM 0.7.0"),
+    ("0.7.3", "0.8.0", [], "| engine | V0 | **V1** |"),
+    ("0.9.2", "0.10.0", ["--use-v2-block-manager"], "--use-v2-block-manager is not an option of vLLM 0.10.0"),
+    ("0.9.2", "0.10.0", ["--enable-reasoning", "--reasoning-parser", "qwen3"], "--enable-reasoning is not an option"),
+    ("0.10.2", "0.11.0", ["--preemption-mode", "swap"], "--preemption-mode is not an option of vLLM 0.11.0"),
+    ("0.10.2", "0.11.0", ["--max-seq-len-to-capture", "8192"], "--max-seq-len-to-capture is not an option"),
+    ("0.11.2", "0.12.0", ["--guided-decoding-backend", "xgrammar"], "--guided-decoding-backend is not an option"),
+    ("0.11.2", "0.12.0", ["--num-lookahead-slots", "4"], "--num-lookahead-slots is not an option of vLLM 0.12.0"),
+    ("0.11.2", "0.12.0", ["--lora-extra-vocab-size", "256"], "--lora-extra-vocab-size is not an option"),
+    ("0.12.0", "0.13.0", ["--cuda-graph-sizes", "8"], "--cuda-graph-sizes is not an option of vLLM 0.13.0"),
+    ("0.12.0", "0.13.0", ["--disable-mm-preprocessor-cache"], "--disable-mm-preprocessor-cache is not an option"),
+    ("0.13.0", "0.14.1", [], "| --async-scheduling | false | **–** |"),
+    ("0.16.0", "0.17.0", ["--disable-log-requests"], "--disable-log-requests is not an option of vLLM 0.17.0"),
+    ("0.17.1", "0.18.0", ["--swap-space", "4"], "--swap-space is not an option of vLLM 0.18.0"),
+    ("0.18.1", "0.19.0", ["--disable-frontend-multiprocessing"], "--disable-frontend-multiprocessing is not an option"),
+    ("0.19.1", "0.20.0", [], "| --gpu-memory-utilization | 0.9 | **0.92** |"),
+    ("0.26.0", "0.27.1", ["--max-num-partial-prefills", "2"], "--max-num-partial-prefills is not an option"),
+    ("0.27.1", "0.28.0", ["--calculate-kv-scales"], "--calculate-kv-scales is not an option of vLLM 0.28.0"),
+    (
+        "0.30.0",
+        "0.31.0",
+        ["--enable-mamba-fine-grained-prefix-cache"],
+        "-fine-grained-prefix-cache is not an option",
+    ),
+    ("0.31.0", "0.32.0", [], "| --allowed-origins |"),
+]
+"""Release before and after, arguments, and what the comment has to say: the change that broke the command, or that the
+release made for it."""
+
+
+@pytest.mark.parametrize(("old", "new", "arguments", "words"), BUMPS)
+def test_the_comment_has_what_a_bump_breaks_or_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, arguments: list[str], words: str
+) -> None:
+    pod = yaml.safe_load(GOOD)
+    container = pod["spec"]["template"]["spec"]["containers"][0]
+    container["args"] += arguments
+    for name, release in (("old.yaml", old), ("new.yaml", new)):
+        container["image"] = f"vllm/vllm-openai:v{release}"
+        (tmp_path / name).write_text(yaml.safe_dump(pod))
+
+    main(["diff", "--no-config", "--format", "markdown", str(tmp_path / "old.yaml"), str(tmp_path / "new.yaml")])
+
+    assert words in capsys.readouterr().out.replace("\\", "")
