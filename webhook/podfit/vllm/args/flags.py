@@ -242,13 +242,6 @@ class Table:
         characters."""
         return frozenset(flag[:end] for flag in self._spans_by_flag for end in range(min(3, len(flag)), len(flag) + 1))
 
-    @cached_property
-    def switches(self) -> frozenset[str]:
-        """Flags that take no value in any release."""
-        return frozenset(
-            flag for flag, lives in self._spans_by_flag.items() if all(option.nargs == 0 for _, _, option in lives)
-        )
-
     def _numbers(self, flag: str) -> frozenset[int]:
         spans = [span for spelling, lives in self._spans_by_flag.items() if spelling.startswith(flag) for span in lives]
         return frozenset(number for first, last, _ in spans for number in range(first, last + 1))
