@@ -308,6 +308,6 @@ def _tokens(planned: MemoryPlan) -> int | None:
 def _finding_identity(judged: Judged) -> tuple[str, str, str]:
     """How a finding is recognized where numbers and indices move: mode without the limit of `enforce.mode`, rule, and
     the field; of an argument's rule, the flag too."""
-    field = re.sub(r"\[\d+\]", "[]", str(judged.finding.path))
+    field = re.sub(r"\[\d+\]", "[]", str(judged.field_path))
     flag = re.search(r"--[a-z][\w-]*", judged.finding.message)
     return judged.would, judged.rule, f"{field} {flag[0] if flag else ''}"

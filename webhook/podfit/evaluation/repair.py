@@ -149,18 +149,18 @@ def _settled(
             fresh[rule] -= 1
             continue
         parts = result.engine.workload.path.parts
-        at = next((at for at, other in enumerate(done) if other.finding.path.parts[: len(parts)] == parts), 0)
+        at = next((at for at, other in enumerate(done) if other.field_path.parts[: len(parts)] == parts), 0)
         found[at].append(one)
     return found
 
 
 def _finding_identity(result: Result, judged: Judged) -> tuple[str, str, str]:
     """How a finding is known again when others are repaired: what is in a list moves, and keeps its words."""
-    path = judged.finding.path
+    path = judged.field_path
     in_list = bool(path.parts) and isinstance(path.parts[-1], int)
-    return judged.rule, result.engine.container.name, judged.finding.message if in_list else str(path)
+    return judged.rule, result.engine.container.name, judged.message if in_list else str(path)
 
 
 def _key(judged: Judged) -> tuple[str, str, str]:
     # The message too: all words of a script have one path, and what moves up in a list takes another's.
-    return judged.rule, str(judged.finding.path), judged.finding.message
+    return judged.rule, str(judged.field_path), judged.message

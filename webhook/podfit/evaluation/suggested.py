@@ -37,7 +37,7 @@ def is_proved(obj: JSON, result: Result, judged: Judged, changes: Sequence[Edit]
         return False
     before = {(one.rule, one.finding.message) for one in result.findings}
     return not any(
-        (one.rule == judged.rule and str(one.finding.path) == str(judged.finding.path))
+        (one.rule == judged.rule and str(one.field_path) == str(judged.field_path))
         or (one.level != "advice" and one.shown and (one.rule, one.finding.message) not in before)
         for one in now.findings
         if one.shown
@@ -48,5 +48,5 @@ def proved_edits(
     obj: JSON, result: Result, judged: Judged, text: str, policy: Policy, facts: Facts
 ) -> tuple[Edit, ...]:
     """The edits that follow one suggestion of a finding, if they are proved to help; else none."""
-    changes = suggestion.edits(result.engine, judged.finding.path, text)
+    changes = suggestion.edits(result.engine, judged.field_path, text)
     return changes if is_proved(obj, result, judged, changes, policy, facts) else ()

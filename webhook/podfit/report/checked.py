@@ -70,7 +70,7 @@ class Item:
     def _hashed(self, *names: str) -> str:
         from hashlib import sha256  # only baselines and reports want it, and a start waits for it
 
-        field = re.sub(r"\[\d+\]", "[]", str(self.judged.finding.path))
+        field = re.sub(r"\[\d+\]", "[]", str(self.judged.field_path))
         parts = (self.judged.rule, self.object, self.result.engine.container.name, field, *names)
         return sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:16]
 
@@ -102,7 +102,7 @@ def starred(line: str, number: int, mark: Mark) -> str:
 def _names(item: Item) -> Iterator[str]:
     """What shows a finding from others of its rule in one field: names of the list's items on the way there (`env`,
     `volumes`), and in a command the flag's."""
-    path, obj = item.judged.finding.path, item.report.object
+    path, obj = item.judged.field_path, item.report.object
     for end, part in enumerate(path.parts, 1):
         if isinstance(part, int):
             yield str(mapping(FieldPath(path.parts[:end]).get(obj)).get("name") or "")
@@ -242,9 +242,14 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
 def merged(containers: Iterable[CheckedContainer]) -> tuple[CheckedContainer, ...]:
     """The containers for people: a finding that several containers of one object have is shown in the first of them,
     with all its places."""
+    listed = list(containers)
+    count = Counter(id(one.report) for one in listed)
     kept = []
     marks: dict[object, list[Mark]] = {}
-    for container in containers:
+    for container in listed:
+        if count[id(container.report)] == 1:
+            kept.append(container)
+            continue
         own: list[Item] = []
         repeated: list[Item] = []
         for item in container.items:
@@ -253,7 +258,14 @@ def merged(containers: Iterable[CheckedContainer]) -> tuple[CheckedContainer, ..
             if item.accepted is None:
                 known.append(item.mark)
         kept.append(replace(container, items=tuple(own), repeated=tuple(repeated)))
-    return tuple([replace(one, items=tuple([_with_marks(item, marks) for item in one.items])) for one in kept])
+    return tuple(
+        [
+            one
+            if count[id(one.report)] == 1
+            else replace(one, items=tuple([_with_marks(item, marks) for item in one.items]))
+            for one in kept
+        ]
+    )
 
 
 def _same(item: Item) -> object:
@@ -279,7 +291,7 @@ def audited(file: str, document: Document, report: Report) -> Iterator[str]:
     for result in report.results:
         for judged in result.findings:
             if is_audited(judged):
-                line = document.line_of(judged.finding.path)
+                line = document.line_of(judged.field_path)
                 yield f"{file}:{line}: only audited: {judged.rule}: {judged.finding.message}"
 
 
@@ -301,7 +313,7 @@ _FLAG = re.compile(r"--[a-z][\w-]*")
 def _narrowed(document: Document, judged: Judged) -> Mark:
     """Where the finding's value is; in a text of several lines or words (a script) the flag that it speaks of, or
     that it would change."""
-    mark = document.mark_of(judged.finding.path)
+    mark = document.mark_of(judged.field_path)
     lines = document.text.split("\n")
     finding = judged.finding
     for flag in dict.fromkeys(_FLAG.findall(" ".join((finding.message, *finding.details, *finding.suggestions)))):
@@ -401,7 +413,7 @@ def baseline(items: Iterable[Item]) -> dict[str, Any]:
             "file": item.file,
             "object": item.object,
             "container": item.result.engine.container.name,
-            "path": str(item.judged.finding.path),
+            "path": str(item.judged.field_path),
         }
         for item in kept
     ]

@@ -40,7 +40,7 @@ def judged_as(
 
 def is_spoken_of(judged: Judged) -> bool:
     """Whether a finding is shown, and about something that a command line says."""
-    return judged.shown and judged.plane != "host" and any(part in SPOKEN_OF for part in judged.finding.path.parts)
+    return judged.shown and judged.plane != "host" and any(part in SPOKEN_OF for part in judged.field_path.parts)
 
 
 def tree(report: Report) -> dict[str, Any]:
