@@ -50,7 +50,9 @@ def accepted(user: User) -> str:
     _, answer = user.cluster.call("GET", "/apis/podfit.dev/v1alpha1/policies/team-chat")
     conditions = answer.get("status", {}).get("conditions", [])
     generation = answer["metadata"]["generation"]
-    return "".join(one["status"] for one in conditions if one["observedGeneration"] == generation)
+    now = [one for one in conditions if one["observedGeneration"] == generation]
+    assert len({one["status"] for one in now}) < 2, "Ready is what Accepted is"
+    return "".join(one["status"] for one in now if one["type"] == "Accepted")
 
 
 def test_replicas_follow_a_policy_that_is_applied_changed_broken_and_deleted(
