@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podfit.base import data
+from podfit.cli import main
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import load
 from podfit.vllm.facts import Facts
@@ -115,3 +116,11 @@ def test_a_family_of_which_two_recipes_differ_has_no_parsers(monkeypatch: pytest
 )
 def test_a_family_has_the_name_without_sizes_dates_and_tunings(model: str, family: str) -> None:
     assert recipes.family(model) == family
+
+
+def test_a_recipe_is_one_line_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["plan", "--no-config", "--gpu", "h200:8", "--vllm-version", "0.33.0", "--", "vllm", "serve",
+          "zai-org/GLM-4.7", "--tensor-parallel-size=8"])  # fmt: skip
+    assert "  recipe       vLLM 0.11.0 or newer, --tool-call-parser glm47, --reasoning-parser glm45  (" in (
+        capsys.readouterr().out
+    )

@@ -17,6 +17,7 @@ from podfit.vllm.memory import plan, resolved
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger, Verdict
 from podfit.vllm.memory.solve import Alternative
+from podfit.vllm.model import recipes
 from podfit.vllm.release import Release
 
 
@@ -142,6 +143,8 @@ def table(engine: Engine, secrets: Secrets, refusal: str | None = None, *, assum
     out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
     why = "  (assumed: the newest release that podfit knows; --vllm-version sets another)" if assumed else ""
     out += [f"  vLLM         {engine.release or 'release unknown'}{why}"]
+    if recipe := recipes.of(engine.args.model or ""):
+        out += [f"  recipe       {recipe.suggestion}  ({recipe.source})"]
     if planned.gpu:
         out += ["", *_gpu_table(planned.gpu, engine.release)]
     if planned.host:

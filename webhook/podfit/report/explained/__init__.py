@@ -22,6 +22,7 @@ from podfit.report.text import reason, standing, summary, verdict
 from podfit.rules.engine import Engine
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger
+from podfit.vllm.model import recipes
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
 """What a bar is: all there is; what vLLM leaves alone; what is taken; what is left; what is asked for and not there;
@@ -204,6 +205,8 @@ def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
         yield Origin("model", engine.model.value.id, f"{engine.model.source}{informs}")
     else:
         yield Origin("model", engine.args.model or "none named", "not known here: `podfit models add` teaches it")
+    if recipe := recipes.of(engine.args.model or ""):
+        yield Origin("recipe", recipe.suggestion, recipe.source)
     if engine.gpu is not None:
         informs = "" if engine.gpu.may_deny else " (may inform, and deny nothing)"
         yield Origin("accelerator", engine.gpu.value.name, f"{engine.gpu.source}{informs}")

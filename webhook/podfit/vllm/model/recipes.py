@@ -55,6 +55,14 @@ class Recipe:
         """The parsers of this kind, () if the recipe names none."""
         return self.tool_call_parsers if kind == "tool_call_parser" else self.reasoning_parsers
 
+    @property
+    def suggestion(self) -> str:
+        """What it recommends, for people: "vLLM 0.24.0 or newer, --tool-call-parser minimax_m3"."""
+        parts = [f"vLLM {self.minimum} or newer"] if self.minimum else []
+        for flag, names in (("tool-call", self.tool_call_parsers), ("reasoning", self.reasoning_parsers)):
+            parts += [f"--{flag}-parser {' or '.join(names)}"] if names else []
+        return ", ".join(parts)
+
 
 def of(model: str) -> Recipe | None:
     """The recipe of exactly this model, or of the model that it is listed as a copy of."""
