@@ -145,6 +145,7 @@ LONG = {
     "base/secret.py": "one search: what a secret looks like, where it is, how it is masked",
     "evaluation/lint.py": "the pure function and the values that it returns",
     "evaluation/review.py": "one protocol, admission.k8s.io/v1, from body to answer",
+    "report/checked.py": "one report: what every format shows of results, comments and baselines",
     "rules/engine.py": "what rules see of a container, each a short property",
     "rules/command_line/invalid_flag_value.py": "a table of checks",
     "server/doctor.py": "a list of independent checks, each a function",
@@ -153,6 +154,7 @@ LONG = {
     "vllm/command/start.py": "one walk from a container's words to the server",
     "vllm/gpu/labels.py": "a table of label keys and what they say",
     "vllm/memory/kv_specs.py": "one layer type after the other, as in vLLM's kv_cache_interface.py",
+    "vllm/memory/shape.py": "one kind of layer after the other, as in vLLM's modules",
     "vllm/memory/weights.py": "one line of the ledger",
 }
 """Modules of more than 400 lines, and why each is not split."""
