@@ -194,8 +194,11 @@ def test_policy_lint_tells_problems_on_standard_error(run: Run, tmp_path: Path) 
     policy = tmp_path / "policy.yaml"
     policy.write_text("apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: x}\nspec: {rule: {}}\n")
 
-    assert run("policy", "lint", "policies/strict.yaml", "policies/autofix.yaml") == (0, "", "")
-    assert run("policy", "lint", "policies/") == (0, "", "")
+    assert run("policy", "lint", "policies/observe.yaml", "policies/autofix.yaml") == (0, "", "")
+    for name in ("policies/", "policies/house/"):
+        code, out, err = run("policy", "lint", name)
+        assert (code, out) == (0, "")
+        assert all("some findings only warn, also with deny" in line for line in err.splitlines()), err
     assert run("policy", "lint", "policies/schema.json")[0] == 2
     code, out, err = run("policy", "lint", str(policy))
     assert (code, out) == (2, "")
