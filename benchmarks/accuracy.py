@@ -291,6 +291,8 @@ def main(argv: Sequence[str]) -> int:
         "half: fitted on": Board(again(train, fitted)),
         "half: tested on": Board(again(test, fitted)),
     }
+    if kept := [row for row in rows if row.held_out]:
+        print(f"{len(kept)} start-ups that no constant is fitted to\n\n{table({'held out': Board(kept)})}\n")
     print(f"{len(rows)} start-ups of {len({row.source for row in rows})} sources\n")
     print(table(boards))
     ratio = worst(boards["fitted on all"], boards["each source left out"])

@@ -24,7 +24,9 @@ from podfit.vllm.model import Model
 FROM_SOURCES = 14.0, 34.0
 """Bytes read from vLLM's sampler, without a measurement: logits in 16 bits and three float32 copies; with a sort:
 values, 64-bit indices, and the sort's scratch."""
-SORTS = ("V0", "V1 before 0.11", "0.11.1 to 0.16")
+IN_BLOCKS = "Model Runner V2", 4.0
+"""Its kernels read the logits in 16 bits, in blocks."""
+SORTS = ("V0", "V1 before 0.11", "0.11.1 to 0.16", "AMD to 0.16")
 UNMEASURED = 0.25, 0.5
 """GiB outside PyTorch of one rank, and of several that reduce together. Pipeline stages only hand on, and NCCL is
 outside the budget from 0.11."""
@@ -68,13 +70,18 @@ def _resolve(case: Case) -> tuple[Settings, Model] | None:
     return settings.resolve(engine.args, model, gpu, gpu.memory, engine.release, {}), model
 
 
+def _from_sources(name: str) -> float:
+    """Bytes of a sampler without a measurement."""
+    return IN_BLOCKS[1] if name == IN_BLOCKS[0] else FROM_SOURCES[name in SORTS]
+
+
 def fit(rows: Iterable[Row]) -> Constants:
-    """The constants that these start-ups give."""
+    """The constants that these start-ups give. Those with `held_out` in the file are left out."""
     bytes_: dict[str, list[float]] = defaultdict(list)
     printed: dict[str, list[float]] = defaultdict(list)
     implied: dict[str, list[float]] = defaultdict(list)
     for row in rows:
-        if not row.released or row.gpu is None or (found := resolved(row.case)) is None:
+        if row.held_out or not row.released or row.gpu is None or (found := resolved(row.case)) is None:
             continue
         at, model = found
         sampler, outside = activations.sampler(at), non_torch.measured(at)
@@ -90,7 +97,7 @@ def fit(rows: Iterable[Row]) -> Constants:
             missing -= (row.weights or row.gpu["weights"]["likely"]) - row.gpu["weights"]["likely"]
             implied[outside].append(max(0.0, non_torch.MEASURED[outside].likely + missing / GI))
     samplers = {
-        name: (median(bytes_[name]), len(bytes_[name])) if bytes_[name] else (FROM_SOURCES[name in SORTS], 0)
+        name: (median(bytes_[name]), len(bytes_[name])) if bytes_[name] else (_from_sources(name), 0)
         for name in activations.SAMPLERS
     }
     seen = {name: printed[name] or implied[name] for name in non_torch.MEASURED}

@@ -2,7 +2,7 @@
 
 A line has `id`, `source`, `model`, `gpu`, `gpu_count`, `gpu_total_gib`, `vllm_version`. `args` {dest: value, "other":
 {…}} or `argv` is the command. `outcome` is "starts", or how it failed; `observed` {what the log printed}. `strict` is
-false if the case is not certain enough to be scored.
+false if the case is not certain enough to be scored; `held_out` is true if no constant may be fitted to it.
 """
 
 from __future__ import annotations
@@ -85,6 +85,11 @@ class Row:
     def starts(self) -> bool:
         """It ran."""
         return bool(self.case["outcome"] == "starts")
+
+    @property
+    def held_out(self) -> bool:
+        """No constant may be fitted to it."""
+        return bool(self.case.get("held_out"))
 
     @property
     def no_room(self) -> bool:

@@ -131,6 +131,13 @@ def test_constants_are_the_medians_of_what_was_printed() -> None:
     assert found.samplers["0.11.1 to 0.16"] == (34.0, 0)
 
 
+def test_no_constant_is_fitted_to_a_start_up_that_is_held_out() -> None:
+    other = case("b", observed={**case()["observed"], "activation_peak_gib": 9.0, "non_torch_gib": 3.0})
+    assert fit(predict([case(), other])) != fit(predict([case()]))
+    assert fit(predict([case(), {**other, "held_out": True}])) == fit(predict([case()]))
+    assert all(one["held_out"] for one in read(Path(accuracy.__file__).with_name("found.jsonl")))
+
+
 def test_fitted_constants_hold_only_inside() -> None:
     before = dict(activations.SAMPLERS), dict(non_torch.MEASURED)
     moved = Constants({"0.17 to 0.20": (20.0, 1)}, {"from 0.18": (0.75, 1)})

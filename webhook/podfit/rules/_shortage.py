@@ -10,6 +10,9 @@ LIKELY = 0.8
 three of its five false ones."""
 POSSIBLE = 0.5
 """From here on it is likelier than not, and reported."""
+OUTCOMES = 18, 24
+"""Failures, and all, of the published start-ups whose likely KV cache is too small for a request, while the certain
+minimum does not exclude it. One ran at the edge, five with room."""
 
 
 def certainty(probability: float) -> Certainty | None:
@@ -23,7 +26,11 @@ def sentence(probability: float) -> str:
     """A detail that says which is likelier, for a shortage that is only possible; "" for a likely one."""
     if not POSSIBLE < probability < LIKELY:
         return ""
-    return f"that it is too little is likelier ({probability:.0%}) than that it is enough: the estimate is a range"
+    failed, of = OUTCOMES
+    return (
+        f"that it is too little is likelier ({probability:.0%}) than that it is enough: in {failed} of {of} published "
+        "start-ups with such an estimate vLLM failed"
+    )
 
 
 def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:

@@ -56,7 +56,8 @@ def experts_of_layer(model: Model, cut: Parallel, width: int, *, shuffled: bool)
     Both matrices are padded one after the other. The padded second one lies in the block that the first one left, so
     this block stays: the larger part of what was seen. Qwen3-VL-30B-A3B: 20.5 GiB predicted, 21.1 printed;
     Llama 4 Maverick over 8 GPUs: 31.5 and 33.0; Qwen3-235B over 4, whose second matrix is not padded: 2.2 and 3.0.
-    Published configurations with AITER or with expert parallelism would not start if the block stayed there too.
+    AITER's kernel has contiguous copies instead. With expert parallelism, published configurations would not start if
+    the weights grew as much, so only the high end includes it.
     """
     hidden, count = shape.routed_width(model), model.num_experts or 0
     inner = model.moe_intermediate_size or model.intermediate_size or 0
@@ -70,4 +71,4 @@ def experts_of_layer(model: Model, cut: Parallel, width: int, *, shuffled: bool)
     of_second = count * hidden * PAD if inner * width % 512 == 0 else 0
     rows_alone = float(of_first + of_second)
     block = float(of_first + first - second) if of_first and of_second and second + of_second <= first else rows_alone
-    return Growth(rows_alone if cut.expert or shuffled else block, block)
+    return Growth(0.0 if cut.expert or shuffled else block, block)
