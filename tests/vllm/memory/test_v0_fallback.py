@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.vllm.memory import settings
+from podfit.vllm.memory import settings, v0_fallback
 from podfit.vllm.model import Model
 from podfit.vllm.release import parse
 from tests.vllm.memory.engines import engine, gpu, model
@@ -150,3 +150,30 @@ def test_models_with_state_layers_run_in_v1_from_0_10_2() -> None:
 )
 def test_default_max_num_seqs(release: str, name: str, gib: float, seqs: int) -> None:
     assert resolved(release, {}, name=name, gib=gib).max_num_seqs == seqs
+
+
+@pytest.mark.parametrize(
+    ("release", "given", "capability", "env", "begins"),
+    [
+        (
+            "0.10.0",
+            {"kv_cache_dtype": "fp8"},
+            (8, 9),
+            {},
+            "--kv-cache-dtype fp8 on NVIDIA L4 makes vLLM 0.10.0 ",
+        ),
+        ("0.10.0", {}, TURING, {}, "NVIDIA L4 makes vLLM 0.10.0 fall back"),
+        ("0.8.5", {"num_scheduler_steps": 8}, AMPERE, {}, "--num-scheduler-steps makes vLLM 0.8.5 fall back"),
+        ("0.10.0", {"kv_cache_dtype": "fp8"}, HOPPER, {}, None),
+        ("0.10.0", {"kv_cache_dtype": "fp8"}, (8, 9), {"VLLM_USE_V1": "0"}, None),
+        ("0.11.0", {"kv_cache_dtype": "fp8"}, (8, 9), {}, None),
+        ("0.7.3", {}, AMPERE, {}, None),
+    ],
+)
+def test_the_reason_for_v0_is_named(
+    release: str, given: dict[str, Any], capability: tuple[int, int], env: dict[str, str], begins: str | None
+) -> None:
+    card = gpu(24, name="NVIDIA L4", capability=capability)
+    found = v0_fallback.reason(engine(release, **given), MODEL, env, parse(release), card)
+    assert (found is None) is (begins is None)
+    assert begins is None or (found is not None and found.startswith(begins))

@@ -90,6 +90,15 @@ class Companions:
             return None
         return next((one for one in self._in_namespace_of(_CLAIM, workload) if _name(one) == name), None)
 
+    def is_new_claim(self, workload: Workload, name: str) -> bool:
+        """Whether the claim is one of these objects, starts empty, and nothing else here can fill it."""
+        claim = self.claim(workload, name)
+        spec = mapping(mapping(claim).get("spec"))
+        if claim is None or self.whole or any(spec.get(key) for key in ("dataSource", "dataSourceRef", "volumeName")):
+            return False
+        others = (one for one in self.objects if one is not workload.object and one is not claim)
+        return not any(_names_claim(one, name) for one in others)
+
     def serving_runtime(self, workload: Workload, name: str) -> JSON | None:
         """The KServe runtime of that name that the workload may use; a namespace's own comes first."""
         own = self._in_namespace_of((_KSERVE, "ServingRuntime"), workload)
@@ -147,6 +156,13 @@ def config_map_names(obj: Any, found: set[str] | None = None) -> set[str]:
         for one in obj:
             config_map_names(one, found)
     return found
+
+
+def _names_claim(value: Any, name: str) -> bool:
+    """Whether an object refers to the claim, wherever in it."""
+    if isinstance(value, Mapping):
+        return value.get("claimName") == name or any(_names_claim(one, name) for one in value.values())
+    return isinstance(value, list) and any(_names_claim(one, name) for one in value)
 
 
 def describe(obj: JSON) -> str:

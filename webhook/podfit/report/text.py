@@ -84,7 +84,7 @@ def _written_model(engine: Engine) -> str:
 def reason(engine: Engine) -> str:
     """The reason for the `verdict`: the arithmetic, or if the GPU is unknown the GPUs on which it fits."""
     where = gpu_set.sentence(engine) if engine.gpu is None else None
-    return where or engine.plan.why
+    return where or "; ".join([engine.plan.why, *([engine.v0_reason] if engine.v0_reason else [])])
 
 
 def verdict(engine: Engine) -> str:

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from podfit.base.lazy import cached_property
@@ -21,7 +22,7 @@ from podfit.vllm.facts import Fact, Facts
 from podfit.vllm.gpu import Accelerator, Placement
 from podfit.vllm.group import Replica
 from podfit.vllm.measured import HARMLESS
-from podfit.vllm.memory import cpu, doubt, parallel, plan, solve
+from podfit.vllm.memory import cpu, doubt, parallel, plan, solve, v0_fallback
 from podfit.vllm.memory.ledger import HostLedger, MemoryPlan
 from podfit.vllm.memory.partition import Candidate, Partition, partition
 from podfit.vllm.memory.probable import probable_changes
@@ -280,6 +281,15 @@ class Engine:
         if isinstance(image, str) and NVIDIAS in image and "gpu_memory_utilization" not in self.args.given:
             return "NVIDIA's build of vLLM may use another share of the GPU memory by default"
         return None
+
+    @cached_property
+    def v0_reason(self) -> str | None:
+        """Why vLLM starts its V0 engine although V1 is the default, for people; None if it does not."""
+        settings = self.plan.settings
+        if settings is None or settings.v1 or self.model is None:
+            return None
+        gpu = self.gpu.value.gpus[0] if self.gpu and self.gpu.value.gpus else None
+        return v0_fallback.reason(self.args, self.model.value, self.command.env, self.release, gpu)
 
     @property
     def weights_doubtful(self) -> str | None:
@@ -633,7 +643,15 @@ def _of_command(
         None,
     )
     mounted = volumes.mounts(workload, container)
-    files = volumes.files(workload, container, engine_args, found.env, facts.assume.download_bandwidth, mounted)
+    files = volumes.files(
+        workload,
+        container,
+        engine_args,
+        found.env,
+        facts.assume.download_bandwidth,
+        mounted,
+        partial(facts.companions.is_new_claim, workload),
+    )
     planned = _stage(
         "plan",
         errors,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.kube.path import FieldPath, is_object
+from podfit.kube.path import FieldPath, is_object, mapping
 from podfit.kube.workload import JSON, Container, Workload, as_list
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.model import by_id
@@ -141,10 +141,12 @@ def files(
     env: Mapping[str, str],
     rate: int | None = None,
     mounted: Sequence[Mount] | None = None,
+    is_new_claim: Callable[[str], bool] = lambda _: False,
 ) -> CheckpointSource:
     """Where the checkpoint comes from: downloaded at each start, already there, or unknown.
 
-    `mounted`: the container's `mounts`, if the caller has read them already.
+    `mounted`: the container's `mounts`, if the caller has read them already. `is_new_claim`: whether the claim of a
+    name is created with the workload, so that it is empty when vLLM first starts.
 
     The files of a path are there when vLLM starts, whatever put them there. A model of a hub is downloaded if nothing
     keeps the cache: no volume in vLLM's own image, which contains no models, or an emptyDir that no init container
@@ -162,5 +164,7 @@ def files(
     if "image" in mount.volume:
         return CheckpointSource(False, rate=rate)
     filled = workload.init
+    claim = mapping(mount.volume.get("persistentVolumeClaim")).get("claimName")
     fresh = mount.empty_dir is not None or "ephemeral" in mount.volume
+    fresh = fresh or (isinstance(claim, str) and not mount.read_only and is_new_claim(claim))
     return CheckpointSource(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)

@@ -62,6 +62,7 @@ class GpuMemoryExceeded(Rule):
             f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
             details=lines(
                 "" if certain else limited,
+                engine.v0_reason or "",
                 f"weights: {note}" if note not in ("", human(weights)) else "",
                 f"budget: {ledger.budget.note}",
             ),

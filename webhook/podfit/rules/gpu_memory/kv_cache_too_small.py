@@ -67,6 +67,7 @@ class KvCacheTooSmall(Rule):
             f"{ledger.checks_only}, " + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left) + short,
             details=lines(
                 "" if certain else limited,
+                engine.v0_reason or "",
                 "" if given else f"{not_given(engine)}; the model's default of {ledger.max_model_len:,} tokens applies",
                 f"the estimated maximum model length is {longest:,}" if longest else "",
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),

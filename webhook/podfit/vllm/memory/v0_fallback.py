@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.vllm.memory import kv_releases
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Gpu
+from podfit.vllm.memory import arguments, kv_releases
 from podfit.vllm.memory.arguments import MemoryArguments
+from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
 FIRST, LAST = Release(0, 8), Release(0, 11)
@@ -90,6 +93,39 @@ def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, 
         or _no_speculation(given, release)
         or _no_cache_dtype(asked, release, capability)
     )
+
+
+def reason(
+    args: EngineArgs, model: Model, env: Mapping[str, str], release: Release | None, gpu: Gpu | None
+) -> str | None:
+    """Why vLLM starts its V0 engine although V1 is the default, for people; None if it does not."""
+    asked = arguments.read(args, model, env)
+    if release is None or not FIRST <= release < LAST or asked.v1 in ("0", "1"):
+        return None
+    capability = gpu.compute_capability if gpu else None
+    if not falls_back(asked, release, capability):
+        return None
+    device = f" on {gpu.name}" if gpu else ""
+    if capability is not None and capability < (8, 0) and release < BEFORE_AMPERE:
+        what = gpu.name if gpu else "a GPU before Ampere"
+    elif _no_cache_dtype(asked, release, capability):
+        what = f"--kv-cache-dtype {args.given.get('kv_cache_dtype')}{device}"
+    elif release < _V1_SINCE.get(next(iter(model.architectures), ""), FIRST):
+        what = "this model's architecture"
+    else:
+        dests = [dest for dest in _CAUSES if args.given.get(dest)]
+        what = f"--{dests[0].replace('_', '-')}" if len(dests) == 1 else "a setting that V1 does not support there"
+    return f"{what} makes vLLM {release} fall back to its V0 engine, which needs other memory"
+
+
+_CAUSES = (
+    "logits_processor_pattern", "preemption_mode", "disable_async_output_proc", "scheduler_delay_factor",
+    "enable_prompt_adapter", "enable_prompt_embeds", "num_scheduler_steps", "max_num_partial_prefills",
+    "max_long_partial_prefills", "load_format", "scheduling_policy", "dtype", "otlp_traces_endpoint",
+    "collect_detailed_traces", "quantization", "kv_transfer_config", "additional_config", "cpu_offload_gb",
+    "enable_lora", "guided_decoding_backend", "pipeline_parallel_size", "speculative_config", "speculative_model",
+)  # fmt: skip
+"""Arguments that can be the reason."""
 
 
 ALWAYS = ("logits_processor_pattern", "preemption_mode", "disable_async_output_proc", "scheduler_delay_factor",
