@@ -541,7 +541,11 @@ def test_an_id_token_that_holds_is_sent(server: Server) -> None:
     assert ask(server, server.kubeconfig(oidc(token)))[0].token == f"Bearer {token}"
 
 
-@pytest.mark.parametrize("token", ["", "a=b", "a.b.c", jwt(NOW - timedelta(hours=1)), jwt(NOW)])
+@pytest.mark.parametrize(
+    "token",
+    ["", "a=b", "a.b.c", jwt(NOW - timedelta(hours=1)), jwt(NOW)],
+    ids=["none", "no-token", "no-json", "long-ago", "now"],  # the processes of one run have to agree on them
+)
 def test_a_token_that_has_ended_is_renewed_by_kubectl(server: Server, token: str) -> None:
     path = server.kubeconfig(oidc(token))
 
