@@ -29,7 +29,10 @@ def engine(facts: Facts, *args: str, image: str = "vllm/vllm-openai:v0.27.1", **
     [
         ((), "fits whole GPUs of 24 GB and more (L4, A10G, RTX 4090, RTX 3090 …); not T4 (16 GB)"),
         (("Qwen/Qwen3-1.7B", "--max-model-len", "8192", "--dtype", "bfloat16"), "T4 has room, but no bfloat16"),
-        (("Qwen/Qwen3-1.7B", "--max-model-len", "8192"), "V100 has room, but no support by the image's CUDA"),
+        (
+            ("Qwen/Qwen3-1.7B", "--max-model-len", "8192"),
+            "fits whole GPUs of 16 GB and more (T4, L4, A10G, RTX 4090 …)",
+        ),
         (("unsloth/Llama-3.1-8B-Instruct", "--max-model-len", "131072"), "of 131,072 tokens on RTX 5090"),
         (("deepseek-ai/DeepSeek-V3",), "fits no GPU that podfit knows, at this count: 1 × "),
     ],

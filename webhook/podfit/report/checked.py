@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -44,7 +44,7 @@ class Item:
     mark: Mark
     accepted: Accepted | None = None
     more_marks: tuple[Mark, ...] = ()
-    """The places of the same finding in later containers of the object (`merged`)."""
+    """The places of the same finding in later containers of the object (`report.repeated`)."""
 
     @property
     def severity(self) -> Severity:
@@ -143,7 +143,7 @@ class CheckedContainer:
     items: tuple[Item, ...]
     """The findings that deny or warn, in the order of the rules."""
     repeated: tuple[Item, ...] = ()
-    """Findings that an earlier container of the object has, too (`merged`)."""
+    """Findings that an earlier container of the object has, too (`report.repeated`)."""
 
     @property
     def state(self) -> Literal["denied", "warned", "clean"]:
@@ -239,48 +239,6 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     return CheckedContainer(file, document, report, result, tuple(items))
 
 
-def merged(containers: Iterable[CheckedContainer]) -> tuple[CheckedContainer, ...]:
-    """The containers for people: a finding that several containers of one object have is shown in the first of them,
-    with all its places."""
-    listed = list(containers)
-    count = Counter(id(one.report) for one in listed)
-    kept = []
-    marks: dict[object, list[Mark]] = {}
-    for container in listed:
-        if count[id(container.report)] == 1:
-            kept.append(container)
-            continue
-        own: list[Item] = []
-        repeated: list[Item] = []
-        for item in container.items:
-            known = marks.setdefault(_same(item), [])
-            (repeated if known and item.accepted is None else own).append(item)
-            if item.accepted is None:
-                known.append(item.mark)
-        kept.append(replace(container, items=tuple(own), repeated=tuple(repeated)))
-    return tuple(
-        [
-            one
-            if count[id(one.report)] == 1
-            else replace(one, items=tuple([_with_marks(item, marks) for item in one.items]))
-            for one in kept
-        ]
-    )
-
-
-def _same(item: Item) -> object:
-    """What is equal for a finding of another container that reads the same."""
-    finding = item.judged.finding
-    return id(item.report), item.judged.rule, item.judged.heading, finding.message, finding.details, finding.suggestions
-
-
-def _with_marks(item: Item, marks: Mapping[object, Sequence[Mark]]) -> Item:
-    if item.accepted is not None:
-        return item
-    others = [mark for mark in dict.fromkeys(marks[_same(item)]) if mark != item.mark]
-    return replace(item, more_marks=tuple(others))
-
-
 def is_audited(judged: Judged) -> bool:
     """The policy only audits it, also if it enforced, and no exception accepts it."""
     return judged.mode == "audit" and not judged.shown and judged.exempted is None
@@ -361,15 +319,14 @@ def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:
             continue  # no reason, no exception
         at = index
         if line.lstrip().startswith("#"):
-            at = next((later for later in range(index + 1, len(lines)) if _content(lines[later])), index)
+            at = next(
+                (later for later in range(index + 1, len(lines)) if (text := lines[later].strip()) and text[0] != "#"),
+                index,
+            )
         rules = frozenset(re.split(r"\s*,\s*", match["rules"]))
         before = found.get(at + 1, (frozenset(), ""))
         found[at + 1] = (rules | before[0], reason if not before[1] else f"{before[1]}; {reason}")
     return found
-
-
-def _content(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def _accepted_by_comment(

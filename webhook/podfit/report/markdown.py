@@ -9,7 +9,8 @@ from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import HEADINGS, PLANES, more_advice
 from podfit.report import answers
-from podfit.report.checked import Checked, CheckedContainer, Item, merged
+from podfit.report.checked import Checked, CheckedContainer, Item
+from podfit.report.repeated import merged
 from podfit.report.text import MANY, chosen_of, places, summary, tally
 
 

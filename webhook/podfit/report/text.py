@@ -30,7 +30,8 @@ from podfit.evaluation.denial import (
 from podfit.evaluation.lint import Judged
 from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.report import answers
-from podfit.report.checked import Accepted, Checked, CheckedContainer, Item, merged
+from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
+from podfit.report.repeated import merged
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Heading

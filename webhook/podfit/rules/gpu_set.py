@@ -62,7 +62,7 @@ class Named(NamedTuple):
 
 def lack(engine: Engine, model: Gpu) -> str | None:
     """What the GPU model lacks for this container besides memory, by certain and likely findings; None if nothing."""
-    if model.compute_capability is not None and model.compute_capability < _least_capability(engine):
+    if not is_supported(engine, model):
         return "no support by the image's CUDA"
     there = replace(engine.leader or engine, gpu=Fact(Accelerator((model,), None), "", may_deny=True))
     for rule, what in _LACKS:
@@ -71,6 +71,11 @@ def lack(engine: Engine, model: Gpu) -> str | None:
         if any(finding.certainty in ("certain", "likely") for finding in rule.check(there)):
             return what
     return None
+
+
+def is_supported(engine: Engine, model: Gpu) -> bool:
+    """The image's build of vLLM has kernels for the GPU model, as far as its compute capability shows."""
+    return model.compute_capability is None or model.compute_capability >= _least_capability(engine)
 
 
 def _least_capability(engine: Engine) -> tuple[int, int]:
@@ -259,7 +264,7 @@ def _shown(engine: Engine, *, of_table: bool) -> tuple[list[Named], dict[str, li
     """The GPUs that a text names, least memory first. And those that have room but lack something: what → GPUs."""
     planned = list(engine.gpus.gpus) if engine.gpus else []
     if of_table:
-        planned = [one for one in planned if one.gpu.name in WELL_KNOWN] or planned
+        planned = [one for one in planned if one.gpu.name in WELL_KNOWN and is_supported(engine, one.gpu)] or planned
     planned.sort(key=lambda one: (gpu.sold_gigabytes(one.gpu), _order(one.gpu), one.gpu.name))
     lacking: dict[str, list[Named]] = {}
     lacks: dict[object, str | None] = {}

@@ -105,6 +105,15 @@ def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
     return posixpath.join(cache, "huggingface", "hub") if cache else f"{HUB}/hub"
 
 
+def compile_directory(env: Mapping[str, str]) -> str:
+    """The directory for the results of torch.compile: VLLM_CACHE_ROOT, else `vllm` in XDG_CACHE_HOME or ~/.cache
+    (vLLM envs.py). Images of vLLM run as root."""
+    if env.get("VLLM_CACHE_ROOT"):
+        return env["VLLM_CACHE_ROOT"]
+    cache = env.get("XDG_CACHE_HOME") or posixpath.join(env.get("HOME") or "/root", ".cache")
+    return posixpath.join(cache, "vllm")
+
+
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FOLDERS = ("models", "model", "data", "weights")
 """Typical directories in private images, not organizations of a hub."""

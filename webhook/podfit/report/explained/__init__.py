@@ -20,6 +20,7 @@ from podfit.report.comparison import LINE_NAMES, SETTINGS
 from podfit.report.plan import source_for
 from podfit.report.text import reason, standing, summary, verdict
 from podfit.rules.engine import Engine
+from podfit.rules.storage import compile_cache
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger
 from podfit.vllm.model import recipes
@@ -195,7 +196,9 @@ def _results(engine: Engine) -> Iterator[tuple[str, str]]:
         yield "/dev/shm", f"{human(host.shm.likely)} needed"
     if startup is not None:
         parts = ", ".join(f"{name} {duration.human(seconds)}" for name, seconds in startup.parts)
-        yield "start-up", f"{duration.estimate(startup.likely, startup.low, startup.high)}: {parts}"
+        saved = compile_cache.compilation_saved(engine)
+        compiling = f", of which a volume at VLLM_CACHE_ROOT saves {duration.human(saved)}" if saved else ""
+        yield "start-up", f"{duration.estimate(startup.likely, startup.low, startup.high)}{compiling}: {parts}"
 
 
 def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:

@@ -29,7 +29,7 @@ class MaxModelLenUnset(Rule):
     mode = "warn"
     needs = ("model", "vllm_args")
 
-    above: int = parameter(32_768, "tokens; a model's own length up to this is not reported", ge=0)
+    above: int = parameter(40_960, "tokens; a model's own length up to this is not reported", ge=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Reports a default context length above `above`; says nothing if another length may be set elsewhere."""

@@ -12,7 +12,14 @@ from podfit.kube.workload import JSON
 from podfit.kube.workload.template import as_list
 from podfit.rules.engine import Engine
 from podfit.vllm.release import is_official
-from podfit.vllm.volumes import Mount, download_directory, is_hub_id, is_offline, modelscope, mount_of_path
+from podfit.vllm.volumes import (
+    Mount,
+    download_directory,
+    is_hub_id,
+    is_offline,
+    modelscope,
+    mount_of_path,
+)
 
 _READ_FROM_FILES = (None, "auto", "safetensors", "pt", "hf", "npcache", "mistral", "bitsandbytes", "gguf",
                     "fastsafetensors", "instanttensor")  # fmt: skip

@@ -9,14 +9,12 @@ from podfit.base import duration
 from podfit.kube.quantity import GI, human, quantity, round_up_gi
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
-from podfit.rules.storage import _cache, _wrong_path
+from podfit.rules.storage import _cache, _wrong_path, compile_cache
 from podfit.vllm.release import is_official
 
 RUNS_ONCE = ("Job", "CronJob", "Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
 """Kinds whose containers are not restarted in their Pods, as a rule: Argo makes a Pod a step, with restartPolicy Never
 (argo-workflows workflow/controller/workflowpod.go)."""
-WORTH_SAYING = 5
-"""Seconds of compilation from which on the detail is worth its line."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,7 @@ class ModelCacheMissing(Rule):
 
 def _compiled(engine: Engine) -> tuple[str, ...]:
     """The time that vLLM's own cache would save: torch.compile's results, at VLLM_CACHE_ROOT."""
-    startup = engine.plan.startup
-    seconds = dict(startup.parts).get("compile", 0) if startup is not None else 0
-    if seconds < WORTH_SAYING:
+    seconds = compile_cache.compilation_saved(engine)
+    if seconds is None:
         return ()
     return (f"a volume at VLLM_CACHE_ROOT (~/.cache/vllm) saves about {duration.human(seconds)} of compilation, too",)
