@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from podfit.vllm.args import EngineArgs
-from podfit.vllm.gpu import Accelerator, by_name
-from podfit.vllm.memory import parallel, plan
+from podfit.vllm.gpu import Gpu, by_name
+from podfit.vllm.memory import parallel
 from podfit.vllm.memory.division import divisible
 from podfit.vllm.memory.ledger import Verdict
+from podfit.vllm.memory.partition import Candidate, Partition, partition
 from podfit.vllm.memory.search import with_changes
 from podfit.vllm.memory.solve import NODE, PRODUCTS
 from podfit.vllm.model import Model, longest_max_model_len
@@ -63,19 +64,29 @@ def sweep(
     asked = asked or lengths(model)
     now = parallel.read(args, env)
     others = now.pp * now.pcp * now.dp_local
-    for label in products:
-        where = Accelerator(by_name(label), None)
-        for size in (1, 2, 4, NODE):
-            if not where.gpus or size * others > max(NODE, others) or not (size == 1 or divisible(model, size, args)):
-                continue
-            changed = with_changes(args, {"tensor_parallel_size": size})
-            cells = {}
-            for length in asked:
-                one = plan.judge(
-                    with_changes(changed, {"max_model_len": length}),
-                    model,
-                    replace(where, count=size * others),
-                    env=env,
-                )
-                cells[length] = Cell(one.verdict, one.ledger.max_concurrency if one.ledger else None)
-            yield SweepRow(label, size * others, cells)
+    listed = {label: by_name(label) for label in products}
+    candidates = [Candidate(gpu) for gpus in listed.values() for gpu in gpus]
+    sizes = [
+        size
+        for size in (1, 2, 4, NODE)
+        if size * others <= max(NODE, others) and (size == 1 or divisible(model, size, args))
+    ]
+    planned = {
+        (size, length): partition(
+            with_changes(args, {"tensor_parallel_size": size, "max_model_len": length}), model, candidates, env=env
+        )
+        for size in sizes
+        for length in asked
+    }
+    for label, gpus in listed.items():
+        for size in sizes if gpus else ():
+            yield SweepRow(label, size * others, {one: _cell(planned[size, one], gpus) for one in asked})
+
+
+def _cell(planned: Partition, gpus: Sequence[Gpu]) -> Cell:
+    """The cell of a name, which may stand for several GPU models: the least of what they hold."""
+    names = {gpu.name for gpu in gpus}
+    verdicts = {one.verdict for one in planned.gpus if one.gpu.name in names}
+    ledgers = [planned.engine.plan_on(gpu).ledger for gpu in gpus]
+    held = [one.max_concurrency for one in ledgers if one is not None and one.max_concurrency is not None]
+    return Cell(verdicts.pop() if len(verdicts) == 1 else "unsure", min(held, default=None))
