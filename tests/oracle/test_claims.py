@@ -87,6 +87,7 @@ def test_each_check_of_the_configuration_has_a_claim(monkeypatch: pytest.MonkeyP
             yield from found
 
     monkeypatch.setattr("podfit.rules.command_line._configuration.findings", each)
+    claims.findings_about.cache_clear()
     for claim in WRITTEN:
         if claim.rule == "conflicting-flags":
             rejected(claim)

@@ -236,8 +236,29 @@ def _levels(it: Given) -> str | None:
     return f"compilation level {level} has no piecewise CUDA graphs, which a model with state layers takes by default"
 
 
+def _twice(dest: str, config: str, key: str, first: Release) -> Check:
+    """The check of an argument that is a key of a JSON argument, too (engine/arg_utils.py)."""
+
+    def refusal(it: Given) -> str | None:
+        given = it.args.get(config)
+        if it.args.get(dest) is None or not isinstance(given, Mapping) or given.get(key) is None:
+            return None
+        flags = [f"--{name.replace('_', '-')}" for name in (dest, config)]
+        return f"{flags[0]} and {key} in {flags[1]}: vLLM takes one of them"
+
+    refusal.__doc__ = f"`{key}` in `--{config.replace('_', '-')}`, too."
+    return Check(dest, first, None, refusal, ("leave one of them out",))
+
+
 R = Release
 CHECKS = (
+    # engine/arg_utils.py create_engine_config, create_speculative_config
+    _twice("cudagraph_capture_sizes", "compilation_config", "cudagraph_capture_sizes", R(0, 11, 2)),
+    _twice("max_cudagraph_capture_size", "compilation_config", "max_cudagraph_capture_size", R(0, 11, 2)),
+    _twice("enable_flashinfer_autotune", "kernel_config", "enable_flashinfer_autotune", R(0, 16)),
+    _twice("spec_method", "speculative_config", "method", R(0, 22)),
+    _twice("spec_model", "speculative_config", "model", R(0, 22)),
+    _twice("spec_tokens", "speculative_config", "num_speculative_tokens", R(0, 22)),
     # config/vllm.py _set_cudagraph_sizes
     Check("compilation_config", R(0, 11, 1), None, _captures, ("leave the sizes out",),
           variables=(NO_COMPILATION,)),
