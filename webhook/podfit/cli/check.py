@@ -207,6 +207,7 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[Ch
         audit=args.audit,
         namespace=args.namespace,
         docs=args.docs_url,
+        when=edge.now(),
     )
     return checked, inputs
 

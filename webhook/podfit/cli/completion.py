@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from podfit.cli.support import policies
 from podfit.cli.support.format_option import FormatOption
 from podfit.rules import all_rules
 
@@ -52,10 +53,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _words(action: argparse.Action) -> Sequence[str]:
-    """What an argument that also takes a file may be besides: a rule's name, one of several formats."""
+    """What an argument that also takes a file may be besides: a rule's name, a policy's, one of several formats."""
     metavar = str(action.metavar or "")
     if "RULE" in metavar.split("|"):
         return tuple(all_rules())
+    if {"FILE", "DIR", "NAME"}.issubset(metavar.split("|")) or action.help == ", ".join(policies.SHIPPED):
+        return tuple(policies.SHIPPED)
     return action.type.names if isinstance(action.type, FormatOption) else ()
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from podfit.base.printable import one_line
 from podfit.cli.support import edge, fleet, policies, terminal
 from podfit.cli.support.edge import UnusableError
+from podfit.evaluation import denial
 from podfit.evaluation.denial import many
 from podfit.evaluation.policy import Policy, PolicyError, load
 from podfit.evaluation.policy.selection import doubtful_matches
@@ -94,10 +95,8 @@ def run_show(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """0 if every file is usable, and the files together; else 2 with a line per problem on standard error.
 
-    An exception that has ended, or will within two weeks, a `mode: deny` that can only warn, and a field that is
-    ignored are warnings.
-    An exception that has ended, or will within two weeks, and a `mode: deny` that can only warn are warnings. So are
-    the doubtful matches.
+    An exception that has ended, or will within two weeks, a `mode: deny` that can only warn, a field that is ignored
+    and a doubtful match are warnings.
     """
     for name in args.files:
         if not policies.path(name).exists():
@@ -121,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
         _tell_of_ignored_fields(policy)
         for place, path, doubt in doubtful_matches(policy):
             edge.tell(f"warning: {place}: {path}: {doubt}")
+        print(f"ok: {denial.many(len(texts), 'policy file')}")
     return 2 if problems else 0
 
 
@@ -224,7 +224,7 @@ def run_diff(args: argparse.Namespace) -> int:
         for what in changes.ORDER:
             terminal.show(_listed(what, [one for one in found if one.what == what]), text.highlighted)
         changed = len({(one.where, one.object) for one in found})
-        print(f"{count} objects: {changed} would get another decision")
+        print(f"{denial.many(count, 'object')}: {changed} would get another decision")
     return int(any(one.what == "newly denied" for one in found))
 
 

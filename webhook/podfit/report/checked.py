@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from podfit.base.near import nearest
@@ -180,6 +181,8 @@ class Checked:
     """How many of the open findings `podfit fix` repairs in their files."""
     fix: tuple[str, ...] = ()
     """The arguments of `podfit fix` for that; empty if it repairs nothing."""
+    when: datetime | None = None
+    """The time of the run, for formats that have one."""
     docs: str | None = None
     """Where the rule pages are; None: on podfit's site, without links in text."""
 

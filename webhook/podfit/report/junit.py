@@ -14,8 +14,8 @@ from podfit.kube.manifest import Note
 from podfit.report import answers
 from podfit.report.checked import Checked, CheckedContainer, Item
 
-WHEN = "1970-01-01T00:00:00"
-"""The schema wants a time; the same input gives the same report."""
+NEVER = "1970-01-01T00:00:00"
+"""The schema wants a time, also of a report without one."""
 
 
 def render(checked: Checked) -> str:
@@ -44,8 +44,9 @@ def _suite(number: int, file: str, checked: Checked, notes: list[str]) -> list[s
         if item.accepted is None and not checked.fails(item)
     ]
     printed = "\n".join([*notes, *warned])
+    when = f"{checked.when:%Y-%m-%dT%H:%M:%S}" if checked.when else NEVER
     return [
-        f'  <testsuite id="{number}" name={_attribute(file)} package="podfit" timestamp="{WHEN}" hostname="localhost" '
+        f'  <testsuite id="{number}" name={_attribute(file)} package="podfit" timestamp="{when}" hostname="localhost" '
         f'tests="{len(cases)}" failures="{failures}" errors="{len(problems)}" skipped="{skipped}" time="0">',
         f'    <properties><property name="podfit" value="{__version__}"/></properties>',
         *cases,

@@ -223,13 +223,16 @@ def closing(checked: Checked) -> list[str]:
 
 
 def next_command(checked: Checked) -> list[str]:
-    """The last line: `podfit fix` if it repairs anything, else the page of the first finding's rule; none without
-    findings."""
+    """The last line: `podfit fix` if it repairs anything, else the page of the first finding's rule, else the memory of
+    what has no finding; none if nothing was checked."""
     if checked.fix:
         command = shlex.join(["podfit", "fix", *checked.fix])
         return [f"next: {one_line(command)}    # repairs {checked.repairable} of {many(len(checked.open), 'finding')}"]
     first = min(checked.open, key=lambda item: importance(item.judged), default=None)
-    return [f"next: podfit explain {first.judged.rule}"] if first else []
+    if first is not None:
+        return [f"next: podfit explain {first.judged.rule}"]
+    files = [one.file for one in checked.containers if one.file not in checked.printed and not one.file.startswith("<")]
+    return [f"next: {one_line(shlex.join(['podfit', 'explain', files[0]]))}    # what uses the memory"] if files else []
 
 
 def _container(
