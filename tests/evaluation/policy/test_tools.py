@@ -116,7 +116,7 @@ def test_a_diff_tells_what_would_newly_be_denied_warned_and_patched(tmp_path: Pa
     assert main(["policy", "diff", "default", str(new), "--on", str(manifest)]) == 1
     out = capsys.readouterr().out
     assert f"newly denied: 1\n  Pod chat/llama-8b ({manifest}): unpinned-image\n    warn → deny, " in out
-    assert out.endswith("1 objects: 1 would get another decision\n")
+    assert out.endswith("1 object: 1 would get another decision\n")
     assert main(["policy", "diff", str(new), "default", "--on", str(manifest), "--format", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert [(one["what"], one["rule"]) for one in said["changes"]] == [("no longer denied", "unpinned-image")]
@@ -163,7 +163,7 @@ def test_a_log_without_objects_is_told_and_one_with_some_is_noted(tmp_path: Path
     log.write_text("\n".join(map(json.dumps, [bare, {**bare, "requestObject": GOOD_POD}])))
     assert main(words) == 0
     told = capsys.readouterr()
-    assert told.out == "1 objects: 0 would get another decision\n"
+    assert told.out == "1 object: 0 would get another decision\n"
     assert "patches: 1 event without an object left out" in told.err
 
 
