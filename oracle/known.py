@@ -38,5 +38,21 @@ KNOWN: Sequence[tuple[str, str]] = (
         r"max_num_batched_tokens: .* \[meta-llama/Llama-4-Scout",
         "the catalog keeps the text part of this config.json, from which podfit can't see that V0 batches for images",
     ),
+    (
+        r"vLLM rejects: .*The Transformers implementation of '\w+' is not compatible with vLLM",
+        "whether a class of Transformers runs in vLLM depends on the Transformers of the image",
+    ),
+    (
+        r"vLLM rejects: .*Cannot find the config file for deepspeedfp",
+        "the method reads a file of the checkpoint, which may be there",
+    ),
+    (
+        r"vLLM rejects: .*The quantization method mxfp8 is not supported for the current GPU.*Current capability: 70",
+        "--quantization of an online method on a V100, which the image's CUDA 13 rejects (image-for-other-gpu)",
+    ),
+    (
+        r"^value: enable_prefix_caching: True, vLLM False .*--pooler-config",
+        "0.11.0 switches prefix caching off for any --pooler-config, also of a model that generates text",
+    ),
 )
 """Pattern of `kind: text [model arguments] GPU` → why podfit differs there."""
