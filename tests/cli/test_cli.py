@@ -104,6 +104,12 @@ def test_a_kind_that_is_rendered_elsewhere_names_how(run: Run, tmp_path: Path, k
     assert "`kinds` of a policy" not in err
 
 
+def test_a_kind_that_serves_models_may_run_vllm(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("apiVersion: kaito.sh/v1beta1\nkind: Workspace\ninference: {preset: {name: phi-4}}\n")
+    assert f"{file}:3: not evaluated: a Workspace may run vLLM, and podfit" in run("check", str(file))[2]
+
+
 def test_an_unreadable_file_is_exit_3_and_the_others_are_still_checked(run: Run, tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [1\nb: 2\n")

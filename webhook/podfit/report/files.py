@@ -166,5 +166,6 @@ def _mentioned(file: str, document: Document, place: FieldPath) -> str:
     head = f"{file}:{document.line_of(place)}: not evaluated: "
     if (command := unread.RENDERED.get((group, kind))) is not None:
         return f"{head}{place} names vLLM, and nothing is rendered here; check what this {kind} makes: {command}"
-    why = f"{place} names vLLM" if len(place.parts) > 1 else f"a {kind} may run vLLM"
+    is_named = len(place.parts) > 1 and place.parts[0] == "spec"
+    why = f"{place} names vLLM" if is_named else f"a {kind} may run vLLM"
     return f"{head}{why}, and podfit does not know what Pods this {kind} makes; check them in a running cluster"
