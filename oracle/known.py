@@ -51,6 +51,10 @@ KNOWN: Sequence[tuple[str, str]] = (
         "--quantization of an online method on a V100, which the image's CUDA 13 rejects (image-for-other-gpu)",
     ),
     (
+        r"vLLM rejects: .*(prefill context parallelism \[type|--nnodes 2` must evenly divide).*--prefill-context",
+        "which releases and model runners have prefill context parallelism is not checked",
+    ),
+    (
         r"^value: enable_prefix_caching: True, vLLM False .*--pooler-config",
         "0.11.0 switches prefix caching off for any --pooler-config, also of a model that generates text",
     ),
