@@ -87,7 +87,7 @@ def measured(settings: Settings) -> str:
         if not many:
             return "0.9.1 to 0.10"
         return "0.9.1 to 0.10, ranks on Hopper" if hopper else "0.9.1 to 0.10, several ranks"
-    if settings.vendor == "amd":
+    if settings.instinct:
         if not many:
             return "AMD from 0.11"
         return "AMD from 0.11, eight ranks" if settings.parallel.world_size >= 8 else "AMD from 0.11, several ranks"

@@ -66,6 +66,8 @@ class Settings(NamedTuple):
     vendor: str
     unified_memory: bool
     """The GPU's memory is the host's (GB10, Jetson)."""
+    instinct: bool
+    """An AMD GPU for data centers, by its memory: its libraries take more than those of a Radeon."""
     long_videos: bool
     """The model has a vision tower, and a context of LONG_VIDEO tokens and more, which a video may fill."""
     second_runner: bool
@@ -178,6 +180,7 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         asked.all2all,
         vendor,
         gpu is not None and gpu.unified_memory,
+        vendor == "amd" and memory >= 70 * GI,
         model.vision_config is not None and (length or 0) >= media.LONG_VIDEO,
         model_runner.is_second(asked, release, pooling=pooling, vendor=vendor),
         asked.variables,
