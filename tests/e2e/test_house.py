@@ -74,7 +74,7 @@ def test_the_pages_admission_policies_deny_what_they_say(cluster: Cluster, user:
     policies = _manifests("admissionregistration.k8s.io/")
     user.write("vap.yaml", *policies)
     user.kubectl("apply -f vap.yaml")
-    good = {
+    good: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "good"},

@@ -64,7 +64,7 @@ class Acceptance:
         path = f"/apis/podfit.dev/v1alpha1/policies/{name}/status"
         status = self._client.whole(path).get("status") or {}
         listed = status.get("conditions") or []
-        before: Mapping[str, Mapping[str, Any]] = {one.get("type"): one for one in listed}
+        before: dict[str, Any] = {str(one.get("type")): one for one in listed}
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         after = {one["type"]: one for one in conditions(name, generation, problems, now)}
         for kind, one in after.items():
@@ -79,7 +79,7 @@ class Acceptance:
 def conditions(name: str, generation: object, problems: tuple[str, ...], now: str) -> list[dict[str, Any]]:
     """The conditions Accepted and Ready of a Policy."""
     said = "; ".join(problem.removeprefix(f"policies.podfit.dev/{name}: ") for problem in problems)
-    common = {
+    common: dict[str, Any] = {
         "status": "False" if problems else "True",
         "reason": "Invalid" if problems else "Accepted",
         "message": FORMS.masked(f"not taken over: {said}")[:LONGEST] if problems else "it holds",

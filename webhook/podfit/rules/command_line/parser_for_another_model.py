@@ -25,7 +25,7 @@ class ParserForAnotherModel(Rule):
 
     The parsers of a model are those that vLLM's recipes and documentation name for its family. Parsers that read each
     other's format are not reported. The rule reports nothing with a chat template, a parser plugin, another tokenizer
-    or `--hf-overrides`, for a model that is served from a path, and for a family of which two recipes differ.
+    or `--hf-overrides`. Nor does it for a model that is served from a path, or for a family whose recipes differ.
     """
 
     plane = "config"

@@ -14,7 +14,7 @@ from podfit.vllm.release import Release
 
 CHECKED_SINCE = Release(0, 11, 1)
 """From this release on, vLLM checks for each backend of a list whether it supports the GPU, the model and the KV
-cache's dtype, and ends if none does (platforms/cuda.py get_attn_backend_cls). The values below are from 29 releases up
+cache's dtype. It ends if none does (platforms/cuda.py get_attn_backend_cls). The values below are from 29 releases up
 to 0.33."""
 MLA_MODEL_TYPES = frozenset({"deepseek_v2", "deepseek_v3", "kimi_k2"})
 """Families whose attention is multi-head latent attention (`is_deepseek_mla`) in each of these releases."""

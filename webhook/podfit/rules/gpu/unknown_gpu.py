@@ -58,7 +58,7 @@ class UnknownGpu(Rule):
 
 
 def _has_no_answer(engine: Engine, where: str | None) -> bool:
-    """A named GPU would not be checked either: the model is unknown, its plan is unsure, or it is no GPU."""
+    """A named GPU would not be checked either: the model is unknown, its plan is unsure, or there is none."""
     if where is None:
         return engine.model is None or engine.facts.plans_table
     return where.startswith(gpu_set.UNSURE)

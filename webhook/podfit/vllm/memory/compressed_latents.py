@@ -1,9 +1,10 @@
 """The KV cache of DeepSeek-V4: the tokens of a window, latents of groups of tokens, and states of what compresses them.
 
 Every layer stores the latents of its window. A layer with a compression ratio also stores one latent for each group of
-4 or 128 tokens, and the states of the last groups; with ratio 4 it has an indexer, which does the same with its keys
-(vLLM 0.33 models/deepseek_v4/attention.py, compressor.py, v1/attention/backends/mla/sparse_swa.py; read in
-0.21 … 0.33, and 0.20 is taken to be like 0.21).
+4 or 128 tokens, and the states of the last groups. With ratio 4 it has an indexer, which does the same with its keys.
+
+Source: vLLM 0.33 models/deepseek_v4/attention.py, compressor.py, v1/attention/backends/mla/sparse_swa.py. Read in
+0.21 … 0.33; 0.20 is taken to be like 0.21.
 """
 
 from __future__ import annotations

@@ -353,9 +353,10 @@ EAGLE_LAYERS = 1
 
 
 def _unknown_drafter(model: Model, how: Stored) -> int | None:
-    """Bytes per token that the layers of an unknown drafter take at most, beyond those that `_drafted` counts; 0 if no
-    drafter is unknown, None if its layers have no bound. An EAGLE head has at most as many key-value heads as the model
-    has query heads."""
+    """Bytes per token that the layers of an unknown drafter take at most, beyond those that `_drafted` counts.
+
+    0 if no drafter is unknown, None if its layers have no bound. An EAGLE head has at most as many key-value heads as
+    the model has query heads."""
     speculative = how.speculative
     if speculative is None or speculative.known:
         return 0

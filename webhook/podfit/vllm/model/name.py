@@ -105,7 +105,7 @@ def _model_of_last_part(name: str) -> Fact[Model] | None:
     if found and len({one[1:] for one in found}) == 1:
         return by_id(found[0][0])
     if not re.search(r"\d|-", wanted):
-        return None  # one word ("tiny", "chat") is no name
+        return None  # one word ("tiny", "chat") identifies nothing
     longer = [
         row
         for start in (wanted, f"meta-{wanted}")
