@@ -635,7 +635,7 @@ def test_the_next_command_repairs_files_but_not_what_a_program_printed(
         for words in (("pod.yaml",), ("pod.yaml", "--helm", "chart"), ("--helm", "chart"))
     )
 
-    assert of_file.startswith("next: podfit fix pod.yaml    # repairs ")
+    assert of_file.startswith("next: podfit fix pod.yaml    # a repair for ")
     assert of_both.startswith("next: podfit fix pod.yaml    # repairs ")
     assert of_chart.startswith("next: podfit explain ")
 
@@ -846,7 +846,7 @@ def test_json_counts_what_text_counts_and_has_audited_findings_only_if_asked(che
     summary = plain["summary"]
     levels = [row["level"] for one in plain["results"] for row in one["findings"]]
     assert f"{summary['denied']} denied, {summary['likely']} likely to fail, {summary['advice']} advice" in text
-    assert f"repairs {summary['repairable']} of {len(levels)} finding" in text
+    assert f"a repair for {summary['repairable']} of {len(levels)} finding" in text
     assert {level: levels.count(level) for level in ("denied", "likely", "advice")}.items() <= summary.items()
     assert "audited" not in levels
     assert summary["audited"] > 0

@@ -31,7 +31,6 @@ from podfit.evaluation import denial
 from podfit.evaluation.policy import Policy
 from podfit.report import checked, files, text
 from podfit.report.checked import Checked, FileProblem
-from podfit.report.files import ManifestFile
 from podfit.vllm.facts import Facts
 
 FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
@@ -123,13 +122,13 @@ def run(args: argparse.Namespace) -> int:
     if not (args.files or args.helm or args.kustomize):
         raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
     policy, facts = policies.in_force(args)
-    found, sources = _checked(args, policy, facts)
+    found = _checked(args, policy, facts)
     gone = 0
     if args.baseline is not None:
         found, gone = baseline.applied(found, args.baseline)
         gone = 0 if args.rule or args.ignore else gone
     if any(output.format in ("text", "json") for output in wanted) and not args.quiet:
-        found = _with_repairs(found, sources, policy, args, options)
+        found = _with_repairs(found, args, options)
     for output in wanted if args.format or args.write_baseline is None else ():
         _write(output, found, args)
     project.announce(None if args.quiet else config)
@@ -162,25 +161,17 @@ def _fix_options(args: argparse.Namespace) -> list[str]:
     return [*options, "--no-config"] if args.no_config else options
 
 
-def _with_repairs(
-    found: Checked, sources: Sequence[ManifestFile], policy: Policy, args: argparse.Namespace, options: list[str]
-) -> Checked:
-    """With how many findings `podfit fix` repairs, and its arguments."""
-    if not any(item.judged.applies for item in found.open):
-        return found
-    from podfit.report import repairs  # a file without a repair need not wait for it
-
-    counts = repairs.counted(found, sources, policy, rule_filter.chosen(args))
-    if not counts:
-        return found
-    names = list(counts)
+def _with_repairs(found: Checked, args: argparse.Namespace, options: list[str]) -> Checked:
+    """With how many findings have a repair that `podfit fix` makes, and its arguments."""
+    repaired = [item.file for item in found.open if item.judged.applies and item.file not in found.printed]
+    names = list(dict.fromkeys(repaired))
     if len(names) > FEW_FILES:
-        names = [name for name in dict.fromkeys(args.files) if edge.names_any(name, counts)]
-    return replace(found, repairable=sum(counts.values()), fix=(*options, *names))
+        names = [name for name in dict.fromkeys(args.files) if edge.names_any(name, names)]
+    return replace(found, repairable=len(repaired), fix=(*options, *names)) if names else found
 
 
-def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[Checked, Sequence[ManifestFile]]:
-    """All findings, problems and notes about the given files and objects; and the files."""
+def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
+    """All findings, problems and notes about the given files and objects."""
     live = [name for name in args.files if user_cluster.names_object(name)]
     names = [name for name in args.files if name not in live]
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
@@ -195,7 +186,7 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[Ch
     notes += charts.notes(inputs)
     names_read = tuple(source.name for source in inputs)
     notes += _without(args.files, names_read, {one.file for one in containers}) if not problems else ()
-    checked = Checked(
+    return Checked(
         names_read,
         tuple(containers),
         tuple(problems),
@@ -209,7 +200,6 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[Ch
         docs=args.docs_url,
         when=edge.now(),
     )
-    return checked, inputs
 
 
 def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]) -> list[str]:

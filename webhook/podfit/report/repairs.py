@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from podfit.evaluation.lint import Judged, Result, lint
@@ -12,7 +12,6 @@ from podfit.evaluation.suggested import rooted
 from podfit.kube.manifest import Document
 from podfit.kube.patch import Edit
 from podfit.report import checked
-from podfit.report.checked import Checked, CheckedContainer
 from podfit.report.files import ManifestFile
 
 Accepted = dict[int, list[tuple[Result, Judged]]]
@@ -49,34 +48,6 @@ def repaired(
         )
 
     return [(one, of(one)) for one in source.manifests.documents]
-
-
-def counted(found: Checked, sources: Iterable[ManifestFile], policy: Policy, rules: frozenset[str]) -> dict[str, int]:
-    """File → how many of its open findings are repaired; files that a program printed, or without a repair, are left
-    out. The policy is that of the check."""
-    facts = {one.name: one.facts for one in sources if one.name not in found.printed}
-    documents: dict[int, list[CheckedContainer]] = {}
-    for one in found.containers:
-        documents.setdefault(id(one.report), []).append(one)
-    counts: dict[str, int] = {}
-    for containers in documents.values():
-        first, items = containers[0], [item for one in containers for item in one.items]
-        still_open = [item for item in items if item.accepted is None]
-        if first.file not in facts or not any(item.judged.applies for item in still_open):
-            continue
-        made = repair(
-            first.report.object,
-            policy,
-            facts[first.file],
-            rules=rules,
-            audited=False,
-            namespace=found.namespace,
-            accepted=[(item.result, item.judged) for item in items if item.accepted is not None],
-            found=[one.result for one in containers],
-        )
-        if made.fixed:
-            counts[first.file] = counts.get(first.file, 0) + made.fixed
-    return counts
 
 
 def edits(repairs: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:
