@@ -150,6 +150,7 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("plan", {"model": "--model-config=../outside/secret.yaml"}),
     ("plan", {"model": "a b", "command": "c"}),
     ("plan", {"model": "Qwen/Qwen3-8B", "context": -1}),
+    ("plan", {"model": "Qwen/Qwen3-8B", "context": 10**400}),
     ("plan", {"model": "Qwen/Qwen3-8B", "gpu": "--nodes=cluster"}),
     ("explain", {"rule": "../outside/secret.yaml"}),
     ("diagnose", {"path": "pod/llama-0"}),
