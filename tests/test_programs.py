@@ -7,6 +7,8 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -95,7 +97,13 @@ def test_a_policy_decides() -> None:
         (lambda: podfit.plan("sleep 1"), "not a command that starts vLLM"),
         (lambda: podfit.plan("vllm serve a/b", gpu="l999"), "l999"),
         (lambda: podfit.plan("vllm serve a/b", vllm_version="new"), "not a version"),
+        (lambda: podfit.plan(""), "empty"),
+        (lambda: podfit.plan("vllm serve a/b", model_config={"dates": {1}}), "not JSON serializable"),
         (lambda: podfit.check("kind: ["), "not YAML"),
+        (lambda: podfit.check("deploy/llama.yaml"), "is not a Kubernetes object"),
+        (lambda: podfit.check(["kind: Pod"]), "is not a Kubernetes object"),  # type: ignore[list-item]
+        (lambda: podfit.check("kind: Pod\nspec: {{ .Values.spec }}\n"), "template"),
+        (lambda: podfit.check({"metadata": {"creationTimestamp": date(2026, 1, 1)}}), "not JSON serializable"),
         (lambda: podfit.check("kind: Pod", policy="kind: Polic"), "policy"),
     ],
 )
@@ -103,6 +111,21 @@ def test_what_a_caller_gets_wrong_is_a_value_error(call: object, words: str) -> 
     assert callable(call)
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: podfit.plan("env HF_TOKEN=hf_abcdefGHIJKLMNOPQRSTUVWXYZ012345 sleep 1"),
+        lambda: podfit.plan(["login", "--password=hf_abcdefGHIJKLMNOPQRSTUVWXYZ012345"]),
+        lambda: podfit.check("hf_abcdefGHIJKLMNOPQRSTUVWXYZ012345"),
+    ],
+)
+def test_an_error_shows_no_secret(call: Callable[[], object]) -> None:
+    with pytest.raises(ValueError) as error:
+        call()
+
+    assert "abcdefGHIJ" not in str(error.value)
 
 
 def test_an_import_loads_nothing() -> None:

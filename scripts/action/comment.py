@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from podfit import cli
+from podfit.cli.support import edge
+from podfit.report.markdown import code
 
 MARKER = "<!-- podfit diff -->"
 MAX_BYTES = 60_000
@@ -54,15 +56,26 @@ def changes(base: str, names: Sequence[str]) -> str:
     """What changes, as Markdown of bounded length; "" if nothing does."""
     blocks = []
     for name in names:
-        old, new = Path(base) / name, Path(name)
-        sides = [str(path) if path.exists() else os.devnull for path in (old, new)]
+        sides = [side(Path(base) / name), side(Path(name))]
         if sides == [os.devnull, os.devnull]:
             continue
         words = ["diff", "--config", base, "--format", "json", "--", *sides]
-        if any(one["state"] != "unchanged" for one in json.loads(run(words) or "{}").get("changes", ())):
+        compared = run(words)
+        if not compared:  # the log says why; it is not "nothing changes"
+            blocks.append(f"podfit: {code(name)} can't be compared with the base branch.\n")
+        elif any(one["state"] != "unchanged" for one in json.loads(compared)["changes"]):
             words[words.index("json")] = "markdown"
             blocks.append(run(words))
     return bounded("\n".join(blocks))
+
+
+def side(path: Path) -> str:
+    """A file, folder or pattern as one side of `podfit diff`; the null device if no manifest is there."""
+    try:
+        met = [*edge.files([str(path)])]
+    except edge.UnusableError:
+        return os.devnull
+    return str(path) if any(Path(one).exists() for one in met) else os.devnull
 
 
 def run(words: Sequence[str]) -> str:

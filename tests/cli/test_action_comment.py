@@ -169,6 +169,34 @@ def test_a_new_and_a_removed_folder_are_compared_with_nothing(tmp_path: Path) ->
     assert ": added" in comment["body"]
 
 
+def test_a_pattern_is_compared(tmp_path: Path) -> None:
+    runner, comments = bump(tmp_path, "0.19.0", "0.27.1"), Comments()
+
+    run(runner, comments, files="deploy/*.yaml nowhere/**/*.yaml")
+
+    (comment,) = comments.stored
+    assert "| vLLM | 0.19.0 | **0.27.1** |" in comment["body"]
+
+
+def test_what_cannot_be_compared_is_not_called_unchanged(tmp_path: Path) -> None:
+    runner, comments = Runner(tmp_path, {"deploy/pod.yaml": GOOD}, {"deploy/pod.yaml": "kind: [\n"}), Comments()
+    comments.add(BOT, f"{MARKER}\nold")
+
+    run(runner, comments, files="deploy")
+
+    assert "`deploy` can't be compared" in comments.stored[0]["body"]
+
+
+def test_a_folder_whose_manifests_are_all_removed_is_compared_with_nothing(tmp_path: Path) -> None:
+    runner, comments = Runner(tmp_path, {"deploy/pod.yaml": GOOD, "deploy/README.md": "a\n"}, {"b": "c"}), Comments()
+    (runner.checkout / "deploy" / "pod.yaml").unlink()
+
+    run(runner, comments, files="deploy")
+
+    (comment,) = comments.stored
+    assert ": removed" in comment["body"]
+
+
 def test_the_base_decides_which_files_count(tmp_path: Path) -> None:
     change = {"deploy/pod.yaml": GOOD.replace("v0.27.1", "v0.19.0"), "podfit.yaml": "exclude: ['*']\n"}
     runner, comments = Runner(tmp_path, {"deploy/pod.yaml": GOOD}, change), Comments()

@@ -356,3 +356,14 @@ def test_read_touches_no_file() -> None:
     """The name is only for messages."""
     assert not Path("no-such-file.yaml").exists()
     assert len(read("kind: A", "no-such-file.yaml").documents) == 1
+
+
+@pytest.mark.parametrize("breaks", ["\r", "\x85", "\u2028", "\u2029"])
+def test_a_field_that_is_absent_has_a_place_whatever_ends_the_lines(breaks: str) -> None:
+    """Its key's nearest: a place that is not in lines that end with a line feed."""
+    text = f"#{breaks}#{breaks}kind: Pod{breaks}spec:{breaks}  containers:{breaks}  - name: a{breaks}    image: b"
+    (document,) = read(text, "pod.yaml").documents
+
+    mark = document.mark_of(FieldPath(("spec", "containers", 0, "args")))
+
+    assert mark.line == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,11 @@ LONG = "llama-8b-with-131072-tokens.yaml"
 SECONDS = 60
 """After which a test fails instead of waiting for ever."""
 Whole = types.Range(types.Position(0, 0), types.Position(10_000, 0))
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines as an editor has them: only CR LF, LF and CR end one."""
+    return re.findall(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+", text)
 
 
 class Editor:
@@ -73,7 +79,7 @@ class Editor:
         """Make an action's edits, which are of whole lines, and type the text."""
         assert action.edit
         assert action.edit.changes
-        lines = self.text.splitlines(keepends=True)
+        lines = lines_of(self.text)
         for edit in sorted(action.edit.changes[self.uri], key=lambda one: -one.range.start.line):
             lines[edit.range.start.line : edit.range.end.line] = [edit.new_text]
         self.type("".join(lines))
@@ -136,6 +142,25 @@ def test_a_suggestion_is_a_quick_fix_after_which_the_finding_is_gone() -> None:
         editor.apply(shorter)
 
         assert "kv-cache-too-small" not in [one.code for one in await editor.diagnostics()]
+
+    in_an_editor(test)
+
+
+@pytest.mark.parametrize("odd", ["\x85", "\u2028", "\u2029"])
+def test_lines_that_only_yaml_ends_do_not_move_findings_and_repairs(odd: str) -> None:
+    async def test(editor: Editor) -> None:
+        path, text = example(LONG)
+        found = await editor.open(path, text.replace("kind:", f"# a{odd}# b\nkind:", 1))
+        (mark,) = [one.range for one in found if one.code == "kv-cache-too-small"]
+        assert "args: [" in lines_of(editor.text)[mark.start.line]
+        (shorter, *_) = [one for one in await editor.actions() if one.title.startswith("podfit: --max-model-len")]
+
+        editor.apply(shorter)
+
+        assert odd in editor.text
+        after = await editor.diagnostics()
+        assert "kv-cache-too-small" not in [one.code for one in after]
+        assert all(one.code for one in after), "the text can be read"
 
     in_an_editor(test)
 

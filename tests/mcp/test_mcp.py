@@ -17,6 +17,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
 from podfit.cli import main
+from podfit.mcp.confine import MAX_FILE_BYTES
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -149,6 +150,7 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("plan", {"model": "--model-config=../outside/secret.yaml"}),
     ("plan", {"model": "a b", "command": "c"}),
     ("plan", {"model": "Qwen/Qwen3-8B", "context": -1}),
+    ("plan", {"model": "Qwen/Qwen3-8B", "context": 10**400}),
     ("plan", {"model": "Qwen/Qwen3-8B", "gpu": "--nodes=cluster"}),
     ("explain", {"rule": "../outside/secret.yaml"}),
     ("diagnose", {"path": "pod/llama-0"}),
@@ -171,6 +173,36 @@ def test_hostile_calls_are_refused_and_the_server_answers_on(root: Path) -> None
     assert data(last)["containers"]
 
 
+def test_a_pipe_below_the_root_is_refused_and_does_not_stop_the_server(root: Path) -> None:
+    os.mkfifo(root / "pipe.yaml")
+    (root / "podfit.yaml").write_text("policies: [pipe.yaml]\n")
+
+    *refused, last = ask(
+        root,
+        ("check", {"path": "pipe.yaml"}),
+        ("diagnose", {"path": "pipe.yaml"}),
+        ("diagnose", {"text": "x", "manifest": "pipe.yaml"}),
+        ("check", {"path": BAD}),
+        ("explain", {"rule": "shm-missing"}),
+    )
+
+    for answer in refused:
+        assert answer.is_error
+    assert "not a regular file" in text(refused[-1])
+    assert data(last)["explanation"]
+
+
+def test_a_large_file_that_the_project_file_names_is_not_read(root: Path) -> None:
+    with (root / "large.yaml").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    (root / "podfit.yaml").write_text("policies: [large.yaml]\n")
+
+    (answer,) = ask(root, ("check", {"path": BAD}))
+
+    assert answer.is_error
+    assert "larger than" in text(answer)
+
+
 def test_a_link_in_a_folder_is_not_followed_out(root: Path) -> None:
     (root / "link.yaml").symlink_to(root.parent / "outside" / "secret.yaml")
 
@@ -187,6 +219,7 @@ def test_a_link_in_a_folder_is_not_followed_out(root: Path) -> None:
     [
         "policies: [../outside/secret.yaml]",
         "models: ../outside",
+        "models: /",
         "baseline: ../outside/secret.yaml",
         "nodes: ../outside/secret.yaml",
         "nodes: cluster",
@@ -270,14 +303,17 @@ def test_a_confined_process_reads_its_root_alone_and_starts_nothing(tmp_path: Pa
     (tmp_path / "in" / "file").write_text("in")
     (tmp_path / "out").write_text("out")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
+    (tmp_path / "more.py").write_text("seen = 1")
     program = """
 import os, socket, subprocess, sys
 from pathlib import Path
 from podfit.mcp.confine import confine
 root = Path(sys.argv[1])
+sys.path.insert(0, str(root.parent))  # as `python -m` does
 confine(root)
 assert (root / "file").read_text() == "in"
 import colorsys  # a module that is not loaded yet
+import more
 def refused(action):
     try:
         action()
@@ -287,6 +323,7 @@ def refused(action):
 refused(lambda: (root.parent / "out").read_text())
 refused(lambda: (root / "link").read_text())
 refused(lambda: (root / ".." / "out").read_text())
+refused(lambda: os.listdir("/"))
 refused(lambda: (root / "new").write_text("x"))
 refused(lambda: os.open(root / "file", os.O_RDWR))
 refused(lambda: os.remove(root / "file"))

@@ -247,7 +247,7 @@ def _speaking(report: Report) -> Report:
 
 def _count(text: str) -> int:
     """A whole number above 0, as vLLM reads `--max-model-len`: 16384, 16k (16,000) or 16K (16,384)."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text)
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)([kKmMgG]?)", text)
     factor = {"": 1, "k": 10**3, "K": 1 << 10, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
     number = round(float(match[1]) * factor[match[2]]) if match else 0
     if number < 1:

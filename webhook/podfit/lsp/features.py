@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 
 from lsprotocol import types
 from pygls.workspace import PositionCodec, ServerTextPosition, ServerTextRange
@@ -25,30 +28,46 @@ SEVERITIES: dict[Level, types.DiagnosticSeverity] = {
 }
 
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")
+"""A line of an editor (the protocol's EOL). YAML, as `str.splitlines`, also ends one at U+0085, U+2028 and U+2029."""
+
+
 class Places:
-    """Marks of a text, which count characters, as positions of an editor, which mostly count UTF-16 units."""
+    """Marks of a text, which count characters and YAML's lines, as positions of an editor, which mostly count UTF-16
+    units, and have lines of their own."""
 
     def __init__(self, text: str, codec: PositionCodec) -> None:
-        self.lines = text.splitlines(keepends=True)
+        self.lines: list[str] = _LINE.findall(text)
         self.codec = codec
+        self._starts = [0, *accumulate(map(len, self.lines))]
+        self._starts_of_marks = [0, *accumulate(map(len, text.splitlines(keepends=True)))]
 
     def range(self, mark: Mark) -> types.Range:
         """The range of a mark; at most to the end of the text."""
-        start = ServerTextPosition(mark.line - 1, mark.column - 1)
+        start = self._position(mark.line, mark.column - 1)
         return self.codec.range_to_client_units(
-            self.lines, ServerTextRange(start, ServerTextPosition(mark.end_line - 1, mark.end_column - 1))
+            self.lines, ServerTextRange(start, self._position(mark.end_line, mark.end_column - 1))
         )
+
+    def line(self, number: int) -> int:
+        """The editor's line, from 0, at which a line of a mark, from 1, begins."""
+        return self._position(number, 0).line
 
     def lines_of(self, first: int, last: int) -> types.Range:
         """Whole lines, from 0, without the one at `last`."""
         return types.Range(types.Position(first, 0), types.Position(last, 0))
+
+    def _position(self, line: int, column: int) -> ServerTextPosition:
+        offset = self._starts_of_marks[min(line, len(self._starts_of_marks)) - 1] + column
+        at = bisect_right(self._starts, offset) - 1
+        return ServerTextPosition(at, offset - self._starts[at])
 
 
 def diagnostics(checked: CheckedText, places: Places) -> list[types.Diagnostic]:
     """Findings, and what can't be read."""
     found = [diagnostic(item, places) for item in checked.items]
     for problem in checked.found.problems:
-        line = (problem.line or 1) - 1
+        line = places.line(problem.line or 1)
         found.append(
             types.Diagnostic(
                 places.lines_of(line, line + 1), problem.message, types.DiagnosticSeverity.Error, source=SOURCE
@@ -92,7 +111,7 @@ def actions(checked: CheckedText, places: Places, uri: str, asked: types.Range) 
                 kind=types.CodeActionKind.QuickFix,
                 diagnostics=[diagnostic(item, places)],
                 is_preferred=repair.is_preferred,
-                edit=types.WorkspaceEdit(changes={uri: list(_changes(checked.text, repair.text, places))}),
+                edit=types.WorkspaceEdit(changes={uri: list(_changes(repair.text, places))}),
             )
     return list(made.values())
 
@@ -101,9 +120,9 @@ def _meets(one: types.Range, other: types.Range) -> bool:
     return one.start.line <= other.end.line and other.start.line <= one.end.line
 
 
-def _changes(before: str, after: str, places: Places) -> Iterator[types.TextEdit]:
-    """The lines that differ."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+def _changes(after: str, places: Places) -> Iterator[types.TextEdit]:
+    """The lines that differ from those of the places."""
+    old, new = places.lines, _LINE.findall(after)
     for kind, first, last, start, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind != "equal":
             yield types.TextEdit(places.lines_of(first, last), "".join(new[start:end]))
@@ -122,8 +141,10 @@ def _command(one: CheckedContainer, places: Places, position: types.Position) ->
     """The range of the container's arguments or command, if the position is within."""
     for field in ("args", "command"):
         mark = one.document.value_at(one.result.engine.container.path / field)
-        if mark is not None and mark.line - 1 <= position.line <= mark.end_line - 1:
-            return places.range(mark)
+        if mark is not None:
+            place = places.range(mark)
+            if place.start.line <= position.line <= place.end.line:
+                return place
     return None
 
 
@@ -131,7 +152,7 @@ def lenses(checked: CheckedText, places: Places) -> list[types.CodeLens]:
     """One line above each container that runs vLLM: whether it fits, and how many requests."""
     found = []
     for one in checked.found.containers:
-        line = one.document.line_of(one.result.engine.container.path) - 1
+        line = places.line(one.document.line_of(one.result.engine.container.path))
         title = _lens(one.report, one.result)
         found.append(types.CodeLens(places.lines_of(line, line), types.Command(title, "")))
     return found

@@ -49,7 +49,8 @@ class State:
 
 def create(reader: Reader) -> LanguageServer:
     """The server, before it listens."""
-    server = LanguageServer("podfit", __version__)
+    # Whole texts: what pygls makes of an edit counts other lines than the editor where a text has U+0085 or U+2028.
+    server = LanguageServer("podfit", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
     state = State(reader)
 
     async def check(uri: str, version: int | None, wait: float) -> None:

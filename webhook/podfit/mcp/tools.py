@@ -162,7 +162,8 @@ def check(arguments: CheckArguments, podfit: CommandLine) -> Answer:
 
 
 def fix(arguments: FixArguments, podfit: CommandLine) -> Answer:
-    """The repairs that have one answer, as a diff. Nothing is written: apply the diff yourself."""
+    """The repairs that have one answer, as a diff. Nothing is written: apply the diff yourself. To apply, it has the
+    lines of the manifest as they are, secrets included."""
     output = _run(podfit, ["fix", *_options(arguments), "--", _input(arguments, podfit)], arguments.text)
     changes = diff(arguments.text, output.text, PASTED) if arguments.text else output.text
     repaired = sum(": would repair: " in line or ": repaired: " in line for line in output.notes)
@@ -249,6 +250,8 @@ def _path(podfit: CommandLine, name: str) -> str:
             raise ToolError(f"{name!r} is outside the root")
         if not path.exists():
             raise ToolError(f"{name!r}: no such file or folder below the root")
+        if not (path.is_file() or path.is_dir()):
+            raise ToolError(f"{name!r}: neither a file nor a folder")
     except (OSError, ValueError, RuntimeError) as error:
         raise error if isinstance(error, ToolError) else ToolError(f"{name!r} is not a path") from error
     place = f"./{path.relative_to(Path.cwd())}"

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from json import dumps
 from typing import Any, Literal
 
+from podfit.base.printable import shortened
+from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.lint import Judged, Report, Result
 from podfit.evaluation.policy import Policy, PolicyError, builtin, load
@@ -78,20 +80,23 @@ def plan(
 
     `gpu`: NAME[:COUNT], as `--gpu`. `vllm_version`: such as "0.27.1"; the newest that podfit knows by default.
     `model_config`: the model's config.json, for a model that podfit does not know. Raises ValueError for a command that
-    does not start vLLM, an unknown GPU, or an unusable version or config.
+    does not start vLLM, an unknown GPU, or an unusable version or config; its text has no secret of the command.
     """
     if vllm_version is not None and release.parse(vllm_version) is None:
         raise ValueError(f"vllm_version {vllm_version!r}: not a version such as 0.27.1")
     facts = _facts(gpu)
     if model_config is not None:
-        taught, errors = given.read({given.CONFIG: dumps(model_config)}, "model_config", ("*",))
+        taught, errors = given.read({given.CONFIG: _text(model_config)}, "model_config", ("*",))
         if errors:
             raise ValueError("; ".join(errors))
         facts = replace(facts, models={"*": taught["*"]})
     words = shlex.split(command) if isinstance(command, str) else list(command)
+    if not words:
+        raise ValueError("the command is empty")
     report = command_line.judged_as(words, vllm_version or str(NEWEST), facts, builtin())
     if not report.results:
-        raise ValueError(f"{' '.join(words[:4])} …: not a command that starts vLLM")
+        begun = shortened(FORMS.line(" ".join(words[:4])))
+        raise ValueError(f"{begun} …: not a command that starts vLLM")
     (result,) = report.results
     shown = [judged for judged in result.findings if command_line.is_spoken_of(judged)]
     return _plan(command_line.tree(report), shown)
@@ -106,12 +111,13 @@ def check(
     """Check every vLLM container of manifests: YAML or JSON as text, one object, or several that know each other.
 
     `gpu`: NAME[:COUNT] where a manifest names none. `policy`: the YAML of a Policy. Raises ValueError for a text that
-    can't be read, an unknown GPU, or an invalid policy.
+    can't be read or is no object (the path of a file, a template of Helm), an unknown GPU, or an invalid policy.
     """
-    text = manifests if isinstance(manifests, str) else "\n---\n".join(map(dumps, _listed(manifests)))
+    text = manifests if isinstance(manifests, str) else "\n---\n".join(map(_text, _listed(manifests)))
     read = manifest.read(text.encode(), "manifests")
-    if read.errors:
-        raise ValueError("; ".join(map(str, read.errors)))
+    unread = [*read.errors, *(note for note in read.notes if note.skips in ("not-an-object", "helm-template"))]
+    if unread:
+        raise ValueError("; ".join(FORMS.line(str(one)) for one in unread))
     objects = tuple(document.object for document in read.documents)
     around = Everywhere([PlacedObject("manifests", "", obj) for obj in objects]).snapshot
     companions = Companions(objects, around=around)
@@ -124,6 +130,14 @@ def check(
 
 def _listed(manifests: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return [manifests] if isinstance(manifests, Mapping) else manifests
+
+
+def _text(value: Any) -> str:
+    """The value as JSON. Raises ValueError for what JSON does not have, such as the dates of `yaml.safe_load`."""
+    try:
+        return dumps(value)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
 
 
 def _facts(gpu: str | None) -> Facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -297,6 +298,10 @@ def models(folder: Path) -> dict[str, GivenModel]:
     """Name → model, of a folder, a checkpoint or a mounted ConfigMap; raises UnusableError with what is unreadable."""
     if not folder.is_dir():
         raise UnusableError(f"--models {folder}: no such folder", 3)
+    try:
+        os.scandir(folder).close()  # a pattern finds nothing in a folder that can't be read, and says nothing
+    except OSError as error:
+        raise UnusableError(f"--models {folder}: {reason(error)}", 3) from error
     entries = {}
     for path in sorted(folder.rglob("*.json")):
         place = path.relative_to(folder)

@@ -102,8 +102,9 @@ class Document:
         return self._rest_of_line(self.line, 1)
 
     def _rest_of_line(self, line: int, column: int) -> Mark:
-        """From there to the end of the line."""
-        end = len(self.text.split("\n", line)[line - 1].rstrip()) + 1
+        """From there to the end of the line, of which CR, U+0085 and U+2028 are one too in YAML."""
+        lines = self.text.splitlines()
+        end = len(lines[line - 1].rstrip()) + 1 if line <= len(lines) else column
         return Mark(line, column, line, max(end, column + 1))
 
 
