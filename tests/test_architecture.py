@@ -155,6 +155,7 @@ LONG = {
     "vllm/gpu/labels.py": "a table of label keys and what they say",
     "vllm/memory/kv_specs.py": "one layer type after the other, as in vLLM's kv_cache_interface.py",
     "vllm/memory/shape.py": "one kind of layer after the other, as in vLLM's modules",
+    "vllm/memory/settings.py": "one table of what an engine's arguments become",
     "vllm/memory/weights.py": "one line of the ledger",
 }
 """Modules of more than 400 lines, and why each is not split."""

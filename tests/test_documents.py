@@ -159,12 +159,11 @@ def test_pages_name_the_oldest_kubernetes_that_the_chart_allows() -> None:
 def test_the_accuracy_page_repeats_the_benchmarks_numbers() -> None:
     benchmark, accuracy = ((ROOT / "docs" / name).read_text() for name in ("benchmark.md", "accuracy.md"))
     rows = dict(re.findall(r"^\| ([^|]+?) \|[^|]*\| ([^|]+?) \|", benchmark, re.MULTILINE))
-    starts, failures, _ = rows["start / no room / at the edge"].split(" / ")
+    denied, failures = rows["failures denied"].split(" of ")
 
-    assert rows["false denials (count)"] == "0"
-    assert f"On {starts} published start-ups that worked, podfit denied none; of {failures} that failed" in accuracy
-    for row in ("failures denied", "KV memory of the GPU, median", "KV memory of the GPU, 90th"):
-        assert rows[row] in accuracy
+    assert rows["false denials"].startswith("0 of ")
+    assert f"Of {failures} that failed for lack of memory, it denies {denied} " in accuracy
+    assert f"off by {rows['KV memory of the GPU, median']} of the GPU in the median" in accuracy
 
 
 def typed() -> list[str]:

@@ -397,7 +397,10 @@ PREDICTED = {
 }
 """Causes and the rules that predict them, each with a text."""
 RULES = Path(__file__).parents[1] / "rules"
-OF_OTHER_OBJECTS = {"no-gpu-toleration", "no-node-matches", "read-write-once-with-replicas", "service-link-clash"}
+OF_OTHER_OBJECTS = {
+    "driver-too-old-for-image", "no-gpu-toleration", "no-node-matches", "read-write-once-with-replicas",
+    "service-link-clash",
+}  # fmt: skip
 """Rules that need the cluster's nodes, a claim or a Service, too."""
 
 

@@ -39,7 +39,7 @@ def built(folder: Path, *rows: Mapping[str, Any], indexed: str | None = None) ->
     write_entries("models", [dict(one) for one in (*rows, CONFIRMS)], folder)
     index = {"id": indexed, "param_count": 404_096, "weight_bytes": 404_096, "dtype_params": {"F8_E4M3": 404_096}}
     write_entries("checkpoints", [index] if indexed else [], folder)
-    for name in ("corrections", "relatives"):
+    for name in ("corrections", "gated", "relatives"):
         write_entries(name, [], folder)
     found = models(folder)["models"]
     assert all(one["trusted"] == ("doubts" not in one) for one in found.values())

@@ -212,7 +212,7 @@ def test_explain_shows_which_line_decided(tmp_path: Path, capsys: Capture) -> No
         "  max-model-len-unset\n"
         f"    mode           audit      {observe}:4, policy observe (deny: {strict}:7, policy mine)\n"
         "    fix            manual     built in\n"
-        f"    above          16384      {strict}:8, policy mine (over 32768, built in)\n"
+        f"    above          16384      {strict}:8, policy mine (over 40960, built in)\n"
         '  container "vllm": no finding\n'
     )
 

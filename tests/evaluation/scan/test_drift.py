@@ -85,7 +85,7 @@ def by_line(found: list[Drift]) -> dict[str, Drift]:
 
 def test_what_prometheus_knows_of_both_planes(url: str, scan: Scan) -> None:
     ANSWERS["container_memory_usage_bytes"] = [sample(7 * GI, container="vllm"), sample(9 * GI, container="sidecar")]
-    ANSWERS["DCGM_FI_DEV_FB_USED"] = [sample(74500)]
+    ANSWERS["DCGM_FI_DEV_FB_USED"] = [sample(76000)]
     ANSWERS["cache_config_info"] = [
         sample(1, engine="0", block_size="16", num_gpu_blocks="20000", kv_cache_size_tokens="91000")
     ]
@@ -93,7 +93,7 @@ def test_what_prometheus_knows_of_both_planes(url: str, scan: Scan) -> None:
     found = by_line(compare(scan, Prometheus(url).used(), prometheus.ASKED))
 
     assert (found["steady"].used, found["steady"].plane, found["steady"].pods) == (7 * GI, "host", 1)
-    assert (found["used"].used, found["used"].state) == (74500 << 20, "as-planned")
+    assert (found["used"].used, found["used"].state) == (76000 << 20, "as-planned")
     assert (found[TOKENS].used, found[TOKENS].state, found[TOKENS].unit) == (91000, "below", "tokens")
     assert found[TOKENS].off == pytest.approx(91000 / found[TOKENS].planned.likely - 1)  # type: ignore[union-attr]
 

@@ -87,8 +87,9 @@ def _regular(real: Path, path: str) -> None:
 
 
 def _code() -> tuple[Callable[[Path], bool], Callable[[Path], bool]]:
-    """Whether a file belongs to podfit, Python or an installed package; and whether it is below any place of modules,
-    such as the working directory of `python -m`, where anything may lie."""
+    """Two tests of a file: it belongs to podfit, Python or an installed package; it is below any place of modules.
+
+    Such a place may be the working directory of `python -m`, where anything may lie."""
     places = [Path(place).resolve() for place in sys.path if place]
     own = {Path(__file__).resolve().parents[1], *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))}
     own |= {place for place in places if place.name in ("site-packages", "dist-packages") or place.is_file()}

@@ -111,7 +111,7 @@ def check(
     """Check every vLLM container of manifests: YAML or JSON as text, one object, or several that know each other.
 
     `gpu`: NAME[:COUNT] where a manifest names none. `policy`: the YAML of a Policy. Raises ValueError for a text that
-    can't be read or is no object (the path of a file, a template of Helm), an unknown GPU, or an invalid policy.
+    can't be read or has no object (the path of a file, a template of Helm), an unknown GPU, or an invalid policy.
     """
     text = manifests if isinstance(manifests, str) else "\n---\n".join(map(_text, _listed(manifests)))
     read = manifest.read(text.encode(), "manifests")

@@ -227,7 +227,8 @@ def next_command(checked: Checked) -> list[str]:
     what has no finding; none if nothing was checked."""
     if checked.fix:
         command = shlex.join(["podfit", "fix", *checked.fix])
-        return [f"next: {one_line(command)}    # a repair for {checked.repairable} of {many(len(checked.open), 'finding')}"]
+        total = many(len(checked.open), "finding")
+        return [f"next: {one_line(command)}    # a repair for {checked.repairable} of {total}"]
     first = min(checked.open, key=lambda item: importance(item.judged), default=None)
     if first is not None:
         return [f"next: podfit explain {first.judged.rule}"]
