@@ -72,6 +72,9 @@ def test_policies_are_checked_by_schema_and_webhook_and_pods_are_judged_there(ol
 
         def accepted() -> bool:
             status = oldest.call("GET", f"{POLICIES}/chat")[1].get("status", {})
-            return [one["status"] for one in status.get("conditions", [])] == ["True"]
+            return {one["type"]: one["status"] for one in status.get("conditions", [])} == {
+                "Accepted": "True",
+                "Ready": "True",
+            }
 
         until("podfit to accept the policy", accepted)
