@@ -636,7 +636,7 @@ def test_the_next_command_repairs_files_but_not_what_a_program_printed(
     )
 
     assert of_file.startswith("next: podfit fix pod.yaml    # a repair for ")
-    assert of_both.startswith("next: podfit fix pod.yaml    # repairs ")
+    assert of_both.startswith("next: podfit fix pod.yaml    # a repair for ")
     assert of_chart.startswith("next: podfit explain ")
 
 
