@@ -185,6 +185,7 @@ def test_an_exporter_with_the_charts_rights_writes_an_event_per_bad_workload_onc
         free.bind((HOST, 0))
         port = int(free.getsockname()[1])
     command = [sys.executable, "-m", "podfit.cli", "scan", f"--serve={HOST}:{port}", "--every=0.1", "--write-events"]
+    command.append(f"--namespace={user.namespace}")  # the workloads of other tests would use up the Events of a minute
     env = {**os.environ, "KUBECONFIG": str(user.cluster.kubeconfig(user=STRANGER)), "PYTHONPATH": SOURCES}
     with with_the_charts_rights(user, {"exporter": {"enabled": True, "events": True}}):
         process = start(command, tmp_path / "exporter.log", env)
