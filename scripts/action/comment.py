@@ -10,6 +10,7 @@ Usage: comment.py BASE FILE…, in the checkout, with the variables of a runner 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import io
 import json
 import os
@@ -46,7 +47,7 @@ def main() -> int:
         return 0
     try:
         publish(number, text)
-    except (urllib.error.URLError, TimeoutError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # also an answer that is cut off, or no JSON
         reason = f"{error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
         print(f"::notice::podfit: the comment can't be written ({reason}); the step summary has it")
     return 0

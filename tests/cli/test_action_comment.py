@@ -28,6 +28,8 @@ class Comments:
     """The comments of one pull request."""
 
     writable: bool = True
+    cut_off: bool = False
+    """Each answer is shorter than it says, and no JSON."""
     stored: list[dict[str, Any]] = field(default_factory=list)
     writes: int = 0
 
@@ -49,7 +51,8 @@ class Comments:
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                self.wfile.write(data)
+                self.wfile.write(data[:1] if comments.cut_off else data)
+                self.close_connection = comments.cut_off
 
             def do_GET(self) -> None:
                 match = re.fullmatch(r"/repos/a/b/issues/7/comments\?per_page=(\d+)&page=(\d+)", self.path)
@@ -268,3 +271,13 @@ def test_the_comment_has_what_a_bump_breaks_or_changes(
     main(["diff", "--no-config", "--format", "markdown", str(tmp_path / "old.yaml"), str(tmp_path / "new.yaml")])
 
     assert words in capsys.readouterr().out.replace("\\", "")
+
+
+def test_an_answer_that_is_no_json_leaves_the_step_summary(tmp_path: Path) -> None:
+    comments = Comments(cut_off=True)
+    runner = bump(tmp_path, "0.19.0", "0.27.1")
+
+    told = run(runner, comments)
+
+    assert "the comment can't be written (" in told
+    assert "| vLLM | 0.19.0 | **0.27.1** |" in (runner.temporary / "summary.md").read_text()

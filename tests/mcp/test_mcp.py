@@ -329,6 +329,7 @@ refused(lambda: os.open(root / "file", os.O_RDWR))
 refused(lambda: os.remove(root / "file"))
 refused(lambda: subprocess.run(["true"]))
 refused(lambda: os.system("true"))
+refused(lambda: __import__("sqlite3").connect(root / "base"))
 refused(lambda: os.execv("/bin/true", ["true"]))
 refused(lambda: socket.create_connection(("127.0.0.1", 9)))
 """

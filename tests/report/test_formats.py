@@ -23,6 +23,7 @@ from podfit.evaluation import denial
 from podfit.kube import manifest
 from podfit.kube.path import FieldPath
 from podfit.report import checked
+from podfit.report.markdown import escaped
 from podfit.rules import all_rules
 from tests.cluster.server import Server
 from tests.e2e import binaries
@@ -267,6 +268,18 @@ def test_github_annotates_the_line_and_escapes_what_it_must(check: Check, tmp_pa
     assert line.startswith("::error file=a%2Cb%3Ac.yaml,line=13,endLine=13,col=11,endColumn=24,title=removed-flag::")
     assert "%0A" in line
     assert all(line.startswith(("::error ", "::warning ", "::notice ")) for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("@org/team", "@\u200borg/team"),
+        ("to @user, please", "to @\u200buser, please"),
+        ("vllm/vllm-openai@sha256:0", "vllm/vllm-openai@sha256:0"),
+    ],
+)
+def test_markdown_mentions_no_user_and_keeps_digests(text: str, shown: str) -> None:
+    assert escaped(text) == shown
 
 
 def test_gitlab_has_what_its_code_quality_report_requires(check: Check, tmp_path: Path) -> None:

@@ -19,19 +19,18 @@ FORBIDDEN = frozenset(
     {
         "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.startfile", "os.system", "pty.spawn",
         "subprocess.Popen",
-        "socket.bind", "socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto",
+        "socket.bind", "socket.connect", "socket.getaddrinfo", "socket.gethostbyaddr", "socket.gethostbyname",
+        "socket.getnameinfo", "socket.sendmsg", "socket.sendto", "sqlite3.connect",
         "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink",
         "os.truncate", "os.utime", "shutil.rmtree",
     }
 )  # fmt: skip
 """Audit events of what a confined process never does (docs.python.org/3/library/audit_events.html)."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
-
-
 _LISTS = frozenset({"os.listdir", "os.scandir"})
-MAX_FILE_BYTES = 64 << 20
-"""Bytes of one file of the root: the index of the largest checkpoints has 10 MiB."""
 _CODE = (".py", ".pyc")
+MAX_FILE_BYTES = 64 << 20
+"""Bytes of one file of the root: as much as `podfit diagnose` reads of a log."""
 
 
 class OutsideError(PermissionError):

@@ -132,7 +132,7 @@ class ModelsArguments(Arguments):
 
 def check(arguments: CheckArguments, podfit: CommandLine) -> Answer:
     """Check manifests as the webhook does: will each vLLM container start and stay up? Findings are `denied`, `likely`
-    (more probably fails than not) or `advice`, each with a message and suggestions that were computed to fit."""
+    (more probably fails than not) or `advice`, each with a message and suggestions, of which one is enough."""
     output, tree = _json(
         podfit, ["check", "--format", "json", *_options(arguments), "--", _input(arguments, podfit)], arguments.text
     )

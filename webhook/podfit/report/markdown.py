@@ -84,4 +84,8 @@ def code(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Return the text as Markdown takes it for text, in a table too."""
-    return re.sub(r"([\\`*_{}<>|#~\[\]&$])", r"\\\1", one_line(text))
+    return re.sub(r"([\\`*_{}<>|#~\[\]&$])", r"\\\1", _MENTION.sub("@\u200b", one_line(text)))
+
+
+_MENTION = re.compile(r"(?<!\w)@(?=\w)")
+"""What GitHub and GitLab take for a user or a team, who would get a message. The digest of an image is none."""
