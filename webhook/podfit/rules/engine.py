@@ -365,6 +365,7 @@ class Engine:
         found = probable_changes(
             self.args, self.model.value, self.gpu.value,
             certain=self._certain, gpu_memory=self.facts.gpu_memory, env=self.command.env,
+            warm=volumes.keeps_compiled(self.mounts, self.command.env),
         )  # fmt: skip
         return tuple(f"{one.text}{PROBABLY}" for one in found)
 
@@ -560,6 +561,7 @@ def _joined(worker: Engine, serving: Sequence[Engine]) -> Engine:
         gpu_memory=worker.facts.gpu_memory,
         env=leader.command.env,
         known=worker.facts.measured,
+        warm=volumes.keeps_compiled(worker.mounts, worker.command.env),
         vendor=worker.vendor,
     )
     return replace(worker, leader=leader, plan=replace(worker.plan, verdict=planned.verdict, tell=planned.tell))
@@ -664,6 +666,7 @@ def _of_command(
             files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
             known=facts.measured,
             kv_cache_memory=facts.kv_cache_memory,
+            warm=volumes.keeps_compiled(mounted, found.env),
             vendor="" if on_processors else _vendor(requested, image),
         ),
         MemoryPlan("unsure", lambda: "an error in podfit: the memory is not computed", None, None, None),

@@ -106,12 +106,30 @@ def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
 
 
 def compile_directory(env: Mapping[str, str]) -> str:
-    """The directory for the results of torch.compile: VLLM_CACHE_ROOT, else `vllm` in XDG_CACHE_HOME or ~/.cache
-    (vLLM envs.py). Images of vLLM run as root."""
-    if env.get("VLLM_CACHE_ROOT"):
-        return env["VLLM_CACHE_ROOT"]
-    cache = env.get("XDG_CACHE_HOME") or posixpath.join(env.get("HOME") or "/root", ".cache")
-    return posixpath.join(cache, "vllm")
+    """The directory for the results of torch.compile, with the caches of Inductor and Triton in it.
+
+    It is `torch_compile_cache` in VLLM_CACHE_ROOT, else in `vllm` of XDG_CACHE_HOME or ~/.cache (vLLM 0.33 envs.py,
+    compilation/backends.py). Images of vLLM run as root."""
+    root = env.get("VLLM_CACHE_ROOT")
+    if not root:
+        cache = env.get("XDG_CACHE_HOME") or posixpath.join(env.get("HOME") or "/root", ".cache")
+        root = posixpath.join(cache, "vllm")
+    return posixpath.join(root, "torch_compile_cache")
+
+
+OF_THE_POD = frozenset({
+    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "gitRepo", "image", "projected", "secret",
+})  # fmt: skip
+"""Types of volumes that are created with each Pod, or that nothing can be written to (Kubernetes 1.36 core/v1
+Volume; `csi` is the inline type)."""
+
+
+def keeps_compiled(mounted: Iterable[Mount], env: Mapping[str, str]) -> bool:
+    """Whether a volume keeps the results of torch.compile for later Pods, so that only the first start compiles."""
+    mount = mount_of_path(mounted, compile_directory(env))
+    if mount is None or mount.read_only or not OF_THE_POD.isdisjoint(mount.volume):
+        return False
+    return env.get("VLLM_DISABLE_COMPILE_CACHE", "0") == "0"
 
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")

@@ -10,6 +10,7 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, lines
 from podfit.vllm.memory import quantisation
 from podfit.vllm.memory.ledger import GpuLedger
+from podfit.vllm.memory.verdict import of_compile_cache
 
 
 class GpuMemoryExceeded(Rule):
@@ -63,6 +64,7 @@ class GpuMemoryExceeded(Rule):
             details=lines(
                 "" if certain else limited,
                 engine.v0_reason or "",
+                of_compile_cache(ledger, 0),
                 f"weights: {note}" if note not in ("", human(weights)) else "",
                 f"budget: {ledger.budget.note}",
             ),

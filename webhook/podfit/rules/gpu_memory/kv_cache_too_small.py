@@ -10,7 +10,7 @@ from podfit.rules._flags import certainty, spoilt, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory._length import is_short, not_given, too_long, within
 from podfit.rules.rule import Finding, Rule, lines
-from podfit.vllm.memory.verdict import subtraction
+from podfit.vllm.memory.verdict import of_compile_cache, subtraction
 
 
 class KvCacheTooSmall(Rule):
@@ -68,6 +68,7 @@ class KvCacheTooSmall(Rule):
             details=lines(
                 "" if certain else limited,
                 engine.v0_reason or "",
+                of_compile_cache(ledger, needed),
                 "" if given else f"{not_given(engine)}; the model's default of {ledger.max_model_len:,} tokens applies",
                 f"the estimated maximum model length is {longest:,}" if longest else "",
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),

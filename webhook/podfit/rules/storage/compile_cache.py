@@ -10,7 +10,7 @@ WORTH_SAVING = 5
 
 
 def compilation_saved(engine: Engine) -> float | None:
-    """Seconds of each start that a volume at VLLM_CACHE_ROOT would save; None if one is there, or if they are few."""
+    """Seconds of each start that a volume at VLLM_CACHE_ROOT would save; None if it has one, or if they are few."""
     startup = engine.plan.startup
     seconds = dict(startup.parts).get("compile", 0) if startup is not None else 0
     kept = mount_of_path(engine.mounts, compile_directory(engine.command.env)) is not None

@@ -102,6 +102,10 @@ class Run(NamedTuple):
     long_videos: bool
     compiled: bool
     """torch.compile runs."""
+    warm: bool
+    """Most starts find its results in a volume."""
+    adapted: bool
+    """LoRA adapters are loaded."""
     all2all: str | None
     chunk: int | None
     """VLLM_FUSED_MOE_CHUNK_SIZE."""
@@ -116,7 +120,7 @@ def _run(model: Model, settings: Settings) -> Run:
         settings.release, settings.v1, settings.parallel, settings.dtype, settings.max_num_seqs,
         settings.max_num_batched_tokens, settings.pooling, SAMPLERS[sampler(settings)], settings.scheme,
         settings.capability, settings.vendor, settings.vision_profiled, settings.no_video, settings.long_videos,
-        not settings.eager, settings.all2all,
+        not settings.eager, settings.warm, settings.lora is not None, settings.all2all,
         int(chunk) if chunk.isdecimal() and len(chunk) < 19 else None, settings.other_kernels,
     )  # fmt: skip
 
@@ -289,12 +293,27 @@ Printed, first start and warm one: 0.27.1, 4090, Qwen3-8B 1.18 GiB, table 1.16; 
 2.62 (Gemma 4 31B, 0.21)."""
 
 
+WITH_ADAPTERS = 1.5
+"""The most that compiling takes with LoRA, in tables: 0.80, 0.83, 0.87 and 1.09 GiB for 1, 8, 16 and 64 adapters of
+Qwen3-4B (0.27.1, 4090), whose table is 0.72. Each of their warm starts printed 0.15."""
+
+
 def compiled_embedding(model: Model, run: Run, stage: int) -> float:
     """Bytes of that second table on a rank of a stage. Models that accept images compile a graph of vectors instead."""
     takes_vectors = model.vision_config and run.vision_profiled
     if stage or not run.compiled or not run.v1 or run.release < COMPILED_SINCE or run.pooling or takes_vectors:
         return 0.0
     return (model.vocab_size or 0) * (model.hidden_size or 0) * run.width / run.cut.tp
+
+
+def saved_when_warm(model: Model, settings: Settings, peak: Estimate) -> int:
+    """Bytes by which the likely `peak` of a start that compiles is larger than that of one with a warm compile cache.
+
+    0 for measured peaks and for ranks of later stages, which have no table of embeddings."""
+    if line(model, settings, 0) != peak:
+        return 0
+    cold, warm = (line(model, settings._replace(warm=warm), 0).likely for warm in (False, True))
+    return cold - warm
 
 
 def line(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -321,14 +340,15 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
     images = waiting(model, run) if stage == 0 else 0.0
     buffers, most_buffers = expert_workspace(model, run)
     table = compiled_embedding(model, run, stage)
+    compiling = table + batch if table else 0.0
     sampled = rows * (bytes_.likely + wider) + scratch + kept + images + buffers
-    likely = max(passed + seen, sampled, table + batch if table else 0) + 50 * MI
+    likely = max(passed + seen, sampled, 0.0 if run.warm else compiling) + 50 * MI
     routed = least_experts(model, run)
     low = max(routed, 0.5 * passed + low_seen, rows * (bytes_.low + wider) + scratch + kept)
     high = max(
         1.6 * passed + high_seen,
         rows * (bytes_.high + wider) + scratch + kept + 2.5 * images + most_buffers,
-        table + batch if table else 0,
+        compiling * (WITH_ADAPTERS if run.adapted else 1),
     )
     floor = max(
         least_forward(model, run),
@@ -336,7 +356,7 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
         rows * bytes_.floor + run.max_num_batched_tokens * hidden * run.width,
     )
     note = f"{run.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"
-    if table + batch > max(passed + seen, sampled):
+    if not run.warm and compiling > max(passed + seen, sampled):
         note = f"a second table of embeddings while torch.compile runs first: {human(table)}"
     elif passed + seen > sampled or not rows:
         note = f"one batch of {run.max_num_batched_tokens:,} tokens"

@@ -61,6 +61,8 @@ class MemoryArguments(NamedTuple):
     variables: tuple[tuple[str, str], ...]
     """The VARIABLES that are set in the environment, with their values."""
     other_kernels: bool
+    warm: bool
+    """A volume keeps what torch.compile made."""
     seldom: tuple[Any, ...]
     """The last fields of Settings, from `block_size` on; () if none of their arguments is set."""
 
@@ -120,8 +122,8 @@ class Lora(NamedTuple):
     sharded: bool
 
 
-def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArguments:
-    """Read the arguments. `env`: the process's environment."""
+def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool = False) -> MemoryArguments:
+    """Read the arguments. `env`: the process's environment. `warm`: a volume keeps what torch.compile made."""
     given = args.given
     utilization = given.get("gpu_memory_utilization")
     if not isinstance(utilization, int | float) or isinstance(utilization, bool) or not abs(utilization) < 1e6:
@@ -165,6 +167,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str]) -> MemoryArgume
         env.get("VLLM_USE_V1"),
         () if env.keys().isdisjoint(VARIABLES) else _variables(env),
         bool(model.num_experts) and any(name.startswith(OTHER_KERNELS) for name in env),
+        warm,
         () if usual else _seldom(given, model),
     )
 

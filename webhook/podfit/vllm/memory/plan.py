@@ -80,19 +80,21 @@ def plan(
     vendor: str = "nvidia",
     known: Sequence[MeasuredStart] = (),
     kv_cache_memory: int | None = None,
+    warm: bool = False,
 ) -> MemoryPlan:
     """The plan of one engine.
 
     `gpu_memory`: measured bytes that the process sees on each GPU; overrides the tables. `env`: the process's
     environment. `files`: where the checkpoint comes from, None if unknown. `vendor`: the maker of the GPU if the model
     is unknown, empty for processors. `known`: measurements in logs, used if one was of exactly this start.
-    `kv_cache_memory`: bytes that vLLM reported for the KV cache, instead of the estimate. Never raises: unknown parts
-    are None in the plan, and `why` says what is missing.
+    `kv_cache_memory`: bytes that vLLM reported for the KV cache, instead of the estimate. `warm`: a volume keeps what
+    torch.compile made. Never raises: unknown parts are None in the plan, and `why` says what is missing.
     """
     env = env or {}
     judged = judge(
-        args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known, kv_cache_memory=kv_cache_memory
-    )
+        args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known, kv_cache_memory=kv_cache_memory,
+        warm=warm,
+    )  # fmt: skip
     resolved, found = judged.settings, judged.checkpoint
     release = resolved.release if resolved else args.release or NEWEST
     if model and not resolved:
@@ -124,6 +126,7 @@ def judge(
     env: Mapping[str, str] | None = None,
     known: Sequence[MeasuredStart] = (),
     kv_cache_memory: int | None = None,
+    warm: bool = False,
 ) -> PlannedRelease:
     """The GPU's part of the plan: does it fit on every possible GPU model, with every possible release?"""
     gpus = gpus_of(accelerator, gpu_memory)
@@ -131,7 +134,7 @@ def judge(
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
         return PlannedRelease("unsure", lambda: missed, None)
-    asked = arguments.read(args, model, env or {})
+    asked = arguments.read(args, model, env or {}, warm=warm)
     facts = _Facts(gpu_memory, env or {}, known, kv_cache_memory)
     planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, facts)) is not None]
     if not planned:

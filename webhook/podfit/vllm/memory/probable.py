@@ -28,6 +28,7 @@ def probable_changes(
     certain: Sequence[Alternative] = (),
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
+    warm: bool = False,
 ) -> list[Alternative]:
     """The usual changes after which the KV cache likely holds a request, though not certainly.
 
@@ -40,7 +41,7 @@ def probable_changes(
     def ledger_with(changes: Mapping[str, Any]) -> GpuLedger | None:
         """None if the plan is unknown, or if the GPU has no room for the CUDA graphs outside of the budget."""
         changed = with_changes(args, changes)
-        judged = plan.judge(changed, model, accelerator, gpu_memory=gpu_memory, env=env)
+        judged = plan.judge(changed, model, accelerator, gpu_memory=gpu_memory, env=env, warm=warm)
         return None if judged.cause == "graphs" else judged.ledger
 
     sure = {dest: value for one in certain if len(one.changes) == 1 for dest, value in one.changes.items()}

@@ -76,6 +76,8 @@ class Settings(NamedTuple):
     """The VARIABLES that are set in the environment, with their values."""
     other_kernels: bool = False
     """A variable chooses another kernel for the experts."""
+    warm: bool = False
+    """A volume keeps what torch.compile made, so most starts do not compile (`volumes.keeps_compiled`)."""
     block_size: int | None = None
     cpu_offload: int = 0
     prefix_caching: bool | None = None
@@ -185,6 +187,7 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         model_runner.is_second(asked, release, pooling=pooling, vendor=vendor),
         asked.variables,
         asked.other_kernels,
+        asked.warm,
         *asked.seldom,
     )
 

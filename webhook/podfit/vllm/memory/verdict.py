@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from podfit.kube.quantity import human
 from podfit.vllm.args import EngineArgs
-from podfit.vllm.memory import budget
+from podfit.vllm.memory import activations, budget
 from podfit.vllm.memory.estimate import Estimate, plus
 from podfit.vllm.memory.kv_cache import Layout
 from podfit.vllm.memory.ledger import Cause, GpuLedger, Verdict
@@ -255,9 +255,42 @@ def _with_cache(
         return "fits", request, None
     cause: Cause = "request" if left.likely > 0 else "blocks"
     if left.likely < needed:
-        return "unsure", request, cause
+        return "unsure", lambda: f"{request()}{_after(of_compile_cache(ledger, needed))}", cause
     deficit = most - left.low
-    return "unsure", lambda: f"{request()}; the low end of the estimate is short by {human(deficit)}", cause
+
+    def low() -> str:
+        cold = of_compile_cache(ledger, needed) or f"the low end of the estimate is short by {human(deficit)}"
+        return f"{request()}{_after(cold)}"
+
+    return "unsure", low, cause
+
+
+def _after(sentence: str) -> str:
+    return f"; {sentence}" if sentence else ""
+
+
+def of_compile_cache(ledger: GpuLedger, needed: int) -> str:
+    """A sentence that the compile cache decides whether `needed` bytes are left for the KV cache; "" if it does not.
+
+    A start that compiles has less room than the next one (`activations.COMPILED_SINCE`). Without a volume for the
+    cache, every container compiles again."""
+    held, left = ledger.kv_capacity, ledger.kv_cache.likely
+    saved = activations.saved_when_warm(held.model, held.settings, ledger.activations)
+    warm = held.settings.warm
+    cold, later = (left - saved, left) if warm else (left, left + saved)
+    if not cold < max(needed, 1) <= later:
+        return ""
+    if warm:
+        return f"the first start compiles and has {_room(cold)}; later starts load the compiled graphs from the volume"
+    return (
+        f"with a warm compile cache {_room(later)} would be left: a persistent volume at VLLM_CACHE_ROOT "
+        "(~/.cache/vllm) keeps it"
+    )
+
+
+def _room(size: int) -> str:
+    """Bytes of KV cache for people."""
+    return human(size) if size > 0 else "nothing for the KV cache"
 
 
 def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:
