@@ -7,6 +7,7 @@ They are read, not run:
 - configs: the fields of the class that a JSON argument fills (`--speculative-config`), and whether others are rejected;
 - environment: the variables with choices (`env_with_choices` of envs.py, since 0.11), and those that are read as
   a number. The latter in releases that read every variable while they start (`enable_envs_cache`, since 0.11.1);
+- variables: the names of those that begin with VLLM_, in releases of which envs.py was read;
 - bounds: the arguments that `create_engine_config` hands to a class as they are, and whose field there has bounds.
 
 Each is kept once with the spans of releases in which it holds: `[first, last, …]`, indices into `releases`.
@@ -260,6 +261,7 @@ def build(extracts: Mapping[Release, Extract]) -> dict[str, Any]:
     configs: dict[str, dict[str, dict[str, list[list[Any]]]]] = {}
     limits: dict[str, list[list[Any]]] = {}
     environment: dict[str, list[list[Any]]] = {}
+    names_of_variables: dict[str, list[list[Any]]] = {}
     for number, extract in enumerate(read.values()):
         for kind, found in extract["names"].items():
             for name in found:
@@ -274,12 +276,16 @@ def build(extracts: Mapping[Release, Extract]) -> dict[str, Any]:
             add_span(limits.setdefault(dest, []), number, bound)
         for variable, known in extract["environment"].items():
             add_span(environment.setdefault(variable, []), number, known)
+        for name in extract.get("variables", ()):
+            if name.startswith("VLLM_"):
+                add_span(names_of_variables.setdefault(name, []), number)
     return {
         "releases": [str(release) for release in read],
         "names": {kind: dict(sorted(found.items())) for kind, found in names.items()},
         "configs": {dest: _by_name(config) for dest, config in sorted(configs.items())},
         "bounds": dict(sorted(limits.items())),
         "environment": dict(sorted(environment.items())),
+        "variables": dict(sorted(names_of_variables.items())),
     }
 
 
@@ -301,5 +307,5 @@ def text(table: Mapping[str, Any]) -> str:
     return (
         f'{{\n"releases":{compact(table["releases"])},\n"names":{{\n{blocks(table["names"])}\n}},\n'
         f'"configs":{{\n{configs}\n}},\n"bounds":{{\n{lines(table["bounds"])}\n}},\n'
-        f'"environment":{{\n{lines(table["environment"])}\n}}\n}}\n'
+        f'"environment":{{\n{lines(table["environment"])}\n}},\n"variables":{{\n{lines(table["variables"])}\n}}\n}}\n'
     )

@@ -149,6 +149,100 @@ def test_a_workload_that_comes_and_one_that_goes_are_told(diff: Run) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("0.11.1", "0.11.2"),
+        ("0.11.2", "0.12.0"),
+        ("0.12.0", "0.13.0"),
+        ("0.14.1", "0.15.1"),
+        ("0.22.0", "0.22.1"),
+        ("0.25.1", "0.26.0"),
+        ("0.32.0", "0.33.0"),
+    ],
+)
+def test_a_release_that_changes_nothing_for_the_command_is_no_change(diff: Run, old: str, new: str) -> None:
+    before, after = (GOOD.replace("v0.27.1", f"v{release}") for release in (old, new))
+
+    (change,) = changes(diff(before, after, "--format", "json")[1])
+
+    assert change["vllm"] == {"before": old, "after": new}
+    assert change["state"] == "unchanged"
+    assert f"vLLM {old} → {new}: no argument and no resolved value changes\n" in diff(before, after)[1]
+
+
+@pytest.mark.parametrize("tag", ["v0.99.0", "nightly"])
+def test_a_release_that_was_not_read_is_a_change(diff: Run, tag: str) -> None:
+    """What changes with it is unknown."""
+    (change,) = changes(diff(GOOD, GOOD.replace("v0.27.1", tag), "--format", "json")[1])
+
+    assert change["state"] == "changed"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "flag", "listed"),
+    [
+        ("0.14.1", "0.15.1", "", False),
+        ("0.14.1", "0.15.1", "--data-parallel-size=2", True),
+        ("0.28.0", "0.29.0", "", False),
+        ("0.28.0", "0.29.0", "--decode-context-parallel-size=2", True),
+    ],
+)
+def test_a_default_counts_if_the_command_uses_the_option(
+    diff: Run, old: str, new: str, flag: str, listed: bool
+) -> None:
+    text = GOOD.replace('"16384"', f'"16384", {flag}') if flag else GOOD
+    (change,) = changes(diff(*(text.replace("v0.27.1", f"v{tag}") for tag in (old, new)), "--format", "json")[1])
+
+    assert bool({"api_server_count", "dcp_comm_backend"} & change["defaults"].keys()) is listed
+
+
+VARIABLES = [
+    ("0.14.1", "0.15.1", "VLLM_ATTENTION_BACKEND", "FLASHINFER"),
+    ("0.15.1", "0.16.0", "VLLM_TORCH_PROFILER_DIR", "/tmp/traces"),
+    ("0.22.1", "0.23.0", "VLLM_RPC_TIMEOUT", "100000"),
+    ("0.23.0", "0.24.0", "VLLM_USE_FLASHINFER_MOE_FP8", "1"),
+    ("0.31.0", "0.32.0", "VLLM_ENGINE_ITERATION_TIMEOUT_S", "100"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "name", "value"), VARIABLES)
+def test_a_variable_that_the_release_no_longer_has_is_named(
+    diff: Run, old: str, new: str, name: str, value: str
+) -> None:
+    text = GOOD.replace("          ports:", f'          env: [{{name: {name}, value: "{value}"}}]\n          ports:')
+    before, after = (text.replace("v0.27.1", f"v{tag}") for tag in (old, new))
+
+    assert f"{name} is not a variable of vLLM {new}" in diff(before, after)[1]
+    assert f"{name} is not a variable of vLLM {new}" in diff(before, after, "--format", "markdown")[1].replace("\\", "")
+    (change,) = changes(diff(before, after, "--format", "json")[1])
+    assert (change["dropped_variables"], change["state"]) == ([name], "changed")
+
+
+def test_a_key_of_a_json_argument_that_the_release_no_longer_has_is_named(diff: Run) -> None:
+    text = GOOD.replace('"16384"', '"16384", --compilation-config, \'{"use_inductor": true}\'')
+    before, after = (text.replace("v0.27.1", f"v{tag}") for tag in ("0.11.2", "0.12.0"))
+
+    assert "--compilation-config.use_inductor is not an option of vLLM 0.12.0" in diff(before, after)[1]
+
+
+def test_a_value_that_only_its_type_changes_is_the_same(diff: Run) -> None:
+    text = GOOD.replace('"16384"', '"16384", --swap-space, "4"')
+    (change,) = changes(
+        diff(*(text.replace("v0.27.1", f"v{tag}") for tag in ("0.17.1", "0.18.0")), "--format", "json")[1]
+    )
+
+    assert not change["arguments"]
+
+
+def test_markdown_has_no_row_whose_sides_read_the_same(diff: Run) -> None:
+    for old, new in (("0.13.0", "0.14.1"), ("0.20.2", "0.21.0"), ("0.22.1", "0.23.0")):
+        out = diff(*(GOOD.replace("v0.27.1", f"v{tag}") for tag in (old, new)), "--format", "markdown")[1]
+        cells = [line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("| ")]
+        same = [row[0] for row in cells if len(row) == 3 and row[1] == row[2].strip("*")]
+        assert {*same} <= {"---", "verdict"}, (old, new, same)
+
+
 def test_a_container_that_is_renamed_is_the_same_one(diff: Run) -> None:
     (change,) = changes(diff(GOOD, GOOD.replace("- name: vllm", "- name: server"), "--format", "json")[1])
     assert change["state"] == "unchanged"
@@ -236,7 +330,7 @@ def test_a_side_that_is_not_there_is_no_report_of_what_is_gone(
 
 
 def test_what_stays_is_told_in_a_line(diff: Run) -> None:
-    out = diff(GOOD, GOOD.replace("v0.27.1", "v0.27.0"))[1]
+    out = diff(GOOD, GOOD.replace('"16384"', '"16384", --seed=1'))[1]
 
     assert "\nGPU memory of one GPU: the same\n" in out
     assert "\nhost memory: the same\n" in out
@@ -254,5 +348,5 @@ def test_the_place_of_the_graphs_and_their_size_have_names_of_their_own(diff: Ru
     old, new = (GOOD.replace("v0.27.1", release) for release in ("v0.19.0", "v0.21.0"))
     out = diff(old, new, "--format", "markdown")[1]
 
-    assert "| place of CUDA graphs | beside the budget | **inside the budget** |\n" in out
+    assert "| place of CUDA graphs | outside the budget | **inside the budget** |\n" in out
     assert out.count("| CUDA graphs |") <= 1

@@ -6,16 +6,20 @@ Nothing is evaluated here; both sides are, by the same rules, and the difference
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from podfit.evaluation.lint import Judged, Report, Result
+from podfit.kube.quantity import left
 from podfit.rules.engine import Engine
+from podfit.vllm.args.idle import has_effect
+from podfit.vllm.args.settings import config_arguments, is_key, is_variable
 from podfit.vllm.memory import cuda_graphs, plan
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GPU_AMOUNTS, MemoryPlan
+from podfit.vllm.release import Release, is_read
 
 State = Literal["changed", "unchanged", "added", "removed"]
 Key = tuple[str, str, str, str]
@@ -74,6 +78,12 @@ class EstimateChange:
     before: Estimate | None
     after: Estimate | None
 
+    @property
+    def same(self) -> bool:
+        """The likely amount is the same as it is shown, rounded."""
+        before, after = (left(side.likely) if side else None for side in (self.before, self.after))
+        return before == after
+
 
 @dataclass(frozen=True)
 class ContainerComparison:
@@ -91,12 +101,24 @@ class ContainerComparison:
 
     @cached_property
     def state(self) -> State:
-        """ "unchanged": nothing that podfit looks at."""
+        """ "unchanged": nothing that podfit looks at, or only the number of a release whose sources were read."""
         if self.before is None or self.after is None:
             return "removed" if self.after is None else "added"
-        told = any(not one.same for one in (*self.facts, *self.settings, *self.defaults, *self.flags))
-        moved = any(one.before != one.after for one in (*self.gpu, *self.host))
-        return "changed" if told or moved or self.appeared or self.gone else "unchanged"
+        changes = (
+            self.has_unread_release,
+            any(not value.same for value in (*self.facts[1:], *self.settings, *self.defaults, *self.flags)),
+            any(not amount.same for amount in (*self.gpu, *self.host)),
+            self.appeared or self.gone,
+            self.lost_flags or self.gained_flags,
+            self.lost_variables or self.gained_variables,
+        )
+        return "changed" if any(changes) else "unchanged"
+
+    @property
+    def has_unread_release(self) -> bool:
+        """The release changes, and of one of the two it is unknown what changes with it."""
+        releases = [side.engine.release for side in (self.before, self.after) if side]
+        return len({*releases}) > 1 and not all(release and is_read(release) for release in releases)
 
     @cached_property
     def facts(self) -> tuple[Difference, ...]:
@@ -121,9 +143,7 @@ class ContainerComparison:
     def flags(self) -> tuple[Difference, ...]:
         """What is written on the command line, where that differs."""
         before, after = (_written_arguments(side.engine) if side else {} for side in (self.before, self.after))
-        names = sorted(
-            name for name in {**before, **after} if str(before.get(name, "")) != str(after.get(name, ""))
-        )  # as written: a flag that one release does not know has no type there
+        names = sorted(name for name in {**before, **after} if not _same(before.get(name, ""), after.get(name, "")))
         return tuple(Difference(self._shown(name), before.get(name), after.get(name), given=True) for name in names)
 
     def _shown(self, name: str) -> str:
@@ -134,14 +154,16 @@ class ContainerComparison:
 
     @cached_property
     def defaults(self) -> tuple[Difference, ...]:
-        """Parser defaults that differ between the releases, of flags that are not given and both know."""
+        """Parser defaults that differ between the releases, of options that are not set, that both know and that the
+        command uses."""
         if self.before is None or self.after is None:
             return ()
         old, new = self.before.engine.args, self.after.engine.args
         told = {one.name for one in self.settings}
         names = sorted(set(old.defaults) & set(new.defaults) - set(new.given) - set(old.given) - told)
-        found = (Difference(name, old.defaults[name], new.defaults[name]) for name in names)
-        return tuple(one for one in found if not one.same)
+        pairs = (Difference(name, old.defaults[name], new.defaults[name]) for name in names)
+        given = {**old.given, **new.given}
+        return tuple(pair for pair in pairs if not pair.same and has_effect(pair.name, pair.before, pair.after, given))
 
     @cached_property
     def new_flags(self) -> tuple[str, ...]:
@@ -159,13 +181,42 @@ class ContainerComparison:
 
     @cached_property
     def gained_flags(self) -> tuple[str, ...]:
-        """Arguments on the command line that only the newer release knows."""
-        return tuple(name for name in self._written_names if name in self.new_flags)
+        """Arguments on the command line that only the newer release knows, and keys of JSON arguments."""
+        return (*(name for name in self._written_names if name in self.new_flags), *self._keys_of_one(before=False))
 
     @cached_property
     def lost_flags(self) -> tuple[str, ...]:
-        """Arguments on the command line that only the older release knows."""
-        return tuple(name for name in self._written_names if name in self.dropped_flags)
+        """Arguments on the command line that only the older release knows, and keys of JSON arguments."""
+        return (*(name for name in self._written_names if name in self.dropped_flags), *self._keys_of_one(before=True))
+
+    @cached_property
+    def lost_variables(self) -> tuple[str, ...]:
+        """Environment variables of the container that only the older release reads."""
+        return self._variables_of_one(before=True)
+
+    @cached_property
+    def gained_variables(self) -> tuple[str, ...]:
+        """Environment variables of the container that only the newer release reads."""
+        return self._variables_of_one(before=False)
+
+    def _variables_of_one(self, *, before: bool) -> tuple[str, ...]:
+        """Environment variables of the container that only the older (`before`) or only the newer release reads."""
+        names = sorted(self.after.engine.command.env) if self.after else []
+        return tuple(name for name in names if self._is_of_one(partial(is_variable, name), before=before))
+
+    def _keys_of_one(self, *, before: bool) -> tuple[str, ...]:
+        """The same of keys of JSON arguments: `compilation_config.use_inductor`, as in vLLM's dotted form."""
+        given = self.after.engine.args.given if self.after else {}
+        keys = [(dest, key) for dest in sorted(config_arguments() & given.keys()) for key in _keys(given[dest])]
+        return tuple(
+            f"{dest}.{key}" for dest, key in keys if self._is_of_one(partial(is_key, dest, key), before=before)
+        )
+
+    def _is_of_one(self, has: Callable[[Release | None], bool | None], *, before: bool) -> bool:
+        """Only the older (`before`), or only the newer release has something."""
+        if self.before is None or self.after is None:
+            return False
+        return (has(self.before.engine.release), has(self.after.engine.release)) == (before, not before)
 
     @property
     def _written_names(self) -> list[str]:
@@ -284,8 +335,24 @@ def settings_of(engine: Engine) -> dict[str, Any]:
     return found
 
 
+def _keys(value: object) -> list[str]:
+    return sorted(str(key) for key in value) if isinstance(value, Mapping) else []
+
+
+def _same(before: object, after: object) -> bool:
+    """Two values as they are written: a flag that one release does not know has no type there."""
+    if str(before) == str(after):
+        return True
+    if isinstance(before, bool) or isinstance(after, bool):
+        return False
+    try:
+        return float(str(before)) == float(str(after))
+    except ValueError:
+        return False
+
+
 def _graphs(charged: bool) -> str:
-    return "inside the budget" if charged else "beside the budget"
+    return "inside the budget" if charged else "outside the budget"
 
 
 def _written_arguments(engine: Engine) -> dict[str, Any]:

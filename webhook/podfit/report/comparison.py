@@ -29,6 +29,7 @@ LINE_NAMES = {
     "startup_seconds": "start-up, s",
     "engine_generation": "engine",
 }
+UNCHANGED = "no argument and no resolved value changes"
 SETTINGS = {**LINE_NAMES, "cuda_graphs": "place of CUDA graphs"}
 """The same of what a release makes of the arguments: there the CUDA graphs are a place, in a ledger an amount."""
 
@@ -54,6 +55,8 @@ def _tree(change: ContainerComparison) -> dict[str, Any]:
         "defaults": {one.name: _pair(one.before, one.after) for one in change.defaults},
         "new_arguments": list(change.new_flags),
         "dropped_arguments": list(change.dropped_flags),
+        "new_variables": list(change.gained_variables),
+        "dropped_variables": list(change.lost_variables),
         "gpu": {one.name: _pair(_bytes(one.before), _bytes(one.after)) for one in change.gpu},
         "host": {one.name: _pair(_bytes(one.before), _bytes(one.after)) for one in change.host},
         "numbers": {one.name: _pair(one.before, one.after) for one in change.numbers},
@@ -105,9 +108,14 @@ def _masked(side: Side | None, name: str, value: Any) -> Any:
 
 
 def render_text(changes: Sequence[ContainerComparison]) -> str:
-    """For people; what does not change is given in one line."""
-    blocks = [_text(one) for one in changes if one.state != "unchanged"]
-    return "\n".join([*blocks, _tally(changes)]) + "\n"
+    """For people; a container that stays as it is gets no block, and one line if its release changes."""
+    blocks = [_text(change) for change in changes if change.state != "unchanged"]
+    bumps = [_bump(change) for change in changes if change.state == "unchanged" and not change.facts[0].same]
+    return "\n".join([*blocks, *bumps, _tally(changes)]) + "\n"
+
+
+def _bump(change: ContainerComparison) -> str:
+    return f"{_name(change)}: vLLM {_arrow(change.facts[0])}: {UNCHANGED}"
 
 
 def _text(change: ContainerComparison) -> str:
@@ -131,16 +139,19 @@ def _text(change: ContainerComparison) -> str:
 
 def _for_you(change: ContainerComparison) -> str:
     """The arguments on the command line whose meaning changes, and the values that vLLM resolves otherwise."""
-    found = [f"{_spelt(name)} is not an option of vLLM {change.facts[0].after}" for name in change.lost_flags]
-    found += [f"{_spelt(name)} is not an option of vLLM {change.facts[0].before}" for name in change.gained_flags]
-    found += [f"{_spelt(one.name)} {_arrow(one, *_shown(change, one))}" for one in change.flags]
-    found += [f"{_spelt(one.name)} {_arrow(one)}" for one in change.settings]
-    return "; ".join(found) or "no argument and no resolved value changes"
+    before, after = change.facts[0].before, change.facts[0].after
+    parts = [f"{_spelt(name)} is not an option of vLLM {after}" for name in change.lost_flags]
+    parts += [f"{_spelt(name)} is not an option of vLLM {before}" for name in change.gained_flags]
+    parts += [f"{name} is not a variable of vLLM {after}" for name in change.lost_variables]
+    parts += [f"{name} is not a variable of vLLM {before}" for name in change.gained_variables]
+    parts += [f"{_spelt(flag.name)} {_arrow(flag, *_shown(change, flag))}" for flag in change.flags]
+    parts += [f"{_spelt(setting.name)} {_arrow(setting)}" for setting in change.settings]
+    return "; ".join(parts) or UNCHANGED
 
 
 def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:
     """The lines that change; the others, if there are any, by name."""
-    moved = [one for one in rows if one.before != one.after]
+    moved = [row for row in rows if not row.same]
     if not rows:
         return []
     if not moved:
@@ -179,11 +190,10 @@ def _spelt(name: str) -> str:
     """`max_model_len` → `--max-model-len`; what is not an argument stays."""
     if name in SETTINGS:
         return SETTINGS[name]
-    return (
-        name
-        if name in ("vLLM", "model", "accelerator", "verdict")
-        else shortened(one_line(f"--{name.replace('_', '-')}"))
-    )
+    if name in ("vLLM", "model", "accelerator", "verdict"):
+        return name
+    flag, dot, key = name.partition(".")
+    return shortened(one_line(f"{'--' if len(flag) > 1 else '-'}{flag.replace('_', '-')}{dot}{key}"))
 
 
 def _value(value: Any) -> str:
@@ -267,13 +277,13 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
         for one in (*rows, *change.settings, *numbers, *change.flags):
             out.append(_tabled(_spelt(one.name), *map(_value, _shown(change, one))))
         for amount in (*change.gpu, *change.host):
-            if _counts(amount) and amount.before != amount.after:
+            if _counts(amount) and not amount.same:
                 sides = (left(line.likely) if line else ABSENT for line in (amount.before, amount.after))
                 out.append(_tabled(LINE_NAMES.get(amount.name, amount.name), *sides))
         found = [f"- {SIGNS[one.heading]} new, {HEADINGS[one.heading]}: {_said(one)}" for one in change.appeared]
         found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]
         out += ["", *found] if found else []
-        if change.before and change.after and (change.lost_flags or change.gained_flags):
+        if change.lost_flags or change.gained_flags or change.lost_variables or change.gained_variables:
             out += ["", f"your command: {escaped(_for_you(change))}"]
         if change.defaults:
             title = f"{many(len(change.defaults), 'default')} of options that you do not set"

@@ -76,7 +76,11 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
 @cache
 def _registry_was_read(kind: str) -> tuple[bool, ...]:
     """Per release: whether its registry of that kind was read."""
-    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    return _have_any(load("settings")["names"][kind])
+
+
+def _have_any(names: Mapping[str, Sequence[Span]]) -> tuple[bool, ...]:
+    """Per release: whether it has any of the names."""
     return tuple(
         any(_definition_in(spans, number) is not None for spans in names.values()) for number in range(len(releases()))
     )
@@ -103,6 +107,41 @@ def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | Non
 def variables() -> frozenset[str]:
     """The environment variables that have choices in some release, or a number as their value."""
     return frozenset(load("settings")["environment"])
+
+
+def is_variable(name: str, release: Release | None) -> bool | None:
+    """Whether vLLM's envs.py has the environment variable; None if that is unknown."""
+    table: Mapping[str, Sequence[Span]] = load("settings")["variables"]
+    return _has(table.get(name, ()), release, _envs_was_read())
+
+
+def is_key(dest: str, path: str, release: Release | None) -> bool | None:
+    """Whether the class that a JSON argument fills has the key; None if that is unknown."""
+    fields: Mapping[str, Sequence[Span]] = load("settings")["configs"].get(dest, {}).get("fields", {})
+    return _has(fields.get(path, ()), release, _class_was_read(dest))
+
+
+def _has(spans: Sequence[Span], release: Release | None, was_read: Sequence[bool]) -> bool | None:
+    """Whether the release has a name; None if no release has it, or if the release or its table is unknown."""
+    if release is None or not spans:
+        return None
+    known = {
+        _definition_in(spans, number) is not None if was_read[number] else None
+        for number in _table_numbers_around(release)
+    }
+    return known.pop() if len(known) == 1 else None
+
+
+@cache
+def _envs_was_read() -> tuple[bool, ...]:
+    """Per release: whether its envs.py was read."""
+    return _have_any(load("settings")["variables"])
+
+
+@cache
+def _class_was_read(dest: str) -> tuple[bool, ...]:
+    """Per release: whether the class of a JSON argument was read."""
+    return _have_any(load("settings")["configs"][dest]["fields"])
 
 
 def bad_variable(name: str, value: str, release: Release | None) -> Refusal | None:
