@@ -42,7 +42,7 @@ FACTS: dict[str, tuple[str, ...]] = {
 PROBABLY = " (probably fits)"
 """The end of a suggestion that the planner's estimate supports, but not its minimum."""
 IGNORE = "podfit.dev/ignore."
-"""An author's annotation: this and a rule's id, with the reason as its value (`podfit.evaluation.lint`)."""
+"""An author's annotation: this and a rule's id, with the reason as its value (`podfit.evaluation.lint.exemptions`)."""
 
 
 @dataclass(frozen=True, slots=True)

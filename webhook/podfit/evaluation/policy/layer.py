@@ -18,17 +18,17 @@ _Who = tuple[Place, frozenset[str], frozenset[str], frozenset[str]]
 _REMEMBERED = 1024
 """Sorts of engines whose rules are kept. A cluster has some dozens."""
 
-_STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
+STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
 
 
 def softer_mode(one: Mode, other: Mode) -> Mode:
     """The softer of two modes."""
-    return min(one, other, key=lambda mode: _STRENGTH[mode])
+    return min(one, other, key=lambda mode: STRENGTH[mode])
 
 
 def harder_mode(one: Mode, other: Mode) -> Mode:
     """The stricter of two modes."""
-    return max(one, other, key=lambda mode: _STRENGTH[mode])
+    return max(one, other, key=lambda mode: STRENGTH[mode])
 
 
 def _by_hand(fix: Fix) -> Fix:

@@ -1,0 +1,91 @@
+"""Steps over all findings of one container, after the doubts about each and before those of an update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from podfit.evaluation.lint.results import Judged
+from podfit.evaluation.policy.layer import STRENGTH, harder_mode
+from podfit.rules import all_rules
+from podfit.rules.rule import Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step that lowers findings for what other findings or another server say."""
+
+    name: str
+    when: str
+    """When it applies, for people: a row of docs/decisions.md."""
+    effect: str
+
+    def lower(self, judged: Judged, mode: Mode, reason: str) -> Judged:
+        """Return the finding with this mode."""
+        softened_by = (*judged.softened_by, self.name)
+        return replace(
+            judged, consequence=replace(judged.consequence, mode=mode, reason=reason, softened_by=softened_by)
+        )
+
+
+PRESUMED_RULE = Step(
+    name="presumed-rule",
+    when="the problem is hidden until another rule's problem is fixed",
+    effect="at most the other rule's mode",
+)
+NEXT_SERVER = Step(
+    name="next-server",
+    when="the script starts another server when this one has failed, and that one is not denied",
+    effect="a warning",
+)
+STEPS = (PRESUMED_RULE, NEXT_SERVER)
+
+
+def limit_to_presumed(findings: Sequence[Judged]) -> Sequence[Judged]:
+    """Return the findings, each with at most the mode of the rule that it presumes (`Finding.presumes`)."""
+    if not any(judged.unmasked.presumes for judged in findings):
+        return findings
+    modes = _strongest_modes(findings)
+    return [_limited_to_presumed(judged, modes) for judged in findings]
+
+
+def _limited_to_presumed(judged: Judged, modes: Mapping[str, Mode]) -> Judged:
+    rule = judged.unmasked.presumes
+    mode = modes.get(rule, "ignore") if rule else judged.mode
+    if STRENGTH[mode] >= STRENGTH[judged.mode]:
+        return judged
+    return PRESUMED_RULE.lower(judged, mode, f"it matters only with {rule}, whose mode is {mode}")
+
+
+def without_yielding(findings: Sequence[Judged]) -> Sequence[Judged]:
+    """Return the findings without those whose cause another rule reports at least as strongly
+    (`Finding.yields_to`)."""
+    if not any(judged.unmasked.yields_to for judged in findings):
+        return findings
+    modes = _strongest_modes(findings)
+    return [judged for judged in findings if not _yields(judged, modes)]
+
+
+def _yields(judged: Judged, modes: Mapping[str, Mode]) -> bool:
+    stronger = (rule in modes and STRENGTH[modes[rule]] >= STRENGTH[judged.mode] for rule in judged.unmasked.yields_to)
+    return any(stronger)
+
+
+def _strongest_modes(findings: Sequence[Judged]) -> Mapping[str, Mode]:
+    modes: dict[str, Mode] = {}
+    for judged in findings:
+        modes[judged.rule] = harder_mode(modes.get(judged.rule, "ignore"), judged.mode)
+    return modes
+
+
+def soften_for_next_server(findings: Sequence[Judged]) -> Sequence[Judged]:
+    """Return the findings of a server after whose failure the script starts another one that is not denied.
+
+    What a policy forbids is still forbidden."""
+    forbidding = {rule_id for rule_id, rule in all_rules().items() if rule.forbids}
+    return [
+        NEXT_SERVER.lower(judged, "warn", "the script starts another server when this one has failed")
+        if judged.mode == "deny" and judged.rule not in forbidding
+        else judged
+        for judged in findings
+    ]
