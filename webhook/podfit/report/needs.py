@@ -1,15 +1,20 @@
-"""What a model needs, as a table for people, and as plain JSON values."""
+"""The ways to serve a number of users: each offer checked by the rules, as a table for people, and as JSON values."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from podfit import generate
+from podfit.evaluation.lint import lint
+from podfit.evaluation.policy import Policy
 from podfit.kube.quantity import human
-from podfit.rules.engine import Engine
-from podfit.vllm.gpu import by_name, distinct
+from podfit.kube.workload import JSON
+from podfit.rules.engine import SHM, Engine
+from podfit.vllm.facts import Facts
+from podfit.vllm.gpu import Accelerator, by_name, distinct
 from podfit.vllm.memory.needs import Offer
 from podfit.vllm.model import Model
 
@@ -39,6 +44,61 @@ class Way:
     engine: Engine
     refused: str | None
     """Why it would be denied all the same, None where it would not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """What all ways of one question share."""
+
+    model: str
+    """As the user writes it."""
+    arguments: tuple[str, ...] = ()
+    """More arguments of vLLM than an offer sets."""
+    context: int | None
+    """Tokens of each request; None: the model's own limit."""
+    users: int | None
+    """Requests at once; None: at least one, and vLLM's own --max-num-seqs."""
+    version: str
+    """vLLM's release."""
+    namespace: str | None = None
+    """Of the manifests."""
+
+
+def check_offers(offers: Iterable[Offer], serving: Serving, facts: Facts, policy: Policy) -> list[Way]:
+    """Each offer as a command line that the rules check, those that would be denied last."""
+    checked = [_way(offer, serving, facts, policy) for offer in offers]
+    return sorted(checked, key=lambda way: way.refused is not None)
+
+
+def _way(offer: Offer, serving: Serving, facts: Facts, policy: Policy) -> Way:
+    """The offer as a command line, checked by the rules for problems other than memory (a dtype, a format)."""
+    served = str(offer.changes.get("model") or serving.model)
+    words = [served, *serving.arguments, "--max-model-len", str(serving.context or offer.ledger.max_model_len)]
+    words += ["--max-num-seqs", str(-(-serving.users // offer.replicas))] if serving.users else []
+    words += ["--tensor-parallel-size", str(offer.gpus)] if offer.gpus > 1 else []
+    words += ["--kv-cache-dtype", str(offer.changes["kv_cache_dtype"])] if "kv_cache_dtype" in offer.changes else []
+    known = replace(facts, gpu=Accelerator(by_name(offer.stock.product), offer.gpus))
+    container = {
+        "name": "vllm",
+        "image": f"vllm/vllm-openai:v{serving.version}",
+        "command": ["vllm", "serve"],
+        "args": words,
+        "resources": {"limits": {"nvidia.com/gpu": str(offer.gpus)}},
+        "volumeMounts": [{"name": "dshm", "mountPath": SHM}],
+    }
+    volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
+    metadata = {"name": generate.slug(served), **({"namespace": serving.namespace} if serving.namespace else {})}
+    obj: JSON = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"replicas": offer.replicas, "template": {"spec": {"containers": [container], "volumes": volumes}}},
+    }
+    (result,) = lint(obj, policy, known, where="check").results
+    shown = (judged for judged in result.findings if judged.mode in ("deny", "warn") and judged.threatens == "start")
+    # the manifest itself has the token, the volumes and the tolerations that the others are about
+    denied = next((judged for judged in shown if judged.mode == "deny" or judged.plane == "gpu"), None)
+    return Way(offer, tuple(words), result.engine, f"{denied.rule}: {denied.finding.message}" if denied else None)
 
 
 def tree(asked: Asked, ways: Sequence[Way]) -> dict[str, Any]:
@@ -84,16 +144,15 @@ def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Se
         out += [f"nothing holds them: tried {_and(sizes)} of {', '.join(looked)}"]
         out += [f"next: podfit plan {asked.model.id} --context {shorter} --users {asked.users}; or --gpu NAME"]
         return "\n".join(out) + "\n"
-    least = min(one.offer.memory for one in ways)
-    shown = [one for one in ways if one.offer.memory <= FARTHEST * least]
+    shown = near(ways)
     groups = {
         "same output": [one for one in shown if not one.offer.changes],
         "changed output": [one for one in shown if one.offer.changes],
     }
-    names = distinct(gpu.name for one in shown for gpu in by_name(one.offer.stock.product))
-    rows = {title: [_cells(one, names) for one in group] for title, group in groups.items() if group}
-    cells = [HEADING, *(row for group in rows.values() for row in group)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADING))]
+    names = short_names(shown)
+    rows = {title: [cells(one, names) for one in group] for title, group in groups.items() if group}
+    lines = [HEADING, *(row for group in rows.values() for row in group)]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(HEADING))]
     one_replica = sum(widths[:4]) + 2 * 3
     out += [f"{'':18}{'per replica':<{one_replica}}    in total"]
     for title, group in rows.items():
@@ -110,6 +169,17 @@ def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Se
     return "\n".join(out) + "\n"
 
 
+def near(ways: Sequence[Way]) -> list[Way]:
+    """The ways with at most FARTHEST times the least GPU memory."""
+    least = min((way.offer.memory for way in ways), default=0)
+    return [way for way in ways if way.offer.memory <= FARTHEST * least]
+
+
+def short_names(ways: Iterable[Way]) -> Mapping[str, str]:
+    """The shortest distinct name of each of their GPU models, by its full name."""
+    return distinct(gpu.name for way in ways for gpu in by_name(way.offer.stock.product))
+
+
 HEADING = ("GPUs", "GPU memory", "KV cache", "holds", "GPUs", "GPU memory", "holds", "what changes")
 """The first four columns are for one replica, the next three for all."""
 
@@ -117,8 +187,8 @@ HEADING = ("GPUs", "GPU memory", "KV cache", "holds", "GPUs", "GPU memory", "hol
 def _line(title: str, row: Sequence[str], widths: Sequence[int]) -> str:
     """A row below the heading of its group."""
     numbers = [f"{cell:>{width}}" for cell, width in zip(row[1:7], widths[1:7], strict=True)]
-    cells = [f"{row[0]:<{widths[0]}}", *numbers[:3]]
-    return f"{title:<18}{'  '.join(cells)}    {'  '.join([*numbers[3:], row[7]])}".rstrip()
+    replica = [f"{row[0]:<{widths[0]}}", *numbers[:3]]
+    return f"{title:<18}{'  '.join(replica)}    {'  '.join([*numbers[3:], row[7]])}".rstrip()
 
 
 def _and(sizes: Sequence[int]) -> str:
@@ -126,18 +196,18 @@ def _and(sizes: Sequence[int]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _cells(way: Way, short_names: Mapping[str, str]) -> tuple[str, ...]:
+def cells(way: Way, names: Mapping[str, str]) -> tuple[str, ...]:
     """The cells of one offer, as in HEADING."""
     offer = way.offer
     tokens = f"{offer.ledger.kv_cache_tokens[0]:,} tokens" if offer.ledger.kv_cache_tokens else "none"
-    said = [f"--{dest.replace('_', '-')} {value}" for dest, value in offer.changes.items() if dest != "model"]
-    said += [f"{offer.changes['model']}"] if "model" in offer.changes else []
-    notes = [" ".join(said)] if said else []
+    changes = [f"--{dest.replace('_', '-')} {value}" for dest, value in offer.changes.items() if dest != "model"]
+    changes += [f"{offer.changes['model']}"] if "model" in offer.changes else []
+    notes = [" ".join(changes)] if changes else []
     notes += [f"the cluster has {offer.stock.gpus}"] if not offer.there else []
     notes += [f"refused: {way.refused}"] if way.refused else []
-    names = dict.fromkeys(short_names[one.name] for one in by_name(offer.stock.product)) or {offer.stock.product: None}
+    models = dict.fromkeys(names[model.name] for model in by_name(offer.stock.product)) or {offer.stock.product: None}
     return (
-        f"{offer.gpus} × {' or '.join(names)}",
+        f"{offer.gpus} × {' or '.join(models)}",
         human(offer.memory / offer.replicas),
         tokens,
         f"{offer.held // offer.replicas:,}",

@@ -151,7 +151,7 @@ def _sentence(engine: Engine) -> str | None:
         return _on_none(engine, of_table=of_table)
     if len(gpus.by_verdict["unsure"]) == len(gpus.gpus) > 1:
         return "; ".join([f"{UNSURE}: {_why(gpus)}", *_open(engine)])
-    shown, lacking = _shown(engine, of_table=of_table)
+    shown, lacking = placements(engine)
     sides = {
         verdict: [one for one in shown if one.verdict == verdict] for verdict in ("fits", "unsure", "does-not-fit")
     }
@@ -260,10 +260,10 @@ def _longest(gpus: Partition, named: Named) -> str | None:
     return f"at most {ledger.estimated_max_model_len:,} of {ledger.max_model_len or 0:,} tokens on {named.name}"
 
 
-def _shown(engine: Engine, *, of_table: bool) -> tuple[list[Named], dict[str, list[Named]]]:
+def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
     """The GPUs that a text names, least memory first. And those that have room but lack something: what → GPUs."""
     planned = list(engine.gpus.gpus) if engine.gpus else []
-    if of_table:
+    if is_of_table(engine):
         planned = [one for one in planned if one.gpu.name in WELL_KNOWN and is_supported(engine, one.gpu)] or planned
     planned.sort(key=lambda one: (gpu.sold_gigabytes(one.gpu), _order(one.gpu), one.gpu.name))
     lacking: dict[str, list[Named]] = {}

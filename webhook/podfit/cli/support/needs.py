@@ -9,21 +9,19 @@ from dataclasses import replace
 
 from podfit import generate
 from podfit.cli.support import edge, fleet, policies, terminal
-from podfit.evaluation.lint import Result, lint
+from podfit.evaluation.lint import Result
 from podfit.evaluation.policy import Policy
-from podfit.kube.workload import JSON
 from podfit.report import model as as_model
 from podfit.report import needs as as_needs
 from podfit.report.command_line import judged_as
-from podfit.report.needs import Asked, Way
-from podfit.rules.engine import SHM
+from podfit.report.needs import Asked, Serving, Way
 from podfit.vllm import gpu
 from podfit.vllm.args import settings
 from podfit.vllm.facts import Fact, Facts
 from podfit.vllm.gpu import Accelerator
 from podfit.vllm.memory import kv_specs, needs
 from podfit.vllm.memory.generations import NEWEST
-from podfit.vllm.memory.needs import Offer, Stock
+from podfit.vllm.memory.needs import Stock
 from podfit.vllm.model import Model, longest_max_model_len, nearest
 from podfit.vllm.model.name import last_part
 
@@ -64,8 +62,11 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     )  # fmt: skip
     if not found:
         _refuse_unsized(model, base.model)
-    ways = [_way(one, model, given, args, version, facts, policy) for one in found]
-    ways.sort(key=lambda one: one.refused is not None)
+    serving = Serving(
+        model=model, arguments=tuple(given), context=args.context, users=args.users, version=version,
+        namespace=args.namespace,
+    )  # fmt: skip
+    ways = as_needs.check_offers(found, serving, facts, policy)
     for note in notes:
         edge.tell(f"note: {note}")
     if args.output:
@@ -174,42 +175,3 @@ def _judged(model: str, given: Sequence[str], version: str, facts: Facts, policy
     if result.engine.args.errors:
         raise edge.UnusableError(result.engine.args.errors[0].message)
     return result
-
-
-def _way(
-    offer: Offer,
-    model: str,
-    given: Sequence[str],
-    args: argparse.Namespace,
-    version: str,
-    facts: Facts,
-    policy: Policy,
-) -> Way:
-    """The offer as a command line, checked by the rules for problems other than memory (a dtype, a format)."""
-    served = str(offer.changes.get("model") or model)
-    words = [served, *given, "--max-model-len", str(args.context or offer.ledger.max_model_len)]
-    words += ["--max-num-seqs", str(-(-args.users // offer.replicas))] if args.users else []
-    words += ["--tensor-parallel-size", str(offer.gpus)] if offer.gpus > 1 else []
-    words += ["--kv-cache-dtype", str(offer.changes["kv_cache_dtype"])] if "kv_cache_dtype" in offer.changes else []
-    where = gpu.by_name(offer.stock.product)
-    known = replace(facts, gpu=Accelerator(where, offer.gpus))
-    container = {
-        "name": "vllm",
-        "image": f"vllm/vllm-openai:v{version}",
-        "command": ["vllm", "serve"],
-        "args": words,
-        "resources": {"limits": {"nvidia.com/gpu": str(offer.gpus)}},
-        "volumeMounts": [{"name": "dshm", "mountPath": SHM}],
-    }
-    volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
-    obj: JSON = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": generate.slug(served), **({"namespace": args.namespace} if args.namespace else {})},
-        "spec": {"replicas": offer.replicas, "template": {"spec": {"containers": [container], "volumes": volumes}}},
-    }
-    (result,) = lint(obj, policy, known, where="check").results
-    told = (one for one in result.findings if one.mode in ("deny", "warn") and one.threatens == "start")
-    # the manifest itself has the token, the volumes and the tolerations that the others would speak of
-    denied = next((one for one in told if one.mode == "deny" or one.plane == "gpu"), None)
-    return Way(offer, tuple(words), result.engine, f"{denied.rule}: {denied.finding.message}" if denied else None)
