@@ -1,28 +1,30 @@
 """One comment on a pull request with what it changes: the GitHub Action's second step.
 
-Runs `podfit diff` of the base against the checkout, and makes, updates or leaves alone the one comment that has the
-marker and the token's own author. Without changes, a comment of before says so, and none is made. A token that can't
-write (forks, Dependabot) leaves the text in the step summary. The program needs nothing but Python and podfit.
+Compares the base with the checkout as `podfit diff` does, and makes, updates or leaves alone the one comment that has
+the marker and the token's own author. Without changes, a comment of before says so, and none is made. A token that
+can't write (forks, Dependabot) leaves the text in the step summary. The program needs nothing but Python and podfit.
 
 Usage: comment.py BASE FILE…, in the checkout, with the variables of a runner and TOKEN.
 """
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import io
 import json
 import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from podfit import cli
+from podfit.base.printable import one_line
+from podfit.cli import diff
 from podfit.cli.support import edge
+from podfit.evaluation.compare import ContainerComparison
+from podfit.report import comparison
 from podfit.report.markdown import code
 
 MARKER = "<!-- podfit diff -->"
@@ -55,36 +57,57 @@ def main() -> int:
 
 def changes(base: str, names: Sequence[str]) -> str:
     """What changes, as Markdown of bounded length; "" if nothing does."""
-    blocks = []
-    for name in names:
-        sides = [side(Path(base) / name), side(Path(name))]
-        if sides == [os.devnull, os.devnull]:
-            continue
-        words = ["diff", "--config", base, "--format", "json", "--", *sides]
-        compared = run(words)
-        if not compared:  # the log says why; it is not "nothing changes"
-            blocks.append(f"podfit: {code(name)} can't be compared with the base branch.\n")
-        elif any(one["state"] != "unchanged" for one in json.loads(compared)["changes"]):
-            words[words.index("json")] = "markdown"
-            blocks.append(run(words))
+    inside = [*dict.fromkeys(name for name in map(inside_checkout, names) if name is not None)]
+    old = diff.Folder(present([str(Path(base) / name) for name in inside]), base)
+    new = diff.Folder(present(inside), ".")
+    try:
+        args = cli.parser(["diff"]).parse_args(["diff", "--config", base, os.devnull, os.devnull])
+        compared = diff.compared_folders(args, old, new)
+    except edge.UnusableError as error:  # such as a podfit.yaml of the base branch that is not valid
+        print("".join(f"::warning::podfit: {one_line(line)}\n" for line in error.lines), end="")
+        return "podfit: the pull request can't be compared with the base branch; the log has the reason.\n"
+    known = [change for change in compared.changes if not is_doubtful(change, compared.unread)]
+    unread = [file for file in sorted(compared.unread) if not same_file(Path(base) / file, Path(file))]
+    blocks = [f"podfit: {code(file)} can't be compared with the base branch.\n" for file in unread]
+    if any(change.state != "unchanged" for change in known):
+        blocks.append(comparison.render_markdown(known))
     return bounded("\n".join(blocks))
 
 
-def side(path: Path) -> str:
-    """A file, folder or pattern as one side of `podfit diff`; the null device if no manifest is there."""
+def inside_checkout(name: str) -> str | None:
+    """The name relative to the checkout, which is the working directory; None if it is outside."""
+    for path, folder in ((name, Path.cwd()), (os.path.realpath(name), Path.cwd().resolve())):
+        relative = os.path.relpath(path, folder)
+        if relative != os.pardir and not relative.startswith(os.pardir + os.sep):
+            return relative
+    print(f"::notice::podfit: {one_line(name)} is outside of the checkout, and is not compared")
+    return None
+
+
+def present(names: Sequence[str]) -> list[str]:
+    """The files, folders and patterns where a manifest is."""
+    return [name for name in names if has_manifest(name)]
+
+
+def has_manifest(name: str) -> bool:
+    """A file, folder or pattern stands for a file that is there."""
     try:
-        met = [*edge.files([str(path)])]
+        return any(Path(file).exists() for file in edge.files([name]))
     except edge.UnusableError:
-        return os.devnull
-    return str(path) if any(Path(one).exists() for one in met) else os.devnull
+        return False
 
 
-def run(words: Sequence[str]) -> str:
-    """What a command of podfit prints."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        cli.main(words)
-    return out.getvalue()
+def is_doubtful(change: ContainerComparison, unread: Collection[str]) -> bool:
+    """A container that is on one side only, since its file can't be read on the other one."""
+    return change.state in ("added", "removed") and change.side.file in unread
+
+
+def same_file(before: Path, after: Path) -> bool:
+    """The pull request leaves the file as it is."""
+    try:
+        return before.read_bytes() == after.read_bytes()
+    except OSError:
+        return False
 
 
 def bounded(text: str) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts.action.words import words
+
 ROOT = Path(__file__).parents[2]
 DENIED = (ROOT / "examples" / "llama-8b-on-a-t4.yaml").read_text()
 ADVICE = (ROOT / "examples" / "good.yaml").read_text().replace("vllm-openai:v0.27.1", "vllm-openai:latest")
@@ -85,6 +87,7 @@ class Runner:
             "GITHUB_STEP_SUMMARY": str(self.temporary / "summary.md"),
             "GITHUB_OUTPUT": str(self.temporary / "output"),
             **dict.fromkeys(step["env"], ""),
+            "ACTION": str(ROOT),
             **variables,
         }
         words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
@@ -158,6 +161,39 @@ def test_no_code_of_the_checkout_runs(tmp_path: Path) -> None:
     assert (installed.returncode, installed.stdout) == (0, ""), installed.stderr
     assert checked.returncode == 0, checked.stderr
     assert checked.stdout.rstrip().endswith("'--audit', '--', 'a.yaml', '--helm']")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("deploy/ overlays/", ["deploy/", "overlays/"]),
+        ("deploy/\n'my files/'\n", ["deploy/", "my files/"]),
+        ('"my files/pod.yaml" --fail-on advice', ["my files/pod.yaml", "--fail-on", "advice"]),
+        ("deploy\\\\pod.yaml #1.yaml", ["deploy\\\\pod.yaml", "#1.yaml"]),
+        ("it's/pod.yaml deploy", ["it's/pod.yaml", "deploy"]),
+        ("**/*.yaml $HOME `id` $(id)", ["**/*.yaml", "$HOME", "`id`", "$(id)"]),
+        ("", []),
+    ],
+)
+def test_an_input_is_split_into_words(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_a_name_with_a_blank_is_one_file(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"README.md": "a\n"}, {"my files/pod.yaml": DENIED})
+
+    done = runner.run(files="'my files/pod.yaml'")
+
+    assert done.returncode == 1
+    assert "::error file=my files/pod.yaml" in done.stdout
+
+
+def test_overlapping_inputs_check_a_file_once(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"README.md": "a\n"}, {"deploy/pod.yaml": DENIED})
+
+    once, often = (runner.run(files=files).stdout for files in ("deploy", ". deploy deploy/pod.yaml ./deploy"))
+
+    assert once.count("::error") == often.count("::error")
 
 
 def test_what_the_action_uses_of_others_is_pinned() -> None:

@@ -187,7 +187,163 @@ def test_what_cannot_be_compared_is_not_called_unchanged(tmp_path: Path) -> None
 
     run(runner, comments, files="deploy")
 
-    assert "`deploy` can't be compared" in comments.stored[0]["body"]
+    assert "`deploy/pod.yaml` can't be compared" in comments.stored[0]["body"]
+    assert "removed" not in comments.stored[0]["body"]
+
+
+def test_a_broken_file_that_stays_as_it_is_is_no_change(tmp_path: Path) -> None:
+    files = {"deploy/pod.yaml": GOOD, "deploy/broken.yaml": f"{GOOD}\n---\nkind: [\n"}
+    runner, comments = Runner(tmp_path, files, {"README.md": "more\n"}), Comments()
+
+    run(runner, comments, files="deploy/pod.yaml deploy/broken.yaml")
+
+    assert not comments.stored
+
+
+def test_one_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
+    other = GOOD.replace("llama-8b-good", "other")
+    runner, comments = (
+        Runner(
+            tmp_path,
+            {"deploy/pod.yaml": GOOD, "deploy/other.yaml": other},
+            {"deploy/pod.yaml": GOOD.replace("v0.27.1", "v0.19.0"), "deploy/other.yaml": f"{other}\n kind: ["},
+        ),
+        Comments(),
+    )
+
+    run(runner, comments)
+
+    (comment,) = comments.stored
+    assert "`deploy/other.yaml` can't be compared" in comment["body"]
+    assert "| vLLM | 0.27.1 | **0.19.0** |" in comment["body"]
+    assert ": removed" not in comment["body"]
+
+
+def test_overlapping_inputs_are_one_change(tmp_path: Path) -> None:
+    runner, comments = bump(tmp_path, "0.19.0", "0.27.1"), Comments()
+
+    run(runner, comments, files=". deploy deploy/pod.yaml ./deploy/../deploy")
+
+    (comment,) = comments.stored
+    assert "1 vLLM container: 1 changed" in comment["body"]
+    assert comment["body"].count("| vLLM | 0.19.0 |") == 1
+
+
+def test_absolute_names_and_names_with_dots_are_in_the_checkout(tmp_path: Path) -> None:
+    runner, comments = bump(tmp_path, "0.19.0", "0.27.1"), Comments()
+
+    for name in (runner.checkout / "deploy", "deploy/../deploy/pod.yaml", f"../{runner.checkout.name}/deploy"):
+        comments.stored.clear()
+        run(runner, comments, files=str(name))
+        assert "| vLLM | 0.19.0 | **0.27.1** |" in comments.stored[0]["body"], name
+
+
+def test_what_is_outside_of_the_checkout_is_not_compared(tmp_path: Path) -> None:
+    runner, comments = bump(tmp_path, "0.19.0", "0.27.1"), Comments()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "pod.yaml").write_text(GOOD)
+
+    for name in (str(tmp_path / "outside"), "../outside"):
+        assert "is outside of the checkout" in run(runner, comments, files=name)
+
+    assert not comments.stored
+
+
+def test_a_name_with_a_blank_is_compared(tmp_path: Path) -> None:
+    files = {"my files/pod.yaml": GOOD}
+    runner, comments = (
+        Runner(tmp_path, files, {"my files/pod.yaml": GOOD.replace("v0.27.1", "v0.19.0")}),
+        Comments(),
+    )
+
+    run(runner, comments, files="'my files'")
+
+    assert "| vLLM | 0.27.1 | **0.19.0** |" in comments.stored[0]["body"]
+
+
+@pytest.mark.parametrize("files", [".", "old new", "old/pod.yaml new/pod.yaml new"])
+def test_a_file_that_moves_changes_nothing(tmp_path: Path, files: str) -> None:
+    runner, comments = Runner(tmp_path, {"old/pod.yaml": GOOD}, {"new/pod.yaml": GOOD}), Comments()
+    (runner.checkout / "old" / "pod.yaml").unlink()
+
+    run(runner, comments, files=files)
+
+    assert not comments.stored
+
+
+def test_a_deleted_file_is_a_removed_container(tmp_path: Path) -> None:
+    other = GOOD.replace("llama-8b-good", "other")
+    runner, comments = (
+        Runner(tmp_path, {"deploy/a.yaml": GOOD, "deploy/b.yaml": other}, {"README.md": "a\n"}),
+        Comments(),
+    )
+    (runner.checkout / "deploy" / "b.yaml").unlink()
+
+    run(runner, comments)
+
+    (comment,) = comments.stored
+    assert "2 vLLM containers: 1 removed, 1 unchanged" in comment["body"]
+
+
+def test_objects_of_one_name_are_compared_by_file(tmp_path: Path) -> None:
+    """Overlays set the namespace later."""
+    names = ("overlays/a/pod.yaml", "overlays/b/pod.yaml", "overlays/c/pod.yaml")
+    for number, name in enumerate(names):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        change = {name: GOOD.replace("v0.27.1", "v0.19.0")}
+        runner, comments = Runner(folder, dict.fromkeys(names, GOOD), change), Comments()
+
+        run(runner, comments)
+
+        (comment,) = comments.stored
+        assert "3 vLLM containers: 1 changed, 2 unchanged" in comment["body"]
+        assert f"({name})" in comment["body"].replace("\\", "")
+
+
+def test_a_large_file_is_compared(tmp_path: Path) -> None:
+    maps = "".join(
+        f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}}}\ndata: {{text: {'x' * 60_000}}}\n"
+        for number in range(20)
+    )
+    files = {"deploy/all.yaml": f"{GOOD}{maps}"}
+    assert len(files["deploy/all.yaml"]) > 1 << 20
+    runner, comments = (
+        Runner(tmp_path, files, {"deploy/all.yaml": files["deploy/all.yaml"].replace("v0.27.1", "v0.19.0")}),
+        Comments(),
+    )
+
+    run(runner, comments)
+
+    assert "| vLLM | 0.27.1 | **0.19.0** |" in comments.stored[0]["body"]
+
+
+def test_a_change_of_the_project_file_alone_is_silent(tmp_path: Path) -> None:
+    """It counts when it is merged."""
+    runner, comments = Runner(tmp_path, {"deploy/pod.yaml": GOOD}, {"podfit.yaml": "gpu: l4\n"}), Comments()
+
+    run(runner, comments)
+
+    assert not comments.stored
+
+
+def test_a_project_file_of_the_base_that_is_not_valid_is_reported(tmp_path: Path) -> None:
+    runner, comments = Runner(tmp_path, {"deploy/pod.yaml": GOOD, "podfit.yaml": "no: key\n"}, {"a": "b"}), Comments()
+
+    run(runner, comments)
+
+    assert "can't be compared with the base branch" in comments.stored[0]["body"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("0.11.1", "0.11.2"), ("0.14.1", "0.15.1"), ("0.22.0", "0.22.1"), ("0.25.1", "0.26.0")]
+)
+def test_a_bump_that_changes_nothing_is_silent(tmp_path: Path, old: str, new: str) -> None:
+    runner, comments = bump(tmp_path, old, new), Comments()
+
+    run(runner, comments)
+
+    assert not comments.stored
 
 
 def test_a_folder_whose_manifests_are_all_removed_is_compared_with_nothing(tmp_path: Path) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from podfit.cli.support import edge, fleet, policies, project, terminal, user_cluster
-from podfit.evaluation.compare import compare
-from podfit.evaluation.lint import Report, lint
+from podfit.evaluation.compare import ContainerComparison, Placed, compare
+from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import Policy
 from podfit.report import comparison, text
 from podfit.vllm.facts import Facts
@@ -41,32 +45,74 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
 
 
+@dataclass(frozen=True)
+class Folder:
+    """One side: what is compared, and the folder that its files are named by."""
+
+    names: Sequence[str]
+    root: str
+
+    def file(self, name: str) -> str:
+        """The name of a file, relative to the folder; "" of standard input."""
+        return "" if name == "-" else os.path.relpath(name, self.root)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What changes, and what could not be read of either side."""
+
+    changes: list[ContainerComparison]
+    problems: list[str]
+    unread: frozenset[str]
+    """The files, relative to their folders. A container that only the other side has in one of them may be in both."""
+    has_empty_side: bool
+    """Nothing of a side could be read."""
+
+
 def run(args: argparse.Namespace) -> int:
     """Prints what changes; 1 if something is newly denied, 3 if a side can't be read."""
     if args.old == args.new == "-":
         raise edge.UnusableError("only one of OLD and NEW can be standard input")
+    compared = compared_folders(args, *(Folder([name], _folder(name)) for name in (args.old, args.new)))
+    for problem in compared.problems:
+        edge.tell(f"error: {problem}")
+    if compared.has_empty_side:
+        return 3  # a side that can't be read is not one where everything is gone
+    shown = comparison.FORMATS[args.format](compared.changes)
+    terminal.show(shown, text.highlighted if args.format == "text" else None)
+    if compared.problems:
+        return 3
+    return int(any(change.newly_denied for change in compared.changes))
+
+
+def _folder(name: str) -> str:
+    return name if Path(name).is_dir() else str(Path(name).parent)
+
+
+def compared_folders(args: argparse.Namespace, old: Folder, new: Folder) -> Compared:
+    """Compares both sides by the policies and the project file that the options name."""
     project.announce(project.apply(args, with_nodes=True))
     policy, facts = policies.in_force(args)
-    (old, wrong), (new, also) = (_reports(name, args, policy, facts) for name in (args.old, args.new))
-    for problem in (*wrong, *also):
-        edge.tell(f"error: {problem}")
-    if (wrong and not old) or (also and not new):
-        return 3  # a side that can't be read is not one where everything is gone
-    changes = compare(old, new)
-    terminal.show(comparison.FORMATS[args.format](changes), text.highlighted if args.format == "text" else None)
-    if wrong or also:
-        return 3
-    return int(any(one.newly_denied for one in changes))
+    (before, wrong, lost), (after, also, missing) = (_reports(side, args, policy, facts) for side in (old, new))
+    return Compared(
+        changes=compare(before, after),
+        problems=[*wrong, *also],
+        unread=frozenset((*lost, *missing)),
+        has_empty_side=bool((wrong and not before) or (also and not after)),
+    )
 
 
-def _reports(name: str, args: argparse.Namespace, policy: Policy, facts: Facts) -> tuple[list[Report], list[str]]:
-    """The report of every object of one side, checked together with the other objects of that side."""
-    sources, problems = edge.read([name], facts, excluded=args.exclude)
+def _reports(
+    side: Folder, args: argparse.Namespace, policy: Policy, facts: Facts
+) -> tuple[list[Placed], list[str], list[str]]:
+    """The report of every object of one side, checked together with the other objects of that side; the problems, and
+    the files that can't be read."""
+    sources, problems = edge.read(side.names, facts, excluded=args.exclude)
     problems += [str(error) for source in sources for error in source.manifests.errors]
-    reports = [
-        lint(document.object, policy, source.facts, where="check")
+    placed = [
+        Placed(side.file(source.name), lint(document.object, policy, source.facts, where="check"))
         for source in sources
         for document in source.manifests.documents
     ]
-    problems += [f"internal error in {error.rule}: {error.error}" for report in reports for error in report.errors]
-    return reports, problems
+    problems += [f"internal error in {error.rule}: {error.error}" for each in placed for error in each.report.errors]
+    return placed, problems, [side.file(source.name) for source in sources if source.manifests.errors]

@@ -227,14 +227,14 @@ def _tell_of_newer(versions: Iterable[str], policy: Policy) -> None:
 
 def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argparse.Namespace) -> int:
     """Compares the same command line under two releases; returns 1 if the second newly denies it."""
-    from podfit.evaluation.compare import compare
+    from podfit.evaluation.compare import Placed, compare
     from podfit.report import comparison
 
     policy = policies.load(args.policy)
     old, new = (judged_as(argv, version, facts, policy) for version in versions)
     if not (old.results and new.results):
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: not a command that starts vLLM")
-    changes = compare([_speaking(old)], [_speaking(new)])
+    changes = compare([Placed("", _speaking(old))], [Placed("", _speaking(new))])
     terminal.show(comparison.FORMATS[args.format](changes), text.highlighted if args.format == "text" else None)
     return int(any(one.newly_denied for one in changes))
 

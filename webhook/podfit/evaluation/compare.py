@@ -6,10 +6,10 @@ Nothing is evaluated here; both sides are, by the same rules, and the difference
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podfit.evaluation.lint import Judged, Report, Result
 from podfit.kube.quantity import left
@@ -36,12 +36,20 @@ _NOTABLE = {
 """vLLM's argument → `memory.Settings`' word: what the release makes of it, given or not."""
 
 
+class Placed(NamedTuple):
+    """A report, and the file of its object, relative to the folder that is compared."""
+
+    file: str
+    report: Report
+
+
 @dataclass(frozen=True)
 class Side:
     """One container, before or after."""
 
     report: Report
     result: Result
+    file: str = ""
 
     @property
     def engine(self) -> Engine:
@@ -91,6 +99,8 @@ class ContainerComparison:
 
     before: Side | None
     after: Side | None
+    is_one_of_many: bool = False
+    """Several objects have this kind, namespace and name, as overlays do: only their files differ."""
 
     @property
     def side(self) -> Side:
@@ -273,36 +283,52 @@ class ContainerComparison:
         return tuple(one for one in self.appeared if one.heading == "would_deny")
 
 
-def compare(old: Sequence[Report], new: Sequence[Report]) -> list[ContainerComparison]:
-    """Each vLLM container of both, matched by kind, namespace, name and container; those of the new side in its
-    order, then those that are gone."""
-    before, after = dict(_sides_by_key(old)), dict(_sides_by_key(new))
+def compare(old: Sequence[Placed], new: Sequence[Placed]) -> list[ContainerComparison]:
+    """Each vLLM container of both, matched by kind, namespace, name and container, then by file; those of the new side
+    in its order, then those that are gone."""
+    before, after = _sides_by_key(old), _sides_by_key(new)
     before = _with_renamed_container(before, after)
-    gone = [ContainerComparison(side, None) for key, side in before.items() if key not in after]
-    return [ContainerComparison(before.get(key), side) for key, side in after.items()] + gone
+    gone = [(key, side) for key, sides in before.items() if key not in after for side in sides]
+    pairs = [(key, *pair) for key, sides in after.items() for pair in _matched(before.get(key, []), sides)]
+    pairs = [pair for pair in pairs if pair[2]] + [pair for pair in pairs if not pair[2]]
+    pairs += [(key, side, None) for key, side in gone]
+    many = {key for sides in (before, after) for key, same in sides.items() if len(same) > 1}
+    return [ContainerComparison(was, now, key in many) for key, was, now in pairs]
 
 
-def _sides_by_key(reports: Iterable[Report]) -> Iterator[tuple[Key, Side]]:
-    """(kind, namespace, name, container) → each vLLM container of the reports."""
-    for report in reports:
+def _sides_by_key(placed: Iterable[Placed]) -> dict[Key, list[Side]]:
+    """(kind, namespace, name, container) → the vLLM containers of the reports."""
+    sides: dict[Key, list[Side]] = {}
+    for file, report in placed:
         metadata = report.metadata
         name = str(metadata.get("name") or metadata.get("generateName") or "")
         for result in report.results:
-            found = result.engine
-            where = f"{found.workload.path}/{found.container.name}"
-            yield (
-                (str(report.object.get("kind")), str(metadata.get("namespace") or ""), name, where),
-                Side(report, result),
-            )
+            where = f"{result.engine.workload.path}/{result.engine.container.name}"
+            key = (str(report.object.get("kind")), str(metadata.get("namespace") or ""), name, where)
+            sides.setdefault(key, []).append(Side(report, result, file))
+    return sides
 
 
-def _with_renamed_container(before: Mapping[Key, Side], after: Mapping[Key, Side]) -> dict[Key, Side]:
+def _with_renamed_container(before: dict[Key, list[Side]], after: Mapping[Key, list[Side]]) -> dict[Key, list[Side]]:
     """The only container of each side is the same one, whatever it is called now."""
     if len(before) == len(after) == 1 and before.keys() != after.keys():
         (old,), (new,) = before, after
         if old[:3] == new[:3]:
             return {new: before[old]}
-    return dict(before)
+    return before
+
+
+def _matched(old: Sequence[Side], new: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
+    """The two sides of each object of one name: first those of one file, then the others in their order."""
+    left = dict(enumerate(old))
+    partners: dict[int, Side] = {}
+    for is_partner in (lambda one, other: one.file == other.file, lambda one, other: True):
+        for number, side in enumerate(new):
+            place = next((place for place, other in left.items() if is_partner(side, other)), None)
+            if number not in partners and place is not None:
+                partners[number] = left.pop(place)
+    pairs: list[tuple[Side | None, Side | None]] = [(partners.get(number), side) for number, side in enumerate(new)]
+    return pairs + [(side, None) for side in left.values()]
 
 
 def _difference(name: str, change: ContainerComparison, of: Any) -> Difference:

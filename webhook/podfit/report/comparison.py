@@ -163,7 +163,8 @@ def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:
 
 def _name(change: ContainerComparison) -> str:
     side = change.side
-    return f'{subject.describe_object(side.report.object)}, container "{subject.shown(side.engine.container.name)}"'
+    name = f'{subject.describe_object(side.report.object)}, container "{subject.shown(side.engine.container.name)}"'
+    return f"{name} ({shortened(one_line(side.file))})" if change.is_one_of_many and side.file else name
 
 
 def _state(change: ContainerComparison) -> str:

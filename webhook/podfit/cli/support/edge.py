@@ -171,7 +171,17 @@ def names_any(name: str, found: Iterable[str]) -> bool:
 
 
 def _files(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """The same, each with whether it was found rather than named."""
+    """The same, each file once, with whether it was found and never named."""
+    places: dict[str, tuple[str, bool]] = {}
+    for name, met in _walked(names):
+        place = name if name == "-" else os.path.abspath(name)  # noqa: PTH100 - `a/../b` is `b`; no link is followed
+        first, was_met = places.get(place, (name, True))
+        places[place] = first, was_met and met
+    yield from places.values()
+
+
+def _walked(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """The same, as often as the names overlap."""
     for name, met in _globbed(names):
         path = Path(name)
         if name != "-" and path.is_dir():
