@@ -34,6 +34,7 @@ from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 from tests.vllm.memory.engines import (
     DEEPSEEK_V3,
+    DEEPSEEK_V4_PRO,
     GEMMA3_27B,
     GPT_OSS_120B,
     LLAMA_8B,
@@ -601,3 +602,28 @@ def test_the_buffers_of_experts_stay_while_vllm_samples_from_0_14() -> None:
     assert before is not None
     assert after is not None
     assert (after.activations.likely - before.activations.likely) / 2**30 == pytest.approx(0.5, abs=0.02)
+
+
+def test_residual_streams_of_deepseek_v4_are_mixed_by_pytorch_up_to_0_21() -> None:
+    """A batch of 8,192 tokens, four streams of 7,168 elements: four sets in 32 bits and one in 16 are 3.9 GiB."""
+
+    def peak(release: str) -> Estimate:
+        """The activations with this release."""
+        args = engine(release, tensor_parallel_size=8, max_model_len=8192, max_num_seqs=8, max_num_batched_tokens=8192)
+        found = plan(args, model(**DEEPSEEK_V4_PRO), on(gpu(200), count=8)).gpu
+        assert found is not None
+        return found.activations
+
+    before, since = peak("0.21.0"), peak("0.22.0")
+    assert (before.likely - since.likely) / 2**30 == pytest.approx(3.9, abs=0.1)
+    assert before.high - since.high > 3.9 * 2**30
+    assert (before.floor, before.low) == (since.floor, since.low)
+
+
+def test_the_peak_of_a_long_video_varies_by_gigabytes() -> None:
+    """Qwen3.6-35B-A3B over 4 A100s with 256 sequences: the KV caches of 17 start-ups meant peaks of 1.4 to 5.7 GiB."""
+    given = {"tensor_parallel_size": 4, "max_model_len": 262144, "max_num_seqs": 256}
+    found = plan(engine("0.27.0", **given), model(**QWEN35_35B, vision_config={"depth": 27}), on(A100_40, count=4)).gpu
+    assert found is not None
+    assert found.activations.low < 1.4 * 2**30
+    assert 5.7 * 2**30 < found.activations.high < 6.7 * 2**30

@@ -232,6 +232,22 @@ def least_experts(model: Model, run: Run) -> int:
     return (at_once(model, run) * each + gathered(model, run) * hidden) * min(run.width, 2)
 
 
+RESIDUAL_STREAMS = 4
+"""Residual streams of DeepSeek-V4 (`hc_mult` in its config.json)."""
+STREAMS_FUSED = Release(0, 22)
+"""Since then one kernel mixes them (vLLM 0.22 model_executor/kernels/mhc/tilelang.py). Releases 0.20 and 0.21 were not
+read: DeepSeek-V4-Pro over 8 H200 took 4.8 GiB more on 0.20.2 than all other lines; PyTorch takes 3.9 GiB to mix."""
+
+
+def mixed_streams(model: Model, run: Run) -> float:
+    """Bytes with which PyTorch mixes the residual streams of DeepSeek-V4: four sets of them in float32 (the streams, the
+    mixed ones, the layer's part, the sum) and one as stored (vLLM 0.22 model_executor/kernels/mhc/torch.py,
+    mhc_post_torch)."""
+    if model.model_type != "deepseek_v4" or run.release >= STREAMS_FUSED:
+        return 0.0
+    return float(run.max_num_batched_tokens * (model.hidden_size or 0) * RESIDUAL_STREAMS * (4 * 4 + run.width))
+
+
 def latent_workspace(model: Model, run: Run) -> float:
     """Keys and values that latent attention makes from the latents of a long prefill: of 65,536 tokens, for the heads
     of a rank, once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`)."""
@@ -331,7 +347,8 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate:
 def _line(model: Model, run: Run, stage: int) -> Estimate:
     hidden, vocab = model.hidden_size or 0, model.vocab_size or 0
     batch = run.max_num_batched_tokens * hidden * run.width
-    passed = forward(model, run) + latent_workspace(model, run)
+    fused = forward(model, run) + latent_workspace(model, run)
+    passed = fused + mixed_streams(model, run)
     last = stage == run.cut.pp - 1
     rows = min(run.max_num_seqs, run.max_num_batched_tokens) * vocab
     if run.pooling or not last:
@@ -350,7 +367,7 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
     sampled = rows * (bytes_.likely + wider) + scratch + kept + images + buffers
     likely = max(passed + seen, sampled, 0.0 if run.warm else compiling) + 50 * MI
     routed = least_experts(model, run)
-    low = max(routed, 0.5 * passed + low_seen, rows * (bytes_.low + wider) + scratch + kept)
+    low = max(routed, 0.5 * fused + low_seen, rows * (bytes_.low + wider) + scratch + kept)
     high = max(
         1.6 * passed + high_seen,
         rows * (bytes_.high + wider) + scratch + kept + LARGEST_WAITING * images + most_buffers,

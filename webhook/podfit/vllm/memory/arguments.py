@@ -13,6 +13,7 @@ from podfit.vllm.memory import parallel, quantisation
 from podfit.vllm.memory.parallel import Parallel
 from podfit.vllm.memory.quantisation import Scheme
 from podfit.vllm.model import Model, by_id
+from podfit.vllm.model.name import tells_quantisation
 
 LONGEST_NAME = 64
 """Characters of a value that is a name: real ones are shorter, and cached keys stay small."""
@@ -112,6 +113,8 @@ class Speculative(NamedTuple):
     """`draft_tensor_parallel_size`; None: the same as the target's."""
     certain: bool = False
     """The drafter's catalog entry may deny, and no argument quantizes it while it loads."""
+    quantized: bool = False
+    """The drafter's name says that its weights are quantized."""
 
 
 class Lora(NamedTuple):
@@ -251,13 +254,21 @@ def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
     if method.endswith("mtp") or (not config.get("model") and model.num_nextn_predict_layers):
         return Speculative("mtp", tokens, max(1, model.num_nextn_predict_layers), True)
     cut = _positive_int(config.get("draft_tensor_parallel_size"))
-    row = by_id(str(config.get("model"))) if config.get("model") else None
+    published = str(config.get("model") or "")
+    method = method or next((word for part, word in METHOD_BY_NAME if part in published.lower()), "")
+    row = by_id(published) if published else None
     drafter = row.value if row else None
     certain = bool(row and row.may_deny) and not config.get("quantization") and not config.get("revision")
     if method in ("eagle", "eagle3"):
         return Speculative(method, tokens, 1, False, drafter, cut, certain)
     layers = (drafter.num_hidden_layers or 0) if drafter else 0
-    return Speculative(method or "draft_model", tokens, layers, drafter is not None and certain, drafter, cut, certain)
+    known, quantized = drafter is not None and certain, tells_quantisation(published)
+    return Speculative(method or "draft_model", tokens, layers, known, drafter, cut, certain, quantized)
+
+
+METHOD_BY_NAME = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
+"""Part of a drafter's name → method, if none is given (vLLM 0.33 config/speculative.py, "Automatically detect the
+method")."""
 
 
 def _lora(given: Mapping[str, Any]) -> Lora | None:

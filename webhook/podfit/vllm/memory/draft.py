@@ -6,6 +6,9 @@ A draft model is loaded whole next to the target, cut by `draft_tensor_parallel_
 An EAGLE head is one decoder layer and a projection from the target's hidden states: one of them for EAGLE, three for
 EAGLE-3. EAGLE-3 also has a small LM head of its own. The head shares the target's embedding. All of these are on the
 last pipeline stage (vLLM 0.33 config/speculative.py, v1/spec_decode).
+
+DFlash and DSpark draft a block of tokens at once. Their drafters are some layers of the target's width and a
+projection from as many of its layers, which every rank has whole; they share embedding and head.
 """
 
 from __future__ import annotations
@@ -39,12 +42,38 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate:
     if speculative.method in EAGLE:
         size, head = _eagle(model, settings, three=speculative.method == "eagle3")
         return Estimate(0, int(0.5 * size / tp), int(size / tp), int((1.5 * size + head) / tp), "an EAGLE head", SOURCE)
+    if speculative.method in BLOCK_DRAFTERS and model.hidden_size:
+        return _of_blocks(model, settings, speculative, tp)
     return Estimate(0, 0, 0, int(2 * GI), "a draft model of unknown size", SOURCE)
 
 
 OWN = ("ngram", "[ngram]", "ngram_gpu", "suffix", "mtp")
 """Methods without weights of their own, or with layers that `weights.py` counts."""
 EAGLE = ("eagle", "eagle3")
+BLOCK_DRAFTERS = ("dflash", "dspark")
+WITH_EXPERTS = ("laguna", "deepseek_v4", "deepseek_v41")
+"""Families whose block drafters have the target's own layers with all experts (vLLM 0.33 models/laguna_dflash.py,
+models/deepseek_v4/nvidia/dspark.py). Those of all others are dense (models/qwen3_dflash.py, gemma4_dspark.py)."""
+LAYERS = {False: (3, 5, 10), True: (3, 8, 8)}
+"""With experts → the fewest, likely and most layers of a block drafter. The drafter of Laguna-S-2.1 took 34 GiB in
+16 bits (7.5 of its target's layers) and 8 GiB in 4 bits (a DGX Spark, 0.25.1)."""
+FOUR_BITS = 0.56
+"""Bytes of a weight in 4 bits, with scales."""
+
+
+def _of_blocks(model: Model, settings: Settings, speculative: Speculative, tp: int) -> Estimate:
+    """The weights of a block drafter that is not in the catalog. Its files may be in 16 bits whatever its name says:
+    one that is named NVFP4 took 33 GiB next to Laguna-S-2.1, like one in 16 bits."""
+    hidden, with_experts = model.hidden_size or 0, model.model_type in WITH_EXPERTS
+    layer = _dense_layer(model)
+    counted = shape.of(model)
+    if with_experts and counted:
+        layer = counted.body // counted.layers
+    fewest, usual, most = ((layer / tp + hidden * hidden) * count for count in LAYERS[with_experts])
+    width = settings.dtype
+    stored = FOUR_BITS if speculative.quantized else width
+    note = f"a {speculative.method} drafter of unknown size"
+    return Estimate(0, int(FOUR_BITS * fewest), int(stored * usual), int(width * most), note, SOURCE)
 
 
 def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float] | None:
@@ -63,10 +92,16 @@ def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float
 def _eagle(model: Model, settings: Settings, *, three: bool) -> tuple[float, float]:
     """(bytes of a head with layers like the target's, bytes of the LM head for the whole vocabulary that it may
     have)."""
-    counted, hidden, width = shape.of(model), model.hidden_size or 0, settings.dtype
-    dense = 3 * hidden * (model.intermediate_size or 4 * hidden) + 4 * hidden * hidden
-    if counted and not model.num_experts:
-        dense = counted.body // counted.layers
+    hidden, width = model.hidden_size or 0, settings.dtype
+    dense = _dense_layer(model)
     projected = (3 if three else 2) * hidden * hidden
     head = EAGLE3_VOCABULARY * hidden if three else 0
     return (dense + projected + head) * width, (model.vocab_size or 0) * hidden * width
+
+
+def _dense_layer(model: Model) -> int:
+    """Elements of a decoder layer of the model's width without experts."""
+    counted, hidden = shape.of(model), model.hidden_size or 0
+    if counted and not model.num_experts:
+        return counted.body // counted.layers
+    return 3 * hidden * (model.intermediate_size or 4 * hidden) + 4 * hidden * hidden
