@@ -95,7 +95,7 @@ def test_laguna_s_block_drafter_has_its_experts(name: str, gib: float) -> None:
     assert drafted.floor == plain.floor
 
 
-LAGUNA = {
+LAGUNA: dict[str, Any] = {
     "architectures": ["LagunaForCausalLM"], "model_type": "laguna", "num_hidden_layers": 48, "hidden_size": 3072,
     "intermediate_size": 12288, "moe_intermediate_size": 1024, "num_experts": 256, "num_experts_per_tok": 8,
     "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 100352,

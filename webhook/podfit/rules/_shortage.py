@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podfit.rules.rule import Certainty
+from podfit.vllm.memory import draft
 from podfit.vllm.memory.ledger import GpuLedger
 
 LIKELY = 0.8
@@ -36,12 +37,14 @@ def sentence(probability: float) -> str:
 def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
     """The certainty that less than `needed` bytes are left for the KV cache, and a detail that limits it.
 
-    A shortage that rests on what is unknown of the model is only possible. It is likely if even the favorable end is
-    too little."""
+    A shortage that rests on what is unknown of the model or of its drafter is only possible. It is likely if even the
+    favorable end is too little."""
     left, capacity = ledger.kv_cache, ledger.kv_capacity
     probability = left.share_below(needed)
     found = certainty(probability)
     doubt = capacity.model.unknown
+    if doubt is None and draft.is_unknown(capacity.settings):
+        doubt = "the size of the drafter"
     if found is None or doubt is None:
         return found, sentence(probability)
     if left.high < needed / capacity.times_fewer:

@@ -240,9 +240,10 @@ read: DeepSeek-V4-Pro over 8 H200 took 4.8 GiB more on 0.20.2 than all other lin
 
 
 def mixed_streams(model: Model, run: Run) -> float:
-    """Bytes with which PyTorch mixes the residual streams of DeepSeek-V4: four sets of them in float32 (the streams, the
-    mixed ones, the layer's part, the sum) and one as stored (vLLM 0.22 model_executor/kernels/mhc/torch.py,
-    mhc_post_torch)."""
+    """Bytes with which PyTorch mixes the residual streams of DeepSeek-V4.
+
+    Four sets are in float32: the streams, the mixed ones, the layer's part and the sum. One is as stored (vLLM 0.22
+    model_executor/kernels/mhc/torch.py, mhc_post_torch)."""
     if model.model_type != "deepseek_v4" or run.release >= STREAMS_FUSED:
         return 0.0
     return float(run.max_num_batched_tokens * (model.hidden_size or 0) * RESIDUAL_STREAMS * (4 * 4 + run.width))
@@ -302,7 +303,7 @@ def waiting(model: Model, run: Run) -> float:
 
 
 LARGEST_WAITING = 1.8
-"""The most that waits, in likely ones: the largest peak of 17 start-ups of Qwen3.6-35B-A3B over 4 A100s was 2.4 GiB
+"""The most that waits, in likely ones. Of 17 start-ups of Qwen3.6-35B-A3B over 4 A100s, the largest peak was 2.4 GiB
 above the likely one, the least 1.4 GiB below it."""
 
 

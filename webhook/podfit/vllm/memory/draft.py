@@ -47,6 +47,14 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate:
     return Estimate(0, 0, 0, int(2 * GI), "a draft model of unknown size", SOURCE)
 
 
+def is_unknown(settings: Settings) -> bool:
+    """Whether a drafter is loaded whose size is only guessed."""
+    speculative = settings.speculative
+    if speculative is None or speculative.method in OWN:
+        return False
+    return _counted(speculative, settings) is None
+
+
 OWN = ("ngram", "[ngram]", "ngram_gpu", "suffix", "mtp")
 """Methods without weights of their own, or with layers that `weights.py` counts."""
 EAGLE = ("eagle", "eagle3")
