@@ -105,6 +105,7 @@ def finding(report: Report, judged: Judged) -> dict[str, Any]:
         "message": judged.finding.message,
         "details": list(judged.finding.details),
         "certainty": judged.finding.certainty,
+        "softened_by": list(judged.softened_by),
         "masked": judged.masked or judged.withheld or (_repaired(judged) and fix is None),
         "fix": fix,
         "suggestions": list(judged.finding.suggestions),

@@ -100,7 +100,7 @@ def _finding(one: ScannedFinding) -> dict[str, Any]:
         "rule": one.rule, "level": one.level, "mode": one.mode, "would": one.would, "plane": one.plane,
         "path": one.path, "message": one.message,
         "details": list(one.details), "certainty": one.certainty, "suggestions": list(one.suggestions),
-        "why": one.why, "accepted": one.accepted,
+        "why": one.why, "softened_by": list(one.softened_by), "accepted": one.accepted,
     }  # fmt: skip
 
 

@@ -122,6 +122,8 @@ class ScannedFinding:
     """The planner computed that each suggestion fits."""
     why: str | None
     """Why a denying rule's finding is not a denial, or who accepts it."""
+    softened_by: tuple[str, ...]
+    """The names of the doubts that lowered its mode (docs/decisions.md)."""
     accepted: bool
     """A policy's exception, or its author's annotation, covers it."""
     would: Mode
@@ -362,6 +364,6 @@ def _scanned_finding(judged: Judged) -> ScannedFinding:
     return ScannedFinding(
         judged.rule, judged.mode, judged.level, judged.plane, judged.threatens, judged.path, finding.message,
         finding.details,
-        finding.certainty, finding.suggestions, finding.computed, judged.why_softened, judged.exempted is not None,
-        judged.would,
+        finding.certainty, finding.suggestions, finding.computed, judged.why_softened,
+        judged.softened_by, judged.exempted is not None, judged.would,
     )  # fmt: skip
