@@ -85,6 +85,7 @@ bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every o
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.accuracy benchmarks/found.jsonl --all
 	.venv/bin/python -m benchmarks.speed
+	.venv/bin/python -m benchmarks.nodes
 	.venv/bin/python -m benchmarks.logs
 	.venv/bin/python -m benchmarks.options $(PARSERS)
 	$(if $(MANIFESTS),.venv/bin/python -m benchmarks.peers $(MANIFESTS))

@@ -14,6 +14,7 @@ from pathlib import Path
 from podfit.cli.support import (
     baseline,
     charts,
+    cluster_runtimes,
     edge,
     fail_on,
     fleet,
@@ -176,12 +177,13 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
     names = [name for name in args.files if name not in live]
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
     inputs, told = edge.read(names, facts, printed, args.exclude)
+    inputs, runtime_notes = cluster_runtimes.joined(inputs, args, args.files)
     rules = rule_filter.chosen(args)
     found = [files.check(source, policy, rules=rules, namespace=args.namespace, audit=args.audit) for source in inputs]
     problems = [FileProblem.of(None, None, message) for message in told]
     problems += [problem for one in found for problem in one.problems]
     containers = [container for one in found for container in one.containers]
-    notes = [note for one in found for note in one.notes]
+    notes = [*runtime_notes, *(note for one in found for note in one.notes)]
     notes += patches.notes(note for one in inputs for note in one.merged_notes)
     notes += charts.notes(inputs)
     names_read = tuple(source.name for source in inputs)

@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import indent
 
 from podfit.base.near import nearest
-from podfit.cli.support import edge, fleet, hub_cache, policies, project, terminal, user_cluster
+from podfit.cli.support import cluster_runtimes, edge, fleet, hub_cache, policies, project, terminal, user_cluster
 from podfit.cli.support.edge import UnusableError
 from podfit.report import rule_page, text
 from podfit.report.files import ManifestFile
@@ -148,7 +148,11 @@ def _sources(args: argparse.Namespace, name: str, facts: Facts) -> tuple[list[Ma
     """The objects in a file, or the object of the cluster with this name, and what can't be read."""
     live = [name] if user_cluster.names_object(name) else []
     printed = user_cluster.manifests(args, live)
-    return edge.read([] if live else [name], facts, printed, getattr(args, "exclude", None))
+    sources, problems = edge.read([] if live else [name], facts, printed, getattr(args, "exclude", None))
+    sources, notes = cluster_runtimes.joined(sources, args, [name])
+    for note in notes:
+        edge.tell(f"note: {note}")
+    return sources, problems
 
 
 def _decided(args: argparse.Namespace) -> int:

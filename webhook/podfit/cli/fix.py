@@ -12,6 +12,7 @@ from pathlib import Path
 
 from podfit.cli.support import (
     baseline,
+    cluster_runtimes,
     edge,
     fleet,
     hub_cache,
@@ -96,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = policies.in_force(args)
     links: list[str] = []
     inputs, problems = edge.read(args.files, facts, excluded=_excluding(args, links))
+    inputs, runtime_notes = cluster_runtimes.joined(inputs, args, args.files)
     problems += [str(error) for source in inputs for error in source.manifests.errors]
     fixed, unwritable = _fixed(inputs, policy, args)
     problems += unwritable
@@ -112,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         _print(one)
     for problem in problems:
         edge.tell(f"error: {problem}")
-    for note in (*links, *patches.notes(note for one in inputs for note in one.patches)):
+    for note in (*links, *runtime_notes, *patches.notes(note for one in inputs for note in one.patches)):
         edge.tell(f"note: {note}")
     if not problems or fixed:
         sys.stdout.flush()  # the diff comes before what is said of it

@@ -33,6 +33,8 @@ ALSO_LISTED: tuple[Key, ...] = (
     ("", "PersistentVolumeClaim"),
 )
 """The objects that belong to a workload, as `podfit.kube.companions` knows them."""
+RUNTIMES: tuple[Key, ...] = (("serving.kserve.io", "ServingRuntime"), ("serving.kserve.io", "ClusterServingRuntime"))
+"""What InferenceServices name. Without the right to list them, the services are evaluated as they are."""
 MAX_CONFIG_MAPS = 512
 """ConfigMaps that are remembered: a namespace's workloads often share one."""
 
@@ -175,10 +177,10 @@ class Scanner:
         """Namespace → the objects that belong to its workloads."""
         found: dict[str, list[JSON]] = {}
         whole = True
-        for name in ALSO_LISTED:
+        for name in (*ALSO_LISTED, *RUNTIMES):
             resource = self._kinds.get(name)
             if resource is None:
-                whole = whole and name[0] not in self._silent
+                whole = whole and (name in RUNTIMES or name[0] not in self._silent)
                 continue  # the API server has no such kind, so that there is none of it, or does not say
             self._tell(group_resource(resource))
             try:
@@ -188,12 +190,13 @@ class Scanner:
                         found.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
             except (StatusError, UnreachableError) as error:
                 self._note_unread(group_resource(resource), error)
-                whole = False
+                whole = whole and name in RUNTIMES
+        shared = found.get("", ())  # ClusterServingRuntimes
         made: dict[str, Companions] = {}
 
         def beside(namespace: str) -> Companions:
             if namespace not in made:
-                made[namespace] = Companions(tuple(found.get(namespace, ())), whole=whole)
+                made[namespace] = Companions((*found.get(namespace, ()), *(shared if namespace else ())), whole=whole)
             return made[namespace]
 
         return beside
