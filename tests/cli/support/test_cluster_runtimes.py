@@ -33,7 +33,7 @@ spec:
 
 
 def runtime(kind: str, length: int, namespace: str | None = None, name: str = "mine") -> JSONDict:
-    """A runtime whose own maximum length tells it from others."""
+    """A runtime with a maximum length of its own."""
     metadata = {"name": name, "uid": f"{kind}-{namespace}"} | ({"namespace": namespace} if namespace else {})
     container = {
         "name": "kserve-container",
