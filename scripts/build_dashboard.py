@@ -225,7 +225,7 @@ def choice(name: str, label: str, query: str) -> dashboard.QueryVariable:
 def text() -> str:
     """The dashboard as JSON."""
     made = (
-        dashboard.Dashboard("vLLM, both memory planes (podfit)")
+        dashboard.Dashboard("vLLM, GPU memory and host memory (podfit)")
         .uid(UID)
         .tags(["podfit", "vllm"])
         .refresh("1m")

@@ -49,6 +49,11 @@ class Text:
     text: str
     limit: int
 
+    @property
+    def is_read_by_users(self) -> bool:
+        """It is of a page or a message, and not of a docstring or a comment."""
+        return self.limit == SENTENCE_WORDS
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -62,16 +67,19 @@ class Finding:
 
 
 @cache
-def words() -> Sequence[tuple[re.Pattern[str], str]]:
-    """Pattern and suggestion of each entry of Words.yml."""
+def words(*, is_read_by_users: bool) -> Sequence[tuple[re.Pattern[str], str]]:
+    """Pattern and suggestion of each entry of Words.yml; those of `users` only for what users read."""
     entries = yaml.safe_load(WORDS.read_text("utf-8"))
+    of_users = entries.pop("users")
+    if is_read_by_users:
+        entries |= of_users
     return [(re.compile(rf"\b(?:{old})\b", re.IGNORECASE), new) for old, new in entries.items()]
 
 
 def findings(text: Text) -> Iterator[Finding]:
     """The words of the list and the long sentences of one paragraph."""
     prose = re.sub(r"(`+).+?\1", "`x`", text.text, flags=re.DOTALL)
-    for pattern, better in words():
+    for pattern, better in words(is_read_by_users=text.is_read_by_users):
         for found in pattern.finditer(prose):
             line = text.line + prose[: found.start()].count("\n")
             yield Finding(line, f"private word ({' '.join(found[0].split())!r}). Say: {better}")

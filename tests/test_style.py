@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from scripts import style
@@ -24,6 +26,9 @@ def problems(path: str, source: str) -> list[str]:
         ("webhook/a.py", "x = f'{y} is no number, but a word'\n", "1: private word ('is no number')"),
         ("webhook/a.py", f"x = '{LONG.strip()}'\n", "1: sentence of 27 words"),
         ("webhook/a.py", f'"""{LONG}One {"more " * 30}."""\n', "1: sentence of 31 words"),
+        ("docs/a.md", "Both ledgers.\n", "1: private word ('ledgers'). Say: memory table"),
+        ("webhook/a.py", "x = f'it is another plane than {y}'\n", "1: private word ('plane')"),
+        ("webhook/a.py", "x = 'the rule threatens the start'\n", "1: private word ('threatens')"),
         ("tests/a.py", "# The behaviour of it\n# is refused.\n", "1: private word ('behaviour'). Say: behavior"),
     ],
 )
@@ -46,6 +51,8 @@ def test_reports(path: str, source: str, wanted: str) -> None:
         ("webhook/a.py", '"""Reads.\n\nAs in:\n\n    an example\n      that nobody reads\n"""\n'),
         ("webhook/a.py", '"""Reads.\n\nAs in:\n\n    nobody: an example\n"""\n'),
         ("tests/a.py", "x = 'a manifest that nobody reads any more'\n"),
+        ("webhook/a.py", '"""A line of the ledger."""\n\nx = 1  # of this plane\n'),
+        ("docs/a.md", "Every finding has a `plane`. The control plane runs.\n"),
     ],
 )
 def test_leaves_alone(path: str, source: str) -> None:
@@ -54,6 +61,12 @@ def test_leaves_alone(path: str, source: str) -> None:
 
 def test_counts_words_in_backticks_as_one() -> None:
     assert problems("docs/a.md", f"Run `{LONG.strip()}` once.\n") == []
+
+
+def test_pages_of_rules_have_the_words_of_users() -> None:
+    for page in (style.ROOT / "docs" / "rules").glob("*.md"):
+        prose = re.sub(r"`[^`]*`", "", page.read_text())
+        assert not re.search(r"\b(?:planes?|threats?|ledgers?)\b", prose), page.name
 
 
 def test_exits_with_1_for_a_finding(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

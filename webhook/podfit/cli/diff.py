@@ -22,7 +22,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "diff",
         help="show what changes between two versions of manifests",
         description="Compares the vLLM containers of two files or folders. Shows changes of the release, arguments, "
-        "defaults,\nmemory ledgers, KV cache and start-up, and the findings that appear or go away.\nMatches workloads "
+        "defaults,\nmemory tables, KV cache and start-up, and the findings that appear or go away.\nMatches workloads "
         "by kind, namespace and name. Exits with 1 if something is newly denied.",
         epilog="examples: podfit diff old.yaml new.yaml\n"
         "          podfit diff <(git show HEAD:deploy/llama.yaml) deploy/llama.yaml\n"

@@ -30,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "explain",
         help="a manifest's numbers, or a rule's documentation",
-        description="Of a manifest or a live object: both memory ledgers as waterfalls, where every number came from, "
+        description="Of a manifest or a live object: both memory tables as waterfalls, where every number came from, "
         "what limits it,\nand what would change it. Of a rule: what it is about. Without either, lists the rules.",
         epilog="examples: podfit explain deploy/llama.yaml\n"
         "          podfit explain deploy/llama -n prod --format html > llama.html\n"

@@ -22,11 +22,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Registers the command."""
     parser = commands.add_parser(
         "report",
-        help="write a file for a bug report: object, versions, decision, ledgers",
+        help="write a file for a bug report: object, versions, decision, memory tables",
         description="Writes one JSON file for a bug report, for example about a wrong denial. The file has the "
-        "objects, the versions of podfit and its facts, the policies, the decision, and both ledgers. Of the objects "
-        "it has names, kinds, numbers, images, paths, models and vLLM's options; every other text is `…`. The same "
-        "input makes the same file, and `podfit check` reads it as a manifest.",
+        "objects, the versions of podfit and its facts, the policies, the decision, and both memory tables. Of the "
+        "objects it has names, kinds, numbers, images, paths, models and vLLM's options; every other text is `…`. The "
+        "same input makes the same file, and `podfit check` reads it as a manifest.",
         epilog=edge.examples(
             "podfit report deploy/llama.yaml > report.json",
             "podfit report deploy/llama -n prod --policy strict > report.json",

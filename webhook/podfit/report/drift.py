@@ -15,7 +15,7 @@ from podfit.report.scan import as_span, ref
 from podfit.report.text import Paint, plain
 
 _PAINT = {"above": "deny", "below": "warn", "as-planned": "", "unknown": ""}
-COLUMNS = ("off", "plane", "line", "planned (95 %)", "used", "workload", "from")
+COLUMNS = ("off", "memory", "line", "planned (95 %)", "used", "workload", "from")
 
 
 def tree(found: Sequence[Drift]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ _FIX = {
     "manual": "by `podfit fix`; by the webhook where a policy says `fix: true`",
 }
 WRONG = "Is a finding wrong? `podfit report FILE > report.json` writes what a bug report needs, without secrets."
-_THREAT_IN_WORDS = {"start": "vLLM does not start", "uptime": "vLLM does not stay up", "practice": "a practice"}
+_ENDANGERED = {"start": "vLLM's start", "uptime": "vLLM's uptime", "practice": "nothing: a practice"}
 
 
 def body(rule: type[Rule]) -> str:
@@ -47,15 +47,15 @@ def text(rule: type[Rule]) -> str:
     out = [
         f"{rule.id()}: {rule.title()}",
         "",
-        f"  plane    {PLANES[rule.plane]}",
-        f"  event    {rule.event}",
-        f"  threat   {_THREAT_IN_WORDS[rule.threatens]}",
-        f"  mode     {rule.mode} by default{', at most a warning where not certain' if rule.mode == 'deny' else ''}",
+        f"  about      {PLANES[rule.plane]}",
+        f"  event      {rule.event}",
+        f"  endangers  {_ENDANGERED[rule.threatens]}",
+        f"  mode       {rule.mode} by default{', at most a warning where not certain' if rule.mode == 'deny' else ''}",
     ]
     if rule.never_denies:
-        out.append(f"  denies   never, also where a policy says so: {rule.never_denies}")
+        out.append(f"  denies     never, also where a policy says so: {rule.never_denies}")
     if has_fix(rule):
-        out.append(f"  fix      {_FIX[rule.fix]}")
+        out.append(f"  fix        {_FIX[rule.fix]}")
     out += ["", body(rule), "", "in a policy:", "", policy_snippet(rule), "", WRONG]
     return "\n".join(out)
 
@@ -104,8 +104,8 @@ def markdown(rule: type[Rule], examples: list[tuple[str, str]]) -> str:
         "",
         f"{rule.title()}. Event: {rule.event}.",
         "",
-        f"| plane | threat | mode by default | fix |\n| --- | --- | --- | --- |\n| {PLANES[rule.plane]} "
-        f"| {_THREAT_IN_WORDS[rule.threatens]} | `{rule.mode}` | {_FIX[rule.fix] if has_fix(rule) else 'none'} |",
+        f"| about | endangers | mode by default | fix |\n| --- | --- | --- | --- |\n| {PLANES[rule.plane]} "
+        f"| {_ENDANGERED[rule.threatens]} | `{rule.mode}` | {_FIX[rule.fix] if has_fix(rule) else 'none'} |",
         "",
         body(rule),
         "",

@@ -43,7 +43,7 @@ def render(scan: Scan, now: datetime, drift: Sequence[Sequence[str]] | None = No
     yield from (_HEAD, f"<header><h1>vLLM workloads</h1><p>{_e(scan_headline(scan))}</p>")
     yield f'<p class="dim">podfit scan, {now:%Y-%m-%d %H:%M} UTC, policy {_e(scan.policy)}</p></header><main>'
     yield from (_cards(scan), _not_whole(scan))
-    yield from _table("Rules", ("rule", "mode", "plane", "#workloads"), _rules(scan), "rules")
+    yield from _table("Rules", ("rule", "mode", "about", "#workloads"), _rules(scan), "rules")
     if scan.what_if is not None:
         yield from _what_if(scan.what_if)
     spaces = ("namespace", "#workloads", *(f"#{_WORDS[one]}" for one in _states(scan)))

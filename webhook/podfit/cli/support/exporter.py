@@ -99,10 +99,10 @@ def _planned(scan: Scan) -> Iterator[Metric]:
     """Planned memory and tokens of each container, and the workload of each Pod."""
     labels = [*WORKLOAD, "container", "plane", "line"]
     likely = GaugeMetricFamily(
-        "podfit_planned_bytes", "Likely, of one GPU (plane gpu) or of the container's host memory (host)", labels=labels
+        "podfit_planned_bytes", "Likely, of one GPU (`gpu`) or of the container's host memory (`host`)", labels=labels
     )
     high = GaugeMetricFamily(
-        "podfit_planned_high_bytes", "The upper end of what is likely (95 %), of a plane's totals", labels=labels
+        "podfit_planned_high_bytes", "The upper end of what is likely (95 %), of the totals of a memory", labels=labels
     )
     tokens = GaugeMetricFamily("podfit_planned_kv_cache_tokens", "Likely", labels=[*WORKLOAD, "container"])
     pods = GaugeMetricFamily(

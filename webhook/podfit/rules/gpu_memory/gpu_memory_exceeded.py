@@ -23,8 +23,8 @@ class GpuMemoryExceeded(Rule):
         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate …
         ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` …
 
-    and Kubernetes restarts it forever. The denial is based on the certain minimum of every line of the ledger and on
-    the largest memory ever seen for this GPU. Tensor parallelism divides the weights; a shorter context does not.
+    and Kubernetes restarts it forever. The denial is based on the certain minimum of every line of the memory table and
+    on the largest memory ever seen for this GPU. Tensor parallelism divides the weights; a shorter context does not.
 
     With `--quantization fp8` and a checkpoint in 16 bits, vLLM before v0.16 first puts all weights on the GPU in 16
     bits and then quantizes them. The 16-bit weights must therefore fit the GPU's memory. From v0.16 on vLLM quantizes

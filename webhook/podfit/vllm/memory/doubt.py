@@ -28,7 +28,7 @@ def of_arguments(args: EngineArgs) -> str | None:
     if given.keys().isdisjoint(UNPLANNED):
         return None
     unplanned = [dest for dest in UNPLANNED if given.get(dest) not in (None, False)]
-    return f"--{unplanned[0].replace('_', '-')} is not in the ledger" if unplanned else None
+    return f"the memory that --{unplanned[0].replace('_', '-')} takes is unknown" if unplanned else None
 
 
 def of_default_length(args: EngineArgs, model: Model) -> str | None:
@@ -54,7 +54,7 @@ def reason_unplannable(args: EngineArgs, model: Model | None, env: Mapping[str, 
         return why
     given = args.given
     if HUMMING in env:
-        return f"{HUMMING} is not in the ledger"
+        return f"the memory that {HUMMING} takes is unknown"
     wish = args.quantization
     if model is not None and not quantisation.is_known(model, wish):
         named = f" with --quantization {wish}" if wish else ""
