@@ -2,7 +2,7 @@
 
 The shape of the answer is `admission.k8s.io/v1`, which API servers check strictly
 (k8s.io/apiserver pkg/admission/plugin/webhook/request/admissionreview.go). It has the request's uid. A patch has
-its type, and only the mutating webhook may send one. Nothing here raises but `parse`, which raises BadReview.
+its type, and only the mutating webhook may send one. Only `parse` (in `request`) raises: BadReview.
 """
 
 from __future__ import annotations
@@ -10,85 +10,37 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from podfit.base import numbers
 from podfit.base.printable import one_line, shortened
-from podfit.base.secret import FORMS, Secrets
-from podfit.evaluation import bounds, denial, subject
+from podfit.base.secret import Secrets
+from podfit.evaluation import bounds, denial
 from podfit.evaluation.lint import Judged, Report, RuleError, Shadow, lint
 from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.layer import harder_mode
 from podfit.evaluation.repair import Repaired, repair
+from podfit.evaluation.request import API_VERSION, BadReview, Request, parse, unread
 from podfit.kube.patch import json_patch
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
-from podfit.kube.workload.controller import may_be_controller
 from podfit.rules.rule import Mode
 from podfit.vllm.facts import Facts
 
-API_VERSION = "admission.k8s.io/v1"
+__all__ = [
+    "API_VERSION", "BadReview", "Decision", "FoundRule", "Outcome", "Request", "Shadowed", "Webhook",
+    "allowed_without_time", "decide", "failed", "mutate", "parse", "unread", "validate",
+]  # fmt: skip
+
 Webhook = Literal["validate", "mutate"]
 Outcome = Literal["allowed", "denied", "patched", "skipped", "failed", "late"]
 """skipped: allowed without an evaluation, there is no vLLM in it or no evaluated field changed; failed: an error of
 podfit, allowed; late: podfit was too slow, allowed."""
 
-_OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-_RESOURCES = {
-    ("", "pods"): ("", "Pod"),
-    ("", "podtemplates"): ("", "PodTemplate"),
-    ("", "replicationcontrollers"): ("", "ReplicationController"),
-    ("apps", "daemonsets"): ("apps", "DaemonSet"),
-    ("apps", "deployments"): ("apps", "Deployment"),
-    ("apps", "replicasets"): ("apps", "ReplicaSet"),
-    ("apps", "statefulsets"): ("apps", "StatefulSet"),
-    ("batch", "cronjobs"): ("batch", "CronJob"),
-    ("batch", "jobs"): ("batch", "Job"),
-}
-"""Kubernetes' own workloads, resource → kind, each with its API group. A custom resource's plural is its author's
-choice, so that nothing can be said of it."""
-_KINDS = {kind: resource for resource, kind in _RESOURCES.items()}
 _LINT = "next: podfit policy lint FILE says the same before anything is applied; docs/policies.md has every field"
 _MIRROR = "kubernetes.io/config.mirror"
 FoundRule = tuple[str, Mode, Mode]
 """A finding's rule, its mode, and its mode without the limit of `enforce.mode`."""
-
-
-class BadReview(ValueError):  # noqa: N818 - the name that other rooms and the documentation use
-    """The request is not an AdmissionReview that can be answered; the text is one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What an AdmissionReview asks. Field names are those of `AdmissionRequest`."""
-
-    uid: str
-    operation: str
-    """CREATE, UPDATE, DELETE or CONNECT."""
-    group: str
-    kind: str
-    resource: str
-    subresource: str
-    """ "" for the resource itself, else "status", "scale", "resize" …"""
-    namespace: str | None
-    name: str | None
-    object: JSON | None
-    """None on DELETE."""
-    old_object: JSON | None
-    dry_run: bool
-    user: str = ""
-    """The name of the user who asks; empty if it is unknown."""
-
-    @property
-    def is_pod(self) -> bool:
-        """It is about a Pod (or one of its subresources that carry the whole Pod)."""
-        return (self.group, self.kind) == ("", "Pod")
-
-    @property
-    def is_probe(self) -> bool:
-        """`podfit doctor` asks whether podfit is asked: a dry run of a faulty Pod, of which nothing remains."""
-        return self.dry_run and self.is_pod and self.name == subject.PROBE_POD
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +145,6 @@ def failed(request: Request, error: Exception) -> Decision:
     return Decision(request, "failed", warnings=(words,), error=error)
 
 
-def unread(uid: str) -> Request:
-    """A request of which nothing but its uid could be read."""
-    return Request(uid, "", "", "", "", "", None, None, None, None, dry_run=False)
-
-
 def allowed_without_time(request: Request, why: str) -> Decision:
     """Allowed, because there was no time to evaluate it: `why` in a few words."""
     return Decision(request, "late", warnings=(f"podfit could not check this in time ({why}); allowed",))
@@ -240,9 +187,10 @@ def _of_policy(request: Request) -> Decision:
         return Decision(request, "allowed")
     secrets = Secrets.of(request.object)
     first = f"{denial.many(len(wrong), 'problem')} in Policy {shortened(one_line(request.name or '(no name)'), 64)}"
-    told = [(one_line(str(path)), secrets.line(message)) for path, message in wrong]
-    message = bounds.message(first, (f"{path or 'policy'}: {line}" for path, line in told), len(told), _LINT)
-    causes = bounds.causes([("FieldValueInvalid", path, line) for path, line in told])
+    problems = [(one_line(str(path)), secrets.line(message)) for path, message in wrong]
+    lines = (f"{path or 'policy'}: {line}" for path, line in problems)
+    message = bounds.message(first, lines, len(problems), _LINT)
+    causes = bounds.causes([("FieldValueInvalid", path, line) for path, line in problems])
     return Decision(request, "denied", status=_forbidden(message, causes))
 
 
@@ -316,142 +264,3 @@ def _status(report: Report) -> dict[str, Any]:
 def _forbidden(message: str, causes: list[dict[str, str]]) -> dict[str, Any]:
     """The only form that kubectl shows whole: 403, Forbidden, with causes next to the message for machines."""
     return {"code": 403, "reason": "Forbidden", "message": message, "details": {"causes": causes}}
-
-
-def parse(body: bytes) -> Request:
-    """Reads an AdmissionReview; raises BadReview where it is none, or where it contradicts itself."""
-    review = _decode_json(body)
-    if review.get("kind") != "AdmissionReview":
-        _refuse(f"kind is {_quote(review.get('kind'))}, expected AdmissionReview")
-    if review.get("apiVersion") != API_VERSION:
-        _refuse(f"apiVersion is {_quote(review.get('apiVersion'))}, expected {API_VERSION}")
-    request = review.get("request")
-    if not isinstance(request, dict):
-        _refuse("request is missing")
-    operation = _string_field(request, "operation")
-    if operation not in _OPERATIONS:
-        _refuse(f"request.operation is {_quote(operation)}, expected one of {', '.join(_OPERATIONS)}")
-    kind, resource = _object_field(request, "kind"), _object_field(request, "resource")
-    found = Request(
-        uid=_string_field(request, "uid"),
-        operation=operation,
-        group=_string_field(kind, "group", "kind.group", optional=True),
-        kind=_string_field(kind, "kind", "kind.kind"),
-        resource=_string_field(resource, "resource", "resource.resource"),
-        subresource=_string_field(request, "subResource", optional=True),
-        namespace=_string_field(request, "namespace", optional=True) or None,
-        name=_string_field(request, "name", optional=True) or None,
-        object=_optional_object(request, "object"),
-        old_object=_optional_object(request, "oldObject"),
-        dry_run=request.get("dryRun") is True,
-        user=_string_field(mapping(request.get("userInfo")), "username", "userInfo.username", optional=True),
-    )
-    _check_kinds_agree(found, _string_field(kind, "version", "kind.version", optional=True), resource)
-    return _without_claimed_owners(found)
-
-
-def _without_claimed_owners(request: Request) -> Request:
-    """The request without the owners of a workload, if the requester cannot be a controller.
-
-    The owners of a Pod stay: a denial there could make an outage of a node drain."""
-    metadata = mapping((request.object or {}).get("metadata"))
-    if request.is_pod or "ownerReferences" not in metadata or may_be_controller(request.user):
-        return request
-    left = {key: value for key, value in metadata.items() if key != "ownerReferences"}
-    return replace(request, object={**(request.object or {}), "metadata": left})
-
-
-def _check_kinds_agree(request: Request, version: str, resource: Mapping[str, Any]) -> None:
-    """The object is of the kind, and the kind of the resource, that the request names."""
-    if request.operation not in ("CREATE", "UPDATE"):
-        return
-    if request.object is None:
-        _refuse(f"request.object is missing in a {request.operation}")
-    api_version = f"{request.group}/{version}" if request.group else version
-    for where, obj in (("object", request.object), ("oldObject", request.old_object)):
-        if obj is None:
-            continue
-        if not isinstance(obj.get("metadata", {}), dict):
-            _refuse(f"request.{where}.metadata is a JSON {_type(obj['metadata'])}, expected an object")
-        if (obj.get("apiVersion"), obj.get("kind")) != (api_version, request.kind):
-            _refuse(
-                f"request.{where} is {_quote(obj.get('apiVersion'))} {_quote(obj.get('kind'))}, "
-                f"request.kind says {_quote(api_version)} {_quote(request.kind)}"
-            )
-    if request.subresource:
-        return  # deployments/scale carries a Scale
-    named = (_string_field(resource, "group", "resource.group", optional=True), request.resource)
-    kind = (request.group, request.kind)
-    if _RESOURCES.get(named, kind) != kind or _KINDS.get(kind, named) != named:
-        _refuse(f"request.kind {_quote(request.kind)} is not the kind of request.resource {_quote(request.resource)}")
-
-
-def _decode_json(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object; raises BadReview with the place of the error."""
-    try:
-        found = _JSON.decode(body.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise BadReview(f"the body is not UTF-8 at byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        wrong = error.msg.removesuffix(" at")  # "Unterminated string starting at"
-        raise BadReview(f"the body is not JSON: {wrong} at line {error.lineno} column {error.colno}") from None
-    except RecursionError:
-        raise BadReview("the body is nested too deep") from None
-    except BadReview:
-        raise
-    except ValueError:  # an integer of thousands of digits
-        raise BadReview("the body is not JSON: a number is out of range") from None
-    if not isinstance(found, dict):
-        _refuse(f"the body is a JSON {_type(found)}, expected an AdmissionReview object")
-    return found
-
-
-def _not_a_number(word: str) -> NoReturn:
-    raise BadReview(f"the body is not JSON: {word} is not a JSON number")
-
-
-_JSON = json.JSONDecoder(parse_constant=_not_a_number, parse_int=lambda digits: numbers.bounded(int(digits)))
-
-
-def _object_field(request: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A field of the request that must be an object; raises BadReview."""
-    part = request.get(name)
-    if not isinstance(part, dict):
-        _refuse(f"request.{name} is missing")
-    return part
-
-
-def _optional_object(request: Mapping[str, Any], name: str) -> JSON | None:
-    """`object` or `oldObject` of the request; raises BadReview where it is not an object."""
-    obj = request.get(name)
-    if obj is not None and not isinstance(obj, dict):
-        _refuse(f"request.{name} is a JSON {_type(obj)}, expected an object")
-    return obj
-
-
-def _string_field(part: Mapping[str, Any], name: str, place: str | None = None, *, optional: bool = False) -> str:
-    """A field that must be a string, empty where it is optional and absent; raises BadReview."""
-    word = part.get(name)
-    if word is None or word == "":
-        if not optional:
-            _refuse(f"request.{place or name} is missing")
-        return ""
-    if not isinstance(word, str):
-        _refuse(f"request.{place or name} is a JSON {_type(word)}, expected a string")
-    return word
-
-
-def _refuse(message: str) -> NoReturn:
-    """Raises BadReview."""
-    raise BadReview(message)
-
-
-def _quote(value: object) -> str:
-    """A stranger's value for one line of text: short, quoted, without control characters."""
-    shown = json.dumps(FORMS.masked(value)) if isinstance(value, str) else f"a JSON {_type(value)}"
-    return "missing" if value is None else shown if len(shown) <= 80 else f"{shown[:79]}…"
-
-
-def _type(value: object) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
-    return names.get(type(value), "null")
