@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from podfit.cli import main
+from tests.cluster.server import serving
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -260,3 +262,96 @@ def test_the_project_file_above_the_manifest_holds(tmp_path: Path) -> None:
         assert "unknown field" in [*await editor.diagnostics()][-1].message
 
     in_an_editor(test)
+
+
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: llama}
+spec:
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai:v0.27.1
+    args: [unsloth/Llama-3.1-8B-Instruct, --max-model-len, '8192']
+    resources: {limits: {nvidia.com/gpu: '1', memory: 48Gi}}
+"""
+NODE = {
+    "metadata": {"name": "a", "labels": {"nvidia.com/gpu.product": "Tesla-T4"}},
+    "status": {"allocatable": {"nvidia.com/gpu": "4"}},
+}
+
+
+@pytest.fixture(name="repository")
+def _repository(tmp_path: Path) -> Path:
+    """A repository whose nodes are those of the cluster, with a policy of its own."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "podfit.yaml").write_text("nodes: cluster\npolicies: [quiet.yaml]\n")
+    head = "apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: quiet}\n"
+    (tmp_path / "quiet.yaml").write_text(f"{head}spec: {{rules: {{startup-probe-missing: {{mode: ignore}}}}}}\n")
+    return tmp_path
+
+
+def codes(diagnostics: Sequence[types.Diagnostic]) -> set[str]:
+    """The rules of the diagnostics, "note" for those of no rule."""
+    return {str(diagnostic.code or "note") for diagnostic in diagnostics}
+
+
+def test_the_nodes_of_the_cluster_come_in_later(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(repository / "api", tls=False) as api:
+        api.answers["/api/v1/nodes"] = {"items": [NODE]}
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig()))
+
+        async def test(editor: Editor) -> None:
+            first = codes(await editor.open(repository / "pod.yaml", POD))
+            assert "unknown-gpu" in first
+            assert not first & {"gpu-memory-exceeded", "startup-probe-missing", "note"}
+            later = codes(await editor.diagnostics())
+            assert "gpu-memory-exceeded" in later
+            assert "unknown-gpu" not in later
+
+            parameters = types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(editor.uri))
+            editor.client.text_document_did_save(parameters)
+            assert codes(await editor.diagnostics()) == later
+
+        in_an_editor(test)
+        assert [asked.path for asked in api.asked].count("/api/v1/nodes") == 1
+
+
+def test_a_cluster_that_refuses_is_a_note(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(repository / "api", tls=False) as api:
+        refusal = {"kind": "Status", "message": "nodes is forbidden", "reason": "Forbidden", "code": 403}
+        api.answers["/api/v1/nodes"] = (403, {}, refusal)
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig()))
+
+        async def test(editor: Editor) -> None:
+            await editor.open(repository / "pod.yaml", POD)
+            diagnostics = await editor.diagnostics()
+            assert "startup-probe-missing" not in codes(diagnostics)
+            (note,) = [diagnostic for diagnostic in diagnostics if diagnostic.code is None]
+            assert note.severity == types.DiagnosticSeverity.Information
+            assert note.message.startswith("`nodes: cluster` in podfit.yaml: ")
+            assert "nodes is forbidden" in note.message
+
+        in_an_editor(test)
+
+
+def test_a_cluster_that_does_not_answer_delays_neither_findings_nor_the_exit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        config = {
+            "current-context": "a",
+            "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": address}}],
+            "users": [{"name": "u", "user": {}}],
+        }
+        (repository / "config").write_text(json.dumps(config))
+        monkeypatch.setenv("KUBECONFIG", str(repository / "config"))
+
+        async def test(editor: Editor) -> None:
+            assert "unknown-gpu" in codes(await editor.open(repository / "pod.yaml", POD))
+            silent.accept()[0].close()  # the server asks now, and tries again
+            editor.type(POD.replace("8192", "4096"))
+            assert "unknown-gpu" in codes(await editor.diagnostics())
+
+        in_an_editor(test)

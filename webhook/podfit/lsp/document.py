@@ -23,7 +23,11 @@ class Settings:
     policy: Policy
     facts: Facts
     problem: str | None = None
-    """Why the project file can't be used; the defaults hold then."""
+    """Why the project file can't be used; the defaults apply then."""
+    note: str | None = None
+    """What the check lacks, and why."""
+    complete: Callable[[], Settings] | None = None
+    """Returns the settings with the nodes of the cluster. It may take long; None if nothing is left to read."""
 
 
 @dataclass(frozen=True)

@@ -73,12 +73,12 @@ def diagnostics(checked: CheckedText, places: Places) -> list[types.Diagnostic]:
                 places.lines_of(line, line + 1), problem.message, types.DiagnosticSeverity.Error, source=SOURCE
             )
         )
-    if checked.settings.problem:
-        found.append(
-            types.Diagnostic(
-                places.lines_of(0, 1), checked.settings.problem, types.DiagnosticSeverity.Error, source=SOURCE
-            )
-        )
+    for text_of_settings, severity in (
+        (checked.settings.problem, types.DiagnosticSeverity.Error),
+        (checked.settings.note, types.DiagnosticSeverity.Information),
+    ):
+        if text_of_settings:
+            found.append(types.Diagnostic(places.lines_of(0, 1), text_of_settings, severity, source=SOURCE))
     return found
 
 

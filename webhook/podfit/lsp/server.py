@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,13 +40,20 @@ class State:
     reader: Reader
     texts: dict[str, Open] = field(default_factory=dict)
     settings: dict[str, Settings] = field(default_factory=dict)
+    completing: dict[str, Settings] = field(default_factory=dict)
+    """Folder → the settings that a thread is completing."""
 
     def settings_of(self, path: str) -> Settings:
         """The settings for the manifests of a folder."""
-        folder = path.rpartition("/")[0]
+        folder = folder_of(path)
         if folder not in self.settings:
             self.settings[folder] = self.reader.settings_of(path)
         return self.settings[folder]
+
+
+def folder_of(path: str) -> str:
+    """The folder of a manifest."""
+    return path.rpartition("/")[0]
 
 
 def create(reader: Reader) -> LanguageServer:
@@ -71,6 +80,33 @@ def create(reader: Reader) -> LanguageServer:
         )
         if _refreshes_lenses(server):
             server.workspace_code_lens_refresh(None)
+        complete(folder_of(path))
+
+    def complete(folder: str) -> None:
+        """Read the rest of a folder's settings in a thread, which an editor that exits does not wait for."""
+        settings = state.settings.get(folder)
+        if settings is None or settings.complete is None or state.completing.get(folder) is settings:
+            return
+        state.completing[folder] = settings
+        read, loop = settings.complete, asyncio.get_running_loop()
+
+        def run() -> None:
+            completed = read()
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(apply, folder, settings, completed)
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def apply(folder: str, settings: Settings, completed: Settings) -> None:
+        """Check the folder's texts again, unless its settings were read again meanwhile."""
+        if state.completing.get(folder) is settings:
+            del state.completing[folder]
+        if state.settings.get(folder) is not settings:
+            return
+        state.settings[folder] = completed
+        for uri, opened in state.texts.items():
+            if folder_of(server.workspace.get_text_document(uri).path) == folder:
+                changed(uri, opened.version, 0)
 
     def changed(uri: str, version: int | None, wait: float) -> None:
         if not uri.endswith(reader.suffixes):

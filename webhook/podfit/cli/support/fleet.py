@@ -48,7 +48,11 @@ def added(known: Facts, args: argparse.Namespace) -> Facts:
         return known
     if args.gpu:
         raise edge.UnusableError("--gpu and --nodes exclude each other: --gpu names a GPU, --nodes offers a choice")
-    nodes = read(args.nodes, getattr(args, "context", None))
+    return with_nodes(known, read(args.nodes, getattr(args, "context", None)))
+
+
+def with_nodes(known: Facts, nodes: ReadFleet) -> Facts:
+    """The facts with these nodes."""
     return replace(known, fleet=nodes.snapshot, fleet_complete=nodes.complete)
 
 
