@@ -6,12 +6,13 @@ Nothing is evaluated here; both sides are, by the same rules, and the difference
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.lint import Judged
+from podfit.evaluation.pairs import Placed, Side, pairs
 from podfit.kube.quantity import left
 from podfit.rules.engine import Engine
 from podfit.vllm.args.idle import has_effect
@@ -21,8 +22,9 @@ from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GPU_AMOUNTS, MemoryPlan
 from podfit.vllm.release import Release, is_read
 
+__all__ = ["ContainerComparison", "Difference", "EstimateChange", "Placed", "Side", "State", "compare", "settings_of"]
+
 State = Literal["changed", "unchanged", "added", "removed"]
-Key = tuple[str, str, str, str]
 _NOTABLE = {
     "gpu_memory_utilization": "utilization",
     "max_model_len": "max_model_len",
@@ -34,32 +36,6 @@ _NOTABLE = {
     "enable_prefix_caching": "prefix_caching",
 }
 """vLLM's argument → `memory.Settings`' word: what the release makes of it, given or not."""
-
-
-class Placed(NamedTuple):
-    """A report, and the file of its object, relative to the folder that is compared."""
-
-    file: str
-    report: Report
-
-
-@dataclass(frozen=True)
-class Side:
-    """One container, before or after."""
-
-    report: Report
-    result: Result
-    file: str = ""
-
-    @property
-    def engine(self) -> Engine:
-        """What is known of it."""
-        return self.result.engine
-
-    @property
-    def findings(self) -> tuple[Judged, ...]:
-        """What is said aloud: audits are left out."""
-        return tuple(one for one in self.result.findings if one.shown)
 
 
 @dataclass(frozen=True)
@@ -284,51 +260,8 @@ class ContainerComparison:
 
 
 def compare(old: Sequence[Placed], new: Sequence[Placed]) -> list[ContainerComparison]:
-    """Each vLLM container of both, matched by kind, namespace, name and container, then by file; those of the new side
-    in its order, then those that are gone."""
-    before, after = _sides_by_key(old), _sides_by_key(new)
-    before = _with_renamed_container(before, after)
-    gone = [(key, side) for key, sides in before.items() if key not in after for side in sides]
-    pairs = [(key, *pair) for key, sides in after.items() for pair in _matched(before.get(key, []), sides)]
-    pairs = [pair for pair in pairs if pair[2]] + [pair for pair in pairs if not pair[2]]
-    pairs += [(key, side, None) for key, side in gone]
-    many = {key for sides in (before, after) for key, same in sides.items() if len(same) > 1}
-    return [ContainerComparison(was, now, key in many) for key, was, now in pairs]
-
-
-def _sides_by_key(placed: Iterable[Placed]) -> dict[Key, list[Side]]:
-    """(kind, namespace, name, container) → the vLLM containers of the reports."""
-    sides: dict[Key, list[Side]] = {}
-    for file, report in placed:
-        metadata = report.metadata
-        name = str(metadata.get("name") or metadata.get("generateName") or "")
-        for result in report.results:
-            where = f"{result.engine.workload.path}/{result.engine.container.name}"
-            key = (str(report.object.get("kind")), str(metadata.get("namespace") or ""), name, where)
-            sides.setdefault(key, []).append(Side(report, result, file))
-    return sides
-
-
-def _with_renamed_container(before: dict[Key, list[Side]], after: Mapping[Key, list[Side]]) -> dict[Key, list[Side]]:
-    """The only container of each side is the same one, whatever it is called now."""
-    if len(before) == len(after) == 1 and before.keys() != after.keys():
-        (old,), (new,) = before, after
-        if old[:3] == new[:3]:
-            return {new: before[old]}
-    return before
-
-
-def _matched(old: Sequence[Side], new: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
-    """The two sides of each object of one name: first those of one file, then the others in their order."""
-    left = dict(enumerate(old))
-    partners: dict[int, Side] = {}
-    for is_partner in (lambda one, other: one.file == other.file, lambda one, other: True):
-        for number, side in enumerate(new):
-            place = next((place for place, other in left.items() if is_partner(side, other)), None)
-            if number not in partners and place is not None:
-                partners[number] = left.pop(place)
-    pairs: list[tuple[Side | None, Side | None]] = [(partners.get(number), side) for number, side in enumerate(new)]
-    return pairs + [(side, None) for side in left.values()]
+    """Compare each vLLM container of both sides: those of the new side in its order, then those that are gone."""
+    return [ContainerComparison(*pair) for pair in pairs(old, new)]
 
 
 def _difference(name: str, change: ContainerComparison, of: Any) -> Difference:

@@ -1,0 +1,99 @@
+"""Pairs of vLLM containers of two sides: before and after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from podfit.evaluation.lint import Judged, Report, Result
+from podfit.rules.engine import Engine
+
+Key = tuple[str, str, str, str]
+"""Kind, namespace and name of an object, and the path and name of its container."""
+
+
+class Placed(NamedTuple):
+    """A report, and the file of its object, relative to the folder that is compared."""
+
+    file: str
+    report: Report
+
+
+@dataclass(frozen=True)
+class Side:
+    """One container, before or after."""
+
+    report: Report
+    result: Result
+    file: str = ""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the container."""
+        return self.result.engine
+
+    @property
+    def findings(self) -> tuple[Judged, ...]:
+        """The reported findings: those that are only audited are left out."""
+        return tuple(judged for judged in self.result.findings if judged.shown)
+
+
+class Pair(NamedTuple):
+    """One container, before and after; None if a side does not have it."""
+
+    before: Side | None
+    after: Side | None
+    is_one_of_many: bool
+    """Several objects have this kind, namespace and name, as overlays do: only their files differ."""
+
+
+def pairs(old: Iterable[Placed], new: Iterable[Placed]) -> list[Pair]:
+    """Match the vLLM containers of both sides by kind, namespace, name and container, then by file.
+
+    Those of the new side come first, in its order, then those that are gone."""
+    before, after = _sides_by_key(old), _sides_by_key(new)
+    before = _with_renamed_container(before, after)
+    many = {key for sides in (before, after) for key, same in sides.items() if len(same) > 1}
+    matched = [
+        Pair(*sides, key in many)
+        for key, new_sides in after.items()
+        for sides in _matched(before.get(key, []), new_sides)
+    ]
+    gone = [Pair(side, None, key in many) for key, sides in before.items() if key not in after for side in sides]
+    return sorted(matched, key=lambda pair: pair.after is None) + gone
+
+
+def _sides_by_key(placed: Iterable[Placed]) -> dict[Key, list[Side]]:
+    """Return the vLLM containers of the reports, by kind, namespace, name and container."""
+    sides: dict[Key, list[Side]] = {}
+    for file, report in placed:
+        metadata = report.metadata
+        name = str(metadata.get("name") or metadata.get("generateName") or "")
+        for result in report.results:
+            container = f"{result.engine.workload.path}/{result.engine.container.name}"
+            key = (str(report.object.get("kind")), str(metadata.get("namespace") or ""), name, container)
+            sides.setdefault(key, []).append(Side(report, result, file))
+    return sides
+
+
+def _with_renamed_container(before: dict[Key, list[Side]], after: Mapping[Key, list[Side]]) -> dict[Key, list[Side]]:
+    """Return the old side with the only container under its new name, if each side has only one in the same object."""
+    if len(before) == len(after) == 1 and before.keys() != after.keys():
+        (old,), (new,) = before, after
+        if old[:3] == new[:3]:
+            return {new: before[old]}
+    return before
+
+
+def _matched(old: Sequence[Side], new: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
+    """Return the two sides of each object of one name: first those of one file, then the others in their order."""
+    left = dict(enumerate(old))
+    partners: dict[int, Side] = {}
+    for is_partner in (lambda side, other: side.file == other.file, lambda side, other: True):
+        for number, side in enumerate(new):
+            place = next((place for place, other in left.items() if is_partner(side, other)), None)
+            if number not in partners and place is not None:
+                partners[number] = left.pop(place)
+    matched: list[tuple[Side | None, Side | None]] = [(partners.get(number), side) for number, side in enumerate(new)]
+    return matched + [(side, None) for side in left.values()]
