@@ -684,14 +684,15 @@ class Secrets:
         return self.masked(text) != text
 
     def hold(self, value: Any) -> bool:
-        """Return whether a text in `value`, a JSON value, contains a secret, or cannot be searched."""
+        """Return whether a text in `value`, a JSON value, contains a secret, or cannot be searched.
+
+        A word that a message must not quote is none: its author has written the value."""
         texts: list[str] = []
         try:
             _leaves((value,), texts)
         except _TooLargeError:
             return True
-        whole = "\0".join(texts)  # one search for all
-        return self.holds(whole) and (len(texts) == 1 or any(map(self.holds, texts)))
+        return any(self.masked(text, quoted=True) != text for text in texts)
 
     def _spans(self, text: str) -> Iterator[Span]:
         """Places of known secrets in a text; short ones only as whole words."""

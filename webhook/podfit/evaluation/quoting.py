@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from signal import Signals
 from typing import Any
 
 from podfit.base.quotable import Quotable, words_of
@@ -64,6 +65,7 @@ GLUED_SECRET = re.compile(r"--?(?:api[-_]key|hf[-_]token|token|password|secret)s
 MOST_TEXT = 3 << 20
 """Characters of an object whose words are sorted: as much as an API server takes (k8s.io/apiserver, 3 MiB). The time is
 linear: 60 ms for 1 MiB."""
+_SIGNALS = tuple([signal.name for signal in Signals])
 _PROGRAM = ("vllm", "serve", "exec", "python", "python3", "sh", "bash", "api_server", "openai", "entrypoints")
 
 
@@ -100,11 +102,11 @@ class _Texts:
 
 @cache
 def _own_words() -> frozenset[str]:
-    """The flags and choices of all of vLLM's options, and the programs that start it."""
+    """The flags and choices of all of vLLM's options, the programs that start it, and the signals that end it."""
     table = builtin()
     options = table.parser(table.releases[-1], "serve").spellings.values()
     choices = {str(choice) for option, _ in options for choice in option.choices or ()}
-    return words_of(chain(table.spellings, choices, settings.choices(), _PROGRAM))
+    return words_of(chain(table.spellings, choices, settings.choices(), _PROGRAM, _SIGNALS))
 
 
 # ── Fields ───────────────────────────────────────────────────────────────────────────────────────────────────────────

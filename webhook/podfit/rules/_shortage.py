@@ -27,11 +27,14 @@ def sentence(probability: float) -> str:
     """A detail that says which is likelier, for a shortage that is only possible; "" for a likely one."""
     if not POSSIBLE < probability < LIKELY:
         return ""
+    return f"that it is too little is likelier ({probability:.0%}) than that it is enough"
+
+
+def _kv_cache_sentence(probability: float) -> str:
+    """The same for a KV cache, with the outcomes of published start-ups."""
     failed, of = OUTCOMES
-    return (
-        f"that it is too little is likelier ({probability:.0%}) than that it is enough: in {failed} of {of} published "
-        "start-ups with such an estimate vLLM failed"
-    )
+    text = sentence(probability)
+    return text and f"{text}: in {failed} of {of} published start-ups with such an estimate vLLM failed"
 
 
 def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
@@ -46,7 +49,7 @@ def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
     if doubt is None and draft.is_unknown(capacity.settings):
         doubt = "the size of the drafter"
     if found is None or doubt is None:
-        return found, sentence(probability)
+        return found, _kv_cache_sentence(probability)
     if left.high < needed / capacity.times_fewer:
         return found, ""
     return "possible", f"whether it is enough depends on what is unknown: {doubt}"

@@ -176,6 +176,14 @@ def _sentence(engine: Engine) -> str | None:
     return "; ".join(parts)
 
 
+def fits_all(engine: Engine) -> bool:
+    """Whether the container fits each GPU that a text would name, and lacks nothing there."""
+    if engine.gpus is None or _open(engine):
+        return False
+    shown, lacking = placements(engine)
+    return bool(shown) and not lacking and all(named.verdict == "fits" for named in shown)
+
+
 UNSURE = "unsure on every one"
 """The start of the sentence about a container that no GPU shows more of."""
 MEMORY_CAUSES = ("weights", "loading", "blocks", "request")

@@ -36,7 +36,7 @@ def _rewrites_secret(edit: Edit, obj: JSON, secrets: Secrets) -> bool:
     if edit.op == "remove":
         return False
     old = edit.path.get(obj)
-    return secrets.hold(edit.value) or (isinstance(old, str) and secrets.holds(old))
+    return secrets.hold(edit.value) or (isinstance(old, str) and secrets.hold(old))
 
 
 def unrepairable_rules(

@@ -28,7 +28,8 @@ class UnknownGpu(Rule):
     podfit plans every GPU that it knows, or those of the matching nodes, and reports on which the container fits. In
     CI, `--nodes FILE` describes the cluster's nodes, and `--gpu NAME` sets the GPU for manifests that name none. In a
     cluster with one kind of GPU, the policy's `assume.gpu` does. If podfit may read nodes, it also uses their labels.
-    Without an answer, such as for an unknown model or another accelerator, the finding is only audited.
+    Without an answer, such as for an unknown model or another accelerator, the finding is only audited. So it is if the
+    container fits every GPU.
     """
 
     plane = "gpu"
@@ -52,7 +53,7 @@ class UnknownGpu(Rule):
         yield Finding(
             engine.workload.path / "nodeSelector",
             f"{many} of an unknown kind: {where or 'GPU memory is not checked'}{_of_another_maker(engine)}",
-            advice=_has_no_answer(engine, where),
+            advice=_has_no_answer(engine, where) or engine.once(gpu_set.fits_all),
             suggestions=(change,) if change else (),
         )
 

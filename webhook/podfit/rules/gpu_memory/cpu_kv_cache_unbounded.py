@@ -39,6 +39,7 @@ class CpuKvCacheUnbounded(Rule):
             yield Finding(
                 path=engine.at("env"),
                 certainty="likely",
-                message=f"{told}; the limit is {human(limit)}, and the KV cache may outgrow it",
+                message=f"{told}. If that is more than the limit of {human(limit)}, requests fill it until the kernel "
+                "kills vLLM",
                 suggestions=(f"{cpu.SPACE}, in GiB: what the limit leaves after the weights", "vLLM 0.24 or newer"),
             )

@@ -34,8 +34,8 @@ class RequestNeverFinishes(Rule):
     needs = ("model", "gpu", "plan.gpu")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely or possible, by the range of the KV cache. Reports nothing if vLLM does not start, or with
-        `--max-model-len auto`."""
+        """Likely or possible, by the range of the KV cache. Possible if the length is only the model's default, which
+        the author's requests need not reach. Reports nothing if vLLM does not start, or with `--max-model-len auto`."""
         ledger = engine.plan.gpu
         if ledger is None or engine.plan.verdict == "does-not-fit" or spoilt(engine, "max_model_len"):
             return
@@ -52,7 +52,7 @@ class RequestNeverFinishes(Rule):
             message=f"vLLM starts, but a request of {ledger.max_model_len:,} tokens never finishes: it needs "
             f"{human(needed)} of KV cache{ledger.checks_only}, about {human(left.likely)} are left on each GPU",
             details=lines(limited, _longest(ledger.longest_request)),
-            certainty="likely" if certainty == "likely" else "possible",
+            certainty="likely" if certainty == "likely" and "max_model_len" in engine.args.given else "possible",
             suggestions=engine.alternatives,
             computed=True,
         )

@@ -18,6 +18,9 @@ class MemoryLimitMissing(Rule):
     every Pod on the node. The kernel may then kill a process that is not at fault. Host memory is not GPU memory: it
     holds the processes, pinned buffers, offloaded weights and the contents of /dev/shm. Memory-mapped weights are page
     cache, which the kernel can take back.
+
+    If the memory request covers the likely need, the scheduler keeps that memory free on the node, and the finding is
+    only audited.
     """
 
     plane = "host"
@@ -46,7 +49,7 @@ class MemoryLimitMissing(Rule):
                 None if engine.workload.kind == "Pod" else "a LimitRange of the namespace may set one for its Pods",
             ),
             certainty="certain" if engine.workload.kind == "Pod" else "likely",
-            advice=needed is None,
+            advice=needed is None or _is_reserved(engine, needed.likely),
             suggestions=(f"resources.limits.memory: {quantity(advice)}",) if advice else (),
             fix=_fix(engine, advice),
         )
@@ -55,6 +58,12 @@ class MemoryLimitMissing(Rule):
 def _absent(engine: Engine) -> bool:
     """No limit at all, rather than one that can't be read."""
     return engine.field("resources", "limits", "memory") is None and engine.pod("resources", "limits", "memory") is None
+
+
+def _is_reserved(engine: Engine, size: int) -> bool:
+    """The container, or its Pod, requests at least `size` bytes of memory."""
+    requests = (engine.field("resources", "requests", "memory"), engine.pod("resources", "requests", "memory"))
+    return any((try_parse(request) or 0) >= size for request in requests)
 
 
 def _fix(engine: Engine, advice: int | None) -> tuple[Edit, ...]:

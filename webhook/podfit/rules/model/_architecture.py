@@ -34,11 +34,12 @@ def trusts_code(engine: Engine) -> bool:
 
 
 def finding(engine: Engine, message: str, *, unserved: bool, instead: str) -> Finding:
-    """Certain in vLLM's own image where nothing else serves the architecture (`unserved`); `instead`: what to run."""
+    """Certain in vLLM's own image where nothing else serves the architecture (`unserved`), else possible. `instead`:
+    the release to run."""
     return Finding(
         path=engine.argument("model"),
         message=message,
-        certainty=_flags.registry_certainty(engine) if unserved else "likely",
+        certainty=_flags.registry_certainty(engine) if unserved else "possible",
         details=() if unserved else ("Transformers may serve it in vLLM's place",),
         suggestions=(instead,),
         rests_on=("model", "release"),

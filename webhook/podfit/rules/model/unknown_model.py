@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from podfit.kube.path import FieldPath
+from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.rules._flags import unsplit
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
@@ -62,7 +63,12 @@ class UnknownModel(Rule):
             return
         why = engine.args.unresolved.get("model")
         if why is not None:
-            yield Finding(engine.argument("model"), f"which model is served can't be known: {why}", suggestions=(LIKE,))
+            yield Finding(
+                engine.argument("model"),
+                f"which model is served can't be known: {why}",
+                advice=engine.workload.kind in PRESETS,
+                suggestions=(LIKE,),
+            )
         elif engine.args.model is None and engine.args.open:
             yield Finding(
                 engine.command.path, f"which model is served can't be seen: {engine.args.open}", suggestions=(LIKE,)
@@ -83,11 +89,10 @@ class UnknownModel(Rule):
                 else ("the model as first argument of `vllm serve`, or --model", LIKE),
             )
         elif engine.args.model is not None:
-            told = engine.model.source.removeprefix("name: it ") if engine.model else ""
+            known = f"; {_known_part(engine.model.source)}: only its weights are estimated" if engine.model else ""
             yield Finding(
                 engine.argument("model"),
-                f"unknown model {engine.args.model!r}"
-                + (f"; its name {told}: only its weights are estimated" if told else ": its memory is not checked"),
+                f"unknown model {engine.args.model!r}" + (known or ": its memory is not checked"),
                 suggestions=(LIKE, TEACH),
             )
 
@@ -113,6 +118,14 @@ def _names_one(word: Word) -> bool:
     return re.match(r"--model\b", word.text) is not None
 
 
+def _known_part(source: str) -> str:
+    """The part of the model's shape that is known: the size in its name, or that of an incomplete entry."""
+    kind, _, text = source.partition(": it ")
+    return f"its name {text}" if kind == "name" and text else "its shape is known in part"
+
+
+PRESETS = frozenset({*RUNTIMES, "LLMInferenceServiceConfig"})
+"""Kinds that services of many models use: a finding about the model is theirs."""
 UNSERVED = ", and not {!r}: `python -m vllm.entrypoints.openai.api_server` takes the model from --model alone"
 LIKE = f"annotation {ANNOTATION} with the id of a published model of the same shape"
 TEACH = f"a ConfigMap with its config.json, labelled {LABEL} (`podfit models add DIR` writes one)"

@@ -44,6 +44,9 @@ class UnpinnedImage(Rule):
 
 
 def _pinned(engine: Engine, image: str) -> str:
+    """The change in words, with an example if the image is vLLM's own."""
+    if not release.is_official(image):
+        return "a tag that names the release, or a digest"
     proposed = f"{_published(engine, image)}:v{releases.proposed(engine)}"
     return f"a tag that names the release, such as {proposed}, or a digest"
 

@@ -36,10 +36,20 @@ class UnquotedValue(Rule):
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
             plain = isinstance(value, bool | int | float)
-            what = "a boolean" if isinstance(value, bool) else "a number" if plain else "no text"
+            what = (
+                "boolean"
+                if isinstance(value, bool)
+                else "number"
+                if plain
+                else "list"
+                if isinstance(value, list)
+                else "mapping"
+            )
             yield Finding(
                 path=path,
-                message=f"{text if plain else 'what stands here'} is {what}: Kubernetes wants text",
+                message=f"{text} is a {what}: Kubernetes requires a string"
+                if plain
+                else f"a {what}: Kubernetes requires a string",
                 certainty="certain" if own else "likely",
                 suggestions=(f'"{text}"',) if plain else ("less indentation, or quotes around all of it",),
                 fix=(Edit(path, text),) if plain else (),

@@ -18,7 +18,8 @@ class InitialDelayInsteadOfStartupProbe(Rule):
 
     The delay has to be as long as the slowest start, and it applies to every start. The kubelet notices a container
     that hangs in its first minute, or fails after a fast restart from a warm cache, only after the delay. A startup
-    probe checks from the beginning, and the liveness probe takes over as soon as vLLM answers.
+    probe checks from the beginning, and the liveness probe takes over as soon as vLLM answers. A delay that is no
+    longer than the slowest start is only audited.
     """
 
     plane = "config"
@@ -40,11 +41,13 @@ class InitialDelayInsteadOfStartupProbe(Rule):
         own = probe_timing.probe_of_vllm(engine, "livenessProbe") is not None
         if delay < self.at_least or (own and startup is not None and probe_timing.window(probe) < startup.high):
             return
+        fitting = startup is not None and delay <= startup.high
         added = probe_timing.startup_probe_fix(engine) if own else ()
         yield Finding(
             path=engine.at("livenessProbe", "initialDelaySeconds"),
             message=f"the liveness probe begins after {duration.exact(delay)}, in place of a startup probe"
             + (f"; {probe_timing.estimate(engine)}" if startup else ""),
+            advice=fitting,
             suggestions=tuple(
                 f"{one}, and no initialDelaySeconds"
                 for one in probe_timing.advice(engine) or ("a startupProbe that waits for the slowest start",)

@@ -15,7 +15,8 @@ class StartupProbeMissing(Rule):
     vLLM binds its port at once but listens only when the weights are loaded, compiled and captured: minutes, not
     seconds. A startup probe holds the liveness probe back for that long and ends a start that hangs. Without one,
     either a liveness probe kills a healthy start (`liveness-probe-kills-startup`), or nothing ever ends a hung one.
-    Without a liveness probe the kubelet kills nothing, and the finding is only audited.
+    Without a liveness probe the kubelet kills nothing, and the finding is only audited. So it is if the liveness probe
+    waits longer than the slowest start.
     """
 
     plane = "config"
@@ -42,7 +43,7 @@ class StartupProbeMissing(Rule):
             path=engine.at("startupProbe"),
             message="no startup probe" + (f"; {probe_timing.estimate(engine)}" if engine.plan.startup else ""),
             details=probe_timing.phases(engine),
-            advice=liveness is None,
+            advice=liveness is None or waits,
             yields_to=("liveness-probe-kills-startup", "initial-delay-instead-of-startup-probe"),
             suggestions=probe_timing.advice(engine),
             fix=probe_timing.startup_probe_fix(engine),

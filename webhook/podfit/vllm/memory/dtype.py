@@ -18,7 +18,11 @@ READ_SINCE = Release(0, 9, 1)
 
 
 def lacks_half(model: Model, release: Release | None) -> bool:
-    """Whether this release rejects the model in float16; for an unknown release, whether the newest does."""
+    """Whether this release rejects the model in float16; for an unknown release, whether the newest does.
+
+    Releases before READ_SINCE only warn (vLLM 0.7.3, 0.8.5, 0.9.0.1 config.py, _get_and_verify_dtype)."""
+    if release is not None and release < READ_SINCE:
+        return False
     if model.model_type == "plamo2":
         return release is not None and release <= PLAMO2_UNTIL
     if model.model_type == "gemma3_text":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import erf, log, sqrt
 from typing import Literal, NamedTuple
 
 from podfit.kube.quantity import human
 from podfit.vllm.measured import GPU_LINES
-from podfit.vllm.memory.estimate import NOTHING, Estimate
+from podfit.vllm.memory.estimate import DEVIATIONS, NOTHING, Estimate
 from podfit.vllm.memory.kv_capacity import KvCapacity
 from podfit.vllm.memory.settings import Settings
 
@@ -147,6 +148,32 @@ class Startup(NamedTuple):
     high: float
     parts: tuple[tuple[str, float], ...] = ()
     """Part of the start-up → its likely seconds: ("download", 95.0) …"""
+
+    def without(self, name: str) -> Startup:
+        """The start-up without one of its parts. The range stays as wide in proportion."""
+        part = dict(self.parts).get(name, 0.0)
+        share = 1 - part / self.likely if self.likely else 1.0
+        return Startup(
+            floor=self.floor,
+            low=self.low * share,
+            likely=self.likely * share,
+            high=self.high * share,
+            parts=tuple([(other, seconds) for other, seconds in self.parts if other != name]),
+        )
+
+    def share_longer(self, seconds: float) -> float:
+        """The probability that the start-up takes longer than `seconds`, from 0 to 1.
+
+        The distribution is a split log-normal one: `likely` is its median, 2.5 % are below `low` and 2.5 % above
+        `high`.
+        """
+        if seconds <= 0 or self.likely <= 0:
+            return 1.0
+        distance = log(seconds / self.likely)
+        end = log(max(self.high if distance > 0 else self.low, 1e-9) / self.likely)
+        if end * distance <= 0:
+            return 0.5 if distance == 0 else float(distance < 0)
+        return 0.5 * (1 - erf(distance * DEVIATIONS / abs(end) / sqrt(2)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: flo
     least = min(wished, int(in_layers)) * ranks
     return Estimate(
         least,
-        max(least, int(0.9 * size)),
+        max(least, size),
         int(1.3 * size),
         2 * size,
         f"{human(each)} × {ranks} rank{'s' if ranks > 1 else ''}, pinned",
@@ -86,7 +86,7 @@ def kv_cache(
         given = _float(env.get("LMCACHE_MAX_LOCAL_CPU_SIZE"))
         each = int((given if given is not None else 5.0) * GI)
         floor = int(LAZY * each * ranks) if given is not None else 0
-        return Estimate(floor, int(0.9 * each * ranks), each * ranks, each * ranks,
+        return Estimate(floor, each * ranks, each * ranks, each * ranks,
                     f"LMCache {human(each)} × {ranks} workers, pinned", "LMCache v1/config.py"), 0  # fmt: skip
     return NOTHING, 0
 

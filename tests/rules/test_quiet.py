@@ -1,0 +1,120 @@
+"""Findings where nothing can happen are only audited, and where podfit does not know they are only possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.policy import builtin
+from podfit.vllm.facts import Facts
+
+
+def _findings(
+    image: str,
+    args: list[str],
+    resources: dict[str, Any] | None = None,
+    kind: str = "Pod",
+    gpu: str = "NVIDIA-H100-80GB-HBM3",
+    **container: Any,
+) -> dict[str, Judged]:
+    spec: dict[str, Any] = {
+        "nodeSelector": {"nvidia.com/gpu.product": gpu},
+        "containers": [
+            {
+                "name": "vllm",
+                "image": image,
+                "args": args,
+                "resources": resources or {"limits": {"nvidia.com/gpu": "1", "memory": "64Gi"}},
+                **container,
+            }
+        ],
+    }
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "vllm"}, "spec": spec}
+    if kind != "Pod":
+        obj = {
+            "apiVersion": "serving.kserve.io/v1alpha2",
+            "kind": kind,
+            "metadata": {"name": "vllm"},
+            "spec": {"template": {"containers": [{**spec["containers"][0], "name": "main"}]}},
+        }
+    report = lint(obj, builtin(), Facts(), where="check")
+    assert not report.errors
+    return {judged.rule: judged for judged in report.findings}
+
+
+@pytest.mark.parametrize(("request_", "mode"), [(None, "warn"), ("1Gi", "warn"), ("16Gi", "audit")])
+def test_a_memory_request_that_covers_the_need_replaces_the_limit(request_: str | None, mode: str) -> None:
+    requests = {"requests": {"memory": request_}} if request_ else {}
+    resources = {"limits": {"nvidia.com/gpu": "1"}, **requests}
+    findings = _findings("vllm/vllm-openai:v0.27.1", ["Qwen/Qwen3-8B", "--max-model-len=8192"], resources)
+    assert findings["memory-limit-missing"].mode == mode
+
+
+@pytest.mark.parametrize(("model", "mode"), [("Qwen/Qwen3-0.6B", "audit"), ("Qwen/Qwen3-32B", "warn")])
+def test_a_container_that_fits_every_gpu_may_get_any(model: str, mode: str) -> None:
+    args = ["--model", model, "--max-model-len=4096", "--dtype=float16"]
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.10.2",
+        "args": args,
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "vllm"}, "spec": {"containers": [container]}}
+    report = lint(obj, builtin(), Facts(plans_table=True), where="check")
+    (finding,) = [judged for judged in report.findings if judged.rule == "unknown-gpu"]
+    assert finding.mode == mode
+
+
+def test_the_model_of_a_preset_is_that_of_its_services() -> None:
+    args = ["{{ .Spec.Model.Name }}"]
+    preset = _findings("vllm/vllm-openai:v0.27.1", args, kind="LLMInferenceServiceConfig", command=["vllm", "serve"])
+    assert preset["unknown-model"].mode == "audit"
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            "acme/house-70b",
+            "unknown model 'acme/house-70b'; its name says 70B parameters: only its weights are estimated",
+        ),
+        ("acme/house", "unknown model 'acme/house': its memory is not checked"),
+    ],
+)
+def test_an_unknown_model_names_the_known_part(model: str, message: str) -> None:
+    assert _findings("vllm/vllm-openai:v0.27.1", [model])["unknown-model"].message == message
+
+
+@pytest.mark.parametrize(("release", "is_found"), [("0.7.3", False), ("0.8.5", False), ("0.9.2", True)])
+def test_float16_of_gemma_is_denied_since_there_is_a_table(release: str, *, is_found: bool) -> None:
+    findings = _findings(f"vllm/vllm-openai:v{release}", ["--model", "google/gemma-2-9b-it", "--dtype=float16"])
+    assert ("model-lacks-dtype" in findings) is is_found
+
+
+@pytest.mark.parametrize(("length", "level"), [([], "advice"), (["--max-model-len=131072"], "likely")])
+def test_requests_need_not_reach_a_default_length(length: list[str], level: str) -> None:
+    args = ["openai/gpt-oss-20b", "--gpu-memory-utilization=0.74", *length]
+    findings = _findings("vllm/vllm-openai:v0.14.1", args, gpu="NVIDIA-L4")
+    assert findings["request-never-finishes"].level == level
+
+
+@pytest.mark.parametrize(
+    ("script", "is_repaired"),
+    [
+        ("export NIXL_PLUGIN_DIR=/opt/nvda_nixl/plugins\nvllm serve Qwen/Qwen3-8B", True),
+        ("export HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyzABCDEFGH\nvllm serve Qwen/Qwen3-8B", False),
+    ],
+)
+def test_a_script_is_repaired_unless_it_has_a_secret(script: str, *, is_repaired: bool) -> None:
+    findings = _findings("vllm/vllm-openai:v0.27.1", [script], command=["sh", "-c"])
+    finding = findings["shell-swallows-sigterm"].finding
+    assert bool(finding.fix) is is_repaired
+    assert ("not repaired: the text contains a secret" in finding.details) is not is_repaired
+
+
+def test_a_script_with_the_name_of_a_signal_hides_none_in_messages() -> None:
+    script = "trap 'kill -SIGTERM $!' SIGTERM\nvllm serve Qwen/Qwen3-8B &\nwait"
+    findings = _findings("vllm/vllm-openai:v0.27.1", [script], command=["bash", "-c"])
+    assert "SIGTERM" in findings["shell-swallows-sigterm"].message
