@@ -84,6 +84,7 @@ site: .venv-docs  ## build the documentation site into .cache/site/html and chec
 bench: .venv  ## accuracy against real start-ups (STARTUPS=FILE), speed, every option (PARSERS=DIR), and check and fix compared with their peers (MANIFESTS=DIR), and the running server
 	.venv/bin/python -m benchmarks.accuracy $(STARTUPS)
 	.venv/bin/python -m benchmarks.accuracy benchmarks/found.jsonl --all
+	.venv/bin/python -m benchmarks.groups benchmarks/found.jsonl $(STARTUPS)
 	.venv/bin/python -m benchmarks.speed
 	.venv/bin/python -m benchmarks.nodes
 	.venv/bin/python -m benchmarks.logs

@@ -2,9 +2,9 @@
 
     python -m benchmarks.accuracy [STARTUPS.jsonl] [--plot FILE.svg|png] [--all]
 
-Three scoreboards. The first has the constants that podfit ships. `benchmarks.calibrate` fits those of the others: from
-one half of the sources, tested on the other, and from all sources except the scored one. Then come the boards by
-generation, family and GPU, the starts at the edge and the pairs one by one.
+Several scoreboards. The first has the constants that podfit ships. `benchmarks.calibrate` fits those of the others:
+from all sources, or all models, except the scored one, and from one half of the sources, tested on the other. Then come
+the boards by generation, family and GPU, the starts at the edge and the pairs one by one.
 """
 
 from __future__ import annotations
@@ -163,11 +163,11 @@ def again(rows: Iterable[Row], found: Constants) -> list[Row]:
         return list(predict(row.case for row in rows))
 
 
-def leave_one_out(rows: Sequence[Row]) -> list[Row]:
-    """Each case planned with constants from all sources but its own."""
+def leave_one_out(rows: Sequence[Row], key: Callable[[Row], str]) -> list[Row]:
+    """Each case planned with constants from all cases but those with its key: its source, or its model."""
     out: list[Row] = []
-    for source in dict.fromkeys(row.source for row in rows):
-        out += again([row for row in rows if row.source == source], fit(row for row in rows if row.source != source))
+    for name in dict.fromkeys(map(key, rows)):
+        out += again([row for row in rows if key(row) == name], fit(row for row in rows if key(row) != name))
     return out
 
 
@@ -203,6 +203,19 @@ def edges(rows: Sequence[Row]) -> str:
             told = "; ".join(f"{row.case['outcome']} → {row.verdict}" for row in group)
             out.append(f"  {name}: {told}")
     return "\n".join(out)
+
+
+def leanings(rows: Sequence[Row]) -> Mapping[bool, tuple[int, int]]:
+    """Whether the likely KV cache holds a request → failures for lack of memory, and all start-ups, with an unsure
+    plan. They are the constants of `podfit.vllm.memory.leaning`."""
+    found = {False: [0, 0], True: [0, 0]}
+    for row in rows:
+        failed = row.no_room or row.case["outcome"] in AT_THE_EDGE
+        if row.verdict == "unsure" and row.gpu is not None and (row.starts or failed):
+            counts = found[row.gpu["kv_cache"]["likely"] >= (row.gpu["kv_cache_bytes_per_request"] or 1)]
+            counts[0] += failed
+            counts[1] += 1
+    return {enough: (failed, of) for enough, (failed, of) in found.items()}
 
 
 def plot(rows: Sequence[Row], name: str) -> None:
@@ -287,7 +300,8 @@ def main(argv: Sequence[str]) -> int:
     boards = {
         "as packaged": Board(rows),
         "fitted on all": Board(again(rows, pooled)),
-        "each source left out": Board(leave_one_out(rows)),
+        "each source left out": Board(leave_one_out(rows, _source)),
+        "each model left out": Board(leave_one_out(rows, _model)),
         "half: fitted on": Board(again(train, fitted)),
         "half: tested on": Board(again(test, fitted)),
     }
@@ -304,6 +318,8 @@ def main(argv: Sequence[str]) -> int:
     print(constants_table(pooled))
     for title, key in (("generation", _generation), ("family", _family), ("GPU", _card), ("source", _source)):
         print(f"\nby {title}\n\n{by(rows, key)}")
+    for enough, (failed, of) in leanings(rows).items():
+        print(f"\nunsure, likely {'enough' if enough else 'too little'}: {failed} of {of} failed")
     print("\n" + edges(rows))
     if args.plot:
         plot(rows, args.plot)
@@ -324,6 +340,10 @@ def _card(row: Row) -> str:
 
 def _source(row: Row) -> str:
     return row.source
+
+
+def _model(row: Row) -> str:
+    return str(row.case["model"])
 
 
 if __name__ == "__main__":

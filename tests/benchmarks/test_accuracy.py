@@ -172,3 +172,17 @@ def test_a_line_that_is_no_object_is_named(tmp_path: Path) -> None:
     file.write_text("{}\n[]\n")
     with pytest.raises(ValueError, match=r"startups.jsonl:2: not an object"):
         read(file)
+
+
+def test_failures_with_an_unsure_plan_are_counted_by_what_is_likely() -> None:
+    def unsure(outcome: str, needed: float, verdict: str = "unsure") -> Row:
+        """A start-up with a likely KV cache of 58 GiB."""
+        one = row(verdict, outcome)
+        return Row(one.case, verdict, {**(one.gpu or {}), "kv_cache_bytes_per_request": int(needed * GIB)})
+
+    rows = [
+        unsure("kv_too_small_for_max_model_len", 60), unsure("starts", 60), unsure("oom_profile_or_graphs", 60),
+        unsure("starts", 50), unsure("starts", 50, "fits"), unsure("host_oom", 50), row("unsure", "no_kv_blocks"),
+    ]  # fmt: skip
+    rows[-1] = Row(rows[-1].case, "unsure", None)
+    assert accuracy.leanings(rows) == {False: (2, 3), True: (0, 1)}

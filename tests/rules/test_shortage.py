@@ -9,8 +9,11 @@ import pytest
 
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import builtin
+from podfit.report.explained import explain
 from podfit.rules.rule import Finding
 from podfit.vllm.facts import Facts
+from podfit.vllm.memory import leaning
+from podfit.vllm.memory.estimate import Estimate
 
 
 def shortage(pod: dict[str, Any], *args: str) -> Finding:
@@ -40,3 +43,32 @@ def test_a_shortage_that_rests_on_the_size_of_a_drafter_is_only_possible(
     found = shortage(pod, *drafted(drafter))
     assert found.certainty == certainty
     assert ("the size of the drafter" in " ".join(found.details)) == (certainty == "possible")
+
+
+@pytest.mark.parametrize(
+    ("left", "outcomes"),
+    [(3, "vLLM failed in 10 of 13 published start-ups with likely too little"),
+     (4, "vLLM started in 9 of 16 published start-ups with only likely enough")],
+)  # fmt: skip
+def test_an_unsure_plan_says_what_became_of_start_ups_like_it(left: int, outcomes: str) -> None:
+    assert leaning.sentence(Estimate(9, 2, left, 6), 4) == outcomes
+
+
+@pytest.mark.parametrize(
+    ("length", "outcomes"),
+    [("37000", "failed in 10 of 13"), ("35000", "started in 9 of 16"), ("8192", None), ("200000", None)],
+)
+def test_check_plan_and_explain_say_it(pod: dict[str, Any], length: str, outcomes: str | None) -> None:
+    """Qwen3-8B on a 4090 has room for about 35,632 tokens; 8,192 fit, and 200,000 certainly do not."""
+    pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090"}
+    args = ["Qwen/Qwen3-8B", "--max-model-len", length]
+    pod["spec"]["containers"][0] |= {"image": "vllm/vllm-openai:v0.27.1", "args": args}
+    report = lint(pod, builtin(), Facts(), where="check")
+    (result,) = report.results
+    checked = [result.engine.plan.why, *(line for one in result.findings for line in one.finding.details)]
+    explained = dict(explain(report, result).results)
+    assert ("start-ups like it" in explained) == (outcomes is not None)
+    assert any("published start-ups" in line for line in checked) == (outcomes is not None)
+    if outcomes:
+        assert outcomes in explained["start-ups like it"]
+        assert any(outcomes in line for line in checked)

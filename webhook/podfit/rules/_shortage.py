@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podfit.rules.rule import Certainty
-from podfit.vllm.memory import draft
+from podfit.vllm.memory import draft, leaning
 from podfit.vllm.memory.ledger import GpuLedger
 
 LIKELY = 0.8
@@ -11,9 +11,6 @@ LIKELY = 0.8
 three of its five false ones."""
 POSSIBLE = 0.5
 """From here on it is likelier than not, and reported."""
-OUTCOMES = 18, 24
-"""Failures, and all, of the published start-ups whose likely KV cache is too small for a request, while the certain
-minimum does not exclude it. One ran at the edge, five with room."""
 
 
 def certainty(probability: float) -> Certainty | None:
@@ -23,18 +20,12 @@ def certainty(probability: float) -> Certainty | None:
     return "likely" if probability >= LIKELY else "possible"
 
 
-def sentence(probability: float) -> str:
-    """A detail that says which is likelier, for a shortage that is only possible; "" for a likely one."""
+def sentence(probability: float, outcomes: str = "") -> str:
+    """A detail that says which is likelier, for a shortage that is only possible, and what became of such start-ups."""
     if not POSSIBLE < probability < LIKELY:
-        return ""
-    return f"that it is too little is likelier ({probability:.0%}) than that it is enough"
-
-
-def _kv_cache_sentence(probability: float) -> str:
-    """The same for a KV cache, with the outcomes of published start-ups."""
-    failed, of = OUTCOMES
-    text = sentence(probability)
-    return text and f"{text}: in {failed} of {of} published start-ups with such an estimate vLLM failed"
+        return outcomes
+    likelier = f"that it is too little is likelier ({probability:.0%}) than that it is enough"
+    return f"{likelier}: {outcomes}" if outcomes else likelier
 
 
 def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
@@ -49,7 +40,7 @@ def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
     if doubt is None and draft.is_unknown(capacity.settings):
         doubt = "the size of the drafter"
     if found is None or doubt is None:
-        return found, _kv_cache_sentence(probability)
+        return found, sentence(probability, leaning.sentence(left, needed)) if found else ""
     if left.high < needed / capacity.times_fewer:
         return found, ""
     return "possible", f"whether it is enough depends on what is unknown: {doubt}"

@@ -21,6 +21,7 @@ from podfit.report.plan import source_for
 from podfit.report.text import reason, standing, summary, verdict
 from podfit.rules.engine import Engine
 from podfit.rules.storage import compile_cache
+from podfit.vllm.memory import leaning
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger
 from podfit.vllm.model import recipes
@@ -192,6 +193,9 @@ def _results(engine: Engine) -> Iterator[tuple[str, str]]:
             )
         if ledger.longest_request:
             yield "longest request", f"{ledger.longest_request:,} tokens fit"
+        needed = ledger.kv_capacity.least_bytes
+        if engine.plan.verdict == "unsure" and needed and engine.plan.cause in ("request", "blocks"):
+            yield "start-ups like it", leaning.sentence(ledger.kv_cache, needed)
     if host is not None:
         yield "/dev/shm", f"{human(host.shm.likely)} needed"
     if startup is not None:

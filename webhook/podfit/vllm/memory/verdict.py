@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from podfit.kube.quantity import human
 from podfit.vllm.args import EngineArgs
-from podfit.vllm.memory import activations, budget
+from podfit.vllm.memory import activations, budget, leaning
 from podfit.vllm.memory.estimate import Estimate, plus
 from podfit.vllm.memory.kv_cache import Layout
 from podfit.vllm.memory.ledger import Cause, GpuLedger, Verdict
@@ -260,7 +260,7 @@ def _with_cache(
 
     def low() -> str:
         cold = of_compile_cache(ledger, needed) or f"the low end of the estimate is short by {human(deficit)}"
-        return f"{request()}{_after(cold)}"
+        return f"{request()}; {cold}; {leaning.sentence(left, needed)}"
 
     return "unsure", low, cause
 
