@@ -83,3 +83,23 @@ def test_a_verdict_is_written_in_words(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_name_keeps_its_organisation(capsys: pytest.CaptureFixture[str]) -> None:
     out = printed(capsys, "--gpu", "l4", "--", "vllm", "serve", "unsloth/Qwen3-8B-GGUF:Q4_K_M")
     assert "  model        unsloth/Qwen3-8B-GGUF:Q4_K_M, " in out
+
+
+@pytest.mark.parametrize(
+    ("release", "model", "is_explained"),
+    [
+        ("0.19.1", "google/gemma-3-27b-it", True),
+        ("0.19.1", "openai/gpt-oss-20b", True),
+        ("0.19.1", "Qwen/Qwen3-8B", False),
+        ("0.27.1", "google/gemma-3-27b-it", False),  # this release counts tokens by the concurrency
+    ],
+)
+def test_more_requests_than_the_tokens_allow_have_a_reason(
+    capsys: pytest.CaptureFixture[str], release: str, model: str, is_explained: bool
+) -> None:
+    command = ["vllm", "serve", model, "--max-model-len", "32768"]
+    main(["plan", "--gpu", "h100", "--vllm-version", release, "--", *command])
+
+    out = capsys.readouterr().out
+    assert ("more than the tokens allow: layers with a sliding window" in out) is is_explained
+    assert ("per request in layers with a sliding window" in out) is (model != "Qwen/Qwen3-8B")

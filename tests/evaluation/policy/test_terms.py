@@ -259,15 +259,34 @@ def test_a_shadow_is_judged_beside_the_others_and_changes_nothing(pod: JSONDict)
     assert lint(bad, of_layers([lenient]), Facts()).findings == report.findings
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--model=/models/Qwen2.5-72B-Instruct"], "based on the end of the model's path, which may be any model's"),
+        (
+            ["--model=/models/m", "--served-model-name=Qwen/Qwen2.5-72B-Instruct"],
+            "based on the served name 'Qwen/Qwen2.5-72B-Instruct', which may be any model's",
+        ),
+        (["--model=acme/own-400B"], "based on the model's name, which may be wrong: it says 400B parameters"),
+    ],
+)
+def test_a_model_that_is_recognized_by_a_name_denies_nothing(pod: JSONDict, arguments: list[str], why: str) -> None:
+    pod["spec"]["containers"][0]["args"] = [*arguments, "--max-model-len=4096"]
+
+    report = lint(pod, builtin(), Facts())
+
+    assert of(report, "gpu-memory-exceeded").why_softened == why
+    assert not report.denied
+
+
 def test_a_policy_assumes_a_gpu_and_denies_nothing_on_it(pod: JSONDict) -> None:
     del pod["spec"]["nodeSelector"]
     assuming = policy("assume: {gpu: t4}")
 
     report = lint(pod, assuming, Facts())
 
-    assert of(report, "gpu-memory-exceeded").why_softened == (
-        "rests on the policy's assume.gpu, which may inform but not deny"
-    )
+    why = of(report, "gpu-memory-exceeded").why_softened
+    assert why == "based on the policy's assume.gpu, which may be wrong"
     assert not report.denied
     pod["spec"]["containers"][0]["resources"]["limits"] = {"amd.com/gpu": "1"}
     assert lint(pod, assuming, Facts()).results[0].engine.gpu is None

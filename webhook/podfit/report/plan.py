@@ -252,7 +252,7 @@ def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:
     out = ["GPU memory of one GPU", LEDGER_HEADING, *(_row(name, line, sign) for name, line, sign in lines)]
     rows: list[tuple[str, str]] = []
     if ledger.kv_cache_bytes_per_token:
-        rows.append(("per token", human(ledger.kv_cache_bytes_per_token)))
+        rows.append(("per token", f"{human(ledger.kv_cache_bytes_per_token)}{_bounded_layers(ledger)}"))
     if ledger.kv_cache_tokens:
         low, likely, high = ledger.kv_cache_tokens
         rows.append(("GPU KV cache size", f"{likely:,} tokens  ({low:,} … {high:,})"))
@@ -263,10 +263,34 @@ def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:
         rows.append(
             ("Maximum concurrency", f"{ledger.max_concurrency:.2f}x for {ledger.max_model_len:,} tokens per request")
         )
+    if reason := why_more_fit(ledger):
+        rows.append(("", reason))
     if ledger.estimated_max_model_len:
         rows.append(("longest request", _longest(ledger)))
     out += [f"  {name:<20}{value:>11}" if len(value) < 12 else f"  {name:<20} {value}" for name, value in rows]
     return [*out, *_sources([(name, line) for name, line, _ in lines], release)]
+
+
+BOUNDED = "layers with a sliding window or a state"
+"""Layers whose memory per request does not grow with its length."""
+
+
+def why_more_fit(ledger: GpuLedger) -> str:
+    """Why more requests fit than the tokens suggest, in podfit's lines as in vLLM's; "" if the two agree."""
+    tokens, length, concurrency = ledger.kv_cache_tokens, ledger.max_model_len, ledger.max_concurrency
+    if not tokens or not length or not concurrency or tokens[1] / length > 0.9 * concurrency:
+        return ""
+    return f"(more than the tokens allow: {BOUNDED} keep little of a request)"
+
+
+def _bounded_layers(ledger: GpuLedger) -> str:
+    """The part of a request's memory that its tokens do not explain."""
+    layout, token, request = ledger.kv_capacity.layout, ledger.kv_cache_bytes_per_token, ledger.request_bytes
+    if not layout or not token or not request or not ledger.max_model_len:
+        return ""
+    rest = request - token * ledger.max_model_len
+    is_bounded = any(group.spec.window or group.spec.is_state for group in layout.groups)
+    return f"  and {human(rest)} per request in {BOUNDED}" if is_bounded and rest > 0 else ""
 
 
 def _longest(ledger: GpuLedger) -> str:

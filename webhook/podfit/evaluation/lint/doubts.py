@@ -118,7 +118,20 @@ def fact_informs(finding: Finding, engine: Engine, context: Context) -> str | No
     """A source of a fact may be wrong (`podfit.vllm.facts`)."""
     facts = [GETTERS[fact](engine) for name in _rests_on(finding, context) for fact in FACTS[name]]
     sources = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
-    return f"rests on {sources[0]}, which may inform but not deny" if sources else None
+    return f"based on {_basis(sources[0])}" if sources else None
+
+
+def _basis(source: str) -> str:
+    """The source of a fact, and why it may be wrong, for people."""
+    kind, _, rest = source.partition(": ")
+    if kind == "path":
+        place = rest.rpartition(", from ")[2] if ", from " in rest else "the end of the model's path"
+        return f"{place}, which may be any model's"
+    if kind == "name":
+        return "the model's name, which may be wrong: " + rest
+    if "; doubtful: " in source:
+        return f"a catalog entry that is in doubt: {source.partition('; doubtful: ')[2]}"
+    return f"{source}, which may be wrong"
 
 
 def _rests_on(finding: Finding, context: Context) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from podfit.evaluation.denial import importance
 from podfit.evaluation.lint import Judged, Report, Result
 from podfit.kube.quantity import human
 from podfit.report.comparison import LINE_NAMES, SETTINGS
-from podfit.report.plan import source_for
+from podfit.report.plan import source_for, why_more_fit
 from podfit.report.text import reason, standing, summary, verdict
 from podfit.rules.engine import Engine
 from podfit.rules.storage import compile_cache
@@ -187,10 +187,8 @@ def _results(engine: Engine) -> Iterator[tuple[str, str]]:
             low, likely, high = ledger.kv_cache_tokens
             yield "GPU KV cache size", f"{likely:,} tokens ({low:,} … {high:,})"
         if ledger.max_concurrency is not None and ledger.max_model_len:
-            yield (
-                "Maximum concurrency",
-                f"{ledger.max_concurrency:.2f}x for {ledger.max_model_len:,} tokens per request",
-            )
+            fits = f"{ledger.max_concurrency:.2f}x for {ledger.max_model_len:,} tokens per request"
+            yield "Maximum concurrency", f"{fits} {why_more_fit(ledger)}".rstrip()
         if ledger.longest_request:
             yield "longest request", f"{ledger.longest_request:,} tokens fit"
         needed = ledger.kv_capacity.least_bytes
@@ -208,14 +206,14 @@ def _results(engine: Engine) -> Iterator[tuple[str, str]]:
 def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
     """Model, accelerator, release, each argument and the defaults that count, and each ledger line's formula."""
     if engine.model is not None:
-        informs = "" if engine.model.may_deny else " (may inform, and deny nothing)"
+        informs = "" if engine.model.may_deny else " (nothing is denied for it: it may be wrong)"
         yield Origin("model", engine.model.value.id, f"{engine.model.source}{informs}")
     else:
         yield Origin("model", engine.args.model or "none named", "not known here: `podfit models add` teaches it")
     if recipe := recipes.of(engine.args.model or ""):
         yield Origin("recipe", recipe.suggestion, recipe.source)
     if engine.gpu is not None:
-        informs = "" if engine.gpu.may_deny else " (may inform, and deny nothing)"
+        informs = "" if engine.gpu.may_deny else " (nothing is denied for it: it may be wrong)"
         yield Origin("accelerator", engine.gpu.value.name, f"{engine.gpu.source}{informs}")
     else:
         yield Origin("accelerator", "unknown", "no label or resource names it: --gpu NAME does")
