@@ -18,7 +18,7 @@ from podfit.cli.support.batch import engine_of
 from podfit.evaluation.policy import builtin
 from podfit.kube.quantity import GI
 from podfit.vllm.memory import activations, non_torch, ranks, settings
-from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.settings import ResolvedArguments
 from podfit.vllm.model import Model
 
 FROM_SOURCES = 14.0, 34.0
@@ -40,17 +40,17 @@ class Constants:
     non_torch: Mapping[str, tuple[float, int]]
 
 
-_RESOLVED: dict[str, tuple[Settings, Model] | None] = {}
+_RESOLVED: dict[str, tuple[ResolvedArguments, Model] | None] = {}
 
 
-def resolved(case: Case) -> tuple[Settings, Model] | None:
+def resolved(case: Case) -> tuple[ResolvedArguments, Model] | None:
     """As `_resolve`, once for each case."""
     if case["id"] not in _RESOLVED:
         _RESOLVED[case["id"]] = _resolve(case)
     return _RESOLVED[case["id"]]
 
 
-def _resolve(case: Case) -> tuple[Settings, Model] | None:
+def _resolve(case: Case) -> tuple[ResolvedArguments, Model] | None:
     """What the case's release makes of its arguments, and its model; None where something is not known."""
     if not case.get("vllm_version"):
         return None
@@ -84,15 +84,17 @@ def fit(rows: Iterable[Row]) -> Constants:
         if row.held_out or not row.released or row.gpu is None or (found := resolved(row.case)) is None:
             continue
         at, model = found
-        sampler, outside = activations.sampler(at), non_torch.measured(at)
+        sampler, outside = activations.sampler(at.settings), non_torch.measured(at.settings)
         peak, other = row.printed("activation_peak_gib"), row.printed("non_torch_gib")
-        entries = min(at.max_num_seqs, at.max_num_batched_tokens) * (model.vocab_size or 0)
+        entries = min(at.settings.batch.max_num_seqs, at.settings.batch.max_num_batched_tokens) * (
+            model.vocab_size or 0
+        )
         now = activations.SAMPLERS[sampler].likely
         if peak and entries and entries * now > 0.6 * row.gpu["activations"]["likely"]:
             bytes_[sampler].append(now + (peak - row.gpu["activations"]["likely"]) / entries)
         if other:
             printed[outside].append(other / GI)
-        elif row.kv_cache and not peak and at.parallel.pp == 1 and not at.kv_cache_memory:
+        elif row.kv_cache and not peak and at.settings.parallel.pp == 1 and not at.budget.kv_cache_memory:
             missing = row.gpu["kv_cache"]["likely"] - row.kv_cache
             missing -= (row.weights or row.gpu["weights"]["likely"]) - row.gpu["weights"]["likely"]
             implied[outside].append(max(0.0, non_torch.MEASURED[outside].likely + missing / GI))
@@ -129,10 +131,10 @@ def constants(found: Constants) -> Iterator[None]:
         moved = likely - own.likely
         low, high = max(0.0, own.low + min(0.0, moved)), own.high + max(0.0, moved)
         non_torch.MEASURED[name] = own._replace(low=min(low, likely), likely=likely, high=max(high, likely))
-    ranks.without_budget.cache_clear()
+    ranks.of.cache_clear()
     try:
         yield
     finally:
         activations.SAMPLERS.update(samplers)
         non_torch.MEASURED.update(measured)
-        ranks.without_budget.cache_clear()
+        ranks.of.cache_clear()

@@ -25,7 +25,7 @@ def test_podfit_describes_the_layers_of_every_model_that_is_built_but_one() -> N
     described = set()
     for name in BUILT:
         model = from_config(name, configs()[name])
-        resolved = settings.resolve(engine("0.33.0"), model, gpu(141), 141 << 30, Release(0, 33), {})
+        resolved = settings.resolve(engine("0.33.0"), model, gpu(141), 141 << 30, Release(0, 33), {}).settings
         specs = kv_specs.of(model, kv_specs.stored(resolved))
         assert specs is not None
         described |= {name} if specs.known else set()

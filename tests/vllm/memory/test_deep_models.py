@@ -133,7 +133,7 @@ def test_ranks_are_not_bounded_since_memory_falls_with_them(layers: int) -> None
 
 
 def test_few_results_of_deep_models_are_remembered() -> None:
-    memories: tuple[Remembered[..., Any], ...] = (shape.of, kv_specs.of, kv_cache._layout, ranks.without_budget)
+    memories: tuple[Remembered[..., Any], ...] = (shape.of, kv_specs.of, kv_cache._layout, ranks.of)
     for memory in memories:
         memory.cache_clear()
     for number in range(2 * DEEP_ENTRIES):

@@ -37,7 +37,7 @@ def test_auto_takes_what_both_can(
 ) -> None:
     args = engine(release, **({"dtype": dtype} if dtype else {}))
     assert args.release is not None
-    assert settings.resolve(args, model(**config), where, 0, args.release, {}).dtype == bytes_
+    assert settings.resolve(args, model(**config), where, 0, args.release, {}).settings.types.dtype == bytes_
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,9 @@ KNOWN_TO_BE_OFF = {
 def loaded(name: str, parameters: int, config: dict[str, Any], **given: Any) -> float:
     """Bytes of the whole model on the GPUs."""
     model = replace(from_config(name, config), parameters=parameters)
-    resolved = settings.resolve(EngineArgs(release=None, given=given), model, None, 80 << 30, Release(0, 33), {})
+    resolved = settings.resolve(
+        EngineArgs(release=None, given=given), model, None, 80 << 30, Release(0, 33), {}
+    ).settings
     found = weights.checkpoint(model, resolved)
     assert found is not None
     return found.total

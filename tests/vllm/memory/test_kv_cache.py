@@ -30,7 +30,7 @@ def laid_out(release: str, config: Mapping[str, Any], **given: Any) -> tuple[Lay
     """The layout of one rank, all its layers."""
     shape, args, number = model(**config), engine(release, **given), parse(release)
     assert number is not None
-    resolved = settings.resolve(args, shape, gpu(79.19), 79 * GI, number, {})
+    resolved = settings.resolve(args, shape, gpu(79.19), 79 * GI, number, {}).settings
     found = kv_cache.layout(shape, resolved)
     assert found is not None
     return found, resolved
@@ -70,7 +70,7 @@ def test_before_0_7_1_latent_attention_is_stored_as_whole_heads() -> None:
 @pytest.mark.parametrize(
     ("release", "config", "given", "gib", "printed"),
     [
-        pytest.param("0.19.0", LLAMA_8B, {}, 58.11, 476_016, id="blocks × 16"),
+        pytest.param("0.19.0", LLAMA_8B, {"max_model_len": 131_072}, 58.11, 476_016, id="blocks × 16"),
         pytest.param("0.19.0", GEMMA3_27B, {"max_model_len": 8192}, 19.53, 36_560, id="0.19: blocks over 7 groups"),
         pytest.param("0.10.1", GPT_OSS_120B, {"tensor_parallel_size": 4, "max_model_len": 16384}, 45.32, 2_640_144,
                      id="every other layer has a window"),
@@ -86,7 +86,7 @@ def test_the_size_in_tokens_is_what_vllm_printed(
     release: str, config: Mapping[str, Any], given: Mapping[str, Any], gib: float, printed: int
 ) -> None:
     layout, resolved = laid_out(release, config, **given)
-    found = kv_cache.tokens(int(gib * GI), layout, resolved.max_model_len or 0, resolved)
+    found = kv_cache.tokens(int(gib * GI), layout, given["max_model_len"], resolved)
     assert found == pytest.approx(printed, rel=0.002)
 
 
@@ -160,7 +160,7 @@ def test_what_the_check_of_a_release_counts_for_one_request(release: str, mib: i
 def test_attention_both_ways_stores_nothing(fields: Mapping[str, Any]) -> None:
     shape, number = model(**{**LLAMA_8B, **fields}), parse("0.33.0")
     assert number is not None
-    assert kv_cache.layout(shape, settings.resolve(engine(), shape, gpu(79.19), 79 * GI, number, {})) is None
+    assert kv_cache.layout(shape, settings.resolve(engine(), shape, gpu(79.19), 79 * GI, number, {}).settings) is None
 
 
 @pytest.mark.parametrize(("release", "width"), [("0.6.6", 256), ("0.8.5", 192), ("0.33.0", 192)])
@@ -168,7 +168,7 @@ def test_without_latents_whole_heads_are_stored(release: str, width: int) -> Non
     """DeepSeek V3: 128 heads, keys of 128 + 64."""
     shape, number = model(**DEEPSEEK_V3), parse(release)
     assert number is not None
-    resolved = settings.resolve(engine(release), shape, gpu(79.19), 79 * GI, number, {"VLLM_MLA_DISABLE": "1"})
+    resolved = settings.resolve(engine(release), shape, gpu(79.19), 79 * GI, number, {"VLLM_MLA_DISABLE": "1"}).settings
     assert kv_specs.attention_bytes(shape, kv_specs.stored(resolved), "full_attention") == 128 * 2 * width * 2
 
 
@@ -232,7 +232,7 @@ def test_the_backend_decides_in_which_type_a_sparse_attention_stores_latents(
     number = parse(release)
     assert number is not None
     card = gpu(141, capability=capability)
-    resolved = settings.resolve(engine(release, kv_cache_dtype=dtype), shape, card, 141 * GI, number, {})
+    resolved = settings.resolve(engine(release, kv_cache_dtype=dtype), shape, card, 141 * GI, number, {}).settings
     assert kv_specs.attention_bytes(shape, kv_specs.stored(resolved), "full_attention") == row
 
 
@@ -287,7 +287,7 @@ def test_kimi_k3_keeps_a_state_that_flash_kda_exports(release: str, capability: 
     shape = model(**{**DEEPSEEK_V3, "model_type": "kimi_linear", "num_hidden_layers": 8, "linear_attn_config": linear})
     number = parse(release)
     assert number is not None
-    resolved = settings.resolve(engine(release), shape, gpu(141, capability=capability), 141 * GI, number, {})
+    resolved = settings.resolve(engine(release), shape, gpu(141, capability=capability), 141 * GI, number, {}).settings
     specs = kv_specs.of(shape, kv_specs.stored(resolved))
     assert specs is not None
     assert {spec.states for _, spec in specs.layers if spec.is_state} == {states}

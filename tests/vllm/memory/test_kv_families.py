@@ -79,7 +79,7 @@ def known(name: str) -> Model:
 
 def laid_out(model: Model, **given: Any) -> tuple[kv_cache.Layout, Settings]:
     args = EngineArgs(release=NEWEST, given=given)
-    resolved = settings.resolve(args, model, None, 80 << 30, NEWEST, {})
+    resolved = settings.resolve(args, model, None, 80 << 30, NEWEST, {}).settings
     found = kv_cache.layout(model, resolved)
     assert found is not None
     return found, resolved
@@ -126,7 +126,7 @@ def test_each_kind_of_layer_takes_what_vllm_allots(
     name: str, attention: dict[str, int], states: dict[str, int], source: str
 ) -> None:
     model = known(name)
-    resolved = settings.resolve(EngineArgs(release=NEWEST, given={}), model, None, 80 << 30, NEWEST, {})
+    resolved = settings.resolve(EngineArgs(release=NEWEST, given={}), model, None, 80 << 30, NEWEST, {}).settings
 
     for kind, size in attention.items():
         assert kv_specs.attention_bytes(model, kv_specs.stored(resolved), kind) == size, source
@@ -144,7 +144,7 @@ def test_layers_that_share_keys_and_values_store_none() -> None:
 
 @pytest.mark.parametrize("name", ["BAAI/bge-m3", "BAAI/bge-large-en-v1.5"])
 def test_encoders_store_nothing(name: str) -> None:
-    resolved = settings.resolve(EngineArgs(release=NEWEST, given={}), known(name), None, 80 << 30, NEWEST, {})
+    resolved = settings.resolve(EngineArgs(release=NEWEST, given={}), known(name), None, 80 << 30, NEWEST, {}).settings
 
     assert kv_cache.layout(known(name), resolved) is None
 
@@ -157,7 +157,7 @@ def test_an_encoder_decoders_own_layers_are_the_decoders() -> None:
          "encoder_layers": 32, "decoder_layers": 4, "decoder_attention_heads": 20, "encoder_attention_heads": 20,
          "decoder_ffn_dim": 5120, "encoder_ffn_dim": 5120, "vocab_size": 51866, "max_target_positions": 448},
     )  # fmt: skip
-    resolved = settings.resolve(EngineArgs(release=NEWEST, given={}), model, None, 80 << 30, NEWEST, {})
+    resolved = settings.resolve(EngineArgs(release=NEWEST, given={}), model, None, 80 << 30, NEWEST, {}).settings
 
     assert model.num_hidden_layers == 4
     assert kv_specs.attention_bytes(model, kv_specs.stored(resolved), "full_attention") == 2 * 20 * 64 * 2

@@ -138,7 +138,7 @@ def test_the_answers_are_of_every_behavior() -> None:
     ],
 )
 def test_a_connector_that_supports_it_leaves_the_manager_on(release: str, config: Any, on: bool | None) -> None:
-    assert resolved(release, kv_transfer_config=config).manager is on
+    assert resolved(release, kv_transfer_config=config).attention.manager is on
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_connector_that_supports_it_leaves_the_manager_on(release: str, config
     ],
 )
 def test_the_hybrid_manager(release: str, given: Mapping[str, Any], on: bool) -> None:
-    assert resolved(release, **given).manager is on
+    assert resolved(release, **given).attention.manager is on
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def test_the_hybrid_manager(release: str, given: Mapping[str, Any], on: bool) ->
 )
 def test_chunks_may_switch_it_off(release: str, variable: str | None, given: Mapping[str, Any], on: bool) -> None:
     env = {"VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": variable} if variable else {}
-    assert resolved(release, SHAPES["chunks"], env, **given).manager is on
+    assert resolved(release, SHAPES["chunks"], env, **given).attention.manager is on
 
 
 def resolved(release: str, of: Model = SHAPES["one-to-one"], env: Mapping[str, str] = {}, **given: Any) -> Any:
     """The settings on an H100."""
     number = parse(release)
     assert number is not None
-    return settings.resolve(engine(release, **given), of, gpu(79.19), 79 * GI, number, env)
+    return settings.resolve(engine(release, **given), of, gpu(79.19), 79 * GI, number, env).settings
 
 
 def test_an_unknown_connector_makes_a_mixed_cache_unsure() -> None:
@@ -238,7 +238,7 @@ def test_gated_delta_nets_on_each_gpu(capability: tuple[int, int], states: int, 
     number, of = parse("0.33.0"), model(**QWEN35_35B)
     assert number is not None
     card = gpu(79.19, capability=capability)
-    found = kv_cache.layout(of, settings.resolve(engine(), of, card, 79 * GI, number, {}))
+    found = kv_cache.layout(of, settings.resolve(engine(), of, card, 79 * GI, number, {}).settings)
     assert found is not None
     assert {(group.spec.states, found.groups[-1].spec.block_size) for group in found.groups[:-1]} == {(states, block)}
 
@@ -299,7 +299,7 @@ def test_a_connector_of_another_package_may_leave_the_manager_on(
     running = args.release or Release(0, 27)
     resolved = settings.resolve(args, model(), gpu(79.19), 79 * GI, running, env)
 
-    assert resolved.manager is manager
+    assert resolved.settings.attention.manager is manager
 
 
 @pytest.mark.parametrize(
@@ -326,5 +326,7 @@ def test_the_longest_request_finishes_with_the_memory_that_is_left() -> None:
 
     assert ledger.estimated_max_model_len == 131_072
     assert (
-        capacity.layout.bytes(longest, capacity.settings) <= GI < capacity.layout.bytes(longest + 17, capacity.settings)
+        capacity.layout.bytes(longest, capacity.resolved.settings)
+        <= GI
+        < capacity.layout.bytes(longest + 17, capacity.resolved.settings)
     )

@@ -29,7 +29,10 @@ def test_the_default_batch_is_raised_to_the_longest_item(release: str, config: d
     found = Release(*map(int, release.split(".")))
     args = engine(release, max_model_len=8192)
 
-    assert settings.resolve(args, model(**config), L40S, 44 << 30, found, {}).max_num_batched_tokens == tokens
+    assert (
+        settings.resolve(args, model(**config), L40S, 44 << 30, found, {}).settings.batch.max_num_batched_tokens
+        == tokens
+    )
 
 
 def test_a_batch_that_is_given_is_kept() -> None:
@@ -37,7 +40,7 @@ def test_a_batch_that_is_given_is_kept() -> None:
 
     resolved = settings.resolve(args, model(**WHOLE), L40S, 44 << 30, Release(0, 33), {})
 
-    assert resolved.max_num_batched_tokens == 2048
+    assert resolved.settings.batch.max_num_batched_tokens == 2048
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_the_first_release_with_the_second_runner(
         number = parse(release)
         assert number is not None
         args = engine(release, **given)
-        return settings.resolve(args, model(**config), gpu(80), 80 * GI, number, env).second_runner
+        return settings.resolve(args, model(**config), gpu(80), 80 * GI, number, env).settings.second_runner
 
     assert (is_second(last), is_second(first)) == (False, True)
 
@@ -54,7 +54,7 @@ def test_the_variable_takes_the_first_runner() -> None:
     found = settings.resolve(
         engine("0.27.1"), model(), gpu(80), 80 * GI, Release(0, 27, 1), {"VLLM_USE_V2_MODEL_RUNNER": "0"}
     )
-    assert not found.second_runner
+    assert not found.settings.second_runner
 
 
 @pytest.mark.parametrize(

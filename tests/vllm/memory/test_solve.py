@@ -15,7 +15,8 @@ from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu, by_name
 from podfit.vllm.memory import arguments
 from podfit.vllm.memory.division import divisible
-from podfit.vllm.memory.plan import load, plan
+from podfit.vllm.memory.loaded import load
+from podfit.vllm.memory.plan import plan
 from podfit.vllm.memory.search import Search
 from podfit.vllm.memory.solve import Alternative, alternatives, fewer_ranks
 from podfit.vllm.model import Model, by_id

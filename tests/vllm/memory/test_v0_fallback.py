@@ -30,7 +30,7 @@ def resolved(
     card = gpu(gib, name=name, capability=capability)
     version = parse(release)
     assert version is not None
-    return settings.resolve(engine(release, **given), served, card, card.memory, version, env or {})
+    return settings.resolve(engine(release, **given), served, card, card.memory, version, env or {}).settings
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_variable_decides_where_it_is_a_number(variable: str, v1: bool) -> N
 
 def test_poolers_run_in_v0_up_to_0_9_1_with_batches_of_32768_tokens() -> None:
     old, new = (resolved(release, {"task": "embed"}) for release in ("0.8.5", "0.9.2"))
-    assert (old.v1, old.max_num_seqs, old.max_num_batched_tokens) == (False, 256, 32768)
+    assert (old.v1, old.batch.max_num_seqs, old.batch.max_num_batched_tokens) == (False, 256, 32768)
     assert new.v1
 
 
@@ -109,7 +109,7 @@ def test_a_pooler_in_v0_takes_a_batch_of_its_length_since_0_9_2() -> None:
             **{**MODEL.config, "architectures": ["BertModel"], "model_type": "bert", "max_position_embeddings": length}
         )
         found = resolved("0.10.0", {"task": "embed"}, served=encoder)
-        assert (found.v1, found.max_num_batched_tokens, found.chunked) == (False, tokens, False)
+        assert (found.v1, found.batch.max_num_batched_tokens, found.batch.chunked) == (False, tokens, False)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_models_that_v1_does_not_run_before_a_release(architecture: str, last: s
 
 def test_v0_takes_batches_of_5120_tokens_with_images() -> None:
     seeing = model(**{**MODEL.config, "vision_config": {"hidden_size": 64}, "max_position_embeddings": 4096})
-    assert resolved("0.7.3", {}, served=seeing).max_num_batched_tokens == 5120
+    assert resolved("0.7.3", {}, served=seeing).batch.max_num_batched_tokens == 5120
 
 
 def test_models_with_state_layers_run_in_v1_from_0_10_2() -> None:
@@ -149,7 +149,7 @@ def test_models_with_state_layers_run_in_v1_from_0_10_2() -> None:
     ],
 )
 def test_default_max_num_seqs(release: str, name: str, gib: float, seqs: int) -> None:
-    assert resolved(release, {}, name=name, gib=gib).max_num_seqs == seqs
+    assert resolved(release, {}, name=name, gib=gib).batch.max_num_seqs == seqs
 
 
 @pytest.mark.parametrize(

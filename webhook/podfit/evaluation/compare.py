@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, Literal
 
 from podfit.evaluation.lint import Judged
@@ -26,16 +27,16 @@ __all__ = ["ContainerComparison", "Difference", "EstimateChange", "Placed", "Sid
 
 State = Literal["changed", "unchanged", "added", "removed"]
 _NOTABLE = {
-    "gpu_memory_utilization": "utilization",
-    "max_model_len": "max_model_len",
-    "max_num_seqs": "max_num_seqs",
-    "max_num_batched_tokens": "max_num_batched_tokens",
-    "enforce_eager": "eager",
-    "kv_cache_dtype": "kv_cache_dtype",
-    "block_size": "block_size",
-    "enable_prefix_caching": "prefix_caching",
+    "gpu_memory_utilization": attrgetter("budget.utilization"),
+    "max_model_len": attrgetter("budget.max_model_len"),
+    "max_num_seqs": attrgetter("settings.batch.max_num_seqs"),
+    "max_num_batched_tokens": attrgetter("settings.batch.max_num_batched_tokens"),
+    "enforce_eager": attrgetter("settings.eager"),
+    "kv_cache_dtype": attrgetter("settings.types.kv_cache_dtype"),
+    "block_size": attrgetter("settings.attention.block_size"),
+    "enable_prefix_caching": attrgetter("settings.attention.prefix_caching"),
 }
-"""vLLM's argument → `memory.Settings`' word: what the release makes of it, given or not."""
+"""vLLM's argument → its place in `memory.settings.ResolvedArguments`."""
 
 
 @dataclass(frozen=True)
@@ -285,12 +286,12 @@ def settings_of(engine: Engine) -> dict[str, Any]:
     judged = plan.judge(
         engine.args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=engine.command.env
     )
-    resolved = judged.settings
+    resolved = judged.resolved
     if resolved is None:
         return {}
-    found = {name: getattr(resolved, word) for name, word in _NOTABLE.items()}
-    found["engine_generation"] = "V1" if resolved.v1 else "V0"
-    found["cuda_graphs"] = "none" if resolved.eager else _graphs(cuda_graphs.charged(resolved))
+    found = {name: read(resolved) for name, read in _NOTABLE.items()}
+    found["engine_generation"] = "V1" if resolved.settings.v1 else "V0"
+    found["cuda_graphs"] = "none" if resolved.settings.eager else _graphs(cuda_graphs.charged(resolved.settings))
     return found
 
 

@@ -21,7 +21,7 @@ _SIZES = (
 def tree(fact: Fact[Model]) -> dict[str, Any]:
     """The model's facts and what follows from them, as plain JSON values; what is not known is null."""
     model = fact.value
-    resolved = settings.resolve(EngineArgs(release=None, given={}), model, None, 0, NEWEST, {})
+    resolved = settings.resolve(EngineArgs(release=None, given={}), model, None, 0, NEWEST, {}).settings
     counted = shape.of(model)
     loaded = weights.checkpoint(model, resolved)
     layout = kv_cache.layout(model, resolved)
@@ -43,7 +43,7 @@ def tree(fact: Fact[Model]) -> dict[str, Any]:
         **{name: getattr(model, name) or None for name in _SIZES},
         "layer_types": {kind: layers.count(kind) for kind in dict.fromkeys(layers)},
         "quantization_config": dict(model.quantization_config) if model.quantization_config else None,
-        "scheme": resolved.scheme.name if resolved.scheme else None,
+        "scheme": resolved.types.scheme.name if resolved.types.scheme else None,
         "gated": model.gated,
         "parameters": model.parameters,
         "parameters_by_formula": formula,

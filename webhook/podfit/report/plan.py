@@ -63,7 +63,7 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
 
 def _resolved(engine: Engine) -> dict[str, Any] | None:
     """What this release makes of the arguments; None where release or model are not known."""
-    held = engine.plan.settings
+    held = engine.plan.resolved
     if held is None or engine.model is None or engine.release is None:
         return None
     gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)

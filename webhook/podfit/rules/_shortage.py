@@ -37,7 +37,7 @@ def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
     probability = left.share_below(needed)
     found = certainty(probability)
     doubt = capacity.model.unknown
-    if doubt is None and draft.is_unknown(capacity.settings):
+    if doubt is None and draft.is_unknown(capacity.resolved.settings):
         doubt = "the size of the drafter"
     if found is None or doubt is None:
         return found, sentence(probability, leaning.sentence(left, needed)) if found else ""

@@ -285,8 +285,8 @@ class Engine:
     @cached_property
     def v0_reason(self) -> str | None:
         """Why vLLM starts its V0 engine although V1 is the default, for people; None if it does not."""
-        settings = self.plan.settings
-        if settings is None or settings.v1 or self.model is None:
+        resolved = self.plan.resolved
+        if resolved is None or resolved.settings.v1 or self.model is None:
             return None
         gpu = self.gpu.value.gpus[0] if self.gpu and self.gpu.value.gpus else None
         return v0_fallback.reason(self.args, self.model.value, self.command.env, self.release, gpu)

@@ -200,7 +200,7 @@ def on_largest(engine: Engine) -> Engine | None:
         return None
     count = engine.requested[1] if engine.requested else None
     memory = replace(engine.plan, verdict=planned.verdict, tell=planned.tell, gpu=planned.ledger, cause=planned.cause,
-                     settings=planned.settings)  # fmt: skip
+                     resolved=planned.resolved)  # fmt: skip
     return replace(engine, gpu=Fact(Accelerator((gpus.largest,), count), "the table of GPUs", may_deny=False),
                    plan=memory)  # fmt: skip
 

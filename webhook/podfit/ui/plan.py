@@ -200,11 +200,11 @@ def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
 
 def _gpus(engine: Engine) -> list[dict[str, Any]]:
     """Which GPUs fit this command line: a row per GPU, a cell per count."""
-    held = engine.plan.settings
-    if engine.model is None or held is None or not held.max_model_len:
+    held = engine.plan.resolved
+    if engine.model is None or held is None or not held.budget.max_model_len:
         return []
     rows: dict[str, list[dict[str, Any]]] = {}
-    length = held.max_model_len
+    length = held.budget.max_model_len
     for one in sweep.sweep(engine.args, engine.model.value, env=engine.command.env, asked=[length]):
         cell = one.cells[length]
         count = None if cell.concurrency is None else round(cell.concurrency, 1)

@@ -80,20 +80,20 @@ def _seqs(it: Given) -> str | None:
     if 0 < it.number("max_num_seqs", 0) <= min(256, it.number("max_model_len", 0)):
         return None
     held = it.settings
-    if held.max_num_batched_tokens >= held.max_num_seqs or not held.v1:
+    if held.batch.max_num_batched_tokens >= held.batch.max_num_seqs or not held.v1:
         return None
-    tokens = f"{held.max_num_batched_tokens:,}"
-    return f"--max-num-seqs {held.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
+    tokens = f"{held.batch.max_num_batched_tokens:,}"
+    return f"--max-num-seqs {held.batch.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
 
 
 def _usual_seqs(it: Given) -> str | None:
     """--max-num-batched-tokens below the default --max-num-seqs (V1). From 0.10.1 on the default is not larger."""
     held = it.settings
-    if "max_num_seqs" in it.args or not held.v1 or held.max_num_batched_tokens >= held.max_num_seqs:
+    if "max_num_seqs" in it.args or not held.v1 or held.batch.max_num_batched_tokens >= held.batch.max_num_seqs:
         return None
-    if held.pooling or not held.chunked:  # without chunks the length replaces the batch that is given
+    if held.pooling or not held.batch.chunked:  # without chunks the length replaces the batch that is given
         return None
-    tokens, seqs = f"{held.max_num_batched_tokens:,}", f"{held.max_num_seqs:,}"
+    tokens, seqs = f"{held.batch.max_num_batched_tokens:,}", f"{held.batch.max_num_seqs:,}"
     return f"--max-num-batched-tokens {tokens} is smaller than the default --max-num-seqs, {seqs}"
 
 
@@ -106,15 +106,14 @@ def _may_pool(it: Given) -> str | None:
 
 def _prompt_exceeds_batch(it: Given) -> str | None:
     """A batch that is smaller than the longest prompt, where a prompt is not read in chunks."""
-    settings, length = it.settings, it.settings.max_model_len
-    if settings.chunked or not settings.v1 or not length or settings.max_num_batched_tokens >= length:
+    settings, length = it.settings, it.resolved.budget.max_model_len
+    if settings.batch.chunked or not settings.v1 or not length or settings.batch.max_num_batched_tokens >= length:
         return None
     if it.args.get("max_model_len") is not None and it.args.get("enable_chunked_prefill") is False:
         return None  # `batches` has it
-    smaller = (
-        f"--max-num-batched-tokens {settings.max_num_batched_tokens:,} is smaller than the context length {length:,}"
-    )
-    if settings.whole_prompts:
+    tokens = settings.batch.max_num_batched_tokens
+    smaller = f"--max-num-batched-tokens {tokens:,} is smaller than the context length {length:,}"
+    if settings.batch.whole_prompts:
         return f"{smaller}, and {it.model.id} attends in both directions, so that a prompt must fit into one step"
     return f"{smaller}, and without chunked prefill a prompt must fit into one step"
 
@@ -126,12 +125,12 @@ def _lookahead(it: Given) -> str | None:
     held = it.settings
     if not it.args.get("enable_lora") or not isinstance(tokens, int) or tokens < 1:
         return None
-    needed = held.max_num_seqs * (tokens + 1)
-    if held.max_num_batched_tokens >= needed:
+    needed = held.batch.max_num_seqs * (tokens + 1)
+    if held.batch.max_num_batched_tokens >= needed:
         return None
     return (
-        f"--enable-lora with {tokens} speculative tokens needs a batch of {held.max_num_seqs:,} sequences × "
-        f"{tokens + 1} = {needed:,} tokens, and --max-num-batched-tokens is {held.max_num_batched_tokens:,}"
+        f"--enable-lora with {tokens} speculative tokens needs a batch of {held.batch.max_num_seqs:,} sequences × "
+        f"{tokens + 1} = {needed:,} tokens, and --max-num-batched-tokens is {held.batch.max_num_batched_tokens:,}"
     )
 
 
@@ -144,7 +143,7 @@ def _aligned_states(it: Given) -> bool:
 
 def _state_chunks(it: Given) -> str | None:
     """Prefix caching of states without chunked prefill."""
-    if it.settings.chunked or not _aligned_states(it):
+    if it.settings.batch.chunked or not _aligned_states(it):
         return None
     default = "" if "enable_prefix_caching" in it.args else ", which is the default,"
     return f"prefix caching of the state layers of {it.model.id}{default} needs chunked prefill"
@@ -159,7 +158,7 @@ def _state_drafts(it: Given) -> str | None:
 
 def _long_prompt(it: Given) -> str | None:
     """A threshold of long prompts above the context length."""
-    threshold, length = it.number("long_prefill_token_threshold", 0), it.settings.max_model_len
+    threshold, length = it.number("long_prefill_token_threshold", 0), it.resolved.budget.max_model_len
     if not length or threshold <= length:
         return None
     return f"--long-prefill-token-threshold {threshold:,} is larger than the context length, {length:,}"
@@ -199,7 +198,7 @@ def _eplb_alone(it: Given) -> str | None:
 
 def _two_batches(it: Given) -> str | None:
     """Dual-batch overlap with an all-to-all backend that does not have it."""
-    backend = it.settings.all2all
+    backend = it.settings.kernels.all2all
     if not it.args.get("enable_dbo") or backend in DBO_BACKENDS:
         return None
     return f"--enable-dbo needs --all2all-backend {' or '.join(DBO_BACKENDS)}" + (f", not {backend}" if backend else "")

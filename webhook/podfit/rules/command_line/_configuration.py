@@ -18,7 +18,7 @@ from podfit.rules.rule import Finding
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory import plan, resolved, settings
 from podfit.vllm.memory.parallel import Parallel
-from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.settings import ResolvedArguments, Settings
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release, is_read, neighbours
 
@@ -44,15 +44,20 @@ class Given:
     """None if no GPU is known."""
 
     @cached_property
-    def settings(self) -> Settings:
-        """What the release makes of the arguments on the GPU."""
+    def resolved(self) -> ResolvedArguments:
+        """The arguments as the release resolves them on the GPU."""
         memory = self.engine.facts.gpu_memory or (self.gpu.memory if self.gpu else 0)
         return settings.resolve(self.engine.args, self.model, self.gpu, memory, self.release, self.engine.command.env)
+
+    @property
+    def settings(self) -> Settings:
+        """The resolved arguments without those of the budget."""
+        return self.resolved.settings
 
     @cached_property
     def _values(self) -> Mapping[str, Any]:
         known = self.gpu is not None or self.engine.facts.gpu_memory is not None
-        return resolved.values(self.settings, self.engine.args, self.model, self.gpu, known=known)
+        return resolved.values(self.resolved, self.engine.args, self.model, self.gpu, known=known)
 
     @property
     def dtype(self) -> str | None:

@@ -33,7 +33,7 @@ def _captures(it: Given) -> str | None:
         return f"max_cudagraph_capture_size {most}: CUDA graphs need 1 at least"
     if not isinstance(sizes, list) or not all(isinstance(size, int) for size in sizes):
         return None
-    tokens = it.settings.max_num_batched_tokens
+    tokens = it.settings.batch.max_num_batched_tokens
     if "max_num_batched_tokens" not in it.args and max(sizes) > tokens:
         return None  # sizes above the batch are left out, and its default depends on the GPU
     largest = max((size for size in sizes if size <= tokens), default=0)
@@ -65,7 +65,7 @@ def _overrides(it: Given) -> str | None:
 
 def _cache_dtype(it: Given) -> str | None:
     """A 16-bit KV cache of another dtype than the model's."""
-    said = it.settings.kv_cache_dtype
+    said = it.settings.types.kv_cache_dtype
     if said not in ("bfloat16", "float16") or it.dtype not in ("bfloat16", "float16", "float32") or it.dtype == said:
         return None
     return f"--kv-cache-dtype {said} is not the model's dtype here, {it.dtype}"
@@ -210,7 +210,7 @@ def _structured_outputs_backend(it: Given) -> str | None:
 def _state_blocks(it: Given) -> str | None:
     """A block size of states without prefix caching."""
     size = it.number("mamba_block_size", 0)
-    if not size or size == it.settings.max_model_len or it.prefix_caching is not False:
+    if not size or size == it.resolved.budget.max_model_len or it.prefix_caching is not False:
         return None
     return f"--mamba-block-size {size} needs prefix caching, which is off"
 

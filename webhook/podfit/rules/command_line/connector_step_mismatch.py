@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from podfit.rules.command_line._configuration import Given
 from podfit.rules.engine import Engine
@@ -48,12 +49,12 @@ class ConnectorStepMismatch(Rule):
         it, block = wrong[0]
         settings = it.settings
         longest = 2 * block - 1
-        fewer = "" if settings.max_num_seqs <= longest else f" and --max-num-seqs {longest}"
+        fewer = "" if settings.batch.max_num_seqs <= longest else f" and --max-num-seqs {longest}"
         default = "" if "max_num_batched_tokens" in engine.args.given else "the default of "
         yield Finding(
             path=engine.argument("max_num_batched_tokens"),
             message=f"{CONNECTOR} needs a step of {block:,} to {longest:,} tokens with {it.model.id}, and "
-            f"{default}--max-num-batched-tokens is {settings.max_num_batched_tokens:,}",
+            f"{default}--max-num-batched-tokens is {settings.batch.max_num_batched_tokens:,}",
             certainty="likely",
             suggestions=(
                 f"--max-num-batched-tokens {longest}{fewer}",
@@ -85,12 +86,13 @@ def _has_the_check(it: Given) -> bool:
 
 
 def _fits(it: Given, block: int) -> bool:
-    return block <= it.settings.max_num_batched_tokens < 2 * block
+    return block <= it.settings.batch.max_num_batched_tokens < 2 * block
 
 
 def _state_block(it: Given) -> int | None:
     """Tokens of a block of states; None if there is none, or if it is unknown."""
-    states = layout(it.model, it.settings._replace(manager=True))  # the package's class leaves it on
+    attention = replace(it.settings.attention, manager=True)  # the package's class leaves it on
+    states = layout(it.model, replace(it.settings, attention=attention))
     if states is None or not states.known or not states.sure_blocks:
         return None
     return next((group.spec.block_size for group in states.groups if group.spec.is_state), None) or None

@@ -71,26 +71,30 @@ class GpuMemoryUtilizationTooHigh(Rule):
 
     def _check_graphs(self, engine: Engine) -> Iterator[Finding]:
         """Graphs of the second model runner may need more than the budget leaves of the GPU."""
-        resolved, ledger = engine.plan.settings, engine.plan.gpu
-        if resolved is None or ledger is None or ledger.graphs_charged or not resolved.second_runner:
+        resolved, ledger = engine.plan.resolved, engine.plan.gpu
+        if resolved is None or ledger is None or ledger.graphs_charged or not resolved.settings.second_runner:
             return
-        if resolved.release >= EVERY or resolved.kv_cache_memory or not ledger.cuda_graphs.likely:
+        if resolved.settings.release >= EVERY or resolved.budget.kv_cache_memory or not ledger.cuda_graphs.likely:
             return
-        if resolved.vendor != "nvidia" or resolved.unified_memory or ledger.kv_cache.likely <= 0:
+        if (
+            resolved.settings.gpu.vendor != "nvidia"
+            or resolved.settings.gpu.unified_memory
+            or ledger.kv_cache.likely <= 0
+        ):
             return
         outside = ledger.total.likely - ledger.budget.likely
-        needed = independent(budget.context(resolved), ledger.cuda_graphs)
+        needed = independent(budget.context(resolved.settings), ledger.cuda_graphs)
         if 1 - needed.share_below(outside) < GRAPHS_AT_RISK:
             return
-        share = resolved.utilization - math.ceil(100 * (needed.high - outside) / ledger.total.likely) / 100
+        share = resolved.budget.utilization - math.ceil(100 * (needed.high - outside) / ledger.total.likely) / 100
         lower = (f"--gpu-memory-utilization {share:.2f}",) if share >= LEAST_SHARE else ()
         yield Finding(
             path=engine.argument("gpu_memory_utilization"),
             message=f"{human(outside)} of each GPU are outside the budget: CUDA context, NCCL and CUDA graphs take "
             f"about {human(needed.likely)} ({human(needed.low)} … {human(needed.high)})",
             details=(
-                f"vLLM {resolved.release} reserves nothing for the graphs of this model, and runs out of memory while "
-                "it captures them",
+                f"vLLM {resolved.settings.release} reserves nothing for the graphs of this model, and runs out of "
+                "memory while it captures them",
             ),
             certainty="likely" if needed.share_below(outside) < 0.2 else "possible",
             suggestions=(*lower, "VLLM_USE_V2_MODEL_RUNNER=0 in the container's env"),

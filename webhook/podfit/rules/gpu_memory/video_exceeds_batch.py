@@ -67,5 +67,5 @@ def _usual(engine: Engine, model: Model) -> int | None:
         return None
     found = plan.judge(
         engine.args, model, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=engine.command.env
-    ).settings
-    return found.max_num_batched_tokens if found else None
+    ).resolved
+    return found.settings.batch.max_num_batched_tokens if found else None

@@ -2,15 +2,18 @@
 
 In the order of the data:
 
-- The arguments: `arguments`, `parallel`, `dtype`, `media`. `settings` applies the defaults of a release, `generations`
-  replaces an unknown release, `resolved` lists the values that vLLM will use.
+- The arguments: `arguments`, `parallel`, `dtype`, `media`. `settings` applies the defaults of a release: its
+  `BudgetSettings` decide the budget and the longest request, its `Settings` (parallelism, batch, types, attention,
+  speculation, multimodal …) all lines of a rank. `generations` replaces an unknown release, `resolved` lists the
+  values that vLLM will use.
 - The lines of a GPU's ledger, one module each: `budget`, `weights` (from `shape`, `layer_tensors`, `tower`,
   `quantisation`, `draft`), `loading`, `activations`, `cuda_graphs` and `non_torch`.
 - The KV cache: `kv_specs` (layers), `kv_releases` (differences between releases), `kv_cache` (groups and blocks),
   `kv_capacity` (tokens and requests).
 - `log_lines` replaces these lines by those in a log of the same start. `host` is the ledger of host memory, `cpu` that
   of the CPU backend.
-- Together: `ranks` (all lines of one rank), `plan`, `ledger` (its types), `verdict`, `doubt`, `startup` (seconds).
+- Together: `ranks` (all lines of one rank), `loaded` (the ledger of a rank), `plan`, `ledger` (its types), `verdict`,
+  `doubt`, `startup` (seconds).
 - Changes that would fit: `search` and `solve`, `division`, `served_copies`, `sweep` (accelerators), `needs` (users).
 
 Advice is in the rules. Model and GPU come from `podfit.vllm.model` and `podfit.vllm.gpu`.

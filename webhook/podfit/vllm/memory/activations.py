@@ -8,6 +8,7 @@ v1/sample/sampler.py and v1/sample/ops/topk_topp_sampler.py and compared with pr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -65,11 +66,11 @@ def sampler(settings: Settings) -> str:
     release = settings.release
     if settings.second_runner:
         return "Model Runner V2"
-    if settings.variable("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < (0, 17):
+    if settings.kernels.variable("VLLM_USE_FLASHINFER_SAMPLER") == "1" and settings.v1 and release < (0, 17):
         return "FlashInfer asked for, before 0.17"
-    if settings.vendor == "amd":
+    if settings.gpu.vendor == "amd":
         return "AMD to 0.16" if release < (0, 17) else "AMD from 0.17"
-    if settings.vendor != "nvidia":
+    if settings.gpu.vendor != "nvidia":
         return "neither NVIDIA nor AMD"
     if not settings.v1:
         return "V0"
@@ -115,14 +116,30 @@ class Run(NamedTuple):
 
 def _run(model: Model, settings: Settings) -> Run:
     """The settings that the activations depend on."""
-    chunk = (model.num_experts and settings.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
+    chunk = (model.num_experts and settings.kernels.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
+    types, batch, gpu, multimodal = settings.types, settings.batch, settings.gpu, settings.multimodal
     return Run(
-        settings.release, settings.v1, settings.parallel, settings.dtype, settings.max_num_seqs,
-        settings.max_num_batched_tokens, settings.pooling, SAMPLERS[sampler(settings)], settings.scheme,
-        settings.capability, settings.vendor, settings.vision_profiled, settings.no_video, settings.long_videos,
-        not settings.eager, settings.warm, settings.lora is not None, settings.all2all,
-        int(chunk) if chunk.isdecimal() and len(chunk) < 19 else None, settings.other_kernels,
-    )  # fmt: skip
+        release=settings.release,
+        v1=settings.v1,
+        cut=settings.parallel,
+        width=types.dtype,
+        max_num_seqs=batch.max_num_seqs,
+        max_num_batched_tokens=batch.max_num_batched_tokens,
+        pooling=settings.pooling,
+        sampler=SAMPLERS[sampler(settings)],
+        scheme=types.scheme,
+        capability=gpu.capability,
+        vendor=gpu.vendor,
+        vision_profiled=multimodal.vision_profiled,
+        no_video=multimodal.no_video,
+        long_videos=multimodal.long_videos,
+        compiled=not settings.eager,
+        warm=settings.warm,
+        adapted=settings.lora is not None,
+        all2all=settings.kernels.all2all,
+        chunk=int(chunk) if chunk.isdecimal() and len(chunk) < 19 else None,
+        other_kernels=settings.kernels.other_kernels,
+    )
 
 
 def multiprocessors(run: Run) -> int:
@@ -335,7 +352,7 @@ def saved_when_warm(model: Model, settings: Settings, peak: Estimate) -> int:
     0 for measured peaks and for ranks of later stages, which have no table of embeddings."""
     if line(model, settings, 0) != peak:
         return 0
-    cold, warm = (line(model, settings._replace(warm=warm), 0).likely for warm in (False, True))
+    cold, warm = (line(model, replace(settings, warm=warm), 0).likely for warm in (False, True))
     return cold - warm
 
 

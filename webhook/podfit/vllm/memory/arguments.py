@@ -4,6 +4,7 @@ of them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,7 +20,64 @@ LONGEST_NAME = 64
 """Characters of a value that is a name: real ones are shorter, and cached keys stay small."""
 
 
-class MemoryArguments(NamedTuple):
+class Speculative(NamedTuple):
+    """`--speculative-config`."""
+
+    method: str
+    tokens: int
+    layers: int
+    """Attention layers that the drafter adds to the KV cache."""
+    known: bool
+    """False if podfit does not know the drafter's size."""
+    drafter: Model | None = None
+    """The draft model, if the catalog knows it."""
+    tp: int | None = None
+    """`draft_tensor_parallel_size`; None: the same as the target's."""
+    certain: bool = False
+    """The drafter's catalog entry may deny, and no argument quantizes it while it loads."""
+    quantized: bool = False
+    """The drafter's name says that its weights are quantized."""
+
+
+class Lora(NamedTuple):
+    """`--enable-lora`: slots that are allocated when the model is loaded."""
+
+    slots: int
+    rank: int
+    sharded: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RareArguments:
+    """The settings that only RARE_ARGUMENTS change, with their usual values."""
+
+    kv_cache_memory: int | None = None
+    """`--kv-cache-memory-bytes`."""
+    block_size: int | None = None
+    cpu_offload: int = 0
+    """`--cpu-offload-gb` in bytes."""
+    prefix_caching: bool | None = None
+    speculative: Speculative | None = None
+    lora: Lora | None = None
+    no_video: bool = False
+    """Videos are not accepted."""
+    vision_replicated: bool = False
+    """`--mm-encoder-tp-mode data`."""
+    state_dtypes: tuple[str | None, str | None] = (None, None)
+    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`."""
+    skipped_layers: bool = False
+    """`--kv-cache-dtype-skip-layers`."""
+    state_mode: str | None = None
+    """`--mamba-cache-mode`."""
+    index_dtype: str | None = None
+    """`indexer_kv_dtype` of `--attention-config`."""
+
+
+NO_RARE_ARGUMENTS = RareArguments()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryArguments:
     """The arguments that decide the settings; None if an argument is not set."""
 
     args: EngineArgs
@@ -30,7 +88,6 @@ class MemoryArguments(NamedTuple):
     own_length: bool
     """No length is set, or `auto`: the model's own applies."""
     auto: bool
-    kv_cache_memory: int | None
     parallel: Parallel
     max_num_seqs: int | None
     max_num_batched_tokens: int | None
@@ -64,13 +121,7 @@ class MemoryArguments(NamedTuple):
     other_kernels: bool
     warm: bool
     """A volume keeps what torch.compile made."""
-    seldom: tuple[Any, ...]
-    """The last fields of Settings, from `block_size` on; () if none of their arguments is set."""
-
-    @property
-    def speculative(self) -> Speculative | None:
-        """`--speculative-config`."""
-        return self.seldom[3] if self.seldom else None
+    rare: RareArguments
 
 
 VARIABLES = frozenset({
@@ -95,34 +146,7 @@ RARE_ARGUMENTS = frozenset({
     "kv_events_config", "kv_transfer_config", "limit_mm_per_prompt", "mamba_cache_dtype", "mamba_cache_mode",
     "mamba_ssm_cache_dtype", "mm_encoder_tp_mode", "speculative_config", "speculative_model",
 })  # fmt: skip
-"""Arguments that `_seldom` reads: most command lines have few or none of them."""
-
-
-class Speculative(NamedTuple):
-    """`--speculative-config`."""
-
-    method: str
-    tokens: int
-    layers: int
-    """Attention layers that the drafter adds to the KV cache."""
-    known: bool
-    """False if podfit does not know the drafter's size."""
-    drafter: Model | None = None
-    """The draft model, if the catalog knows it."""
-    tp: int | None = None
-    """`draft_tensor_parallel_size`; None: the same as the target's."""
-    certain: bool = False
-    """The drafter's catalog entry may deny, and no argument quantizes it while it loads."""
-    quantized: bool = False
-    """The drafter's name says that its weights are quantized."""
-
-
-class Lora(NamedTuple):
-    """`--enable-lora`: slots that are allocated when the model is loaded."""
-
-    slots: int
-    rank: int
-    sharded: bool
+"""Arguments that `_rare` reads: most command lines have few or none of them."""
 
 
 def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool = False) -> MemoryArguments:
@@ -137,41 +161,38 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool =
     dtype, kv_dtype = given.get("dtype"), given.get("kv_cache_dtype")
     backend, variable = given.get("attention_backend"), env.get("VLLM_ATTENTION_BACKEND")
     usual = RARE_ARGUMENTS.isdisjoint(given)
-    return MemoryArguments(  # positional arguments take half the time; a search for changes calls this some ten times
-        args,
-        model,
-        None if utilization is None else float(utilization),
-        _positive_int(length) if known else None,
-        auto or (known and length is None),
-        auto,
-        None
-        if usual
-        else _positive_int(given.get("kv_cache_memory_bytes")) or _positive_int(given.get("kv_cache_memory")),
-        parallel.read(args, env),
-        _positive_int(given.get("max_num_seqs")),
-        _positive_int(given.get("max_num_batched_tokens")),
-        given.get("performance_mode") == "throughput",
-        _flag(given.get("enable_chunked_prefill")),
-        bool(given.get("enforce_eager")),
-        dtype,
-        2 if dtype is None else quantisation.DTYPE_BYTES.get(str(dtype), 2),
-        quantisation.scheme(model, args.quantization if "quantization" in given else None),
-        kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
-        _is_pooling(given, model),
-        None if (off := given.get("disable_hybrid_kv_cache_manager")) is None else not off,
-        text_only,
-        not text_only and (usual or not _no_images(given.get("limit_mm_per_prompt"))),
-        not given.get("skip_mm_profiling"),
-        "FLASHINFER" in str(backend).upper() if backend else None,
-        "FLASHINFER" in variable.upper() if variable else None,
-        (None if usual else _named(given.get("all2all_backend")))
+    return MemoryArguments(
+        args=args,
+        model=model,
+        utilization=None if utilization is None else float(utilization),
+        length=_positive_int(length) if known else None,
+        own_length=auto or (known and length is None),
+        auto=auto,
+        parallel=parallel.read(args, env),
+        max_num_seqs=_positive_int(given.get("max_num_seqs")),
+        max_num_batched_tokens=_positive_int(given.get("max_num_batched_tokens")),
+        throughput=given.get("performance_mode") == "throughput",
+        chunked=_flag(given.get("enable_chunked_prefill")),
+        eager=bool(given.get("enforce_eager")),
+        dtype=dtype,
+        width=2 if dtype is None else quantisation.DTYPE_BYTES.get(str(dtype), 2),
+        scheme=quantisation.scheme(model, args.quantization if "quantization" in given else None),
+        kv_cache_dtype=kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
+        pooling=_is_pooling(given, model),
+        manager=None if (off := given.get("disable_hybrid_kv_cache_manager")) is None else not off,
+        text_only=text_only,
+        images=not text_only and (usual or not _no_images(given.get("limit_mm_per_prompt"))),
+        profiled=not given.get("skip_mm_profiling"),
+        flashinfer="FLASHINFER" in str(backend).upper() if backend else None,
+        flashinfer_by_variable="FLASHINFER" in variable.upper() if variable else None,
+        all2all=(None if usual else _named(given.get("all2all_backend")))
         or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME]
         or None,
-        env.get("VLLM_USE_V1"),
-        () if env.keys().isdisjoint(VARIABLES) else _variables(env),
-        bool(model.num_experts) and any(name.startswith(OTHER_KERNELS) for name in env),
-        warm,
-        () if usual else _seldom(given, model),
+        v1=env.get("VLLM_USE_V1"),
+        variables=() if env.keys().isdisjoint(VARIABLES) else _variables(env),
+        other_kernels=bool(model.num_experts) and any(name.startswith(OTHER_KERNELS) for name in env),
+        warm=warm,
+        rare=NO_RARE_ARGUMENTS if usual else _rare(given, model),
     )
 
 
@@ -179,22 +200,23 @@ def _variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple([(name, env[name][:LONGEST_NAME]) for name in sorted(VARIABLES & env.keys())])
 
 
-def _seldom(given: Mapping[str, Any], model: Model) -> tuple[Any, ...]:
-    """The fields of `Settings` from `block_size` on, which depend only on `RARE_ARGUMENTS`."""
-    return (
-        _positive_int(given.get("block_size")),
-        int(_float(given.get("cpu_offload_gb")) * GI),
-        _flag(given.get("enable_prefix_caching")),
-        _speculative(given, model),
-        _lora(given),
-        _limit(given, "video") == 0,
-        given.get("mm_encoder_tp_mode") == "data",
-        (_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
-        bool(given.get("kv_cache_dtype_skip_layers")),
-        _named(given.get("mamba_cache_mode")),
-        _named(config.get("indexer_kv_dtype"))
-        if isinstance(config := given.get("attention_config"), Mapping)
-        else None,
+def _rare(given: Mapping[str, Any], model: Model) -> RareArguments:
+    """The settings of RARE_ARGUMENTS."""
+    config = given.get("attention_config")
+    return RareArguments(
+        kv_cache_memory=_positive_int(given.get("kv_cache_memory_bytes"))
+        or _positive_int(given.get("kv_cache_memory")),
+        block_size=_positive_int(given.get("block_size")),
+        cpu_offload=int(_float(given.get("cpu_offload_gb")) * GI),
+        prefix_caching=_flag(given.get("enable_prefix_caching")),
+        speculative=_speculative(given, model),
+        lora=_lora(given),
+        no_video=_limit(given, "video") == 0,
+        vision_replicated=given.get("mm_encoder_tp_mode") == "data",
+        state_dtypes=(_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
+        skipped_layers=bool(given.get("kv_cache_dtype_skip_layers")),
+        state_mode=_named(given.get("mamba_cache_mode")),
+        index_dtype=_named(config.get("indexer_kv_dtype")) if isinstance(config, Mapping) else None,
     )
 
 

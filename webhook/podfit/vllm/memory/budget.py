@@ -7,7 +7,7 @@ from functools import lru_cache
 from podfit.kube.quantity import GI, human
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory.estimate import Estimate
-from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.settings import BudgetSettings, Settings
 from podfit.vllm.release import Release
 
 SOURCE = "vLLM 0.33 v1/worker/gpu_worker.py, request_memory"
@@ -27,7 +27,7 @@ def _total(name: str, low: int, likely: int, high: int) -> Estimate:
     return Estimate(low, low, likely, high, f"{name}, as CUDA reports it")
 
 
-def line(whole: Estimate, settings: Settings) -> Estimate:
+def line(whole: Estimate, settings: BudgetSettings) -> Estimate:
     """total × utilization."""
     return _share(whole, settings.utilization)
 
@@ -48,8 +48,8 @@ def checked(settings: Settings) -> bool:
     return (
         settings.v1
         and settings.release >= FREE_MEMORY_CHECK_SINCE
-        and settings.vendor == "nvidia"
-        and not settings.unified_memory
+        and settings.gpu.vendor == "nvidia"
+        and not settings.gpu.unified_memory
     )
 
 

@@ -53,7 +53,7 @@ def ledger(
     number = release or newest_read()
     if model is None:
         return None
-    resolved = settings.resolve(args, model, None, 0, number, env)
+    resolved = settings.resolve(args, model, None, 0, number, env).settings
     found = weights.checkpoint(model, resolved)
     if found is None:
         return None

@@ -79,7 +79,7 @@ def charged(settings: Settings) -> bool:
     """Whether the budget includes them."""
     if settings.second_runner and settings.release < model_runner.EVERY:
         return False
-    estimate = settings.variable("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
+    estimate = settings.kernels.variable("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
     if settings.release >= (0, 20):
         return estimate != "0"
     return settings.release >= (0, 18) and estimate == "1"
@@ -91,11 +91,11 @@ def captured(settings: Settings) -> int:
     The largest is min(2 × max_num_seqs, 512) from 0.10, 512 before (V0: 256, limited by max_num_seqs).
     """
     if not settings.v1:
-        most = min(256, settings.max_num_seqs)
+        most = min(256, settings.batch.max_num_seqs)
     elif settings.release < (0, 10):
         most = 512
     else:
-        most = min(512, 2 * settings.max_num_seqs)
+        most = min(512, 2 * settings.batch.max_num_seqs)
     return _sizes(most)
 
 

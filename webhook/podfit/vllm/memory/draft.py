@@ -13,6 +13,8 @@ projection from as many of its layers, which every rank has whole; they share em
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from podfit.kube.quantity import GI, human
 from podfit.vllm.memory import quantisation, shape, weights
 from podfit.vllm.memory.arguments import Speculative
@@ -78,7 +80,7 @@ def _of_blocks(model: Model, settings: Settings, speculative: Speculative, tp: i
     if with_experts and counted:
         layer = counted.body // counted.layers
     fewest, usual, most = ((layer / tp + hidden * hidden) * count for count in LAYERS[with_experts])
-    width = settings.dtype
+    width = settings.types.dtype
     stored = FOUR_BITS if speculative.quantized else width
     note = f"a {speculative.method} drafter of unknown size"
     return Estimate(0, int(FOUR_BITS * fewest), int(stored * usual), int(width * most), note, SOURCE)
@@ -89,7 +91,8 @@ def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float
     drafter = speculative.drafter
     if drafter is None:
         return None
-    own = settings._replace(scheme=quantisation.scheme(drafter, None), speculative=None, lora=None, cpu_offload=0)
+    types = replace(settings.types, scheme=quantisation.scheme(drafter, None))
+    own = replace(settings, types=types, speculative=None, lora=None, cpu_offload=0)
     found = weights.checkpoint(drafter, own)
     if found is not None:
         known = quantisation.is_known(drafter, None)
@@ -100,7 +103,7 @@ def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float
 def _eagle(model: Model, settings: Settings, *, three: bool) -> tuple[float, float]:
     """(bytes of a head with layers like the target's, bytes of the LM head for the whole vocabulary that it may
     have)."""
-    hidden, width = model.hidden_size or 0, settings.dtype
+    hidden, width = model.hidden_size or 0, settings.types.dtype
     dense = _dense_layer(model)
     projected = (3 if three else 2) * hidden * hidden
     head = EAGLE3_VOCABULARY * hidden if three else 0

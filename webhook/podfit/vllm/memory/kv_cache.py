@@ -113,7 +113,9 @@ def _is_per_block(spec: Spec) -> bool:
 
 def in_flight(settings: Settings) -> int:
     """Tokens that are scheduled but not finished: until then, a window keeps their blocks."""
-    return settings.max_num_batched_tokens * (settings.batches if settings.release >= since.IN_FLIGHT else 1)
+    return settings.batch.max_num_batched_tokens * (
+        settings.batch.batches if settings.release >= since.IN_FLIGHT else 1
+    )
 
 
 def _blocks(spec: Spec, tokens: int, flight: int, context: int) -> int:

@@ -76,12 +76,26 @@ class Stored(NamedTuple):
 
 def stored(settings: Settings) -> Stored:
     """The part of the settings for this module."""
+    types, attention = settings.types, settings.attention
     return Stored(
-        settings.release, settings.v1, settings.parallel.tp, settings.dtype, settings.kv_cache_dtype,
-        settings.block_size, settings.prefix_caching, settings.manager, settings.speculative, settings.state_dtypes,
-        settings.state_mode, settings.skipped_layers, settings.uses_mla, _major(settings.capability), settings.vendor,
-        settings.backend_named, settings.index_dtype,
-    )  # fmt: skip
+        release=settings.release,
+        v1=settings.v1,
+        tp=settings.parallel.tp,
+        width=types.dtype,
+        kv_cache_dtype=types.kv_cache_dtype,
+        block_size=attention.block_size,
+        prefix_caching=attention.prefix_caching,
+        manager=attention.manager,
+        speculative=settings.speculative,
+        state_dtypes=types.state_dtypes,
+        state_mode=attention.state_mode,
+        skipped_layers=types.skipped_layers,
+        mla=settings.uses_mla,
+        capability=_major(settings.gpu.capability),
+        vendor=settings.gpu.vendor,
+        backend_named=attention.backend_named,
+        index_dtype=types.index_dtype,
+    )
 
 
 OWN_BLOCKS = (9, 10, 12)

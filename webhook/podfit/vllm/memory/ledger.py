@@ -11,7 +11,7 @@ from podfit.kube.quantity import human
 from podfit.vllm.measured import GPU_LINES
 from podfit.vllm.memory.estimate import DEVIATIONS, NOTHING, Estimate
 from podfit.vllm.memory.kv_capacity import KvCapacity
-from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.settings import ResolvedArguments
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
@@ -70,7 +70,7 @@ class GpuLedger(NamedTuple):
         needed, checked = self.request_bytes, self.kv_cache_bytes_per_request
         if needed is None or checked is None or checked >= needed:
             return ""
-        return f" (vLLM {self.kv_capacity.settings.release} checks {human(checked)} only)"
+        return f" (vLLM {self.kv_capacity.resolved.settings.release} checks {human(checked)} only)"
 
     @property
     def kv_cache_tokens(self) -> tuple[int, int, int] | None:
@@ -191,7 +191,7 @@ class MemoryPlan:
     """Bytes of all weights, as the files have them; None if unknown."""
     cause: Cause | None = None
     """What fails, or may fail, first; None if it fits or nothing is known."""
-    settings: Settings | None = None
+    resolved: ResolvedArguments | None = None
     """The arguments as the release resolves them; None if the model is unknown."""
 
     @property

@@ -23,11 +23,11 @@ SOURCE = "vLLM 0.11 model_executor/layers/quantization/fp8.py, create_weights; m
 def line(model: Model, settings: Settings, stage: int) -> Estimate | None:
     """Weights of one rank of `stage` in 16 bits, before vLLM quantizes them. None if that is not more than what stays,
     or if the GPU's memory is the host's."""
-    scheme = settings.scheme
-    if scheme is None or scheme.streamed is None or settings.release >= scheme.streamed or settings.unified_memory:
+    scheme = settings.types.scheme
+    if scheme is None or scheme.streamed is None or settings.release >= scheme.streamed or settings.gpu.unified_memory:
         return None
     # vLLM creates LoRA's slots, a drafter and MLA's copies after it quantized the weights; it rejects float32 with FP8
-    plain = settings._replace(scheme=None, dtype=2, lora=None, speculative=None)
+    plain = replace(settings, types=replace(settings.types, scheme=None, dtype=2), lora=None, speculative=None)
     found = weights.checkpoint(model, plain)
     if found is None:
         return None

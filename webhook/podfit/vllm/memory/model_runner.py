@@ -69,7 +69,7 @@ def _is_default(asked: MemoryArguments, release: Release, *, pooling: bool, vend
 def _lacks(asked: MemoryArguments, release: Release) -> bool:
     """Whether an argument needs something that the second runner lacks in this release, so that vLLM takes the first
     (_get_v2_model_runner_unsupported_features)."""
-    given, drafted = asked.args.given, asked.speculative
+    given, drafted = asked.args.given, asked.rare.speculative
     if drafted is not None:
         if release >= EVERY_METHOD:
             return drafted.method in FIRST_RUNNER_METHODS

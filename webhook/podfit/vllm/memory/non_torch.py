@@ -58,7 +58,7 @@ MEASURED = {
 def line(settings: Settings) -> Estimate:
     """Non-torch growth on one rank."""
     spread = settings.parallel.dp > 1 and settings.parallel.expert
-    return _line(MEASURED[measured(settings)], spread, settings.flashinfer)
+    return _line(MEASURED[measured(settings)], spread, settings.attention.flashinfer)
 
 
 @lru_cache(64)
@@ -78,7 +78,8 @@ def measured(settings: Settings) -> str:
     """The class of MEASURED that this engine belongs to."""
     release, tp = settings.release, settings.parallel.tp
     many = settings.parallel.world_size > 1
-    hopper = settings.capability is not None and (9, 0) <= settings.capability < (12, 0) and settings.vendor == "nvidia"
+    gpu = settings.gpu
+    hopper = gpu.capability is not None and (9, 0) <= gpu.capability < (12, 0) and gpu.vendor == "nvidia"
     if not settings.v1:
         return "V0, several ranks" if many else "V0"
     if release < (0, 9, 1):
@@ -87,7 +88,7 @@ def measured(settings: Settings) -> str:
         if not many:
             return "0.9.1 to 0.10"
         return "0.9.1 to 0.10, ranks on Hopper" if hopper else "0.9.1 to 0.10, several ranks"
-    if settings.instinct:
+    if gpu.instinct:
         if not many:
             return "AMD from 0.11"
         return "AMD from 0.11, eight ranks" if settings.parallel.world_size >= 8 else "AMD from 0.11, several ranks"

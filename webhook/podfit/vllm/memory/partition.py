@@ -182,9 +182,9 @@ def needed_memory(ledger: GpuLedger) -> Needs | None:
     rest of the total.
     """
     capacity = ledger.kv_capacity
-    least, resolved = capacity.least_bytes, capacity.settings
+    least, resolved = capacity.least_bytes, capacity.resolved
     if least is None:
-        if not resolved.pooling:
+        if not resolved.settings.pooling:
             return None
         least = 0
     lines = [ledger.weights, ledger.activations, ledger.non_torch]
@@ -193,7 +193,7 @@ def needed_memory(ledger: GpuLedger) -> Needs | None:
     taken = sum(line.likely for line in lines)
     less = max(0, left.high - left.likely)
     more = max(0, left.likely - left.low - (allowed.likely - allowed.low))
-    share, given = resolved.utilization, resolved.kv_cache_memory
+    share, given = resolved.budget.utilization, resolved.budget.kv_cache_memory
     if given or not 0 < share <= 1:
         share, least = 1.0, given or least
     loading = ledger.loading.likely if ledger.loading else 0

@@ -20,8 +20,8 @@ from podfit.vllm.memory import (
     doubt,
     host,
     kv_cache,
+    loaded,
     log_lines,
-    ranks,
     settings,
     startup,
     verdict,
@@ -30,43 +30,12 @@ from podfit.vllm.memory import (
 from podfit.vllm.memory.arguments import MemoryArguments
 from podfit.vllm.memory.estimate import NOTHING, Estimate
 from podfit.vllm.memory.generations import NEWEST, OLDEST, possible
-from podfit.vllm.memory.kv_capacity import KvCapacity
 from podfit.vllm.memory.ledger import GpuLedger, MemoryPlan, Verdict
-from podfit.vllm.memory.ranks import Rank, Ranks
-from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.loaded import LoadedEngine
 from podfit.vllm.memory.verdict import PlannedRelease
 from podfit.vllm.model import MAX_LAYERS, Model
 from podfit.vllm.release import Release
 from podfit.vllm.volumes import CheckpointSource
-
-OTHER_RUNTIMES = ("aws", "google", "huawei", "intel")
-"""Vendors whose vLLM plugin counts memory in its own way."""
-
-
-class LoadedEngine(NamedTuple):
-    """One engine on one GPU model with one release, whose weights are known."""
-
-    model: Model
-    whole: Estimate
-    """The GPU's memory."""
-    budget: Estimate
-    settings: Settings
-    ranks: Ranks
-
-    def is_full(self, share: float | None = None) -> bool:
-        """Whether the weights alone use up the budget, or this share of the GPU, or all of it while they load. Then
-        `fits` is False for every context length, batch size and dtype of the KV cache."""
-        if self.ranks.loading > self.whole.high:
-            return True
-        allowed = self.budget.likely if share is None else int(self.whole.likely * share)
-        return not self.settings.kv_cache_memory and self.ranks.heaviest >= allowed
-
-    def are_alike_elsewhere(self, width: int) -> bool:
-        """Whether the weights are equally large on every other GPU model, with `width` bytes per element. Cut over more
-        ranks, each rank has at least its proportional part."""
-        held = self.settings
-        hang_on_gpu = held.dtype != width or (held.scheme is not None and held.scheme.name == "MXFP4")
-        return not hang_on_gpu and not held.cpu_offload and held.lora is None and not held.kv_cache_memory
 
 
 def plan(
@@ -95,24 +64,26 @@ def plan(
         args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known, kv_cache_memory=kv_cache_memory,
         warm=warm,
     )  # fmt: skip
-    resolved, found = judged.settings, judged.checkpoint
-    release = resolved.release if resolved else args.release or NEWEST
+    resolved, found = judged.resolved, judged.checkpoint
+    release = resolved.settings.release if resolved else args.release or NEWEST
     if model and not resolved:
         smallest = min(gpus_of(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
         memory = gpu_memory or (smallest.memory if smallest else 0)
         resolved = settings.resolve(args, model, smallest, memory, release, env)
-        found = weights.checkpoint(model, resolved)
+        found = weights.checkpoint(model, resolved.settings)
     makers = [gpu.vendor.lower() for gpu in accelerator.gpus] if accelerator else [vendor]
     amd = "amd" in makers and makers.count("amd") == len(makers)
     cuda = {vendor, *makers} == {"nvidia"}
-    hosted = host.ledger(args, model, resolved, release, env, found, files, amd=amd, cuda=cuda)
+    hosted = host.ledger(
+        args, model, resolved.settings if resolved else None, release, env, found, files, amd=amd, cuda=cuda
+    )
     if model and model.is_minimum:
         hosted = hosted.bound()
     form = str(args.given.get("load_format") or "auto")
     starting = None
     if model and resolved and not model.is_minimum:
         filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
-        starting = startup.estimate(model, resolved, found, load_format=form, files=files, kv_in_memory=filled)
+        starting = startup.estimate(model, resolved.settings, found, load_format=form, files=files, kv_in_memory=filled)
     size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
     return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause, resolved)
 
@@ -171,22 +142,22 @@ def verdicts(
             continue
         its_class = settings.gpu_class(gpu, total.likely)
         if its_class not in classes:
-            classes[its_class] = load(asked, gpu, None, release)
+            classes[its_class] = loaded.load(asked, gpu, None, release)
         key = (*its_class, total.low, total.likely, total.high)
         if key not in known:
-            loaded = classes[its_class]
-            known[key] = _on_total(asked, loaded, total, env) if loaded is not None else "unsure"
+            engine = classes[its_class]
+            known[key] = _on_total(asked, engine, total, env) if engine is not None else "unsure"
         results.append(known[key])
     return results
 
 
-def _on_total(asked: MemoryArguments, loaded: LoadedEngine, total: Estimate, env: Mapping[str, str]) -> Verdict:
+def _on_total(asked: MemoryArguments, engine: LoadedEngine, total: Estimate, env: Mapping[str, str]) -> Verdict:
     """The `verdict` for a GPU with this memory."""
-    here = loaded._replace(whole=total, budget=budget.line(total, loaded.settings))
+    here = engine._replace(whole=total, budget=budget.line(total, engine.resolved.budget))
     judged = _worst_rank(asked, here)
-    if loaded.settings.release < OLDEST:
-        judged = _too_old(judged, loaded.settings.release)
-    return _with_doubts(judged, asked.args, loaded.model, env).verdict
+    if engine.resolved.settings.release < OLDEST:
+        judged = _too_old(judged, engine.resolved.settings.release)
+    return _with_doubts(judged, asked.args, engine.model, env).verdict
 
 
 def _with_doubts(judged: PlannedRelease, args: EngineArgs, model: Model, env: Mapping[str, str]) -> PlannedRelease:
@@ -238,12 +209,12 @@ def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None
     if release < OLDEST or asked.model.is_minimum:
         return False
     for gpu in gpus:
-        begun = load(asked, gpu, measured, release)
+        begun = loaded.load(asked, gpu, measured, release)
         if begun is None or begun.is_full():
             return False
         for rank in begun.ranks.ranks:
-            ledger = _ledger(begun, rank)
-            if not verdict.fits(asked.args, begun.settings, ledger) or not _finishes(ledger):
+            ledger = loaded.ledger(begun, rank)
+            if not verdict.fits(asked.args, begun.resolved, ledger) or not _finishes(ledger):
                 return False
     return bool(gpus)
 
@@ -251,7 +222,7 @@ def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None
 def _finishes(ledger: GpuLedger) -> bool:
     """Whether the low end of the KV cache holds a request of max_model_len until it finishes."""
     capacity = ledger.kv_capacity
-    return capacity.settings.auto_len or ledger.kv_cache.low >= (capacity.request_bytes or 0)
+    return capacity.resolved.budget.auto_len or ledger.kv_cache.low >= (capacity.request_bytes or 0)
 
 
 def longest(
@@ -265,7 +236,7 @@ def longest(
         return 0
     found = []
     for gpu, release in product(gpus, releases):
-        if (begun := load(asked, gpu, measured, release)) is None:
+        if (begun := loaded.load(asked, gpu, measured, release)) is None:
             return 0
         found.append(_longest(begun))
     return min(found, default=0)
@@ -273,12 +244,12 @@ def longest(
 
 def _longest(begun: LoadedEngine) -> int:
     """The longest request on one GPU model with one release."""
-    resolved = begun.settings
-    least = resolved.max_model_len or 0
+    resolved = begun.resolved
+    least = resolved.budget.max_model_len or 0
     for rank in begun.ranks.ranks:
         if rank.layout is not None:
-            left = _left(begun.budget, resolved, rank)
-            least = min(least, kv_cache.longest_served(left.low, rank.layout, least, resolved))
+            left = loaded.left(begun.budget, resolved, rank)
+            least = min(least, kv_cache.longest_served(left.low, rank.layout, least, resolved.settings))
     return least
 
 
@@ -325,7 +296,7 @@ def _too_old(judged: PlannedRelease, release: Release) -> PlannedRelease:
 
 def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> PlannedRelease | None:
     """One GPU with one release."""
-    begun = load(asked, gpu, facts.gpu_memory, release)
+    begun = loaded.load(asked, gpu, facts.gpu_memory, release)
     if begun is None:
         return None
     known = facts.known
@@ -339,7 +310,11 @@ def _worst_rank(
     """The pipeline stage with the worst result. `found`: bytes of KV cache memory that vLLM reported."""
     judged = [
         verdict.of_rank(
-            asked.args, begun.settings, begun.ranks.checkpoint, _ledger(begun, rank, seen, found), found is not None
+            asked.args,
+            begun.resolved,
+            begun.ranks.checkpoint,
+            loaded.ledger(begun, rank, seen, found),
+            found is not None,
         )
         for rank in begun.ranks.ranks
     ]
@@ -358,43 +333,3 @@ def _room(one: PlannedRelease) -> tuple[int, int, int]:
 
 
 VERDICT_ORDER: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
-
-
-def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release) -> LoadedEngine | None:
-    """The engine with its weights; None if the memory, the runtime or the checkpoint's size is unknown."""
-    whole = budget.total(gpu, measured)
-    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
-        return None
-    resolved = settings.of(asked, gpu, whole.likely, release)
-    found = ranks.of(asked.model, resolved)
-    return None if found is None else LoadedEngine(asked.model, whole, budget.line(whole, resolved), resolved, found)
-
-
-def _ledger(begun: LoadedEngine, rank: Rank, seen: MeasuredStart | None = None, found: int | None = None) -> GpuLedger:
-    """The lines of one rank, the memory that they leave, and its capacity.
-
-    `found`: bytes of KV cache memory that vLLM reported."""
-    model, whole, allowed, resolved, _ = begun
-    if seen is not None:
-        rank = log_lines.rank(seen, rank)  # without the peak while loading: that start has loaded the weights
-    left = _left(allowed, resolved, rank)
-    if seen is not None:
-        left = log_lines.kv_cache(seen, left, whole)
-    if found is not None:
-        left = Estimate(found, found, found, found, "given", "kv_cache_memory_bytes of the input")
-    length = resolved.max_model_len
-    if resolved.auto_len and rank.layout and length:
-        length = kv_cache.longest(left.likely, rank.layout, length, resolved)
-    held = KvCapacity(model, resolved, rank.layout, length)
-    loaded, peak, graphs, other, charged = rank[:5]
-    return GpuLedger(whole, allowed, loaded, peak, graphs, other, left, charged, rank.loading, held)
-
-
-def _left(allowed: Estimate, resolved: Settings, rank: Rank) -> Estimate:
-    """What the budget leaves to the KV cache, or the given size."""
-    if fixed := resolved.kv_cache_memory:
-        return Estimate(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
-    likely = allowed.likely - rank.taken
-    most = max(likely, allowed.high - rank.least)
-    low = likely - (allowed.likely - allowed.low) - rank.more
-    return Estimate(most, low, likely, min(most, likely + rank.less), "", kv_cache.SOURCE)

@@ -4,13 +4,13 @@ model mostly differ only in these two, so results are cached by all other settin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from podfit.vllm.memory import activations, cuda_graphs, draft, kv_cache, loading, non_torch, weights
 from podfit.vllm.memory.estimate import Estimate, plus
 from podfit.vllm.memory.kv_cache import Layout
 from podfit.vllm.memory.remembered import remembered
-from podfit.vllm.memory.settings import OF_THE_BUDGET, Settings
+from podfit.vllm.memory.settings import Settings
 from podfit.vllm.memory.weights import Checkpoint
 from podfit.vllm.model import Model
 
@@ -47,15 +47,9 @@ class Ranks(NamedTuple):
     """Bytes that are certainly on a rank while the weights load, if that is more than what stays; else 0."""
 
 
+@remembered(512)
 def of(model: Model, settings: Settings) -> Ranks | None:
     """The ranks of an engine; None if the checkpoint's size is unknown."""
-    return without_budget(model, settings[OF_THE_BUDGET:])
-
-
-@remembered(512)
-def without_budget(model: Model, beside: tuple[Any, ...]) -> Ranks | None:
-    """The same, cached by the settings without those of the budget."""
-    settings = Settings(0.0, None, False, None, *beside)
     found = weights.checkpoint(model, settings)
     if found is None:
         return None

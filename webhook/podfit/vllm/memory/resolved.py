@@ -8,25 +8,28 @@ from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory import dtype, kv_releases
 from podfit.vllm.memory.kv_specs import CACHED_AT_EACH_BLOCK
-from podfit.vllm.memory.settings import BY_POOLER, Settings
+from podfit.vllm.memory.settings import BY_POOLER, ResolvedArguments, Settings
 from podfit.vllm.model import Model
 
 BY_DEVICE = ("max_num_seqs", "max_num_batched_tokens")
 """Arguments whose defaults depend on the GPU."""
 
 
-def values(settings: Settings, args: EngineArgs, model: Model, gpu: Gpu | None, *, known: bool) -> dict[str, Any]:
+def values(
+    resolved: ResolvedArguments, args: EngineArgs, model: Model, gpu: Gpu | None, *, known: bool
+) -> dict[str, Any]:
     """Argument → the value that vLLM will use; None if unknown. `known`: whether the GPU's memory is known."""
+    settings = resolved.settings
     found: dict[str, Any] = {
-        "max_model_len": settings.max_model_len,
-        "max_num_seqs": settings.max_num_seqs,
-        "max_num_batched_tokens": settings.max_num_batched_tokens,
-        "enable_chunked_prefill": settings.chunked and not _is_overruled(settings),
+        "max_model_len": resolved.budget.max_model_len,
+        "max_num_seqs": settings.batch.max_num_seqs,
+        "max_num_batched_tokens": settings.batch.max_num_batched_tokens,
+        "enable_chunked_prefill": settings.batch.chunked and not _is_overruled(settings),
         "enable_prefix_caching": _prefix_caching(settings, args, model),
         "dtype": dtype.resolved(args.given.get("dtype"), model, gpu, settings.release, pooling=settings.pooling),
-        "gpu_memory_utilization": settings.utilization,
+        "gpu_memory_utilization": resolved.budget.utilization,
         "enforce_eager": settings.eager,
-        "kv_cache_dtype": settings.kv_cache_dtype,
+        "kv_cache_dtype": settings.types.kv_cache_dtype,
         "tensor_parallel_size": settings.parallel.tp,
         "pipeline_parallel_size": settings.parallel.pp,
         "data_parallel_size": settings.parallel.dp,
@@ -40,7 +43,7 @@ def values(settings: Settings, args: EngineArgs, model: Model, gpu: Gpu | None, 
 def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool | None:
     """The final value of `--enable-prefix-caching` (vLLM 0.8.5, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args;
     0.12 … 0.33 config/model.py is_prefix_caching_supported, models/config.py)."""
-    given, release = settings.prefix_caching, settings.release
+    given, release = settings.attention.prefix_caching, settings.release
     if not settings.v1:  # engine/arg_utils.py: V0 switches it off for models with a vision tower
         return bool(given) and not model.vision_config
     states = kv_releases.keeps_states(model)
@@ -52,9 +55,9 @@ def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool 
         return False  # models/config.py MambaModelConfig
     if given is not None:
         return given
-    return not settings.whole_prompts and (not states or release >= kv_releases.STATES_CACHED)
+    return not settings.batch.whole_prompts and (not states or release >= kv_releases.STATES_CACHED)
 
 
 def _is_overruled(settings: Settings) -> bool:
     """Whether vLLM switches chunked prefill and prefix caching off in any case."""
-    return settings.v1 and settings.whole_prompts and settings.release < BY_POOLER
+    return settings.v1 and settings.batch.whole_prompts and settings.release < BY_POOLER

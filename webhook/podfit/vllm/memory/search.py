@@ -9,9 +9,9 @@ from typing import Any
 
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu
-from podfit.vllm.memory import arguments, plan
+from podfit.vllm.memory import arguments, loaded, plan
 from podfit.vllm.memory.arguments import MemoryArguments
-from podfit.vllm.memory.plan import LoadedEngine
+from podfit.vllm.memory.loaded import LoadedEngine
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
@@ -81,7 +81,7 @@ class Search:
         if (found := self._weights.get(release)) is None:
             begun = self._begun(0, release) if self._gpus else None
             alike = begun is not None and begun.are_alike_elsewhere(self._as_it_is.width)
-            found = (begun.ranks.heaviest, begun.settings.utilization) if begun and alike else (0, 0.0)
+            found = (begun.ranks.heaviest, begun.resolved.budget.utilization) if begun and alike else (0, 0.0)
             self._weights[release] = found
         heaviest, share = found
         return heaviest > 0 and heaviest / more >= int(room * share)
@@ -95,7 +95,7 @@ class Search:
     def _begun(self, index: int, release: Release) -> LoadedEngine | None:
         """The unchanged engine, on one of its GPU models."""
         if (index, release) not in self._loaded:
-            found = plan.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)
+            found = loaded.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)
             self._loaded[index, release] = found
         return self._loaded[index, release]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
@@ -21,104 +21,160 @@ BACKEND_UNREAD = Release(0, 15)
 """From then on, vLLM ignores VLLM_ATTENTION_BACKEND (the last release that reads it: 0.14.1 config/attention.py)."""
 
 
-class Settings(NamedTuple):
-    """The arguments of one engine, resolved for one release and one GPU."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BudgetSettings:
+    """The settings that decide the size of the KV cache and the longest request; two plans of one model mostly differ
+    in these alone."""
 
     utilization: float
+    kv_cache_memory: int | None
+    """`--kv-cache-memory-bytes`; if it is set, the utilization is not used."""
     max_model_len: int | None
     """Tokens; None if unknown."""
     auto_len: bool
     """`--max-model-len auto`: vLLM uses the longest that fits."""
-    kv_cache_memory: int | None
-    """`--kv-cache-memory-bytes`; if it is set, the utilization is not used."""
-    release: Release
-    v1: bool
-    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, V1 only from 0.11.0)."""
-    parallel: Parallel
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuSettings:
+    """What the lines read of the GPU model."""
+
+    vendor: str
+    capability: tuple[int, int] | None
+    """The GPU's compute capability, rounded down to one of KERNEL_STEPS; None if unknown."""
+    unified_memory: bool
+    """The GPU's memory is the host's (GB10, Jetson)."""
+    instinct: bool
+    """An AMD GPU for data centers, by its memory: its libraries take more than those of a Radeon."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSettings:
+    """How much vLLM processes at once."""
+
     max_num_seqs: int
     max_num_batched_tokens: int
     chunked: bool
     """Chunked prefill: a prompt need not fit into one batch."""
     whole_prompts: bool
     """The pooler needs a whole prompt at once."""
-    eager: bool
+    batches: int
+    """Batches that are in flight at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TypeSettings:
+    """The data types of weights, activations and the KV cache."""
+
     dtype: int
     """Bytes of an activation and of an unquantized weight."""
     scheme: Scheme | None
     kv_cache_dtype: str
-    pooling: bool
-    """Pooling model: no logits, no sampler, no LM head."""
-    manager: bool | None
-    """The hybrid KV cache manager is on, so that layers with a window keep only the window; None: unknown."""
-    batches: int
-    """Batches that are in flight at once."""
-    vision: bool
-    """The vision tower is loaded, and profiled."""
-    vision_profiled: bool
+    state_dtypes: tuple[str | None, str | None]
+    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None if the model decides."""
+    skipped_layers: bool
+    """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
+    index_dtype: str | None
+    """`indexer_kv_dtype` of `--attention-config`, None if vLLM decides."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionSettings:
+    """The attention backend, and how it divides the KV cache."""
+
     flashinfer: bool
     """FlashInfer's attention, with its workspace."""
     backend_named: bool
     """Whether an argument or a variable names the attention backend, instead of vLLM choosing it."""
-    capability: tuple[int, int] | None
-    """The GPU's compute capability, rounded down to one of KERNEL_STEPS; None if unknown."""
-    all2all: str | None
-    """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
-    vendor: str
-    unified_memory: bool
-    """The GPU's memory is the host's (GB10, Jetson)."""
-    instinct: bool
-    """An AMD GPU for data centers, by its memory: its libraries take more than those of a Radeon."""
+    manager: bool | None
+    """The hybrid KV cache manager is on, so that layers with a window keep only the window; None: unknown."""
+    block_size: int | None
+    prefix_caching: bool | None
+    state_mode: str | None
+    """`--mamba-cache-mode`, None if vLLM decides."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultimodalSettings:
+    """What is loaded and profiled for images and videos."""
+
+    vision: bool
+    """The vision tower is loaded, and profiled."""
+    vision_profiled: bool
+    vision_replicated: bool
+    """`--mm-encoder-tp-mode data`: every tensor-parallel rank has the whole tower."""
+    no_video: bool
+    """Videos are not accepted, so no video is profiled."""
     long_videos: bool
     """The model has a vision tower, and a context of LONG_VIDEO tokens and more, which a video may fill."""
-    second_runner: bool
-    """The engine has the second model runner (`memory.model_runner`)."""
-    variables: tuple[tuple[str, str], ...] = ()
-    """The VARIABLES that are set in the environment, with their values."""
-    other_kernels: bool = False
-    """A variable chooses another kernel for the experts."""
-    warm: bool = False
-    """A volume keeps what torch.compile made, so most starts do not compile (`volumes.keeps_compiled`)."""
-    block_size: int | None = None
-    cpu_offload: int = 0
-    prefix_caching: bool | None = None
-    speculative: Speculative | None = None
-    lora: Lora | None = None
-    no_video: bool = False
-    """Videos are not accepted, so no video is profiled."""
-    vision_replicated: bool = False
-    """`--mm-encoder-tp-mode data`: every tensor-parallel rank has the whole tower."""
-    state_dtypes: tuple[str | None, str | None] = (None, None)
-    """`--mamba-cache-dtype` and `--mamba-ssm-cache-dtype`, None if the model decides."""
-    skipped_layers: bool = False
-    """`--kv-cache-dtype-skip-layers`: some layers keep the model's dtype, and pages are padded to a common size."""
-    state_mode: str | None = None
-    """`--mamba-cache-mode`, None if vLLM decides; so is the next one, `indexer_kv_dtype` of `--attention-config`."""
-    index_dtype: str | None = None
 
-    @property
-    def uses_mla(self) -> bool:
-        """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
-        return self.release >= (0, 7, 1) and self.variable("VLLM_MLA_DISABLE") != "1"
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KernelSettings:
+    """Kernels that arguments and variables choose."""
+
+    all2all: str | None
+    """`--all2all-backend` or VLLM_ALL2ALL_BACKEND: how tokens reach other data-parallel ranks' experts."""
+    other_kernels: bool
+    """A variable chooses another kernel for the experts."""
+    variables: tuple[tuple[str, str], ...]
+    """The VARIABLES that are set in the environment, with their values."""
 
     def variable(self, name: str) -> str | None:
         """The variable's value in the environment; None if it is not set."""
         return dict(self.variables).get(name) if self.variables else None
 
 
-OF_THE_BUDGET = 4
-"""The first fields decide how large the KV cache is and how long a request may be. Everything else on a rank depends
-only on the others."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """The settings that decide the lines of a rank and the layout of its KV cache: all but those of the budget. Two
+    engines with equal settings and the same model have equal ranks, so this is the key of their cache."""
+
+    release: Release
+    v1: bool
+    """The engine generation (vLLM CHANGES: V1 by default from 0.8.0, V1 only from 0.11.0)."""
+    second_runner: bool
+    """The engine has the second model runner (`memory.model_runner`)."""
+    pooling: bool
+    """Pooling model: no logits, no sampler, no LM head."""
+    eager: bool
+    warm: bool
+    """A volume keeps what torch.compile made, so most starts do not compile (`volumes.keeps_compiled`)."""
+    cpu_offload: int
+    """Bytes of weights for each rank in host memory."""
+    gpu: GpuSettings
+    parallel: Parallel
+    batch: BatchSettings
+    types: TypeSettings
+    attention: AttentionSettings
+    kernels: KernelSettings
+    multimodal: MultimodalSettings
+    speculative: Speculative | None
+    lora: Lora | None
+
+    @property
+    def uses_mla(self) -> bool:
+        """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
+        return self.release >= (0, 7, 1) and self.kernels.variable("VLLM_MLA_DISABLE") != "1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedArguments:
+    """The arguments of one engine, resolved for one release and one GPU."""
+
+    budget: BudgetSettings
+    settings: Settings
 
 
 def resolve(
     args: EngineArgs, model: Model, gpu: Gpu | None, memory: int, release: Release, env: Mapping[str, str]
-) -> Settings:
-    """The settings of `release` on a GPU of `memory` bytes."""
+) -> ResolvedArguments:
+    """Resolve the arguments for `release` on a GPU of `memory` bytes."""
     return of(arguments.read(args, model, env), gpu, memory, release)
 
 
-def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -> Settings:
-    """The same from `MemoryArguments`."""
+def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -> ResolvedArguments:
+    """Resolve arguments that are read already."""
     model = asked.model
     capability = gpu.compute_capability if gpu else None
     v1 = is_v1(release, capability, asked)
@@ -155,40 +211,63 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
     if flashinfer is None:
         flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
     vendor = gpu.vendor.lower() if gpu else "nvidia"
-    return Settings(  # positional arguments, as for MemoryArguments
-        default_utilization(release) if asked.utilization is None else asked.utilization,
-        length,
-        auto,
-        asked.kv_cache_memory,
-        release,
-        v1,
-        asked.parallel,
-        seqs,
-        tokens,
-        chunked,
-        whole_prompts,
-        asked.eager,
-        4 if is_widened(asked.dtype, model, gpu, release) else asked.width,
-        asked.scheme,
-        asked.kv_cache_dtype,
-        pooling,
-        v1 and _manager(asked, release),
-        _batches(asked, release),
-        not dropped,
-        asked.images and asked.profiled,
-        flashinfer,
-        named,
-        _kernel_step(capability),
-        asked.all2all,
-        vendor,
-        gpu is not None and gpu.unified_memory,
-        vendor == "amd" and memory >= 70 * GI,
-        model.vision_config is not None and (length or 0) >= media.LONG_VIDEO,
-        model_runner.is_second(asked, release, pooling=pooling, vendor=vendor),
-        asked.variables,
-        asked.other_kernels,
-        asked.warm,
-        *asked.seldom,
+    rare = asked.rare
+    return ResolvedArguments(
+        budget=BudgetSettings(
+            utilization=default_utilization(release) if asked.utilization is None else asked.utilization,
+            kv_cache_memory=rare.kv_cache_memory,
+            max_model_len=length,
+            auto_len=auto,
+        ),
+        settings=Settings(
+            release=release,
+            v1=v1,
+            second_runner=model_runner.is_second(asked, release, pooling=pooling, vendor=vendor),
+            pooling=pooling,
+            eager=asked.eager,
+            warm=asked.warm,
+            cpu_offload=rare.cpu_offload,
+            gpu=GpuSettings(
+                vendor=vendor,
+                capability=_kernel_step(capability),
+                unified_memory=gpu is not None and gpu.unified_memory,
+                instinct=vendor == "amd" and memory >= 70 * GI,
+            ),
+            parallel=asked.parallel,
+            batch=BatchSettings(
+                max_num_seqs=seqs,
+                max_num_batched_tokens=tokens,
+                chunked=chunked,
+                whole_prompts=whole_prompts,
+                batches=_batches(asked, release),
+            ),
+            types=TypeSettings(
+                dtype=4 if is_widened(asked.dtype, model, gpu, release) else asked.width,
+                scheme=asked.scheme,
+                kv_cache_dtype=asked.kv_cache_dtype,
+                state_dtypes=rare.state_dtypes,
+                skipped_layers=rare.skipped_layers,
+                index_dtype=rare.index_dtype,
+            ),
+            attention=AttentionSettings(
+                flashinfer=flashinfer,
+                backend_named=named,
+                manager=v1 and _manager(asked, release),
+                block_size=rare.block_size,
+                prefix_caching=rare.prefix_caching,
+                state_mode=rare.state_mode,
+            ),
+            kernels=KernelSettings(all2all=asked.all2all, other_kernels=asked.other_kernels, variables=asked.variables),
+            multimodal=MultimodalSettings(
+                vision=not dropped,
+                vision_profiled=asked.images and asked.profiled,
+                vision_replicated=rare.vision_replicated,
+                no_video=rare.no_video,
+                long_videos=model.vision_config is not None and (length or 0) >= media.LONG_VIDEO,
+            ),
+            speculative=rare.speculative,
+            lora=rare.lora,
+        ),
     )
 
 
@@ -222,7 +301,7 @@ def _manager(asked: MemoryArguments, release: Release) -> bool | None:
         allowed = dict(asked.variables).get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE")
         if release >= first and (allowed != "1" if release < last else allowed == "0"):
             return False
-        if release >= kv_releases.CHUNKS and asked.speculative and asked.speculative.method in EAGLES:
+        if release >= kv_releases.CHUNKS and asked.rare.speculative and asked.rare.speculative.method in EAGLES:
             return False
     if given.get("kv_events_config") is not None and release < kv_releases.EVENTS:
         return False
@@ -246,7 +325,7 @@ def _batches(asked: MemoryArguments, release: Release) -> int:
     given, stages = asked.args.given, asked.parallel.pp
     asynchronous = given.get("async_scheduling")
     if not isinstance(asynchronous, bool):
-        drafted = asked.speculative
+        drafted = asked.rare.speculative
         asynchronous = (
             not asked.pooling
             and (drafted is None or drafted.method in (*EAGLES, "dspark", "ngram_gpu"))

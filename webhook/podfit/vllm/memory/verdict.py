@@ -21,7 +21,7 @@ from podfit.vllm.memory import activations, budget, leaning
 from podfit.vllm.memory.estimate import Estimate, plus
 from podfit.vllm.memory.kv_cache import Layout
 from podfit.vllm.memory.ledger import Cause, GpuLedger, Verdict
-from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.settings import ResolvedArguments
 from podfit.vllm.memory.weights import Checkpoint
 
 PARALLEL_SIZES = (
@@ -55,7 +55,7 @@ class PlannedRelease(NamedTuple):
     ledger: GpuLedger | None
     cause: Cause | None = None
     """What fails, or may fail; None if it fits."""
-    settings: Settings | None = None
+    resolved: ResolvedArguments | None = None
     """The arguments as the release resolves them, on that GPU."""
     checkpoint: Checkpoint | None = None
     """The checkpoint as it is loaded."""
@@ -71,7 +71,7 @@ _Found = tuple[Verdict, Callable[[], str], Cause | None]
 
 
 def of_rank(
-    args: EngineArgs, resolved: Settings, found: Checkpoint, ledger: GpuLedger, given: bool = False
+    args: EngineArgs, resolved: ResolvedArguments, found: Checkpoint, ledger: GpuLedger, given: bool = False
 ) -> PlannedRelease:
     """Whether one rank fits, and the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
     steps have succeeded."""
@@ -79,12 +79,12 @@ def of_rank(
     return PlannedRelease(verdict, tell, ledger, cause, resolved, found)
 
 
-def fits(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> bool:
+def fits(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> bool:
     """Whether the rank's `verdict` is `fits`."""
     return _of_rank(args, resolved, ledger)[0] == "fits"
 
 
-def _of_cache_alone(resolved: Settings, ledger: GpuLedger) -> _Found:
+def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _Found:
     left, layout = ledger.kv_cache.likely, ledger.kv_capacity.layout
     if layout is None:
         return "unsure", lambda: "the layout of this model's KV cache is unknown", "blocks"
@@ -93,30 +93,31 @@ def _of_cache_alone(resolved: Settings, ledger: GpuLedger) -> _Found:
     return _with_cache(resolved, ledger, layout, None, lambda: f"{human(left)} of KV cache are given")
 
 
-def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
+def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> _Found:
     layout = ledger.kv_capacity.layout
 
     def why() -> str:
         told = arithmetic(ledger, resolved)
         if layout is not None and layout.of_all_stages:
-            stages = resolved.parallel.pp
-            told += f"; vLLM {resolved.release} compares it with what the layers of all {stages} pipeline stages need"
+            stages = resolved.settings.parallel.pp
+            needs = f"what the layers of all {stages} pipeline stages need"
+            told += f"; vLLM {resolved.settings.release} compares it with {needs}"
         return told
 
-    left, loaded, share = ledger.kv_cache, ledger.weights, resolved.utilization
+    left, loaded, share = ledger.kv_cache, ledger.weights, resolved.budget.utilization
     if not 0 < share <= 1:
         return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
     if args.unresolved and (doubts := _unresolved(args, PARALLEL_SIZES)):
         return "unsure", lambda: f"the value of {doubts} is unknown; {arithmetic(ledger, resolved)}", None
     beside = ledger.total.high - ledger.budget.high
-    outside = budget.context(resolved)
-    if beside < outside.floor and not resolved.kv_cache_memory and budget.checked(resolved):
+    outside = budget.context(resolved.settings)
+    if beside < outside.floor and not resolved.budget.kv_cache_memory and budget.checked(resolved.settings):
         return (
             "does-not-fit",
             lambda: (
                 f"--gpu-memory-utilization {share:g} requests {human(ledger.budget.likely)} of "
                 f"{human(ledger.total.likely)}. The process's own CUDA context needs more than the rest, and vLLM "
-                f"{resolved.release} checks free memory before it loads the model"
+                f"{resolved.settings.release} checks free memory before it loads the model"
             ),
             "free-memory",
         )
@@ -134,7 +135,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
         return "unsure", lambda: f"the value of {peaks} is unknown; {arithmetic(ledger, resolved)}", None
     overridden = args.given.get("num_gpu_blocks_override")
-    if overridden and not resolved.v1:  # V0 applies it before the checks (vLLM 0.6 engine/llm_engine.py)
+    if overridden and not resolved.settings.v1:  # V0 applies it before the checks (vLLM 0.6 engine/llm_engine.py)
         return (
             "unsure",
             lambda: (
@@ -144,7 +145,8 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
             None,
         )
     if left.floor <= 0:
-        wide = " in float32" if resolved.dtype == 4 and resolved.scheme is None else ""
+        types = resolved.settings.types
+        wide = " in float32" if types.dtype == 4 and types.scheme is None else ""
         return (
             "does-not-fit",
             lambda: (
@@ -153,7 +155,7 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
             ),
             "blocks",
         )
-    if layout is None and resolved.pooling and left.low > 0:
+    if layout is None and resolved.settings.pooling and left.low > 0:
         return (
             "fits",
             lambda: f"{arithmetic(ledger, resolved).replace('of KV cache', 'free')}; an encoder stores no KV cache",
@@ -177,13 +179,14 @@ def _of_rank(args: EngineArgs, resolved: Settings, ledger: GpuLedger) -> _Found:
     return _with_cache(resolved, ledger, layout, outside, why)
 
 
-def _too_much_to_load(resolved: Settings, ledger: GpuLedger, whole: Estimate) -> str:
+def _too_much_to_load(resolved: ResolvedArguments, ledger: GpuLedger, whole: Estimate) -> str:
     """The weights exceed the GPU's memory until vLLM quantizes them."""
-    streamed = resolved.scheme.streamed if resolved.scheme else None
+    scheme = resolved.settings.types.scheme
+    streamed = scheme.streamed if scheme else None
     later = f" From v{streamed.major}.{streamed.minor} on, each layer is quantized as it is filled." if streamed else ""
     return (
-        f"vLLM {resolved.release} loads all weights in 16 bits before it quantizes them: {human(whole.likely)} (at "
-        f"least {human(whole.floor)}) exceed the GPU's {human(ledger.total.likely)} (at most "
+        f"vLLM {resolved.settings.release} loads all weights in 16 bits before it quantizes them: "
+        f"{human(whole.likely)} (at least {human(whole.floor)}) exceed the GPU's {human(ledger.total.likely)} (at most "
         f"{human(ledger.total.high)}). Quantized they take {human(ledger.weights.likely)}.{later} A checkpoint that is "
         "stored in FP8 takes 8 bits per weight from the start"
     )
@@ -195,7 +198,7 @@ def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
 
 
 def _with_cache(
-    resolved: Settings, ledger: GpuLedger, layout: Layout, outside: Estimate | None, why: Callable[[], str]
+    resolved: ResolvedArguments, ledger: GpuLedger, layout: Layout, outside: Estimate | None, why: Callable[[], str]
 ) -> _Found:
     """The rest of the checks for a rank with a known KV cache: does one request fit, and is there enough memory outside
     the budget?
@@ -205,9 +208,13 @@ def _with_cache(
     left, length = ledger.kv_cache, ledger.kv_capacity.length
     refusal = layout.refusal
     if refusal is not None and refusal.certain and layout.known:
-        return "does-not-fit", lambda: f"vLLM {resolved.release} cannot lay out the KV cache: {refusal}", "layout"
-    least = 1 if resolved.auto_len or length is None else length
-    needed = layout.needed(least, resolved)
+        return (
+            "does-not-fit",
+            lambda: f"vLLM {resolved.settings.release} cannot lay out the KV cache: {refusal}",
+            "layout",
+        )
+    least = 1 if resolved.budget.auto_len or length is None else length
+    needed = layout.needed(least, resolved.settings)
     certain = needed - layout.rounding + layout.null if layout.known else layout.bytes_per_block
     if left.floor < certain:
 
@@ -217,7 +224,7 @@ def _with_cache(
             return f"{told}; the estimated maximum model length is {estimate:,}" if estimate else told
 
         return "does-not-fit", short, "request"
-    if outside is not None and not resolved.kv_cache_memory:
+    if outside is not None and not resolved.budget.kv_cache_memory:
         taken = outside if ledger.graphs_charged else plus(outside, ledger.cuda_graphs)
         beside = ledger.total.likely - ledger.budget.likely
         if beside < taken.likely:
@@ -225,16 +232,20 @@ def _with_cache(
             return (
                 "unsure",
                 lambda: (
-                    f"--gpu-memory-utilization {resolved.utilization:g} leaves {human(beside)} of the GPU outside the "
-                    f"budget; CUDA context{graphs} and NCCL take about {human(taken.likely)} ({human(taken.low)} … "
-                    f"{human(taken.high)}) there; {why()}"
+                    f"--gpu-memory-utilization {resolved.budget.utilization:g} leaves {human(beside)} of the GPU "
+                    f"outside the budget; CUDA context{graphs} and NCCL take about {human(taken.likely)} "
+                    f"({human(taken.low)} … {human(taken.high)}) there; {why()}"
                 ),
                 "graphs",
             )
     if length is None:
         return "unsure", lambda: f"{why()}; the context length is not known", "request"
     if refusal is not None:
-        return "unsure", lambda: f"vLLM {resolved.release} may not lay out the KV cache: {refusal}; {why()}", "layout"
+        return (
+            "unsure",
+            lambda: f"vLLM {resolved.settings.release} may not lay out the KV cache: {refusal}; {why()}",
+            "layout",
+        )
     if not layout.is_described:
         of_heads = not ledger.kv_capacity.model.kv_heads_known
         unknown = "the number of key-value heads is unknown" if of_heads else "only a part of the KV cache is described"
@@ -245,12 +256,12 @@ def _with_cache(
         )
 
     def request() -> str:
-        if resolved.auto_len:
+        if resolved.budget.auto_len:
             return f"{why()}; --max-model-len auto takes the longest that fits, about {length:,} tokens"
         taken = f"{human(ledger.request_bytes or needed)}{ledger.checks_only}"
         return f"{why()}; one request of {length:,} tokens needs {taken}"
 
-    most = needed + (layout.unknown_per_token or 0) * (length if resolved.auto_len else least) + layout.null
+    most = needed + (layout.unknown_per_token or 0) * (length if resolved.budget.auto_len else least) + layout.null
     if left.low >= most:
         return "fits", request, None
     cause: Cause = "request" if left.likely > 0 else "blocks"
@@ -275,8 +286,8 @@ def of_compile_cache(ledger: GpuLedger, needed: int) -> str:
     A start that compiles has less room than the next one (`activations.COMPILED_SINCE`). Without a volume for the
     cache, every container compiles again."""
     held, left = ledger.kv_capacity, ledger.kv_cache.likely
-    saved = activations.saved_when_warm(held.model, held.settings, ledger.activations)
-    warm = held.settings.warm
+    saved = activations.saved_when_warm(held.model, held.resolved.settings, ledger.activations)
+    warm = held.resolved.settings.warm
     cold, later = (left - saved, left) if warm else (left, left + saved)
     if not cold < max(needed, 1) <= later:
         return ""
@@ -293,10 +304,10 @@ def _room(size: int) -> str:
     return human(size) if size > 0 else "nothing for the KV cache"
 
 
-def arithmetic(ledger: GpuLedger, resolved: Settings) -> str:
+def arithmetic(ledger: GpuLedger, resolved: ResolvedArguments) -> str:
     """The ledger in one line."""
-    if resolved.kv_cache_memory:
-        return f"--kv-cache-memory-bytes gives {human(resolved.kv_cache_memory)} of KV cache"
+    if resolved.budget.kv_cache_memory:
+        return f"--kv-cache-memory-bytes gives {human(resolved.budget.kv_cache_memory)} of KV cache"
     return subtraction(ledger)
 
 

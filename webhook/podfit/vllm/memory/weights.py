@@ -132,7 +132,7 @@ tables in pinned host memory (vLLM 0.33 config/engram.py); this module does not 
 def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
     """The checkpoint as this engine loads it. None if its size is unknown."""
     how = WeightSettings(
-        settings.scheme, settings.dtype, not settings.pooling, settings.uses_mla, padding(model, settings)
+        settings.types.scheme, settings.types.dtype, not settings.pooling, settings.uses_mla, padding(model, settings)
     )
     return _checkpoint(model, how)
 
@@ -356,18 +356,18 @@ def padding(model: Model, settings: Settings) -> float:
 
     MXFP4: the hidden size becomes a multiple of 256, and on Marlin (before Hopper) each rank's width a multiple of 128.
     """
-    if settings.scheme is None or not model.hidden_size:
+    if settings.types.scheme is None or not model.hidden_size:
         return 1.0
-    if settings.scheme.name == "FP8" and model.model_type == "nemotron_h" and settings.vendor == "nvidia":
+    if settings.types.scheme.name == "FP8" and model.model_type == "nemotron_h" and settings.gpu.vendor == "nvidia":
         width = (model.moe_intermediate_size or 0) // settings.parallel.experts
         padded = settings.release >= FLASHINFER_EXPERTS and width > 1 and not model.config.get("moe_latent_size")
         return -(-width // 128) * 128 / width if padded else 1.0
-    if settings.scheme.name != "MXFP4":
+    if settings.types.scheme.name != "MXFP4":
         return 1.0
     factor = -(-model.hidden_size // 256) * 256 / model.hidden_size
     width = model.moe_intermediate_size or model.intermediate_size or 0
     each = width // settings.parallel.experts
-    if settings.capability and settings.capability < (9, 0) and not settings.parallel.expert and each > 1:
+    if settings.gpu.capability and settings.gpu.capability < (9, 0) and not settings.parallel.expert and each > 1:
         factor *= -(-each // 128) * 128 / each
     return factor
 
@@ -441,9 +441,15 @@ def placed(settings: Settings) -> Placed:
     """The part of the settings for `of_stage`."""
     speculative = settings.speculative
     mtp = speculative is not None and speculative.method == "mtp"
-    on_amd = rocm.padded(dict(settings.variables)) if settings.vendor == "amd" else None
+    on_amd = rocm.padded(dict(settings.kernels.variables)) if settings.gpu.vendor == "amd" else None
     return Placed(
-        settings.parallel, settings.dtype, settings.vision, settings.vision_replicated, mtp, settings.release, on_amd
+        cut=settings.parallel,
+        width=settings.types.dtype,
+        vision=settings.multimodal.vision,
+        vision_replicated=settings.multimodal.vision_replicated,
+        mtp=mtp,
+        release=settings.release,
+        padded=on_amd,
     )
 
 
@@ -549,7 +555,7 @@ def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
 
 def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Estimate:
     """Weights of one rank of `stage`. `floor`: what is certainly loaded."""
-    return _line(found, model, placed(settings), stage, settings.scheme, settings.lora, settings.cpu_offload)
+    return _line(found, model, placed(settings), stage, settings.types.scheme, settings.lora, settings.cpu_offload)
 
 
 @lru_cache(256)

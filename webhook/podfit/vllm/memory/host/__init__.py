@@ -87,7 +87,7 @@ class HostSettings(NamedTuple):
 def ledger(
     args: EngineArgs,
     model: Model | None,
-    resolved: Settings | None,
+    settings: Settings | None,
     release: Release,
     env: Mapping[str, str],
     checkpoint: Checkpoint | None = None,
@@ -104,11 +104,11 @@ def ledger(
     kind = HostSettings(
         release,
         args.release is not None,
-        resolved.parallel if resolved else parallel.read(args, env),
-        resolved.v1 if resolved else release >= (0, 8),
-        resolved.eager if resolved else bool(args.given.get("enforce_eager")),
+        settings.parallel if settings else parallel.read(args, env),
+        settings.v1 if settings else release >= (0, 8),
+        settings.eager if settings else bool(args.given.get("enforce_eager")),
         bool(model and model.vision_config and not args.given.get("language_model_only")),
-        "amd" if amd else resolved.vendor if resolved else "nvidia",
+        "amd" if amd else settings.gpu.vendor if settings else "nvidia",
         model,
         checkpoint,
         files,
@@ -116,7 +116,7 @@ def ledger(
     )
     if RARE_ARGUMENTS.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
         return _usual(kind)
-    return _ledger(kind, args, env, resolved)
+    return _ledger(kind, args, env, settings)
 
 
 @lru_cache(256)
@@ -130,17 +130,17 @@ def checked_shm(args: EngineArgs, release: Release, env: Mapping[str, str]) -> i
     return shm.checked_bytes(args, cut, processes(args, cut, release, v1=release >= (0, 8)), release, env)
 
 
-def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], resolved: Settings | None) -> HostLedger:
+def _ledger(kind: HostSettings, args: EngineArgs, env: Mapping[str, str], settings: Settings | None) -> HostLedger:
     """The host memory ledger of a container that starts vLLM."""
     release, cut, v1, model, checkpoint = kind.release, kind.cut, kind.v1, kind.model, kind.checkpoint
     running = processes(args, cut, release, v1=v1)
     ranks = running.ranks
     per_rank, in_layers = None, 0.0
     moved = args.given.get("cpu_offload_gb") or args.given.get("enable_sleep_mode")
-    if moved and checkpoint and model and resolved:
-        how = weights.placed(resolved)
+    if moved and checkpoint and model and settings:
+        how = weights.placed(settings)
         per_rank = weights.of_stage(checkpoint, model, how, 0)
-        in_layers = weights.least_in_layers(checkpoint, model, how) if resolved.cpu_offload else 0.0
+        in_layers = weights.least_in_layers(checkpoint, model, how) if settings.cpu_offload else 0.0
     kv_offload, kv_in_shm = offload.kv_cache(args, running.engines, ranks, release, env, kind.vendor)
     working = memory(running, release, cuda=kind.cuda)
     lines = {
