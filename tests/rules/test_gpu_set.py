@@ -8,8 +8,10 @@ import pytest
 
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import builtin
+from podfit.report.text import reason
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
+from podfit.rules.gpu.unknown_gpu import UnknownGpu
 from podfit.vllm.facts import Facts
 from tests.vllm.gpu.pods import pod
 from tests.vllm.gpu.test_nodes import L4, T4, node, snapshot
@@ -50,8 +52,8 @@ def test_without_a_release_the_planned_one_is_named() -> None:
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [
-        ((L4, T4), "fits L4; not T4 (16 GB)"),
-        ((L4, node("unnamed", "")), "fits L4; 1 of 2 matching nodes name no GPU"),
+        ((L4, T4), "fits L4 (24 GB); not T4 (16 GB)"),
+        ((L4, node("unnamed", "")), "fits L4 (24 GB); 1 of 2 matching nodes name no GPU"),
         ((node("shared", "NVIDIA-L4-SHARED"),), "unsure on L4 (24 GB)"),
     ],
 )
@@ -59,6 +61,45 @@ def test_with_nodes_only_theirs_are_planned(nodes: tuple[dict[str, Any], ...], t
     found = gpu_set.sentence(engine(Facts(plans_table=True, cluster=snapshot(*nodes)))) or ""
 
     assert found.startswith(text) or text in found
+
+
+A100_40 = node("a100", "NVIDIA-A100-SXM4-40GB")
+BIG = ("Qwen/Qwen2.5-14B-Instruct", "--max-model-len", "32768", "--max-num-batched-tokens", "32768")
+
+
+def test_a_headline_names_the_gpus_that_fit_if_it_depends_on_them() -> None:
+    found = engine(Facts(cluster=snapshot(L4, T4)))
+
+    assert found.plan.verdict == "unsure"
+    assert reason(found) == "fits L4 (24 GB); not T4 (16 GB)"
+
+
+def test_a_shortage_on_some_of_the_gpus_names_the_one_that_is_planned() -> None:
+    """And what the others are: no number is of all of them."""
+    obj = pod({"nvidia.com/gpu": "1", "memory": "96Gi"})
+    words = ["--model", "Qwen/Qwen3-32B", "--max-model-len", "20000", "--gpu-memory-utilization", "0.85"]
+    obj["spec"]["containers"][0] |= {"args": words, "image": "vllm/vllm-openai:v0.11.0"}
+    (result,) = lint(obj, builtin(), Facts(cluster=snapshot(T4, node("a100", "NVIDIA-A100-SXM4-80GB")))).results
+
+    assert result.engine.gpus is not None
+    assert not result.engine.gpus.by_verdict["fits"]
+    (finding,) = [judged.finding for judged in result.findings if judged.rule == "gpu-memory-exceeded"]
+    assert finding.message.endswith("(Tesla T4, the smallest of 2 GPUs)")
+    assert finding.details[0] == "unsure on A100 (80 GB); does not fit T4 (16 GB)"
+
+
+def test_sizes_are_written_where_one_name_has_two() -> None:
+    text = gpu_set.sentence(engine(Facts(cluster=snapshot(node("a", "NVIDIA-A100-SXM4-80GB"), A100_40)), *BIG)) or ""
+
+    assert text.startswith("fits A100 (80 GB); ")
+    assert "A100 (40 GB)" in text
+
+
+def test_known_nodes_that_do_not_match_are_mentioned() -> None:
+    found = engine(Facts(plans_table=True, cluster=snapshot(L4)), nodeSelector={"pool": "big"})
+    (finding,) = UnknownGpu().check(found)
+
+    assert finding.details == ("no known node can run it: no node has pool=big; no node has this label",)
 
 
 def test_a_webhook_plans_no_table() -> None:

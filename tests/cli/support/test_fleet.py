@@ -100,7 +100,9 @@ def test_some_that_fit_and_some_that_do_not_are_a_mixture_with_the_selector(
 
     assert levels["mixed-gpu-nodes"] == "likely"
     assert (plan["gpus"]["fits"], plan["gpus"]["does_not_fit"]) == (["NVIDIA L4"], ["Tesla T4"])
-    assert "change: nodeSelector nvidia.com/gpu.product: NVIDIA-L4" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "change: nodeSelector nvidia.com/gpu.product: NVIDIA-L4" in shown
+    assert "Tesla T4 (9 nodes such as kinds[0] #0)" in " ".join(shown.split())
     assert tmp_path.joinpath("nodes.yaml").exists()
 
 

@@ -30,10 +30,35 @@ TYPE, A100 = "node.kubernetes.io/instance-type", "NVIDIA-A100-SXM4-80GB"
         ({"affinity": required([demand(PRODUCT, "In", "NVIDIA-L4", A100)])},
          f"required affinity {PRODUCT} In [{A100}] instead of [NVIDIA-L4, {A100}]"),
         ({"affinity": required([demand("team", "In", "a")])}, f"nodeSelector {PRODUCT}: {A100}"),
+        ({"nodeSelector": {"cloud.google.com/gke-spot": "true"}}, f"nodeSelector {GKE}: nvidia-a100-80gb"),
+        ({"tolerations": [{"key": "cloud.google.com/gke-spot"}]}, f"nodeSelector {GKE}: nvidia-a100-80gb"),
+        ({"tolerations": [{"key": "nvidia.com/gpu"}, "odd"]}, f"nodeSelector {PRODUCT}: {A100}"),
+        ({"affinity": required([demand("cloud.google.com/gke-spot", "Exists")])},
+         f"nodeSelector {GKE}: nvidia-a100-80gb"),
+        ({"nodeSelector": {"karpenter.k8s.aws/instance-size": "x"}}, f"nodeSelector {PRODUCT}: {A100}"),
     ],
 )  # fmt: skip
 def test_a_product_is_asked_for_in_the_pods_own_words(spec: dict[str, Any], text: str) -> None:
     assert advice.of_product(spec, A100) == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "left"),
+    [
+        ({}, ("NVIDIA-L4", "NVIDIA-L40S", A100)),
+        ({"nodeSelector": {PRODUCT: "NVIDIA-L4"}}, ("NVIDIA-L4", "NVIDIA-L40S", A100)),
+        ({"nodeSelector": {GKE: "nvidia-l4"}}, ("NVIDIA-L4", A100)),
+        ({"nodeSelector": {"cloud.google.com/gke-spot": "true"}}, ("NVIDIA-L4", A100)),
+        ({"nodeSelector": {"karpenter.k8s.aws/instance-size": "x"}}, ("NVIDIA-L4", "NVIDIA-L40S")),
+    ],
+)
+def test_a_cloud_has_the_products_that_its_label_names(spec: dict[str, Any], left: tuple[str, ...]) -> None:
+    """Karpenter's `a100` is one of two sizes."""
+    assert advice.nameable(spec, ("NVIDIA-L4", "NVIDIA-L40S", A100)) == left
+
+
+def test_of_products_without_a_name_in_the_cloud_all_are_left() -> None:
+    assert advice.nameable({"nodeSelector": {GKE: "nvidia-l4"}}, ("NVIDIA-L40S",)) == ("NVIDIA-L40S",)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ def names(text: str) -> list[str]:
         ("a10", "NVIDIA A10"),
         ("a10g", "NVIDIA A10G"),
         ("rtx4090", "GeForce RTX 4090"),
+        ("2080ti", "GeForce RTX 2080 Ti"),
+        ("nvidia-gtx-2080ti", "GeForce RTX 2080 Ti"),
         ("RTX 4070", "GeForce RTX 4070"),
         ("rtx 4070 ti", "GeForce RTX 4070 Ti"),
         ("H100-NVL", "NVIDIA H100 NVL 94GB"),

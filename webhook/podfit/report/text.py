@@ -83,8 +83,8 @@ def _written_model(engine: Engine) -> str:
 
 
 def reason(engine: Engine) -> str:
-    """The reason for the `verdict`: the arithmetic, or if the GPU is unknown the GPUs on which it fits."""
-    where = gpu_set.sentence(engine) if engine.gpu is None else None
+    """The reason for the `verdict`: the arithmetic, or if it depends on the GPU those on which it fits."""
+    where = gpu_set.sentence(engine) if engine.gpu is None or gpu_set.differs(engine) else None
     return where or "; ".join([engine.plan.why, *([engine.v0_reason] if engine.v0_reason else [])])
 
 

@@ -408,8 +408,9 @@ class Engine:
     def products(self) -> tuple[str, ...]:
         """Whole GPUs that the cluster's nodes have (values of the label nvidia.com/gpu.product), least memory first.
         GPUs that clusters usually have follow, unless the cluster adds no other nodes."""
-        if not self.facts.snapshot.nodes and "affinity" not in self.workload.spec:
-            return solve.PRODUCTS
+        spec = self.workload.spec
+        if not self.facts.snapshot.nodes and "affinity" not in spec:
+            return gpu.advice.nameable(spec, solve.PRODUCTS)
         sizes: dict[str, int] = {}
         sorts = self.facts.snapshot.alike(frozenset({gpu.advice.PRODUCT}))
         for label in {one.node.labels.get(gpu.advice.PRODUCT, "") for one in sorts}:
@@ -419,7 +420,8 @@ class Engine:
         there = tuple(sorted(sizes, key=lambda label: (sizes[label], label)))
         closed = bool(there) and self.facts.nodes_closed
         there = tuple(dict.fromkeys((*self.workload.once(_own_labels), *there)))
-        return there if closed else (*there, *(label for label in solve.PRODUCTS if label not in there))
+        others = () if closed else gpu.advice.nameable(spec, solve.PRODUCTS)
+        return (*there, *(label for label in others if label not in there))
 
     def _accompanying_change(self, alternative: solve.Alternative) -> str:
         """What must change together with an alternative, so that following the advice leads to no other denial."""

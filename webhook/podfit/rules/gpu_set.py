@@ -120,7 +120,8 @@ def selector(engine: Engine) -> str | None:
         _rented(engine),
         key=lambda model: (model.name not in WELL_KNOWN, gpu.sold_gigabytes(model), _order(model)),
     )
-    model = _first_usable(engine, [one for one in usual if one.labels])
+    labels = gpu.advice.nameable(engine.workload.spec, [model.labels[0] for model in usual if model.labels])
+    model = _first_usable(engine, [model for model in usual if model.labels and model.labels[0] in labels])
     if model is None or not fits_whole_pod(engine, model):
         return None
     count = engine.requested[1] if engine.requested else None
@@ -162,7 +163,7 @@ def _sentence(engine: Engine) -> str | None:
     if of_table and fits and all(one.gigabytes < least for one in (*unsure, *small)):
         parts.append(f"fits whole GPUs of {least} GB and more ({_few(fits)})")
     elif fits:
-        parts.append(f"fits {_few(fits)}")
+        parts.append(f"fits {_sized(fits)}")
     if unsure:
         parts.append(f"unsure on {_sized(unsure)}")
     if small:
@@ -225,6 +226,23 @@ def on_each(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> Ite
 def reported_by(engine: Engine) -> tuple[str, ...]:
     """The rule that reports a shortage better if it is one of some nodes only: with the selector for the others."""
     return ("mixed-gpu-nodes",) if engine.placement is not None and engine.placement.kinds else ()
+
+
+def differs(engine: Engine) -> bool:
+    """The plans of the GPUs that the container may get have several results."""
+    return engine.gpus is not None and len({planned.verdict for planned in engine.gpus.gpus}) > 1
+
+
+def planned_name(engine: Engine) -> str:
+    """The GPU whose arithmetic the plan shows: the largest of several that are all too small, else the smallest."""
+    if engine.gpu is None:
+        return "GPU"
+    gpus = engine.gpu.value.gpus
+    if len(gpus) < 2 or engine.plan.verdict == "fits":
+        return engine.gpu.value.name
+    by_memory = sorted(gpus, key=lambda gpu: gpu.memory_likely or gpu.memory)
+    model, which = (by_memory[-1], "largest") if engine.plan.verdict == "does-not-fit" else (by_memory[0], "smallest")
+    return f"{model.name}, the {which} of {len(gpus)} GPUs"
 
 
 def is_of_table(engine: Engine) -> bool:
@@ -309,7 +327,7 @@ def _short(model: Gpu) -> str:
 
 
 def _few(named: Sequence[Named]) -> str:
-    """At most NAMES_PER_SIDE names; a name that two sizes have says its size."""
+    """At most NAMES_PER_SIDE names."""
     names = list(dict.fromkeys(one.name for one in named))
     return ", ".join(names[:NAMES_PER_SIDE]) + (" …" if len(names) > NAMES_PER_SIDE else "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -145,9 +146,10 @@ def _problems(fleet: Fleet) -> Iterator[tuple[tuple[str | int, ...], str]]:
 def node_objects(fleet: Fleet) -> Iterator[JSON]:
     """The Node objects that the kinds stand for; of a name that several GPU models have, nodes with each of them."""
     for index, kind in enumerate(fleet.kinds):
+        numbers = itertools.count()
         for model in gpu.by_name(kind.gpu):
-            for number in range(max(1, kind.nodes)):  # a pool may have zero nodes now
-                yield _node(kind, model, f"{gpu.short(model.name).lower().replace(' ', '-')}-{index}-{number}")
+            for _ in range(max(1, kind.nodes)):  # a pool may have zero nodes now
+                yield _node(kind, model, f"kinds[{index}] #{next(numbers)}")
 
 
 def _node(kind: NodeKind, model: gpu.Gpu, name: str) -> JSON:

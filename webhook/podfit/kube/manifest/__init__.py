@@ -235,7 +235,7 @@ text."""
 
 
 _HAS_PLACEHOLDERS = (
-    "a template: it has ${NAME} instead of a number; such values are unknown, and no finding is certain; "
+    "a template: variables (${…}) are in the place of numbers; such values are unknown, and no finding is certain; "
     "check the result: envsubst < FILE | podfit check -"
 )
 _IS_TEMPLATE = "skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)"

@@ -53,9 +53,18 @@ class UnknownGpu(Rule):
         yield Finding(
             engine.workload.path / "nodeSelector",
             f"{many} of an unknown kind: {where or 'GPU memory is not checked'}{_of_another_maker(engine)}",
+            details=_of_no_node(engine),
             advice=_has_no_answer(engine, where) or engine.once(gpu_set.fits_all),
             suggestions=(change,) if change else (),
         )
+
+
+def _of_no_node(engine: Engine) -> tuple[str, ...]:
+    """Why the known nodes, such as those of `--nodes`, do not narrow the choice; empty if they do."""
+    placement = engine.placement
+    if placement is None or placement.candidates or not placement.seen:
+        return ()
+    return (f"no known node can run it: {placement.why}",)
 
 
 def _has_no_answer(engine: Engine, where: str | None) -> bool:

@@ -45,7 +45,7 @@ class GpuMemoryExceeded(Rule):
         ledger = engine.plan.gpu
         if ledger is None:
             return
-        name = _planned_gpu(engine)
+        name = gpu_set.planned_name(engine)
         if engine.plan.cause == "loading":
             yield self._while_loading(engine, ledger, name)
             return
@@ -62,6 +62,7 @@ class GpuMemoryExceeded(Rule):
             f"weights {least}{human(weights)} and {human(rest)} of "
             f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
             details=lines(
+                (gpu_set.sentence(engine) or "") if engine.gpu is not None and gpu_set.differs(engine) else "",
                 "" if certain else limited,
                 engine.v0_reason or "",
                 of_compile_cache(ledger, 0),
@@ -96,13 +97,3 @@ class GpuMemoryExceeded(Rule):
             rests_on=gpu_set.RESTS_ON,
             yields_to=gpu_set.reported_by(engine),
         )
-
-
-def _planned_gpu(engine: Engine) -> str:
-    """The GPU whose memory the arithmetic is of: of several that are all too small, the largest."""
-    if engine.gpu is None:
-        return "GPU"
-    gpus = engine.gpu.value.gpus
-    if len(gpus) < 2 or engine.plan.verdict != "does-not-fit":
-        return engine.gpu.value.name
-    return f"{max(gpus, key=lambda gpu: gpu.memory_likely or gpu.memory).name}, the largest of {len(gpus)} GPUs"

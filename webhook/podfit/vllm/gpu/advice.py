@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from podfit.kube.path import mappings
 from podfit.kube.workload import JSON
 from podfit.vllm.gpu import instances
 from podfit.vllm.gpu.labels import LABELS
@@ -14,6 +15,13 @@ from podfit.vllm.gpu.requirement import NodeRequirement, affinity, of_spec
 
 PRODUCT = "nvidia.com/gpu.product"
 AMD_PRODUCT = "amd.com/gpu.product-name"
+OF_CLOUDS = {
+    "cloud.google.com/": "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/": "karpenter.k8s.aws/instance-gpu-name",
+    "eks.amazonaws.com/": "eks.amazonaws.com/instance-gpu-name",
+}
+"""The start of a cloud's own labels, and its label for the GPU model. Its nodes have nvidia.com/gpu.product only if an
+admin installs GPU feature discovery, and its autoscaler does not know that label."""
 _TOLD = frozenset((*LABELS, *instances.TYPE, *instances.FAMILY))
 """Labels whose values identify the GPU model or the machine type."""
 _MANY = 64
@@ -49,7 +57,28 @@ def of_product(spec: JSON, label: str, count: int = 1) -> str:
     for one in _affinity(spec):
         if one.operator == "In" and (value := _value(one.key, one.values[0] if one.values else "", label, gpus, 1)):
             return f"required affinity {one.key} In [{value}] instead of [{', '.join(one.values)}]"
-    return f"nodeSelector {PRODUCT}: {label}"
+    key = _label_of_cloud(spec) or PRODUCT
+    value = _value(key, "", label, gpus, count)
+    return f"nodeSelector {key}: {value}" if value else f"nodeSelector {PRODUCT}: {label}"
+
+
+def nameable(spec: JSON, labels: Sequence[str]) -> tuple[str, ...]:
+    """Those of the GPU models (values of nvidia.com/gpu.product) that the Pod's own labels, or those of its cloud, can
+    name; all if there is none."""
+    keys = [key for key in _selector(spec) if key in OF_CLOUDS.values()]
+    if not keys and (key := _label_of_cloud(spec)) is not None:
+        keys = [key]
+    found = [label for label in labels if all(_value(key, "", label, by_name(label), 1) for key in keys)]
+    return tuple(found or labels)
+
+
+def _label_of_cloud(spec: JSON) -> str | None:
+    """The label for the GPU model in the cloud whose labels or taints the Pod names; None if it names no cloud."""
+    selector, tolerations = spec.get("nodeSelector"), spec.get("tolerations")
+    keys = [*islice(selector if isinstance(selector, Mapping) else (), _MANY)]
+    keys += [one.get("key") for one in islice(mappings(tolerations), _MANY)]
+    keys += [one.key for one in islice(affinity(spec), _MANY)]
+    return next((OF_CLOUDS[start] for key in keys for start in OF_CLOUDS if str(key).startswith(start)), None)
 
 
 def of_count(spec: JSON, gpus: Sequence[Gpu], count: int) -> str | None:

@@ -12,7 +12,7 @@ from podfit.base import near
 from podfit.vllm.gpu.product import Gpu, all_products, product, products, slices
 
 NOISE = re.compile(
-    r"nvidia|tesla|amd|ati|instinct|radeon|geforce|intelr?|huawei|google|gpus?|graphics|generation|edition|accelerator"
+    r"nvidia|tesla|amd|ati|instinct|radeon|geforce|gtx|intelr?|huawei|google|gpus?|graphics|generation|edition|accelerator"
     r"|datacenter|data|center|series"
 )
 """Words that do not distinguish one GPU model from another."""
@@ -141,9 +141,11 @@ def _vocabularies() -> Mapping[str, _Vocabulary]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Lower-case words; a number with its letters is one (`a100`, `80gb`), `rtx4090` and `h100nvl` are two."""
+    """Lower-case words; a number with its letters is one (`a100`, `80gb`), `rtx4090` is two."""
     words = re.findall(r"[a-z0-9.]+", text.lower())
-    return tuple(part for word in words for part in re.sub(r"^(rtx|gtx)(?=\d)|(?<=\d)(nvl)$", r"\1 \2", word).split())
+    return tuple(
+        part for word in words for part in re.sub(r"^(rtx|gtx)(?=\d)|(?<=\d)(nvl|ti)$", r"\1 \2", word).split()
+    )
 
 
 def _core(words: Iterable[str]) -> list[str]:
