@@ -19,7 +19,7 @@ from benchmarks.accuracy import Board, quantile, show
 from benchmarks.calibrate import resolved
 from benchmarks.startups import Row, predict, read
 from podfit.vllm.memory.kv_releases import STATEFUL
-from podfit.vllm.memory.settings import Settings
+from podfit.vllm.memory.settings import ResolvedArguments
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
@@ -34,13 +34,14 @@ RELEASES = (
 """Name → the first release after it."""
 
 
-def groups_of(settings: Settings, model: Model) -> Iterator[str]:
+def groups_of(engine: ResolvedArguments, model: Model) -> Iterator[str]:
     """The names of the groups that a start-up belongs to, one of each kind."""
-    scheme = settings.scheme
-    width = min(scheme.bytes, scheme.experts or scheme.bytes) if scheme is not None else float(settings.dtype)
+    settings, types = engine.settings, engine.settings.types
+    scheme = types.scheme
+    width = min(scheme.bytes, scheme.experts or scheme.bytes) if scheme is not None else float(types.dtype)
     yield "16 bits" if width >= 2 else "8 bits" if width >= 1 else "4 bits"
     yield next(name for name, end in RELEASES if settings.release < end)
-    yield "AMD" if settings.vendor == "amd" else "NVIDIA"
+    yield "AMD" if settings.gpu.vendor == "amd" else "NVIDIA"
     yield "state layers" if not STATEFUL.isdisjoint(model.layer_types) else "attention alone"
 
 

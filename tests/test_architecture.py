@@ -151,6 +151,7 @@ LONG = {
     "vllm/command/script.py": "one walk through a shell's grammar",
     "vllm/command/start.py": "one walk from a container's words to the server",
     "vllm/gpu/labels.py": "a table of label keys and what they say",
+    "vllm/memory/activations.py": "one line of the ledger",
     "vllm/memory/kv_specs.py": "one layer type after the other, as in vLLM's kv_cache_interface.py",
     "vllm/memory/shape.py": "one kind of layer after the other, as in vLLM's modules",
     "vllm/memory/settings.py": "one table of what an engine's arguments become",
