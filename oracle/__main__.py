@@ -45,6 +45,8 @@ def ask_vllm(cases: Sequence[Case], given: Path | None, release: Release) -> tup
     for case in cases:
         argv = [_with_paths(word, paths) for word in case.argv(case.model)]
         line: dict[str, Any] = {"id": case.id, "stage": case.stage, "argv": argv, "environment": case.environment}
+        if case.probe:
+            line["probe"] = case.probe
         if case.stage == "kv":
             layers = None if case.model in BUILT else kinds(configs()[case.model])
             line |= {"kinds": layers, "kv_cache_memory_bytes": case.kv_cache_memory_bytes}

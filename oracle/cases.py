@@ -46,6 +46,55 @@ BUILT = (
     "zai-org/GLM-5.3-Flash", "deepseek-ai/DeepSeek-V4-Flash",
 )  # fmt: skip
 """Entries whose own layers are built (`layers`), because several of their layers or caches differ."""
+REQUIRING: Mapping[str, Mapping[str, Any]] = {
+    "dual-chunk": {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
+        "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,
+        "max_position_embeddings": 1010000, "torch_dtype": "bfloat16",
+        "dual_chunk_attention_config": {"chunk_size": 262144, "local_size": 8192,
+                                        "original_max_position_embeddings": 262144},
+    },
+    "glm-4v": {
+        "architectures": ["ChatGLMModel"], "model_type": "chatglm", "hidden_size": 4096, "num_layers": 40,
+        "num_attention_heads": 32, "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2,
+        "ffn_hidden_size": 13696, "padded_vocab_size": 151552, "seq_length": 8192, "torch_dtype": "bfloat16",
+        "vision_config": {"hidden_size": 1792, "image_size": 1120, "num_hidden_layers": 63, "patch_size": 14},
+    },
+    "qwen-vl": {
+        "architectures": ["QWenLMHeadModel"], "model_type": "qwen2", "hidden_size": 4096, "intermediate_size": 22016,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 151936,
+        "max_position_embeddings": 8192, "torch_dtype": "bfloat16", "visual": {"image_size": 448, "patch_size": 14},
+    },
+    "voxtral-realtime": {
+        "architectures": ["VoxtralRealtimeGeneration"], "model_type": "voxtral", "torch_dtype": "bfloat16",
+        "audio_config": {"d_model": 1280, "encoder_layers": 32},
+        "text_config": {"model_type": "llama", "num_hidden_layers": 26, "hidden_size": 3072, "num_attention_heads": 32,
+                        "num_key_value_heads": 8, "vocab_size": 131072, "max_position_embeddings": 131072},
+    },
+    "voxtral": {
+        "architectures": ["VoxtralForConditionalGeneration"], "model_type": "voxtral", "torch_dtype": "bfloat16",
+        "audio_config": {"d_model": 1280, "encoder_layers": 32},
+        "text_config": {"model_type": "llama", "num_hidden_layers": 30, "hidden_size": 3072, "num_attention_heads": 32,
+                        "num_key_value_heads": 8, "vocab_size": 131072, "max_position_embeddings": 131072},
+    },
+    "pixtral": {
+        "architectures": ["PixtralForConditionalGeneration"], "model_type": "llava", "torch_dtype": "bfloat16",
+        "vision_config": {"model_type": "pixtral", "hidden_size": 1024, "num_hidden_layers": 24},
+        "text_config": {"model_type": "mistral", "num_hidden_layers": 40, "hidden_size": 5120, "head_dim": 128,
+                        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 131072,
+                        "max_position_embeddings": 131072},
+    },
+    "deepseek-vl2": {
+        "model_type": "deepseek_vl_v2", "torch_dtype": "bfloat16", "tile_tag": "2D", "global_view_pos": "head",
+        "candidate_resolutions": [[384, 384]], "projector_config": {"model_type": "mlp_projector"},
+        "vision_config": {"model_type": "vision", "width": 1152, "layers": 27, "patch_size": 14, "image_size": 384},
+        "language_config": {"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",
+                            "hidden_size": 1280, "num_hidden_layers": 12, "num_attention_heads": 10,
+                            "num_key_value_heads": 10, "vocab_size": 129280, "max_position_embeddings": 4096,
+                            "torch_dtype": "bfloat16"},
+    },
+}  # fmt: skip
+"""config.jsons of the kinds that need an argument (`flag-required-by-model`), with invented names."""
 BUILT_GPUS = tuple(gpu for gpu in GPUS if gpu["name"] in ("NVIDIA H200", "NVIDIA B200"))
 """On these, vLLM chooses different backends for them."""
 VALUES: Mapping[str, Sequence[str | None]] = {
@@ -291,6 +340,8 @@ class Case:
     kv_cache_memory_bytes: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the process."""
+    probe: str | None = None
+    """What runs after the configuration stage (`oracle.probes`)."""
 
     def argv(self, model: str) -> list[str]:
         """The arguments after `vllm serve`, with the model under this name."""
@@ -305,7 +356,7 @@ def configs() -> dict[str, dict[str, Any]]:
         row = json.loads(line)
         if row["id"] in MODELS or row["id"] in BUILT:
             found[row["id"]] = completed(row["config"])
-    return {name: found[name] for name in (*MODELS, *BUILT)}
+    return {name: found[name] for name in (*MODELS, *BUILT)} | {name: {**config} for name, config in REQUIRING.items()}
 
 
 def completed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -443,6 +443,30 @@ INVALID_ENVIRONMENT: Sequence[
 )  # fmt: skip
 """Release, model, the variables that are rejected and those that are accepted, vLLM's error, podfit's message, and the
 GPU if it is not an L4."""
+REQUIRED_FLAGS: Sequence[
+    tuple[str, str, str, str, str, str | None] | tuple[str, str, str, str, str, str | None, Variables]
+] = (
+    ("0.10.2", "dual-chunk", "--enforce-eager", "please set VLLM_ATTENTION_BACKEND to DUAL_CHUNK_FLASH_ATTN",
+     "DUAL_CHUNK_FLASH_ATTN", None, {"VLLM_ATTENTION_BACKEND": "DUAL_CHUNK_FLASH_ATTN"}),
+    ("0.33.0", "dual-chunk", "--hf-config-path Qwen/Qwen2.5-7B-Instruct", "unexpected keyword argument 'layer_idx'",
+     "--hf-config-path", "build"),
+    ("0.16.0", "deepseek-vl2", '--hf-overrides {"architectures":["DeepseekVLV2ForCausalLM"]}',
+     "[Nn]o model architectures|architectures \\[\\]|NoneType", "DeepseekVLV2ForCausalLM", None),
+    ("0.33.0", "glm-4v", '--hf-overrides {"architectures":["GLM4VForCausalLM"]}', "text-only version",
+     "GLM4VForCausalLM", "make"),
+    ("0.23.0", "qwen-vl", '--hf-overrides {"architectures":["QwenVLForConditionalGeneration"]}', "text-only version",
+     "QwenVLForConditionalGeneration", "make"),
+    ("0.11.2", "voxtral", "--tokenizer-mode mistral", "requires `--tokenizer-mode mistral`", "--tokenizer-mode mistral",
+     "tokenize"),
+    ("0.11.2", "pixtral", "--tokenizer-mode mistral", "requires `--tokenizer-mode mistral`", "--tokenizer-mode mistral",
+     "tokenize"),
+    ("0.24.0", "voxtral-realtime", '--compilation-config {"cudagraph_mode":"PIECEWISE"}',
+     "doesn't support full cudagraphs", "PIECEWISE", "make-without-parent"),
+    ("0.27.1", "deepseek-ai/DeepSeek-V4-Flash", "--kv-cache-dtype fp8", "only supports fp8 kv-cache, got auto",
+     "--kv-cache-dtype fp8", "store-in-latent-cache"),
+)  # fmt: skip
+"""Release, model, what is accepted (without it, vLLM raises), vLLM's error, podfit's message, what runs after the
+configuration stage, and the variables that are accepted."""
 NOT_RUN: Mapping[str, str] = {
     "_slip": "a word before vLLM's arguments, which another program reads, or none",
     "_unclosed": "the shell ends before vLLM",

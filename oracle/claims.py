@@ -22,6 +22,7 @@ from oracle.claim_table import (
     L4,
     LABELS,
     LLAMA,
+    REQUIRED_FLAGS,
     UNKNOWN_KEYS,
 )
 from oracle.compare import LATER_FLAGS
@@ -54,6 +55,8 @@ class Claim:
     rejected_environment: Mapping[str, str] = field(default_factory=dict)
     accepted_environment: Mapping[str, str] = field(default_factory=dict)
     gpu: str = L4
+    probe: str | None = None
+    """What vLLM runs after its configuration stage (`oracle.probes`), if it raises there."""
 
     @property
     def text(self) -> str:
@@ -67,7 +70,7 @@ class Claim:
         rejected, accepted = (
             Case(
                 f"{self.gpu} {self.model} {sorted(environment.items())} {line}",
-                "config", str(release), gpu, self.model, words(line), environment=environment,
+                "config", str(release), gpu, self.model, words(line), environment=environment, probe=self.probe,
             )
             for line, environment in (
                 (self.rejected, self.rejected_environment), (self.accepted, self.accepted_environment),
@@ -136,6 +139,12 @@ def written() -> Iterator[Claim]:
             yield Claim(rule, release, model, rejected, accepted, error, message, variables, variables)
     for release, model, bad, good, error, message, *gpu in INVALID_ENVIRONMENT:
         yield Claim("invalid-environment", release, model, "", "", error, message, bad, good, *gpu)
+    for release, model, accepted, error, message, probe, *variables in REQUIRED_FLAGS:
+        good = variables[0] if variables else {}
+        yield Claim(
+            "flag-required-by-model", release, model, "", accepted, error, message, accepted_environment=good,
+            probe=probe,
+        )  # fmt: skip
 
 
 def derived(release: Release) -> Iterator[Claim]:
@@ -227,6 +236,8 @@ def outcome(claim: Claim, rejected: Mapping[str, Any] | None, accepted: Mapping[
         return Outcome(claim, "no answer", judged=False)
     text = "" if rejected["accepted"] else _text(rejected)
     named = bool(text) and re.search(claim.error, text) is not None
+    if named and accepted.get("stage") == "probe" and not re.search(claim.error, _text(accepted)):
+        return Outcome(claim, None)  # the twin passes the check, and later code needs weights, files or a GPU
     if not accepted["accepted"]:
         problem = f"vLLM rejects the twin {claim.accepted!r} too: {_text(accepted)[:300]}"
         return Outcome(claim, problem, judged=not accepted.get("own"))

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from oracle import kv_cache, stand_ins
+from oracle import kv_cache, probes, stand_ins
 from podfit.cli.support.read_parser import first_module
 
 
@@ -68,6 +68,9 @@ class Judge:
                     importlib.reload(importlib.import_module("vllm.logger"))
                 look_up_loader(config)
                 found = {"accepted": True, "resolved": resolved(config)}
+                if case.get("probe"):
+                    stage = "probe"
+                    probes.run(case["probe"], config)
                 if case["stage"] == "kv" and v1():
                     stage = "kv"
                     found["kv"] = kv_cache.answer(config, case["kinds"], case["kv_cache_memory_bytes"])
@@ -78,7 +81,7 @@ class Judge:
             return {"accepted": False, "stage": stage, "error": error, "text": "\n".join(lines)[-MOST_CHARACTERS:]}
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            own = stage == "kv" or isinstance(error, OWN) or any(word in text for word in OWN_WORDS)
+            own = stage in ("kv", "probe") or isinstance(error, OWN) or any(word in text for word in OWN_WORDS)
             return {"accepted": False, "stage": stage, "own": own, "error": text}
 
 

@@ -88,6 +88,36 @@ def test_check_reads_it_only_with_the_option_and_never_denies_by_it(
     assert read["denied"] is False
 
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("revision", "denied"), [(COMMIT, True), ("main", False), (COMMIT[:12], False), ("f" * 40, False)]
+)
+def test_a_snapshot_denies_only_if_the_revision_names_its_commit(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], revision: str, denied: bool
+) -> None:
+    (snapshot / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 80}))
+    snapshot.rename(snapshot.parent / COMMIT)
+    (snapshot.parent.parent / "refs" / "main").write_text(COMMIT)
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(POD.replace("--model=acme/chat-9b", f"--model=acme/chat-9b, --revision={revision}"))
+    result = checked(capsys, manifest, "--no-config", "--hf-cache")
+    assert result["plan"]["verdict"] == ("does-not-fit" if denied or revision == "main" else "unsure")
+    assert result["denied"] is denied
+    assert checked(capsys, manifest, "--no-config")["denied"] is False
+
+
+def test_the_revision_names_a_snapshot_that_is_not_the_branchs(snapshot: Path) -> None:
+    folder = snapshot.parent / COMMIT
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "hidden_size": 2048}))
+    models = CachedModels({}, reads_cache=True, asks_hub=False)
+    assert models["acme/chat-9b"].config["hidden_size"] == 4096
+    assert models[f"acme/chat-9b@{COMMIT}"].config["hidden_size"] == 2048
+    assert models.get("acme/chat-9b@../../refs") is None
+
+
 def test_the_project_file_can_switch_it_on(snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest, project = tmp_path / "pod.yaml", tmp_path / "podfit.yaml"
     manifest.write_text(POD)

@@ -19,7 +19,9 @@ def is_the_known(engine: Engine, but: str | None = None) -> bool:
     """Nothing says that vLLM reads another config.json than that of the model that is known: an annotation does, for it
     names a model of the same shape. `but`: an argument that does not count."""
     args = engine.args
-    other = any((one in args.given or one in args.unresolved) and one != but for one in OTHER_CONFIG)
+    read = engine.model.value.revision if engine.model else None
+    known = {but, "revision" if read is not None and read == args.given.get("revision") else None}
+    other = any((dest in args.given or dest in args.unresolved) and dest not in known for dest in OTHER_CONFIG)
     other = other or annotated(engine.workload) not in (None, args.model)
     return not other and engine.command.env.get("VLLM_USE_MODELSCOPE", "").lower() in ("", "0", "false")
 

@@ -81,7 +81,7 @@ class GivenModel:
     """For people: "ConfigMap models/ours", "models/acme/ours"."""
     counted: Counted = field(default_factory=Counted)
     may_deny: bool = True
-    """Not a cache's or the hub's: another snapshot may be served."""
+    """Not a cache's or the hub's, unless --revision names that commit: another snapshot may be served."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from podfit.cli.support import checkpoints, edge
 from podfit.vllm.facts import Facts, GivenModel
-from podfit.vllm.model import by_id
+from podfit.vllm.model import COMMIT, by_id
 from podfit.vllm.model.recipes import is_id
 
 
@@ -19,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, cache: bool) -> None:
         action=argparse.BooleanOptionalAction,
         default=cache or None,
         help="read the config.json and the safetensors headers of models in the local Hugging Face cache (HF_HOME), "
-        "which inform and never deny; " + ("default: yes" if cache else "default: no, or hfCache in podfit.yaml"),
+        "which inform, and deny only if --revision of vLLM names that commit; "
+        + ("default: yes" if cache else "default: no, or hfCache in podfit.yaml"),
     )
     parser.add_argument(
         "--hub",
@@ -38,6 +39,9 @@ def added(facts: Facts, args: argparse.Namespace) -> Facts:
 @dataclass(frozen=True)
 class CachedModels(Mapping[str, GivenModel]):
     """The given models, and those of the cache and the hub by id. A snapshot is read once, when it is first looked up.
+
+    `ORG/NAME@COMMIT` is the snapshot that `--revision COMMIT` names: a denial may be based on it. The snapshot of
+    `main` informs, since another one may be served.
 
     A model whose bytes the catalog has counted is not looked up: the cache would say the same.
     """
@@ -66,14 +70,18 @@ class CachedModels(Mapping[str, GivenModel]):
         return len(self.given) + 1
 
     def _read(self, name: str) -> GivenModel | None:
-        if not is_id(name) or ((entry := by_id(name)) is not None and entry.value.dtype_parameters):
+        model_id, _, commit = name.partition("@")
+        if not is_id(model_id) or ((entry := by_id(model_id)) is not None and entry.value.dtype_parameters):
             return None
-        folder = checkpoints.cached_folder(name, "main") if self.reads_cache else None
+        if commit and not COMMIT.fullmatch(commit):
+            return None
+        revision = commit or "main"
+        folder = checkpoints.cached_folder(model_id, revision) if self.reads_cache else None
         try:
             if folder is not None:
                 model = checkpoints.read_folder(folder, f"Hugging Face cache: {folder.parent.parent}")
-                return replace(model, source=f"{model.source}, revision {folder.name}", may_deny=False)
-            return replace(checkpoints.from_hub(name, "main"), may_deny=False) if self.asks_hub else None
+                return replace(model, source=f"{model.source}, revision {folder.name}", may_deny=bool(commit))
+            return replace(checkpoints.from_hub(model_id, revision), may_deny=bool(commit)) if self.asks_hub else None
         except edge.UnusableError as error:
             for line in error.lines:
                 edge.tell(f"note: {line}")

@@ -95,7 +95,8 @@ def _unread(engine: Engine, model: Model) -> str | None:
 def _uncertain(engine: Engine, model: Model) -> str | None:
     """Another possible source of vLLM's length; None if there is none."""
     given = engine.args.given
-    if any(dest in given or dest in engine.args.unresolved for dest in ("revision", "code_revision")):
+    other = "revision" in given and given["revision"] != model.revision
+    if other or "code_revision" in given or not engine.args.unresolved.keys().isdisjoint(("revision", "code_revision")):
         return "--revision names another file than the one that was read"
     if given.get("trust_remote_code") or "trust_remote_code" in engine.args.unresolved:
         return "--trust-remote-code may run a config class of the model's own"

@@ -64,6 +64,6 @@ def reason_unplannable(args: EngineArgs, model: Model | None, env: Mapping[str, 
     if isinstance(transfer, Mapping) and transfer.get("ec_role") != "ec_consumer":
         return "--ec-transfer-config may make this an encoder, without a KV cache"
     revision = given.get("revision")
-    if isinstance(revision, str) and revision not in MAIN:
+    if isinstance(revision, str) and revision not in MAIN and (model is None or revision != model.revision):
         return f"--revision {revision} may hold other files than main"
     return None

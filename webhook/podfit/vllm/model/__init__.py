@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ANNOTATION", "CHANGES_LENGTH", "MAX_LAYERS", "MOUNTS", "Model", "aliases_of", "annotated", "by_id",
     "derived_max_model_len", "find", "from_config", "given_model", "guess", "hub_id", "is_default", "is_path",
-    "longest_max_model_len", "model_of_name", "nearest", "quantised_copies", "recognise", "search", "source",
+    "longest_max_model_len", "model_of_name", "named_commit", "nearest", "quantised_copies", "recognise", "search",
+    "source",
 ]  # fmt: skip
 
 ANNOTATION = MODEL_ANNOTATION
@@ -49,6 +50,8 @@ MOUNTS = re.compile(
 ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VLLM_MODEL", "MODEL_REPO", "HF_REPO_ID",
                "STORAGE_URI", "MODEL_URI")  # fmt: skip
 """Variables that name the model for images and operators."""
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""A commit of a repository on the hub, as `--revision` names a snapshot; a branch or a tag may move."""
 HOLE = re.compile(r"[$`<>]|\{\{")
 """Text that is filled in later: a shell's variable, a template's field, a placeholder."""
 DEFAULT_MODEL = "vLLM's default model"
@@ -86,6 +89,9 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
     name = args.model or ""
     if facts.models:
+        commit = named_commit(args)
+        if commit and (files := facts.models.get(f"{name}@{commit}")):
+            return Fact(replace(given_model(name, files), revision=commit), files.source, files.may_deny)
         if found := _given_model(name or "*", facts) or _given_model("*", facts):
             return found
     elif name and (found := by_id(name)):  # the usual case
@@ -110,6 +116,13 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
             source = f"path: {found.source.removeprefix('path: ')}, from {origin} {hint!r}"
             return Fact(found.value, source, may_deny=False)
     return size_of(name) if name else None
+
+
+def named_commit(args: EngineArgs) -> str | None:
+    """The commit that --revision names, so that vLLM loads this snapshot alone; None if it names none."""
+    revision = args.given.get("revision")
+    exact = isinstance(revision, str) and COMMIT.fullmatch(revision) and args.is_final("revision")
+    return revision if exact and args.is_sure("model") else None
 
 
 def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact[Model] | None:

@@ -37,6 +37,8 @@ class Model:
     max_position_embeddings: int | None
     """The context length that vLLM derives if --max-model-len is not set (0.33 config/model.py), before the rope rules
     that depend on the release; see `derived_max_model_len`."""
+    revision: str | None = None
+    """The commit whose files were read, if --revision names it; None: those of the default branch, or none."""
     length_read: bool = False
     """The length comes from the config.json of this very id, not from a library's table, a copy or a default."""
     length_scaled: bool = False
