@@ -15,7 +15,7 @@ from podfit import rules
 from podfit.evaluation.lint import Report, lint
 from podfit.evaluation.policy import Policy, builtin, load
 from podfit.kube.workload import Workload
-from podfit.rules import engine
+from podfit.rules import reading
 from podfit.rules.command_line.unknown_flag import UnknownFlag
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
@@ -151,13 +151,13 @@ def test_an_update_denies_only_what_it_introduces(pod: dict[str, Any], container
 def test_the_old_object_is_read_only_where_the_new_one_would_be_denied(
     pod: dict[str, Any], container: dict[str, Any], judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, real = list[Any](), engine.read
+    read, real = list[Any](), reading.read
 
     def counted(workload: Workload, *more: Any) -> Engine | None:
         read.append(workload.object)
         return real(workload, *more)
 
-    monkeypatch.setattr(engine, "read", counted)
+    monkeypatch.setattr(reading, "read", counted)
     newer = copy.deepcopy(pod)
     newer["spec"]["containers"][0]["args"].insert(0, "--enable-prefix-caching")
 

@@ -92,7 +92,7 @@ def test_an_error_of_podfit_is_not_told_as_no_vllm(
     def fails(*_: object) -> None:
         raise RuntimeError("oops")
 
-    monkeypatch.setattr("podfit.rules.engine.read", fails)
+    monkeypatch.setattr("podfit.rules.reading.read", fails)
 
     assert main(["explain", str(LONG)]) == 3
     err = capsys.readouterr().err

@@ -9,7 +9,7 @@ from podfit.kube import manifest
 from podfit.kube.workload import find as find_workloads
 from podfit.report.text import summary
 from podfit.rules.engine import Engine
-from podfit.rules.engine import read as read_engine
+from podfit.rules.reading import read as read_engine
 from podfit.vllm import gpu, model
 from podfit.vllm.facts import Facts
 

@@ -8,7 +8,7 @@ import pytest
 
 from podfit.kube import workload
 from podfit.kube.companions import Companions
-from podfit.rules import engine
+from podfit.rules import reading
 from podfit.rules.storage import _cache
 from podfit.vllm.facts import Facts
 
@@ -22,7 +22,7 @@ def found(pod: dict[str, Any], container: dict[str, Any], *args: str, **fields: 
     one = workload.find(pod)[0]
     companions = Companions((CONFIG,))
     facts = Facts(companions=companions, config_maps=companions.config_maps)
-    read = engine.read(one, one.containers[0], facts)
+    read = reading.read(one, one.containers[0], facts)
     cache = _cache.find(read) if read else None
     return (cache.directory, cache.said_by) if cache else None
 
@@ -84,7 +84,7 @@ def test_what_is_behind_a_mount(
     container.update({"args": [MODEL], "env": [], "volumeMounts": [{"name": "m", "mountPath": "/root/.cache/"}]})
     pod["spec"]["volumes"] = [{"name": "other", "emptyDir": {}}, {"name": "m", **volume}]
     one = workload.find(pod)[0]
-    read = engine.read(one, one.containers[0], Facts())
+    read = reading.read(one, one.containers[0], Facts())
     cache = _cache.find(read) if read else None
 
     assert cache
@@ -96,7 +96,7 @@ def test_a_volume_below_the_directory_counts(pod: dict[str, Any], container: dic
     container.update({"args": [MODEL], "env": []})
     container["volumeMounts"] = [{"name": "m", "mountPath": "/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B"}]
     one = workload.find(pod)[0]
-    read = engine.read(one, one.containers[0], Facts())
+    read = reading.read(one, one.containers[0], Facts())
     cache = _cache.find(read) if read else None
 
     assert cache

@@ -11,7 +11,8 @@ from podfit.evaluation import denial
 from podfit.evaluation.lint import Judged, lint
 from podfit.evaluation.policy import builtin
 from podfit.rules import all_rules, releases
-from podfit.rules.engine import Engine, supposing
+from podfit.rules.engine import Engine
+from podfit.rules.reading import supposing
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import release
 from podfit.vllm.facts import Facts

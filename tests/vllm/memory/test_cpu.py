@@ -8,7 +8,8 @@ import pytest
 
 from podfit.kube import workload
 from podfit.kube.quantity import GI
-from podfit.rules import engine
+from podfit.rules import reading
+from podfit.rules.engine import Engine
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.facts import Facts
 from podfit.vllm.memory import cpu
@@ -16,7 +17,7 @@ from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.release import Release
 
 
-def read(image: str = "vllm/vllm-openai-cpu:v0.27.1", *args: str, **env: str) -> engine.Engine:
+def read(image: str = "vllm/vllm-openai-cpu:v0.27.1", *args: str, **env: str) -> Engine:
     container = {
         "name": "vllm", "image": image, "args": list(args or ("Qwen/Qwen3-8B",)),
         "env": [{"name": name, "value": value} for name, value in env.items()],
@@ -25,12 +26,12 @@ def read(image: str = "vllm/vllm-openai-cpu:v0.27.1", *args: str, **env: str) ->
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}
     }  # fmt: skip
     (one,) = workload.find(pod)
-    found = engine.read(one, one.containers[0], Facts())
+    found = reading.read(one, one.containers[0], Facts())
     assert found is not None
     return found
 
 
-def lines(found: engine.Engine) -> dict[str, Estimate]:
+def lines(found: Engine) -> dict[str, Estimate]:
     assert found.plan.host is not None
     return dict(found.plan.host.lines)
 

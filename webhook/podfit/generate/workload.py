@@ -18,11 +18,11 @@ from podfit.generate import slug
 from podfit.kube import workload
 from podfit.kube.companions import Companions
 from podfit.kube.quantity import GI, human, quantity, round_up_gi
-from podfit.rules import engine as engines
-from podfit.rules import memory_sizes, probe_timing
-from podfit.rules.engine import SHM, Engine
+from podfit.rules import memory_sizes, probe_timing, reading
+from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
 from podfit.rules.operations.termination_grace_too_short import DRAINS
+from podfit.rules.shm import SHM
 from podfit.vllm import gpu
 from podfit.vllm.memory import startup
 from podfit.vllm.memory.generations import NEWEST
@@ -267,7 +267,7 @@ def make_disruption_budget(engine: Engine, name: str) -> Object:
 def _read(deployment: Mapping[str, Any], engine: Engine) -> Engine:
     """The Deployment as the webhook reads it, with what is known of the model."""
     (one,) = workload.find(deployment)
-    found = engines.read(one, one.containers[0], replace(engine.facts, companions=Companions(), gpu=None))
+    found = reading.read(one, one.containers[0], replace(engine.facts, companions=Companions(), gpu=None))
     if found is None:
         raise ValueError("the command starts no server of vLLM")
     return found

@@ -12,7 +12,8 @@ from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import Policy
 from podfit.kube.quantity import human
 from podfit.kube.workload import JSON
-from podfit.rules.engine import SHM, Engine
+from podfit.rules.engine import Engine
+from podfit.rules.shm import SHM
 from podfit.vllm.facts import Facts
 from podfit.vllm.gpu import Accelerator, by_name, distinct
 from podfit.vllm.memory.needs import Offer

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from podfit.base.lazy import cached_property
@@ -14,16 +11,18 @@ from podfit.kube import quantity
 from podfit.kube.path import FieldPath, is_object, value_at
 from podfit.kube.workload import Container, Whole, Workload
 from podfit.kube.workload.template import as_list
+from podfit.rules.devices import is_on_processors, vendor_of
 from podfit.rules.rule import PROBABLY
-from podfit.vllm import args, command, gpu, group, model, release, volumes
+from podfit.rules.shm import Shm, shm_of
+from podfit.vllm import gpu, group, release, volumes
 from podfit.vllm.args import EngineArgs, Releases
-from podfit.vllm.command import Command, WorkLimit, images
+from podfit.vllm.command import Command
 from podfit.vllm.facts import Fact, Facts
 from podfit.vllm.gpu import Accelerator, Placement
 from podfit.vllm.group import Replica
 from podfit.vllm.measured import HARMLESS
-from podfit.vllm.memory import cpu, doubt, parallel, plan, solve, v0_fallback
-from podfit.vllm.memory.ledger import HostLedger, MemoryPlan
+from podfit.vllm.memory import doubt, parallel, solve, v0_fallback
+from podfit.vllm.memory.ledger import MemoryPlan
 from podfit.vllm.memory.partition import Candidate, Partition, partition
 from podfit.vllm.memory.probable import probable_changes
 from podfit.vllm.memory.search import with_changes
@@ -32,14 +31,11 @@ from podfit.vllm.release import Release, is_official
 from podfit.vllm.volumes import Mount
 
 T = TypeVar("T")
-SHM = "/dev/shm"
 PARALLEL = frozenset({
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
 })  # fmt: skip
 _SEARCHES = 32
 """Containers of one object for which changes that fit are searched: more suggestions do not help."""
-_COMPARED = 64
-"""Unknown flags of one object that are compared with the known ones, which takes a millisecond for each."""
 NVIDIAS = "nvcr.io/nvidia/vllm:"
 """An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
@@ -125,11 +121,11 @@ class Engine:
 
     def field(self, *parts: str | int) -> Any:
         """A field of the container, None if absent: `field("livenessProbe", "httpGet", "port")`."""
-        return _field(self.container.spec, parts)
+        return _value_at(self.container.spec, parts)
 
     def pod(self, *parts: str | int) -> Any:
         """A field of the PodSpec, None if absent."""
-        return _field(self.workload.spec, parts)
+        return _value_at(self.workload.spec, parts)
 
     @cached_property
     def raw_command(self) -> str:
@@ -177,7 +173,7 @@ class Engine:
     def vendor(self) -> str:
         """The GPUs' vendor: from the known GPU, else from the resource or the image; "nvidia" by default."""
         makers = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
-        return makers.pop() if len(makers) == 1 else _vendor(self.requested, self.field("image"))
+        return makers.pop() if len(makers) == 1 else vendor_of(self.requested, self.field("image"))
 
     @cached_property
     def memory_limit(self) -> int | None:
@@ -204,7 +200,7 @@ class Engine:
     @cached_property
     def shm(self) -> Shm:
         """What is at /dev/shm."""
-        return _shm(self)
+        return shm_of(self.workload, self.mounts)
 
     @cached_property
     def port(self) -> int | None:
@@ -303,7 +299,7 @@ class Engine:
     @cached_property
     def on_processors(self) -> bool:
         """It is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
-        return _on_processors(self.field("image"), self.requested, self.args, self.command.env)
+        return is_on_processors(self.field("image"), self.requested, self.args, self.command.env)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -433,342 +429,34 @@ class Engine:
         return ""
 
 
-_SAID = 1 << 16
-"""Characters of a container's words that are looked at for one of them, wherever it is."""
+MAX_SEARCHED_CHARACTERS = 1 << 16
+"""Characters of a container's command that are searched for a word, wherever it is."""
 
 
 def _first_characters(words: Any) -> Any:
-    """A text, or the items of a list, cut to `_SAID` characters in all; 4 per item are its quotes and comma."""
+    """Return a text, or the items of a list, cut to `MAX_SEARCHED_CHARACTERS` in all. 4 per item are its quotes and
+    comma."""
     if not isinstance(words, list):
-        return words[:_SAID] if isinstance(words, str) else words
-    room, found = _SAID, []
+        return words[:MAX_SEARCHED_CHARACTERS] if isinstance(words, str) else words
+    characters, first = MAX_SEARCHED_CHARACTERS, []
     for word in words:
-        if room <= 0:
+        if characters <= 0:
             break
-        found.append(word[:room] if isinstance(word, str) else word)
-        room -= 4 + (len(word) if isinstance(word, str) else 0)
-    return found
+        first.append(word[:characters] if isinstance(word, str) else word)
+        characters -= 4 + (len(word) if isinstance(word, str) else 0)
+    return first
 
 
 def _own_labels(workload: Workload) -> tuple[str, ...]:
     return gpu.advice.own_labels(workload.spec)
 
 
-@dataclass(frozen=True, slots=True)
-class Shm:
-    """What is at /dev/shm in the container."""
-
-    size: int | None
-    """Bytes; None: no limit of its own (a memory volume without sizeLimit, the host's)."""
-    mounted: bool
-    """A volume is mounted there, or the Pod shares the host's."""
-    path: FieldPath
-    """The volume, or the place where one would be declared."""
-    mount: Mount | None = None
-    """The container's mount, None if none is or the host's is shared."""
-
-
-CONTAINER_RUNTIME_SHM = 64 * quantity.MI
-"""The size that containerd and CRI-O mount at /dev/shm by default (containerd oci/mounts.go `size=65536k`)."""
-
-
-_CRIO_SIZE = "io.kubernetes.cri-o.ShmSize"
-"""The annotation with which CRI-O sizes a Pod's /dev/shm (cri-o pkg/annotations)."""
-
-
-def _shm(engine: Engine) -> Shm:
-    """What is mounted at /dev/shm: its limit and where it comes from."""
-    at = engine.workload.path
-    if engine.pod("hostIPC") is True or _CRIO_SIZE in engine.workload.annotations:
-        return Shm(None, True, at)
-    for mount in engine.mounts:
-        if mount.path not in (SHM, "/dev"):
-            continue
-        # On disk, sizeLimit is not a size of the file system but a reason for an eviction.
-        limit = (mount.empty_dir or {}).get("sizeLimit") if mount.memory else None
-        # 0 is not a limit of its own (kubernetes pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize).
-        return Shm(quantity.try_parse(limit) or None, True, mount.at, mount)
-    return Shm(CONTAINER_RUNTIME_SHM, False, at / "volumes")
-
-
-def read(
-    workload: Workload,
-    container: Container,
-    facts: Facts,
-    releases: Releases | None = None,
-    budget: WorkLimit | None = None,
-    siblings: list[Sibling] | None = None,
-    whole: Whole | None = None,
-) -> Engine | None:
-    """Reads one container; None if it does not run vLLM.
-
-    - `releases`: the policy's settings about vLLM releases
-    - `budget`: the limit on the cost of reading the object's scripts
-    - `siblings`: the engines of the same Pod that were read before; this one is added
-    - `whole`: the whole object
-    """
-    siblings, whole = [] if siblings is None else siblings, whole or Whole(workload.object)
-    read = _read(workload, container, facts, releases, budget, siblings, whole)
-    if read is not None:
-        port = None if read.command.branched or read.command.guessed else read.port
-        host = read.args.get("host")
-        known = (read.args, read.release, read.requested, port, host, read.model, read.command.env)
-        siblings.append(Sibling(container.name, *known))
-    return read
-
-
-def _read(
-    workload: Workload,
-    container: Container,
-    facts: Facts,
-    releases: Releases | None,
-    budget: WorkLimit | None,
-    siblings: list[Sibling],
-    whole: Whole,
-) -> Engine | None:
-    """The engine of a container; None if it does not start vLLM."""
-    found = command.resolve(workload, container, facts.config_maps, budget, whole)
-    return None if found is None else _of_command(found, workload, container, facts, releases, siblings, whole)
-
-
-def with_leaders(engines: Sequence[Engine]) -> list[Engine]:
-    """The engines of one object, each joining worker with the one that it joins and with the plan of that on its GPU.
-
-    The leader is the serving engine whose Pod template is nearest in the object. If several are equally near and
-    differ in what they serve, it is unknown."""
-    if all(one.command.entry != "worker" for one in engines):
-        return list(engines)
-    serving = [one for one in engines if one.command.entry != "worker" and one.served and one.model is not None]
-    return [_joined(one, serving) if one.command.entry == "worker" else one for one in engines]
-
-
-def _joined(worker: Engine, serving: Sequence[Engine]) -> Engine:
-    own = worker.container.path.parts
-
-    def shared(engine: Engine) -> int:
-        """How many parts of the two containers' paths are equal; items of one list share nothing more than others."""
-        pairs = zip(own, engine.container.path.parts, strict=False)
-        equal = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-        return equal - (equal < len(own) and isinstance(own[equal], int))
-
-    most = max(map(shared, serving), default=0)
-    nearest = [one for one in serving if shared(one) == most]
-    if not nearest or any((one.args.given, one.model) != (nearest[0].args.given, nearest[0].model) for one in nearest):
-        return worker
-    leader = nearest[0]
-    planned = plan.plan(
-        leader.args,
-        leader.model.value if leader.model else None,
-        worker.gpu.value if worker.gpu else None,
-        gpu_memory=worker.facts.gpu_memory,
-        env=leader.command.env,
-        known=worker.facts.measured,
-        warm=volumes.keeps_compiled(worker.mounts, worker.command.env),
-        vendor=worker.vendor,
-    )
-    return replace(worker, leader=leader, plan=replace(worker.plan, verdict=planned.verdict, tell=planned.tell))
-
-
-def next_server(engine: Engine) -> Engine | None:
-    """The engine that the script starts when this one has failed; None if it starts no other."""
-    if not engine.command.then:
-        return None
-    first, *then = engine.command.then
-    found = replace(first, then=tuple(then))
-    read = (engine.workload, engine.container, engine.facts, engine.parsers, engine.siblings, engine.whole)
-    return _of_command(found, *read)
-
-
-def supposing(engine: Engine, release: Release, *, suggests: bool = False) -> Engine:
-    """The engine as if its image contained this release: its arguments are read by that release's parser.
-
-    Its plan is still the one of the unknown release, for each way to count memory. `suggests`: unknown flags are
-    compared with the known ones."""
-    compared, running = engine.whole, engine.command
-    if running.program == images.SERVE and release <= images.LAST_WITH_MODULE and not engine.field("command"):
-        running = replace(running, entry="module", program=images.MODULE)
-    read, given = engine.args, engine.args.given
-    if running is engine.command and read.read_as == release:
-        read = replace(read, release=release, releases=())
-    else:
-        read = args.parse(
-            running, release, engine.parsers, suggests=lambda: suggests and compared.is_among(_COMPARED, "flags")
-        )
-        read = replace(read, unheard=engine.args.unheard)  # no release knows them
-    its_model = engine.model
-    if read.given != given:
-        its_model = model.find(read, engine.workload, engine.container, engine.facts)
-    return replace(engine, command=running, release=release, args=read, model=its_model, supposed=True)
-
-
-def _of_command(
-    found: Command,
-    workload: Workload,
-    container: Container,
-    facts: Facts,
-    releases: Releases | None,
-    siblings: Sequence[Sibling],
-    whole: Whole,
-) -> Engine:
-    """A container with this command."""
-    image = container.spec.get("image")
-    running, vouched, informs = None, False, False
-    if found.other:
-        pass  # its version numbers are its own
-    elif "vllm" in found.changes:
-        running = release.parse(found.release) if found.release else None
-    elif isinstance(image, str):
-        named = release.release_of_image(image, releases.images) if releases and releases.images else None
-        if facts.assume.registries:
-            named = named or release.in_registry(image, facts.assume.registries)
-        running, vouched = named or release.from_image(image), named is not None
-        if running is None:
-            running = release.named_within(image)
-            informs = running is not None
-    errors: list[tuple[str, Exception]] = []
-    engine_args = _stage(
-        "arguments",
-        errors,
-        lambda: args.parse(found, running, releases, suggests=lambda: whole.is_among(_COMPARED, "flags")),
-        EngineArgs(running, open="podfit could not read the arguments"),
-    )
-    its_model = _stage("model", errors, lambda: model.find(engine_args, workload, container, facts), None)
-    placement = gpu.find_placement(
-        workload, container, facts.snapshot, adds_tolerations=facts.assume.extended_resource_toleration
-    )
-    asked = gpu.device_request(workload, container, facts.snapshot)
-    requested = asked.resource_and_count
-    on_processors = _on_processors(image, requested, engine_args, found.env)
-    build = gpu.maker.of_build(image, found.env, engine_args.given.get("device"))
-    accelerator = _stage(
-        "gpu",
-        errors,
-        lambda: None if on_processors else gpu.find(workload, container, facts, placement, asked, build),
-        None,
-    )
-    mounted = volumes.mounts(workload, container)
-    files = volumes.files(
-        workload,
-        container,
-        engine_args,
-        found.env,
-        facts.assume.download_bandwidth,
-        mounted,
-        partial(facts.companions.is_new_claim, workload),
-    )
-    planned = _stage(
-        "plan",
-        errors,
-        lambda: plan.plan(
-            engine_args,
-            its_model.value if its_model else None,
-            accelerator.value if accelerator else None,
-            gpu_memory=facts.gpu_memory,
-            env=found.env,
-            files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
-            known=facts.measured,
-            kv_cache_memory=facts.kv_cache_memory,
-            warm=volumes.keeps_compiled(mounted, found.env),
-            vendor="" if on_processors else _vendor(requested, image),
-        ),
-        MemoryPlan("unsure", lambda: "an error in podfit: the memory is not computed", None, None, None),
-    )
-    made = Engine(
-        workload=workload,
-        container=container,
-        command=found,
-        release=running,
-        vouched=vouched,
-        args=engine_args,
-        model=its_model,
-        gpu=accelerator,
-        requested=requested,
-        plan=planned,
-        facts=facts,
-        placement=placement,
-        mounts=mounted,
-        siblings=siblings,
-        whole=whole,
-        errors=tuple(errors),
-        parsers=releases,
-        informs=informs,
-    )
-    if found.other:
-        why = f"{found.other} is another server, whose memory is not computed"
-        return replace(made, plan=MemoryPlan("unsure", lambda: why, None, None, None))
-    if on_processors:
-        return replace(made, plan=replace(planned, host=_on_host(made), startup=None))
-    if _on_gpus(workload, container, made) and not model.is_default(its_model):  # of that, whether it starts will do
-        return made
-    return replace(made, plan=replace(planned, host=None, startup=None))
-
-
-def _stage(name: str, errors: list[tuple[str, Exception]], compute: Callable[[], T], fallback: T) -> T:
-    """The result of one stage of reading. A bug in it is kept in `errors`, and the rules that do not need it still
-    run."""
-    try:
-        return compute()
-    except Exception as error:
-        errors.append((name, error))
-        return fallback
-
-
-def _vendor(requested: tuple[str, int | None] | None, image: object) -> str:
-    """The maker of the GPUs that the resource names, or that an image of vLLM's ROCm build is for."""
-    resource = requested[0] if requested else ""
-    if resource.startswith(("amd.com/", "nvidia.com/", "gpu.intel.com/")):
-        return resource.removeprefix("gpu.").partition(".")[0]
-    return "amd" if gpu.maker.of_image(image) == "amd" else "nvidia"
-
-
-def _on_host(found: Engine) -> HostLedger | None:
-    """The host ledger of the CPU backend."""
-    if found.plan.host is None or found.model is None:
-        return None
-    return cpu.ledger(
-        found.plan.host, found.args, found.model.value, found.release, found.command.env, certain=found.model.may_deny
-    )
-
-
-def _on_processors(
-    image: object, requested: tuple[str, int | None] | None, args: EngineArgs, env: Mapping[str, str]
-) -> bool:
-    """It is vLLM's CPU backend, and no device is asked for: then weights and KV cache are host memory."""
-    if requested is not None:
-        return False
-    name = image[: release.LONGEST] if isinstance(image, str) else ""
-    told = args.given.get("device") == "cpu" or args.written.get("device") == "cpu"
-    told = told or env.get("VLLM_TARGET_DEVICE") == "cpu" or cpu.SPACE in env
-    told = told or _CPU_IMAGE.search(name.rpartition(":")[0] or name) is not None
-    return told and not any(variable in env for variable in gpu.maker.JAX)
-
-
-_GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
-_CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
-"""vLLM's builds for processors: vllm-cpu, vllm-openai-cpu, vllm-cpu-release-repo, llm-d-cpu."""
-
-
-def _on_gpus(workload: Workload, container: Container, found: Engine) -> bool:
-    """Processes, memory and start-up time are known of vLLM on GPUs. A TPU's, a Gaudi's or a Neuron core's runtime
-    compiles for half an hour and has other processes. Where no device is asked for, a claim, a node's label, an
-    operator that brings the resources, or vLLM's own image speak for one."""
-    if found.requested is not None:
-        return found.requested[0].startswith(_GPUS) or "gpu" in found.requested[0]
-    image = container.spec.get("image")
-    name = image if isinstance(image, str) else ""
-    if any(variable in found.command.env for variable in gpu.maker.JAX):
-        return False
-    claims = found.field("resources", "claims")
-    unsaid = "resources" in workload.completes and not found.field("resources", "limits")
-    return bool(claims or found.gpu or unsaid or is_official(name))
-
-
-def _field(found: Any, parts: tuple[str | int, ...]) -> Any:
+def _value_at(value: Any, parts: tuple[str | int, ...]) -> Any:
     for part in parts:
-        if isinstance(found, dict):
-            found = found.get(part)
-        elif found is None:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif value is None:
             return None
         else:
-            found = value_at(found, (part,))
-    return found
+            value = value_at(value, (part,))
+    return value

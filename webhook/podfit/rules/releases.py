@@ -16,8 +16,9 @@ from operator import methodcaller
 from typing import NamedTuple
 
 from podfit.rules import all_rules
-from podfit.rules.engine import Engine, supposing
+from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
+from podfit.rules.reading import supposing
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.gpu import driver
 from podfit.vllm.memory import plan

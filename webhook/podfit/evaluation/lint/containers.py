@@ -15,8 +15,9 @@ from podfit.kube import workload
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON, Container, Whole, Workload
 from podfit.kube.workload.kserve_runtime import with_runtimes
-from podfit.rules import engine as engines
-from podfit.rules.engine import Engine, Sibling
+from podfit.rules import reading
+from podfit.rules.engine import Engine
+from podfit.rules.reading import Surroundings
 from podfit.vllm.command import ALL_WORK, WorkLimit
 from podfit.vllm.facts import Assumed, Facts
 
@@ -65,11 +66,9 @@ class _Pod(NamedTuple):
     """A Pod template of the object."""
 
     workload: Workload
-    object: Whole
-    siblings: list[Sibling]
-    """The engines of the Pod that are read."""
+    surroundings: Surroundings
     positions: list[int]
-    """The positions of their containers in the object."""
+    """The positions in the object of the containers whose engines are `surroundings.siblings`."""
 
 
 @dataclass(slots=True)
@@ -94,7 +93,7 @@ class _Reader:
             self.errors.append(RuleError.of("workload", error))
             return None
         objects = {id(obj): Whole(obj, workloads)}
-        pods = [_Pod(pod, objects.setdefault(id(pod.object), Whole(pod.object)), [], []) for pod in workloads]
+        pods = [self._pod(pod, objects.setdefault(id(pod.object), Whole(pod.object))) for pod in workloads]
         containers = [(pod, container) for pod in pods for container in pod.workload.containers]
         order = sorted(range(len(containers)), key=lambda position: not _needs_device(containers[position][1]))
         skipped = 0
@@ -104,18 +103,20 @@ class _Reader:
             else:
                 self._read_container(position, *containers[position])
         for pod in pods:
-            in_order = sorted(zip(pod.positions, pod.siblings, strict=True), key=itemgetter(0))
-            pod.siblings[:] = [sibling for _, sibling in in_order]
+            siblings = pod.surroundings.siblings
+            in_order = sorted(zip(pod.positions, siblings, strict=True), key=itemgetter(0))
+            siblings[:] = [sibling for _, sibling in in_order]
         if skipped:
             return f"{skipped} of {len(containers)} containers are not evaluated: the object has too many"
         return next((pod.beyond for pod in workloads if pod.beyond), None)
 
+    def _pod(self, pod: Workload, obj: Whole) -> _Pod:
+        return _Pod(pod, Surroundings(object=obj, releases=self.policy.releases, scripts=self.scripts), [])
+
     def _read_container(self, position: int, pod: _Pod, container: Container) -> None:
         steps = self.scripts.spent
         try:
-            engine = engines.read(
-                pod.workload, container, self.facts, self.policy.releases, self.scripts, pod.siblings, pod.object
-            )
+            engine = reading.read(pod.workload, container, self.facts, pod.surroundings)
         except Exception as error:
             self.errors.append(RuleError.of("engine", error))
             self.work_left -= MIN_WORK_PER_ENGINE
@@ -131,7 +132,7 @@ class _Reader:
         """The engines in the order of their containers, each worker with its leader's model."""
         in_order = [self.engines[position] for position in sorted(self.engines)]
         try:
-            return engines.with_leaders(in_order)
+            return reading.with_leaders(in_order)
         except Exception as error:  # podfit's: then a worker has no model
             self.errors.append(RuleError.of("leader", error))
             return in_order

@@ -22,7 +22,8 @@ from podfit.evaluation.policy import Policy, Setting, Subject, Terms
 from podfit.evaluation.policy.layer import ApplicableRules, softer_mode
 from podfit.kube.workload import JSON
 from podfit.rules import releases
-from podfit.rules.engine import Engine, next_server
+from podfit.rules.engine import Engine
+from podfit.rules.reading import next_server
 from podfit.rules.rule import Finding, Place
 from podfit.vllm.facts import Assumed, Facts
 

@@ -9,7 +9,8 @@ from podfit.kube.path import is_object, mapping
 from podfit.kube.quantity import quantity, round_up_gi
 from podfit.kube.workload import Workload, as_list
 from podfit.rules import memory_sizes
-from podfit.rules.engine import SHM, Engine
+from podfit.rules.engine import Engine
+from podfit.rules.shm import SHM
 from podfit.vllm.memory import host
 from podfit.vllm.release import Release, newest_read
 

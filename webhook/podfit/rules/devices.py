@@ -1,0 +1,39 @@
+"""Devices that a container runs vLLM on: GPUs of a vendor, other accelerators, or processors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from podfit.vllm import gpu, release
+from podfit.vllm.args import EngineArgs
+from podfit.vllm.memory import cpu
+
+Requested = tuple[str, int | None] | None
+"""The accelerator resource that a container requests, and how many (None: unknown)."""
+_GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
+_CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
+"""vLLM's builds for processors: vllm-cpu, vllm-openai-cpu, vllm-cpu-release-repo, llm-d-cpu."""
+
+
+def vendor_of(requested: Requested, image: object) -> str:
+    """Return the vendor of the GPUs that the resource names, or that an image of vLLM's ROCm build is for."""
+    resource = requested[0] if requested else ""
+    if resource.startswith(_GPUS):
+        return resource.removeprefix("gpu.").partition(".")[0]
+    return "amd" if gpu.maker.of_image(image) == "amd" else "nvidia"
+
+
+def is_on_processors(image: object, requested: Requested, args: EngineArgs, env: Mapping[str, str]) -> bool:
+    """Return whether it is vLLM's CPU backend, and no device is requested: weights and KV cache are host memory."""
+    if requested is not None or any(variable in env for variable in gpu.maker.JAX):
+        return False
+    if "cpu" in (args.given.get("device"), args.written.get("device"), env.get("VLLM_TARGET_DEVICE")):
+        return True
+    name = image[: release.LONGEST] if isinstance(image, str) else ""
+    return cpu.SPACE in env or _CPU_IMAGE.search(name.rpartition(":")[0] or name) is not None
+
+
+def is_gpu(resource: str) -> bool:
+    """Return whether a device resource is of GPUs, not of TPUs, Gaudis or Neuron cores."""
+    return resource.startswith(_GPUS) or "gpu" in resource

@@ -1,0 +1,296 @@
+"""Containers → engines: reads the command, the arguments, the model, the GPUs and the plan of each, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
+from typing import NamedTuple, TypeVar
+
+from podfit.kube.workload import Container, Whole, Workload
+from podfit.rules.devices import is_gpu, is_on_processors, vendor_of
+from podfit.rules.engine import Engine, Sibling
+from podfit.vllm import args, command, gpu, model, release, volumes
+from podfit.vllm.args import EngineArgs, Releases
+from podfit.vllm.command import Command, WorkLimit, images
+from podfit.vllm.facts import Facts
+from podfit.vllm.memory import cpu, plan
+from podfit.vllm.memory.ledger import HostLedger, MemoryPlan
+from podfit.vllm.release import Release
+
+T = TypeVar("T")
+MAX_COMPARED_FLAGS = 64
+"""Unknown flags of one object that are compared with the known ones, which takes a millisecond for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Values that the containers of one Pod share."""
+
+    object: Whole
+    """The object of the Pod template."""
+    releases: Releases | None = None
+    """The policy's settings about vLLM releases."""
+    scripts: WorkLimit | None = None
+    """The limit of work on the object's scripts."""
+    siblings: list[Sibling] = field(default_factory=list)
+    """The engines of the Pod that are read."""
+
+
+def read(
+    workload: Workload, container: Container, facts: Facts, surroundings: Surroundings | None = None
+) -> Engine | None:
+    """Read one container, and add its engine to the siblings. Return None if it does not run vLLM."""
+    surroundings = surroundings or Surroundings(object=Whole(workload.object))
+    running = command.resolve(workload, container, facts.config_maps, surroundings.scripts, surroundings.object)
+    if running is None:
+        return None
+    engine = _engine(running, workload, container, facts, surroundings)
+    surroundings.siblings.append(
+        Sibling(
+            container=container.name,
+            args=engine.args,
+            release=engine.release,
+            requested=engine.requested,
+            port=None if running.branched or running.guessed else engine.port,
+            host=engine.args.get("host"),
+            model=engine.model,
+            env=running.env,
+        )
+    )
+    return engine
+
+
+def with_leaders(engines: Sequence[Engine]) -> list[Engine]:
+    """Return the engines of one object, each joining worker with the engine that it joins, planned on its own GPU.
+
+    The leader is the serving engine whose Pod template is nearest in the object. If several are equally near and
+    differ in what they serve, it is unknown."""
+    if all(engine.command.entry != "worker" for engine in engines):
+        return list(engines)
+    serving = [
+        engine for engine in engines if engine.command.entry != "worker" and engine.served and engine.model is not None
+    ]
+    return [_with_leader(engine, serving) if engine.command.entry == "worker" else engine for engine in engines]
+
+
+def _with_leader(worker: Engine, serving: Sequence[Engine]) -> Engine:
+    most = max((_common_parts(worker, engine) for engine in serving), default=0)
+    nearest = [engine for engine in serving if _common_parts(worker, engine) == most]
+    if not nearest:
+        return worker
+    leader = nearest[0]
+    if any((engine.args.given, engine.model) != (leader.args.given, leader.model) for engine in nearest):
+        return worker
+    planned = plan.plan(
+        leader.args,
+        leader.model.value if leader.model else None,
+        worker.gpu.value if worker.gpu else None,
+        gpu_memory=worker.facts.gpu_memory,
+        env=leader.command.env,
+        known=worker.facts.measured,
+        warm=volumes.keeps_compiled(worker.mounts, worker.command.env),
+        vendor=worker.vendor,
+    )
+    return replace(worker, leader=leader, plan=replace(worker.plan, verdict=planned.verdict, tell=planned.tell))
+
+
+def _common_parts(worker: Engine, engine: Engine) -> int:
+    """Return the number of equal parts of the two containers' paths; items of one list share nothing more than
+    others."""
+    parts = worker.container.path.parts
+    pairs = zip(parts, engine.container.path.parts, strict=False)
+    equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return equal - (equal < len(parts) and isinstance(parts[equal], int))
+
+
+def next_server(engine: Engine) -> Engine | None:
+    """Return the engine that the script starts when this one has failed; None if it starts no other."""
+    if not engine.command.then:
+        return None
+    first, *others = engine.command.then
+    surroundings = Surroundings(object=engine.whole, releases=engine.parsers, siblings=[*engine.siblings])
+    return _engine(replace(first, then=tuple(others)), engine.workload, engine.container, engine.facts, surroundings)
+
+
+def supposing(engine: Engine, supposed: Release, *, suggests: bool = False) -> Engine:
+    """Return the engine as if its image contained this release: its arguments are read by that release's parser.
+
+    Its plan is still the one of the unknown release, for each way to count memory. `suggests`: unknown flags are
+    compared with the known ones."""
+    running, arguments = engine.command, engine.args
+    if running.program == images.SERVE and supposed <= images.LAST_WITH_MODULE and not engine.field("command"):
+        running = replace(running, entry="module", program=images.MODULE)
+    if running is engine.command and arguments.read_as == supposed:
+        arguments = replace(arguments, release=supposed, releases=())
+    else:
+        arguments = args.parse(
+            running, supposed, engine.parsers, suggests=lambda: suggests and _may_compare_flags(engine.whole)
+        )
+        arguments = replace(arguments, unheard=engine.args.unheard)  # no release knows them
+    its_model = engine.model
+    if arguments.given != engine.args.given:
+        its_model = model.find(arguments, engine.workload, engine.container, engine.facts)
+    return replace(engine, command=running, release=supposed, args=arguments, model=its_model, supposed=True)
+
+
+def _may_compare_flags(obj: Whole) -> bool:
+    return obj.is_among(MAX_COMPARED_FLAGS, "flags")
+
+
+class _ImageRelease(NamedTuple):
+    """The vLLM release that a container runs."""
+
+    release: Release | None
+    vouched: bool = False
+    """The policy names it."""
+    informs: bool = False
+    """It is read from a part of the image's name."""
+
+
+def _image_release(running: Command, image: object, facts: Facts, releases: Releases | None) -> _ImageRelease:
+    if running.other:
+        return _ImageRelease(None)  # its version numbers are its own
+    if "vllm" in running.changes:
+        return _ImageRelease(release.parse(running.release) if running.release else None)
+    if not isinstance(image, str):
+        return _ImageRelease(None)
+    named = release.release_of_image(image, releases.images) if releases and releases.images else None
+    if facts.assume.registries:
+        named = named or release.in_registry(image, facts.assume.registries)
+    of_image = named or release.from_image(image)
+    if of_image is None:
+        within = release.named_within(image)
+        return _ImageRelease(within, named is not None, within is not None)
+    return _ImageRelease(of_image, named is not None)
+
+
+def _engine(
+    running: Command, workload: Workload, container: Container, facts: Facts, surroundings: Surroundings
+) -> Engine:
+    """Read everything else about a container with this command."""
+    obj, releases = surroundings.object, surroundings.releases
+    image = container.spec.get("image")
+    of_image = _image_release(running, image, facts, releases)
+    errors: list[tuple[str, Exception]] = []
+    arguments = _stage(
+        "arguments",
+        errors,
+        lambda: args.parse(running, of_image.release, releases, suggests=lambda: _may_compare_flags(obj)),
+        EngineArgs(of_image.release, open="podfit could not read the arguments"),
+    )
+    its_model = _stage("model", errors, lambda: model.find(arguments, workload, container, facts), None)
+    placement = gpu.find_placement(
+        workload, container, facts.snapshot, adds_tolerations=facts.assume.extended_resource_toleration
+    )
+    request = gpu.device_request(workload, container, facts.snapshot)
+    requested = request.resource_and_count
+    on_processors = is_on_processors(image, requested, arguments, running.env)
+    build = gpu.maker.of_build(image, running.env, arguments.given.get("device"))
+    accelerator = _stage(
+        "gpu",
+        errors,
+        lambda: None if on_processors else gpu.find(workload, container, facts, placement, request, build),
+        None,
+    )
+    mounts = volumes.mounts(workload, container)
+    files = volumes.files(
+        workload,
+        container,
+        arguments,
+        running.env,
+        facts.assume.download_bandwidth,
+        mounts,
+        partial(facts.companions.is_new_claim, workload),
+    )
+    planned = _stage(
+        "plan",
+        errors,
+        lambda: plan.plan(
+            arguments,
+            its_model.value if its_model else None,
+            accelerator.value if accelerator else None,
+            gpu_memory=facts.gpu_memory,
+            env=running.env,
+            files=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
+            known=facts.measured,
+            kv_cache_memory=facts.kv_cache_memory,
+            warm=volumes.keeps_compiled(mounts, running.env),
+            vendor="" if on_processors else vendor_of(requested, image),
+        ),
+        _no_plan("an error in podfit: the memory is not computed"),
+    )
+    engine = Engine(
+        workload=workload,
+        container=container,
+        command=running,
+        release=of_image.release,
+        vouched=of_image.vouched,
+        args=arguments,
+        model=its_model,
+        gpu=accelerator,
+        requested=requested,
+        plan=planned,
+        facts=facts,
+        placement=placement,
+        mounts=mounts,
+        siblings=surroundings.siblings,
+        whole=obj,
+        errors=tuple(errors),
+        parsers=releases,
+        informs=of_image.informs,
+    )
+    return _with_known_plan(engine, on_processors=on_processors)
+
+
+def _with_known_plan(engine: Engine, *, on_processors: bool) -> Engine:
+    """Return the engine with the parts of its plan that are known of its program and its devices."""
+    planned = engine.plan
+    if engine.command.other:
+        return replace(engine, plan=_no_plan(f"{engine.command.other} is another server, whose memory is not computed"))
+    if on_processors:
+        return replace(engine, plan=replace(planned, host=_host_ledger_on_processors(engine), startup=None))
+    if _is_on_gpus(engine) and not model.is_default(engine.model):  # of a default, whether it starts is enough
+        return engine
+    return replace(engine, plan=replace(planned, host=None, startup=None))
+
+
+def _no_plan(reason: str) -> MemoryPlan:
+    return MemoryPlan("unsure", lambda: reason, None, None, None)
+
+
+def _stage(name: str, errors: list[tuple[str, Exception]], compute: Callable[[], T], fallback: T) -> T:
+    """Return the result of one stage of reading. A bug in it is kept in `errors`, and the rules that do not need it
+    still run."""
+    try:
+        return compute()
+    except Exception as error:
+        errors.append((name, error))
+        return fallback
+
+
+def _host_ledger_on_processors(engine: Engine) -> HostLedger | None:
+    """Return the host ledger of the CPU backend."""
+    if engine.plan.host is None or engine.model is None:
+        return None
+    return cpu.ledger(
+        engine.plan.host, engine.args, engine.model.value, engine.release, engine.command.env,
+        certain=engine.model.may_deny,
+    )  # fmt: skip
+
+
+def _is_on_gpus(engine: Engine) -> bool:
+    """Return whether a GPU is requested or known, or something speaks for one: a claim, an operator that adds the
+    resources, or vLLM's own image.
+
+    Processes, memory and start-up time are known of vLLM on GPUs. The runtime of a TPU, a Gaudi or a Neuron core
+    compiles for half an hour and has other processes."""
+    if engine.requested is not None:
+        return is_gpu(engine.requested[0])
+    if any(variable in engine.command.env for variable in gpu.maker.JAX):
+        return False
+    image = engine.container.spec.get("image")
+    adds_resources = "resources" in engine.workload.completes and not engine.field("resources", "limits")
+    is_vllms = isinstance(image, str) and release.is_official(image)
+    return bool(engine.field("resources", "claims") or engine.gpu or adds_resources or is_vllms)
