@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(name="url", scope="session")
 def _url() -> Iterator[str]:
     """The page of `podfit ui examples`."""
-    command = [sys.executable, "-m", "podfit.cli", "ui", "examples"]
+    with served("examples") as url:
+        yield url
+
+
+@pytest.fixture(name="url_without_files", scope="session")
+def _url_without_files() -> Iterator[str]:
+    """The page of `podfit ui`."""
+    with served() as url:
+        yield url
+
+
+@contextmanager
+def served(*paths: str) -> Iterator[str]:
+    """The URL of `podfit ui PATH…`."""
+    command = [sys.executable, "-m", "podfit.cli", "ui", *paths]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
@@ -47,19 +62,21 @@ def _browser() -> Iterator[Any]:
 
 @pytest.fixture(name="open_page")
 def _open_page(browser: Any, url: str) -> Iterator[Open]:
-    """Opens the page at a fragment, in a window of a width, light or dark."""
+    """Opens the page, or another one, at a fragment, in a window of a width, light or dark."""
     contexts, wrong = [], []
 
-    def opened(fragment: str = "", width: int = 1280, height: int = 900, scheme: str = "light") -> Any:
+    def opened(
+        fragment: str = "", width: int = 1280, height: int = 900, scheme: str = "light", start: str = url
+    ) -> Any:
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, locale="en-US")
-        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url.rsplit("/", 2)[0])
+        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=start.rsplit("/", 2)[0])
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda one: None if one.url.startswith(url) else wrong.append(f"request to {one.url}"))
+        page.on("request", lambda one: None if one.url.startswith(start) else wrong.append(f"request to {one.url}"))
         page.on("dialog", lambda one: wrong.append(f"dialog {one.message}"))
-        page.goto(f"{url}{fragment}")
+        page.goto(f"{start}{fragment}")
         return page
 
     yield opened

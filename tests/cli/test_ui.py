@@ -11,6 +11,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from podfit.cli import main
+from podfit.ui.app import create_app
+from podfit.ui.desk import Desk
 
 
 def test_the_browser_gets_a_file_that_only_the_user_can_read(
@@ -38,3 +40,36 @@ def test_the_browser_gets_a_file_that_only_the_user_can_read(
     assert f'<meta http-equiv="refresh" content="0; url={page}">' in text
     assert (stat.S_IMODE(mode), stat.S_IMODE(folder)) == (0o600, 0o700)
     assert not Path(unquote(urlsplit(url).path)).exists()
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        ([], sorted(str(path) for path in EXAMPLES.glob("*.yaml"))),
+        ([str(EXAMPLES / "good.yaml")], [str(EXAMPLES / "good.yaml")]),
+    ],
+)
+def test_the_examples_are_there_without_paths(
+    paths: list[str], names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desks: list[Desk] = []
+
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def with_desk(token: str, desk: Desk) -> Any:
+        desks.append(desk)
+        return create_app(token, desk)
+
+    monkeypatch.setattr("podfit.ui.app.create_app", with_desk)
+    monkeypatch.setattr("podfit.ui.effect.prepare", lambda _: None)
+    monkeypatch.setattr("werkzeug.serving.BaseWSGIServer.serve_forever", interrupted)
+
+    assert main(["ui", *paths]) == 0
+
+    (desk,) = desks
+    assert [file.source.name for file in desk.open().files] == names
+    assert desk.is_example == (not paths)

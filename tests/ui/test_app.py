@@ -121,7 +121,17 @@ def test_a_body_is_bounded(client: FlaskClient) -> None:
 
 
 def test_the_catalog(client: FlaskClient) -> None:
-    assert "Qwen/Qwen3-8B" in client.get("/token/models", base_url=BASE).get_json()
+    models = client.get("/token/models", base_url=BASE).get_json()
+
+    assert "meta-llama/Llama-3.3-70B-Instruct" in models["originals"]
+    assert {"unsloth/Llama-3.3-70B-Instruct", "nvidia/Llama-3.3-70B-Instruct-FP8"} <= set(models["copies"])
+    assert "NousResearch/Hermes-4-14B" in models["originals"]  # its own model, although it mirrors others
+
+
+def test_the_marks_of_no_files(client: FlaskClient) -> None:
+    marks = client.get("/token/marks", base_url=BASE).get_json()
+
+    assert marks == {"tally": "0 files, 0 vLLM containers: 0 denied, 0 likely to fail, 0 advice", "files": []}
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("static/*")), ids=lambda path: path.name)

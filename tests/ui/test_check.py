@@ -173,3 +173,58 @@ def test_half_a_character_in_a_text_is_no_error() -> None:
     text = LONG.read_text().replace("name: llama-8b-long", 'name: "llama-\ud800"', 1)
 
     assert answer(text)["counts"]["denied"] == 1
+
+
+# ── The list of files ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_counts_of_all_files_are_those_of_podfit_check(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", *(str(path) for path in sorted(EXAMPLES.glob("*.yaml")))])
+    printed = capsys.readouterr().out
+
+    marks = check.marks(desk(*sorted(EXAMPLES.glob("*.yaml"))))
+
+    assert f"\n{marks['tally']}\n" in printed
+    levels = {Path(row["name"]).name: row["level"] for row in marks["files"]}
+    assert levels["good.yaml"] == "clean"
+    assert levels[LONG.name] == "denied"
+
+
+def test_the_counts_of_a_file_are_those_of_its_mark() -> None:
+    marks = check.marks(desk(LONG))["files"]
+
+    counts = answer(LONG.read_text())["counts"]
+    assert marks[0]["words"] == f"{counts['denied']} denied, {counts['advice']} advice"
+    assert counts["likely"] == counts["would_deny"] == 0
+
+
+def test_files_without_vllm_or_yaml_have_marks(tmp_path: Path) -> None:
+    (tmp_path / "claim.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    (tmp_path / "wrong.yaml").write_text("apiVersion: v1\nkind: [\n")
+
+    marks = check.marks(desk(tmp_path))
+
+    assert {Path(row["name"]).name: row["level"] for row in marks["files"]} == {
+        "claim.yaml": "none",
+        "wrong.yaml": "error",
+    }
+    assert marks["tally"].endswith("; 1 error")
+
+
+def test_a_label_leaves_out_the_folder_of_all_files(tmp_path: Path) -> None:
+    for name in ("prod/a.yaml", "test/a.yaml"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+
+    assert [file["label"] for file in check.given(desk(tmp_path))["files"]] == ["prod/a.yaml", "test/a.yaml"]
+    assert check.given(desk(tmp_path / "prod/a.yaml"))["files"][0]["label"] == "a.yaml"
+    assert check.given(desk())["files"] == []
+
+
+def test_a_container_without_a_named_gpu_has_sides() -> None:
+    text = LONG.read_text().replace("nvidia.com/gpu.product: NVIDIA-L4", "disk: ssd")
+
+    sides = answer(text)["containers"][0]["sides"]
+
+    assert {side["verdict"] for side in sides} >= {"fits", "does-not-fit"}
+    assert answer(LONG.read_text())["containers"][0]["sides"] == []

@@ -44,6 +44,18 @@ def test_the_changes_are_those_of_policy_diff(capsys: pytest.CaptureFixture[str]
     assert found["groups"][0]["what"] == "newly denied"
 
 
+@pytest.mark.parametrize("policy", ["strict", "observe", "autofix", "shared-gpu"])
+def test_the_counts_are_those_of_policy_diff(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["policy", "diff", "default", policy, "--on", str(EXAMPLES)])
+    printed = capsys.readouterr().out
+
+    shown = answer(shipped=[policy])
+
+    assert printed.endswith(f"{shown['summary']}\n")
+    headings = [f"{group['what']}: {group['count']}" for group in shown["groups"]]
+    assert [line for line in printed.splitlines() if line[:1].isalpha()] == headings
+
+
 def test_counts_are_by_namespace_and_rule() -> None:
     (group, *_) = answer(shipped=["strict"])["groups"]
 
@@ -75,6 +87,15 @@ def test_a_broken_policy_is_an_error_at_its_line() -> None:
         answer(policy="apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {name: ours}\nspec: {ruls: {}}\n")
 
     assert raised.value.field == "policy"
+
+
+def test_each_problem_of_a_policy_has_its_line() -> None:
+    with pytest.raises(QuestionError) as raised:
+        answer(policy="kind: Policy\nspec: {ruls: {}}\n")
+
+    problems = str(raised.value).split("\n")
+    assert len(problems) == 3
+    assert all(problem.startswith("pasted policy:") for problem in problems)
 
 
 @pytest.mark.parametrize("names", ["strict", [3], ["../strict"]])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import yaml
 
+from podfit.cli import main
 from podfit.evaluation.policy import builtin
 from podfit.report import plan as as_plan
 from podfit.report.command_line import judged_as
@@ -126,9 +128,125 @@ def test_a_secret_is_masked_where_it_is_told() -> None:
     assert "sk-aSecret" not in str({key: value for key, value in found.items() if key not in ("command", "manifest")})
 
 
+# ── Users ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SIXTEEN = {"max_model_len": "16384", "users": "50"}
+
+
+@pytest.mark.parametrize(
+    ("controls", "state", "text"),
+    [
+        ({"gpu": "l40s"}, "does-not-fit", "holds 4 … 5 of 50 users"),
+        ({"gpu": "l40s", "gpus": "4"}, "fits", "holds 50 users"),
+        ({"gpu": "b200"}, "fits", "holds 50 users"),
+        ({"gpu": "b200", "users": "1"}, "fits", "holds 1 user"),
+        ({"gpu": "b200", "max_num_seqs": "16"}, "does-not-fit", "holds 16 of 50 users"),
+    ],
+)
+def test_how_many_users_it_holds(controls: dict[str, str], state: str, text: str) -> None:
+    users = answer(**SIXTEEN | controls)["users"]
+
+    assert (users["state"], users["text"]) == (state, text)
+    assert "16,384 tokens each" in users["room"]
+
+
+def test_the_low_end_of_the_estimate_holds_the_users() -> None:
+    """As many as the low end holds are held, one more than the high end holds are not, and between them is doubt."""
+    room = answer(**SIXTEEN, gpu="b200")["users"]["room"]
+    low, high = map(int, room.partition("KV cache for ")[2].partition(";")[0].split(" … "))
+
+    states = [answer(**SIXTEEN | {"users": str(users), "gpu": "b200"})["users"]["state"] for users in (low, high + 1)]
+    assert states == ["fits", "does-not-fit"]
+    assert answer(**SIXTEEN | {"users": str(high), "gpu": "b200"})["users"]["state"] == "unsure"
+
+
+def test_users_without_a_plan_that_fits() -> None:
+    assert answer(**SIXTEEN, gpu="l4")["users"] is None
+    assert answer(**SIXTEEN, model="acme/unknown")["users"] is None
+    assert answer(**SIXTEEN, model="acme/unknown")["ways"] == {"title": "", "rows": []}
+    assert answer()["users"] is None
+
+
+def test_users_set_the_sequences_as_podfit_plan_does() -> None:
+    assert "--max-num-seqs 50" in answer(**SIXTEEN)["command"]
+    assert "--max-num-seqs 16" in answer(**SIXTEEN, max_num_seqs="16")["command"]
+    assert answer(users="90000")["headline"] == "fits"
+
+
+def test_the_ways_are_those_of_podfit_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["plan", "Qwen/Qwen3-14B", "--context", "16384", "--users", "50", "--format", "json"])
+    offers = json.loads(capsys.readouterr().out)["offers"]
+
+    ways = answer(**SIXTEEN)["ways"]
+
+    assert ways["title"] == "Ways to hold 50 users of 16,384 tokens"
+    rows = {
+        (row["controls"]["gpu"], int(row["controls"]["gpus"]), row["replicas"], row["holds"]) for row in ways["rows"]
+    }
+    listed = {
+        (offer["product"], offer["gpus"], offer["replicas"], f"{offer['requests_at_once']:,}")
+        for offer in offers
+        if offer["gpu_memory_bytes"] <= 4 * min(offer["gpu_memory_bytes"] for offer in offers)
+    }
+    assert rows == listed
+    assert {row["changes"] for row in ways["rows"]} >= {"", "--kv-cache-dtype fp8", "Qwen/Qwen3-14B-AWQ"}
+
+
+def test_a_way_that_is_chosen_holds_its_users() -> None:
+    rows = answer(**SIXTEEN)["ways"]["rows"]
+
+    for row in (row for row in rows if row["replicas"] == 1):
+        chosen = answer(**SIXTEEN | row["controls"])
+        assert (chosen["state"], chosen["users"]["state"]) == ("fits", "fits"), row
+
+
+def test_a_secret_is_not_among_the_ways() -> None:
+    rows = answer(other="--api-key sk-aSecretThatNobodyMaySee00")["ways"]["rows"]
+
+    assert rows
+    assert "sk-aSecret" not in str(rows)
+
+
+# ── Without a named GPU ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_each_gpu_is_on_a_side_without_a_named_one() -> None:
+    shown = plan.answer({**ASKED, "gpu": ""}, builtin(), Facts(plans_table=True))
+
+    sides = {side["verdict"]: side["gpus"] for side in shown["sides"]}
+    assert "L40S (48 GB)" in sides["fits"]
+    assert "A100 (40 GB)" in sides["unsure"]
+    assert "L4 (24 GB)" in sides["does-not-fit"]
+    assert shown["why"].startswith("fits whole GPUs of 48 GB and more")
+    assert "gpu-missing" not in [finding["rule"] for finding in shown["findings"]]
+
+
+def test_the_count_is_that_of_the_unnamed_gpus() -> None:
+    shown = plan.answer({**ASKED, "gpu": "", "gpus": "2"}, builtin(), Facts(plans_table=True))
+
+    assert "L4 (24 GB)" in next(side["gpus"] for side in shown["sides"] if side["verdict"] == "fits")
+
+
+def test_a_gpu_that_lacks_something_is_on_no_other_side() -> None:
+    shown = plan.answer({**ASKED, "model": "Qwen/Qwen3-0.6B", "gpu": "", "dtype": "bfloat16"}, builtin(),
+                        Facts(plans_table=True))  # fmt: skip
+
+    lacking = [side for side in shown["sides"] if side["verdict"] == "lacking"]
+    assert any("T4 (16 GB)" in side["gpus"] and "no bfloat16" in side["words"] for side in lacking)
+    assert "T4 (16 GB)" not in next(side["gpus"] for side in shown["sides"] if side["verdict"] == "fits")
+
+
+def test_a_named_gpu_has_no_sides() -> None:
+    assert answer()["sides"] == []
+
+
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
+        ({"users": "0"}, "users"),
+        ({"users": "-5"}, "users"),
+        ({"users": "1" * 40}, "users"),
+        ({"users": "many"}, "users"),
         ({"model": ""}, "model"),
         ({"model": "--help"}, "model"),
         ({"model": "two words"}, "model"),

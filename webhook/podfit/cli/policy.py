@@ -224,7 +224,7 @@ def run_diff(args: argparse.Namespace) -> int:
         for what in changes.ORDER:
             terminal.show(_listed(what, [one for one in found if one.what == what]), text.highlighted)
         changed = len({(one.where, one.object) for one in found})
-        print(f"{denial.many(count, 'object')}: {changed} would get another decision")
+        print(changes.summary(count, changed))
     return int(any(one.what == "newly denied" for one in found))
 
 

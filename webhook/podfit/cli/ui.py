@@ -9,10 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import podfit
 from podfit.cli.support import edge, policies
 from podfit.ui.desk import Desk, Opened, OpenedFile, ShippedPolicy
 
 HOST = "127.0.0.1"
+_PACKAGE = Path(podfit.__file__).parent
+_EXAMPLES = (
+    _PACKAGE.parents[1] / "examples",
+    *(prefix / "share" / "podfit" / "examples" for prefix in _PACKAGE.parents[3:4]),
+    _PACKAGE.parent / "share" / "podfit" / "examples",
+)
+"""Where podfit's examples are: in a checkout, below an environment's prefix, and next to what `pip --target` wrote."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,7 +34,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=edge.Examples,
     )
     parser.add_argument(
-        "files", nargs="*", metavar="PATH", help="manifests for Check and Policy effect: files, folders"
+        "files",
+        nargs="*",
+        metavar="PATH",
+        help="manifests for Check and Policy effect: files, folders; default: podfit's examples",
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free port")
@@ -101,18 +112,19 @@ def _open(url: str, redirect: Path) -> None:
 def _desk(args: argparse.Namespace) -> Desk:
     """The data for the page; the files are read again if one has changed."""
     facts = edge.facts(args)
+    names = args.files or _examples()
     opened: tuple[Sequence[tuple[str, float]], Opened] | None = None
 
     def state() -> list[tuple[str, float]]:
         """Each file with the time of its last change; raises UnusableError."""
-        return [(name, Path(name).stat().st_mtime) for name in edge.files(args.files) if Path(name).exists()]
+        return [(name, Path(name).stat().st_mtime) for name in edge.files(names) if Path(name).exists()]
 
     def open_files() -> Opened:
         nonlocal opened
         try:
             now = state()
             if opened is None or opened[0] != now:
-                sources, problems = edge.read(args.files, facts)
+                sources, problems = edge.read(names, facts)
                 files = [OpenedFile(one, edge.read_text(Path(one.name))) for one in sources if Path(one.name).exists()]
                 opened = now, Opened(files, problems)
         except edge.UnusableError as error:
@@ -131,4 +143,11 @@ def _desk(args: argparse.Namespace) -> Desk:
         open_files,
         {name: ShippedPolicy(policies.title(name), policies.shipped_text(name)) for name in policies.SHIPPED},
         gpu=args.gpu or "",
+        is_example=not args.files,
     )
+
+
+def _examples() -> list[str]:
+    """The files of podfit's examples; [] if this installation has none."""
+    listed = (sorted(map(str, folder.glob("*.yaml"))) for folder in _EXAMPLES)
+    return next(filter(None, listed), [])

@@ -4,8 +4,9 @@
 | -------------------- | ------------------------------------------------------------- |
 | /TOKEN/              | the page                                                      |
 | /TOKEN/static/…      | its scripts and styles                                        |
-| /TOKEN/models        | the ids of the catalog, as JSON                               |
+| /TOKEN/models        | the ids of the catalog, originals and copies, as JSON         |
 | /TOKEN/files         | the files of the command line, as JSON                        |
+| /TOKEN/marks         | the findings of each of these files, counted → `check.marks`  |
 | /TOKEN/plan          | POST: a configuration → `plan.answer`                         |
 | /TOKEN/check         | POST: a file's name and text → `check.answer`                 |
 | /TOKEN/effect        | POST: policies, perhaps a saved scan → `effect.answer`        |
@@ -34,7 +35,7 @@ from podfit.ui import check, effect, plan
 from podfit.ui.desk import Desk
 from podfit.ui.question import QuestionError
 from podfit.vllm.gpu.product import products
-from podfit.vllm.model import catalogue
+from podfit.vllm.model import catalog_ids
 
 LARGEST = 8 << 20
 """Bytes of a request's body: more than an object of the API server, and room for a saved scan."""
@@ -77,7 +78,7 @@ def create_app(token: str, desk: Desk) -> Flask:
 
     @app.get(f"/{token}/")
     def page() -> str:
-        releases = [str(one) for one in reversed(desk.policy.releases.table.releases)]
+        releases = [str(release) for release in reversed(desk.policy.releases.table.releases)]
         gpus = sorted(name for name, row in products().items() if "mig" not in row)
         return render_template(
             "page.html",
@@ -90,11 +91,15 @@ def create_app(token: str, desk: Desk) -> Flask:
 
     @app.get(f"/{token}/models")
     def models() -> Response:
-        return jsonify(sorted(catalogue.ids().values(), key=str.lower))
+        return jsonify(catalog_ids()._asdict())
 
     @app.get(f"/{token}/files")
     def files() -> Response:
         return jsonify(check.given(desk))
+
+    @app.get(f"/{token}/marks")
+    def marks() -> Response:
+        return jsonify(check.marks(desk))
 
     def answers(path: str, fields: Collection[str], answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """A POST of a question as JSON, answered as JSON; 422 with the field for one that is unknown, or a value that

@@ -1,21 +1,25 @@
-"""The tab Check: a file of manifests → its findings at their lines, the repair as a diff, the ledgers of each
-container."""
+"""The tab Check: a file of manifests → its findings at their lines, the repair as a diff, the memory of each container;
+all files → the counts of their findings."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from podfit.base.secret import FORMS
-from podfit.evaluation.denial import LEVELS
+from podfit.evaluation.denial import HEADINGS
 from podfit.evaluation.policy import Policy
 from podfit.report import explained, files, repairs
 from podfit.report import json as as_json
-from podfit.report.checked import CheckedContainer, Item
-from podfit.report.files import ManifestFile
+from podfit.report.checked import Checked, CheckedContainer, FileProblem, Item
+from podfit.report.files import CheckedFile, ManifestFile
 from podfit.report.rewrite import diff, rewrite
-from podfit.ui.desk import Desk
+from podfit.report.text import tally
+from podfit.rules.rule import Heading
+from podfit.ui.desk import Desk, Opened
+from podfit.ui.gpus import sides
 from podfit.ui.plan import chart, tiles
 from podfit.ui.question import raw, text
 
@@ -29,9 +33,56 @@ def given(desk: Desk) -> dict[str, Any]:
     """The files of the command line with their masked texts, and what can't be read."""
     opened = desk.open()
     return {
-        "files": [{"name": one.source.name, "text": one.shown} for one in opened.files],
-        "problems": [FORMS.line(one) for one in opened.problems],
+        "files": [
+            {"name": file.source.name, "label": file.source.name.removeprefix(opened.folder), "text": file.shown}
+            for file in opened.files
+        ],
+        "problems": [FORMS.line(problem) for problem in opened.problems],
     }
+
+
+def marks(desk: Desk) -> Mapping[str, Any]:
+    """The findings of each file, counted, and the line of counts of `podfit check` over all of them."""
+    opened = desk.open()
+    if desk.marks.opened is not opened:
+        desk.marks.marks = _marks(opened, desk.policy)
+        desk.marks.opened = opened
+    return desk.marks.marks
+
+
+def _marks(opened: Opened, policy: Policy) -> dict[str, Any]:
+    every = [(file.source, files.check(file.source, policy)) for file in opened.files]
+    whole = Checked(
+        files=tuple(source.name for source, _ in every),
+        containers=tuple(container for _, checked in every for container in checked.containers),
+        problems=(
+            *(FileProblem.of(None, None, problem) for problem in opened.problems),
+            *(problem for _, checked in every for problem in checked.problems),
+        ),
+        notes=(),
+        skips=tuple(note for source, _ in every for note in source.skips),
+    )
+    return {"tally": tally(whole), "files": [_mark(source, checked) for source, checked in every]}
+
+
+def _mark(source: ManifestFile, checked: CheckedFile) -> dict[str, Any]:
+    """The most important heading of one file, and its counts in words."""
+    counts = _counts(checked.containers)
+    words = [f"{number} {HEADINGS[heading]}" for heading, number in counts.items() if number]
+    if checked.problems:
+        return {"name": source.name, "level": "error", "words": "can't be read"}
+    if not checked.containers:
+        return {"name": source.name, "level": "none", "words": "no vLLM container"}
+    level = next((heading for heading, number in counts.items() if number), "clean")
+    return {"name": source.name, "level": level, "words": ", ".join(words) or "no findings"}
+
+
+def _counts(containers: Iterable[CheckedContainer]) -> dict[Heading, int]:
+    """Heading → how many findings have it, without accepted ones, as `podfit check` counts them."""
+    counted = Counter(
+        item.judged.heading for container in containers for item in container.items if item.accepted is None
+    )
+    return {heading: counted[heading] for heading in HEADINGS}
 
 
 def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
@@ -41,11 +92,12 @@ def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     found = files.check(source, desk.policy)
     items = sorted(
         (item for one in found.containers for item in one.items),
-        key=lambda item: (item.accepted is not None, list(LEVELS).index(item.judged.level), item.mark.line),
+        key=lambda item: (item.accepted is not None, list(HEADINGS).index(item.judged.heading), item.mark.line),
     )
     return {
         "findings": [_finding(item) for item in items],
-        "counts": {level: sum(one.judged.level == level and one.accepted is None for one in items) for level in LEVELS},
+        "counts": _counts(found.containers),
+        "accepted": sum(item.accepted is not None for item in items),
         "problems": [
             *({"line": None, "message": FORMS.line(one)} for one in problems),
             *({"line": one.line, "message": one.message} for one in found.problems),
@@ -75,6 +127,7 @@ def _finding(item: Item) -> dict[str, Any]:
     accepted = {"by": item.accepted.by, "reason": item.accepted.reason} if item.accepted else None
     return {
         **as_json.finding(item.report, item.judged),
+        "heading": item.judged.heading,
         "line": item.mark.line,
         "end_line": item.mark.end_line,
         "object": item.object,
@@ -94,6 +147,7 @@ def _container(one: CheckedContainer) -> dict[str, Any]:
         "why": shown.why,
         "charts": [chart(ledger) for ledger in shown.charts],
         "tiles": tiles(one.result.engine),
+        "sides": sides(one.result.engine),
         "changes": list(shown.changes),
     }
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import takewhile
+from typing import Any
 
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.rehearsal import RehearsedDecision
@@ -34,6 +36,13 @@ class Opened:
     files: Sequence[OpenedFile] = ()
     problems: Sequence[str] = ()
 
+    @cached_property
+    def folder(self) -> str:
+        """The folder that all files are in, with a slash at its end; "" if there is none."""
+        folders = [file.source.name.split("/")[:-1] for file in self.files]
+        common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False))]
+        return "/".join([*common, ""]) if common else ""
+
 
 @dataclass(frozen=True)
 class ShippedPolicy:
@@ -58,6 +67,14 @@ class Decisions:
         return self.made.setdefault(policy.version, {})
 
 
+@dataclass
+class FileMarks:
+    """The findings of each opened file, counted once."""
+
+    opened: Opened | None = None
+    marks: Mapping[str, Any] = field(default_factory=dict)
+
+
 MOST_POLICIES = 16
 """Policies whose decisions are kept: a text that is edited is another policy at each pause."""
 
@@ -78,5 +95,9 @@ class Desk:
     """The policies to choose from, by name."""
     decisions: Decisions = field(default_factory=Decisions)
     """The decisions of the policy tab."""
+    marks: FileMarks = field(default_factory=FileMarks)
+    """The marks of the files in the check tab."""
     gpu: str = ""
     """`--gpu`, for the first configuration."""
+    is_example: bool = False
+    """The files are podfit's examples, since the command line names none."""

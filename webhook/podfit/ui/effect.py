@@ -12,7 +12,7 @@ from podfit.base.secret import FORMS
 from podfit.evaluation import review, subject
 from podfit.evaluation.policy import Policy, PolicyError, builtin, load
 from podfit.evaluation.rehearsal import RehearsedObject, recorded, rehearse
-from podfit.evaluation.rehearsal.changes import ORDER, RuleChange, rule_changes
+from podfit.evaluation.rehearsal.changes import ORDER, RuleChange, rule_changes, summary
 from podfit.kube.path import mapping
 from podfit.ui.desk import Desk, Opened
 from podfit.ui.question import QuestionError, raw
@@ -30,7 +30,7 @@ def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     if scan.strip():
         return _tree(recorded.changes(_scan(scan), builtin(), policy), _RECORDED)
     problems: list[str] = []
-    return _tree(list(_changed(desk, policy, problems)), "", problems)
+    return {**_tree(list(_changed(desk, policy, problems)), "", problems), "folder": desk.open().folder}
 
 
 def prepare(desk: Desk) -> None:
@@ -109,6 +109,7 @@ def _tree(found: Iterable[recorded.Changed], note: str, problems: Iterable[str] 
         if of_group:
             groups.append({
                 "what": what,
+                "count": len(of_group),
                 "objects": len({(one.where, one.object) for _, one in of_group}),
                 "counts": [
                     {"namespace": namespace, "rule": rule, "count": count}
@@ -121,8 +122,10 @@ def _tree(found: Iterable[recorded.Changed], note: str, problems: Iterable[str] 
         "objects": len(objects),
         "decided": sum(otherwise for _, _, otherwise, _ in objects),
         "changed": changed,
+        "summary": summary(len(objects), changed),
         "groups": groups,
         "note": note,
+        "folder": "",
         "problems": [FORMS.line(one) for one in problems],
     }
 

@@ -17,23 +17,30 @@ from podfit.report import explained
 from podfit.report import json as as_json
 from podfit.report.command_line import is_spoken_of, judged_as
 from podfit.report.explained import Bar, Chart
+from podfit.report.needs import Serving
 from podfit.report.text import reason, verdict
 from podfit.rules.engine import Engine
+from podfit.ui import users as of_users
+from podfit.ui.gpus import grid, sides
 from podfit.ui.question import QuestionError, text
-from podfit.ui.sliders import SLIDERS, slider
+from podfit.ui.sliders import SEQUENCES, SLIDERS, slider
 from podfit.vllm import gpu, release
 from podfit.vllm.facts import Facts
-from podfit.vllm.memory import sweep
-from podfit.vllm.memory.ledger import IN_WORDS
+from podfit.vllm.memory.generations import NEWEST
+from podfit.vllm.memory.needs import RESOURCE
 from podfit.vllm.model import given, nearest
 
 VALUES = ("max_model_len", "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size",
           "dtype", "kv_cache_dtype", "quantization")  # fmt: skip
 """vLLM's arguments with a control of their own, by their dest."""
-FIELDS = frozenset({"model", "release", "gpu", "gpus", "config", "enforce_eager", "other", *VALUES})
+FIELDS = frozenset({"model", "release", "gpu", "gpus", "users", "config", "enforce_eager", "other", *VALUES})
 """The fields of a question."""
-MOST_GPUS = 1024
+OF_A_WAY = frozenset({"max_model_len", "max_num_seqs", "tensor_parallel_size"})
+"""Arguments that each way to hold the users sets itself."""
+MAX_GPUS = 1024
 """GPUs of one configuration."""
+MAX_USERS = 100_000
+"""Users of one configuration."""
 
 
 def answer(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
@@ -43,12 +50,26 @@ def answer(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, 
     if version and release.parse(version) is None:
         raise QuestionError("release", f"{version!r} is not a version such as 0.27.1")
     facts = _given(asked, facts)
-    report = judged_as(argv, version or None, facts, policy)
+    unnamed = None if facts.gpu else (RESOURCE, _count(asked))
+    report = judged_as(argv, version or None, facts, policy, resource=unnamed)
     if not report.results:
         problem = report.errors[0].error if report.errors else "vLLM does not start with these arguments"
         raise QuestionError("other", problem)
     (result,) = report.results
-    return _tree(argv, report, result)
+    tree = _tree(argv, report, result)
+    users = _whole(asked, "users", MAX_USERS)
+    serving = Serving(
+        model=text(asked, "model"),
+        arguments=tuple(command({**asked, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
+        context=None,
+        users=users,
+        version=version or str(NEWEST),
+    )
+    return {
+        **tree,
+        "users": of_users.held(result.engine, users) if users and tree["state"] != "does-not-fit" else None,
+        "ways": of_users.ways(result.engine, serving, facts, policy, report.secrets),
+    }
 
 
 def command(asked: Mapping[str, Any]) -> list[str]:
@@ -59,11 +80,13 @@ def command(asked: Mapping[str, Any]) -> list[str]:
     if model.startswith("-") or any(letter.isspace() for letter in model):
         raise QuestionError("model", f"{model!r} is not a model's id or path")
     argv = ["vllm", "serve", model]
-    count = _count(asked)
+    count, users = _count(asked), _whole(asked, "users", MAX_USERS)
     for dest in VALUES:
         value = text(asked, dest)
         if dest == "tensor_parallel_size" and not value and count > 1:
             value = str(count)
+        if dest == "max_num_seqs" and not value and users:
+            value = str(min(users, SEQUENCES[-1]))
         if value:
             argv += [f"--{dest.replace('_', '-')}", value]
     if asked.get("enforce_eager") is True:
@@ -75,10 +98,17 @@ def command(asked: Mapping[str, Any]) -> list[str]:
 
 
 def _count(asked: Mapping[str, Any]) -> int:
-    count = text(asked, "gpus") or "1"
-    if not (count.isascii() and count.isdigit() and 0 < int(count[:6]) <= MOST_GPUS):
-        raise QuestionError("gpus", f"{count!r} is not a number of GPUs from 1 to {MOST_GPUS:,}")
-    return int(count)
+    return _whole(asked, "gpus", MAX_GPUS) or 1
+
+
+def _whole(asked: Mapping[str, Any], field: str, most: int) -> int | None:
+    """The whole number of a field; None if it is empty. Raises QuestionError."""
+    value = text(asked, field)
+    if not value:
+        return None
+    if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= most):
+        raise QuestionError(field, f"{value!r} is not a whole number from 1 to {most:,}")
+    return int(value)
 
 
 def _given(asked: Mapping[str, Any], facts: Facts) -> Facts:
@@ -114,21 +144,36 @@ def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]
         "why": refused.finding.message if refused and plan.verdict != "does-not-fit" else secrets.line(reason(engine)),
         "charts": [chart(one) for one in shown.charts],
         "tiles": tiles(engine),
+        "room": _room(engine),
         "changes": list(shown.changes),
         "findings": [{**as_json.finding(report, one), "field": _field(one)} for one in findings],
         "hints": _hints(engine, secrets),
         "sliders": {dest: slider(engine, dest) for dest in SLIDERS},
-        "gpus": _gpus(engine),
+        "gpus": grid(engine),
+        "sides": sides(engine),
         "command": shlex.join(argv),
         "manifest": manifest,
         "manifest_missing": secrets.line(missing),
     }
 
 
+def _room(engine: Engine) -> str:
+    """How many requests the KV cache holds; "" if that is unknown."""
+    ledger = engine.plan.gpu
+    if ledger is None or ledger.max_concurrency is None or not ledger.max_model_len:
+        return ""
+    return f"{ledger.max_concurrency:.2f}× {ledger.max_model_len:,} tokens at once"
+
+
 def chart(one: Chart) -> dict[str, Any]:
     """A waterfall as plain JSON values; sizes in bytes, with their texts."""
     bars = [_bar(bar) for bar in one.bars]
-    return {"title": one.title, "scale": max([one.scale, *(bar["to"] or 0 for bar in bars)]), "bars": bars}
+    return {
+        "memory": one.title.split()[0],
+        "title": one.title,
+        "scale": max([one.scale, *(bar["to"] or 0 for bar in bars)]),
+        "bars": bars,
+    }
 
 
 def _bar(bar: Bar) -> dict[str, Any]:
@@ -192,25 +237,10 @@ def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
         model = {"text": secrets.line(f"{size}{fact.source}"), "wrong": False}
     accelerator = engine.gpu.value if engine.gpu else None
     if accelerator is None:
-        return {"model": model, "gpu": {"text": "No GPU: choose one here or in the table below.", "wrong": False}}
+        return {"model": model, "gpu": {"text": "No GPU is named: the answer is for each GPU.", "wrong": False}}
     memory = min((one.memory for one in accelerator.gpus), default=0)
     text_ = f"{accelerator.name}{f', {human(memory)}' if memory else ''}"
     return {"model": model, "gpu": {"text": secrets.line(text_), "wrong": False}}
-
-
-def _gpus(engine: Engine) -> list[dict[str, Any]]:
-    """Which GPUs fit this command line: a row per GPU, a cell per count."""
-    held = engine.plan.resolved
-    if engine.model is None or held is None or not held.budget.max_model_len:
-        return []
-    rows: dict[str, list[dict[str, Any]]] = {}
-    length = held.budget.max_model_len
-    for one in sweep.sweep(engine.args, engine.model.value, env=engine.command.env, asked=[length]):
-        cell = one.cells[length]
-        count = None if cell.concurrency is None else round(cell.concurrency, 1)
-        found = {"gpus": one.gpus, "verdict": cell.verdict, "words": IN_WORDS[cell.verdict], "concurrency": count}
-        rows.setdefault(one.product, []).append(found)
-    return [{"product": product, "cells": cells} for product, cells in rows.items()]
 
 
 def _manifest(engine: Engine) -> tuple[str | None, str]:

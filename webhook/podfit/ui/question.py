@@ -13,7 +13,7 @@ class QuestionError(ValueError):
 
     def __init__(self, field: str, message: str) -> None:
         self.field = field
-        super().__init__(FORMS.line(message))
+        super().__init__("\n".join(map(FORMS.line, message.splitlines())))
 
 
 def text(asked: Mapping[str, Any], field: str) -> str:

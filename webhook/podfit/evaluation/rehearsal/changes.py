@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from podfit.evaluation import subject
+from podfit.evaluation.denial import many
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.rehearsal import RehearsedDecision, RehearsedObject, rehearse
 from podfit.vllm.facts import Facts
@@ -42,6 +43,11 @@ def changes(
         before, after = rehearse(one, old, facts), rehearse(one, new, facts)
         name = subject.describe_object(one.object)
         yield name, tuple(rule_changes(where, name, before, after))
+
+
+def summary(objects: int, changed: int) -> str:
+    """The counts of a comparison in one line."""
+    return f"{many(objects, 'object')}: {changed} would get another decision"
 
 
 def rule_changes(where: str, name: str, before: RehearsedDecision, after: RehearsedDecision) -> Iterator[RuleChange]:

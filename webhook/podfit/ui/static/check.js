@@ -1,6 +1,6 @@
 // The tab Check: a manifest with marks at the lines of its findings, its repair as a diff, and the ledgers.
 
-import { ask, copyButton, element, finding, latest } from "./dom.js";
+import { ask, copyButton, element, finding, HEADINGS, latest, sides } from "./dom.js";
 import { waterfall } from "./waterfall.js";
 
 const PAUSE = 120;
@@ -8,6 +8,8 @@ const RANK = ["denied", "likely", "advice", "note"];
 const panel = document.getElementById("check");
 const [editor, files, numbers, marks] = ["textarea", "select", ".numbers", ".marks"].map((one) => panel.querySelector(one));
 const undo = panel.querySelector(".undo");
+const GROUPS = { error: "can't be read", ...HEADINGS, clean: "no findings", none: "no vLLM container" };
+const own = element("option", { value: "", hidden: true }, "pasted text");
 let name = "";
 let texts = new Map();
 let before = [];
@@ -18,6 +20,9 @@ export async function start() {
     later();
   });
   editor.addEventListener("scroll", follow);
+  editor.addEventListener("paste", () => {
+    if (editor.selectionEnd - editor.selectionStart === editor.value.length) foreign("");
+  });
   files.addEventListener("change", () => open(files.value, texts.get(files.value)));
   undo.addEventListener("click", () => {
     editor.value = before.pop();
@@ -29,19 +34,47 @@ export async function start() {
   panel.addEventListener("drop", async (event) => {
     event.preventDefault();
     const [file] = event.dataTransfer.files;
-    if (file) open(file.name, await file.text());
+    if (!file) return;
+    open(file.name, await file.text());
+    foreign(file.name);
   });
   number();
   const given = await fetch("files").then((response) => response.json());
   panel.querySelector(".unread").replaceChildren(...given.problems.map((text) => element("p.problem", {}, text)));
-  texts = new Map(given.files.map((one) => [one.name, one.text]));
-  files.replaceChildren(...[...texts.keys()].map((one) => element("option", { value: one }, one)));
+  texts = new Map(given.files.map((file) => [file.name, file.text]));
+  const options = new Map(given.files.map((file) => [file.name, element("option", { value: file.name, title: file.name }, file.label)]));
+  files.replaceChildren(own, ...options.values());
   files.parentElement.hidden = texts.size === 0;
-  if (texts.size && !editor.value) open(files.value, texts.get(files.value));
+  if (!texts.size) return;
+  if (!editor.value) open(given.files[0].name, given.files[0].text);
+  marked(options, await fetch("marks").then((response) => response.json()));
+}
+
+/** A group of files per verdict, the worst first, each file with its counts. */
+function marked(options, { files: rows, tally }) {
+  const chosen = files.value;
+  const group = (level) => {
+    const members = rows.filter((row) => row.level === level && options.has(row.name));
+    for (const { name: file, words } of members) options.get(file).append(members[0].level in HEADINGS ? ` · ${words}` : "");
+    return element("optgroup", { label: `${GROUPS[level]} (${members.length})` }, ...members.map((row) => options.get(row.name)));
+  };
+  const levels = Object.keys(GROUPS).filter((level) => rows.some((row) => row.level === level));
+  files.replaceChildren(own, ...levels.map(group));
+  files.value = chosen;
+  panel.querySelector(".tally").textContent = tally;
+}
+
+/** The text is none of the files. */
+function foreign(file) {
+  name = file;
+  own.textContent = file || "pasted text";
+  own.hidden = false;
+  files.value = "";
 }
 
 function open(file, text) {
   name = file;
+  if (texts.has(file)) files.value = file;
   before = [];
   undo.hidden = true;
   editor.value = text;
@@ -110,7 +143,7 @@ function show(found) {
   if (found.error) {
     mark([]);
     to(".problems", element("p.problem", {}, found.error));
-    for (const one of [".counts", ".list", ".fix", ".ledgers"]) to(one);
+    for (const part of [".counts", ".list", ".fix", ".containers"]) to(part);
     return undefined;
   }
   const { answer } = found;
@@ -119,18 +152,19 @@ function show(found) {
   to(".problems", ...answer.problems.map(problem));
   to(".list", ...answer.findings.map(row), ...answer.notes.map((text) => element("p.quiet", {}, text)));
   to(".fix", ...fix(answer.fix));
-  to(".ledgers", ...answer.containers.flatMap(container));
+  to(".containers", ...answer.containers.flatMap(container));
   return undefined;
 }
 
-function counts({ counts: by, problems, containers }) {
-  if (!containers.length && !Object.values(by).some(Boolean)) {
+function counts({ counts: by, accepted, problems, containers }) {
+  const any = Object.values(by).some(Boolean);
+  if (!containers.length && !any) {
     return [element("span.badge.advice", {}, problems.length ? "can't be read" : "nothing to check: no vLLM container")];
   }
-  const shown = [["denied", "denied"], ["likely", "likely to fail"], ["advice", "advice"]];
-  const badges = shown.map(([level, words]) => element(`span.badge.${by[level] ? level : "none"}`, {}, `${by[level]} ${words}`));
-  const clean = !Object.values(by).some(Boolean) && !problems.length;
-  return clean ? [element("span.badge.fits", {}, "no findings")] : badges;
+  const shown = Object.entries(HEADINGS).filter(([heading]) => heading !== "would_deny" || by[heading]);
+  const badges = shown.map(([heading, words]) => element(`span.badge.${by[heading] ? heading : "none"}`, {}, `${by[heading]} ${words}`));
+  const clean = !any && !problems.length ? [element("span.badge.fits", {}, "no findings")] : badges;
+  return accepted ? [...clean, element("span.badge.none", {}, `${accepted} accepted`)] : clean;
 }
 
 const link = (line) => {
@@ -184,6 +218,7 @@ function container(one) {
     element("h3", {}, one.title),
     element("p.quiet", {}, one.summary),
     element("p.why", {}, `${one.verdict}: ${one.why}`),
+    ...sides(one.sides),
     element("dl.tiles", {}, ...tiles),
     ...one.charts.map(waterfall),
   ];

@@ -1,4 +1,5 @@
-// Search as you type over the catalog: the ARIA combobox pattern with a list box.
+// Search as you type over the catalog: the ARIA combobox pattern with a list box. `chosen` is called for a whole name:
+// one of the catalog, or any other once the field is left.
 
 import { element } from "./dom.js";
 
@@ -10,20 +11,22 @@ async function models() {
   return catalog;
 }
 
-/** The ids that hold all words, those that begin with the first word, or have it after the owner, first. */
-function found(ids, text) {
-  const words = text.toLowerCase().split(/[\s]+/).filter(Boolean);
+/** The ids that contain all words: originals before copies, and first those whose name begins with the first word. */
+function matches({ originals, copies }, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
   const rank = (id) => {
+    if (id === words[0]) return 0;
     const name = id.slice(id.indexOf("/") + 1);
-    return id.startsWith(words[0]) || name.startsWith(words[0]) ? 0 : 1;
+    return id.startsWith(words[0]) || name.startsWith(words[0]) ? 1 : 2;
   };
-  return ids
-    .map((id) => [id, id.toLowerCase()])
-    .filter(([, lower]) => words.every((word) => lower.includes(word)))
-    .sort(([, one], [, other]) => rank(one) - rank(other) || one.length - other.length)
-    .slice(0, MOST)
-    .map(([id]) => id);
+  const sorted = (ids) =>
+    ids
+      .map((id) => [id, id.toLowerCase()])
+      .filter(([, lower]) => words.every((word) => lower.includes(word)))
+      .sort(([, one], [, other]) => rank(one) - rank(other) || one.length - other.length)
+      .map(([id]) => id);
+  return [...sorted(originals), ...sorted(copies)].slice(0, MOST);
 }
 
 export function combobox(input, list, chosen) {
@@ -48,9 +51,11 @@ export function combobox(input, list, chosen) {
     option.scrollIntoView({ block: "nearest" });
   };
   input.addEventListener("input", async () => {
-    const ids = found(await models(), input.value);
-    const exact = ids.length === 1 && ids[0] === input.value;
-    if (!ids.length || exact || document.activeElement !== input) return close();
+    const catalog = await models();
+    const ids = matches(catalog, input.value);
+    const exact = catalog.originals.includes(input.value) || catalog.copies.includes(input.value);
+    if (exact) chosen();
+    if (!ids.length || (exact && ids.length === 1) || document.activeElement !== input) return close();
     list.replaceChildren(
       ...ids.map((id, index) => {
         const option = element("li", { id: `${list.id}-${index}`, role: "option", "aria-selected": "false" }, id);
@@ -76,4 +81,5 @@ export function combobox(input, list, chosen) {
     event.preventDefault();
   });
   input.addEventListener("blur", close);
+  input.addEventListener("change", chosen);
 }

@@ -73,7 +73,28 @@ export async function copied(button, text) {
   setTimeout(() => (button.textContent = before), 1500);
 }
 
-const LEVELS = { denied: "denied", likely: "likely to fail", advice: "advice" };
+/** A table that narrow screens show as cards: each cell has the name of its column. */
+export function table(className, names, rows) {
+  const head = names.map((name) => (name ? element("th", { scope: "col", role: "columnheader" }, name) : element("td", { role: "cell" })));
+  const named = (index) => (names[index] ? { "data-name": names[index] } : {});
+  const line = (cells) => element("tr", { role: "row" }, ...cells.map((cell, index) => element("td", { role: "cell", ...named(index) }, cell)));
+  return element(
+    `table.cards.${className}`,
+    { role: "table" },
+    element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...head)),
+    element("tbody", { role: "rowgroup" }, ...rows.map(line)),
+  );
+}
+
+/** On which GPUs an engine without a named one fits: a row per verdict. */
+export function sides(rows) {
+  if (!rows.length) return [];
+  const row = ({ verdict, words, gpus }) => [element("dt", {}, element(`span.badge.${verdict}`, {}, words)), element("dd", {}, gpus.join(", "))];
+  return [element("dl.partition", {}, ...rows.flatMap(row))];
+}
+
+/** A heading of findings → words; the order is by importance. */
+export const HEADINGS = { denied: "denied", would_deny: "denied if enforced", likely: "likely to fail", advice: "advice" };
 
 /** A finding: its level, rule, message, details and what would fit. */
 export function finding(one, place = null) {
@@ -81,7 +102,7 @@ export function finding(one, place = null) {
   return element(
     "div.finding",
     {},
-    element("p", {}, element(`span.badge.${one.level}`, {}, LEVELS[one.level]), " ", element("code", {}, one.rule), " ", place ?? ""),
+    element("p", {}, element(`span.badge.${one.level}`, {}, HEADINGS[one.heading ?? one.level]), " ", element("code", {}, one.rule), " ", place ?? ""),
     element("p.message", {}, one.message),
     list(one.details, "details"),
     list(one.suggestions, "fits"),

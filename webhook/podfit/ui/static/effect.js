@@ -1,6 +1,6 @@
 // The tab Policy effect: chosen policies against the default policy, over the files given or a saved scan.
 
-import { ask, element, latest } from "./dom.js";
+import { ask, element, latest, table } from "./dom.js";
 
 const PAUSE = 150;
 const LEVELS = { "newly denied": "denied", "no longer denied": "fits", "newly warned": "likely", "newly patched": "fits" };
@@ -29,7 +29,7 @@ const update = latest(async () => {
 });
 
 function show({ answer, error, field }, chosen) {
-  const to = (selector, ...children) => panel.querySelector(selector).replaceChildren(...children);
+  const to = (selector, ...children) => panel.querySelector(selector).replaceChildren(...children.filter((child) => child !== null));
   for (const one of ["policy", "scan"]) {
     const wrong = error && field === one;
     form.elements[one].setAttribute("aria-invalid", Boolean(wrong));
@@ -39,32 +39,31 @@ function show({ answer, error, field }, chosen) {
     to(".summary", element("span.badge.unsure", {}, "no answer"), " ", field ? "" : error);
     return to(".groups");
   }
-  const objects = `${answer.objects} ${answer.objects === 1 ? "object" : "objects"}`;
-  const words = `${answer.decided} of ${objects} would be denied or allowed instead; findings or repairs of ${answer.changed} change`;
-  const nothing = answer.objects === 0 ? "No objects: start podfit ui with files or folders, or choose a saved scan." : words;
-  to(".summary", element("p", {}, chosen || !answer.objects ? nothing : `${answer.objects} objects; choose a policy to see its effect.`));
+  const decided = `${answer.decided || "None"} of them ${answer.decided > 1 ? "change" : "changes"} between allowed and denied.`;
+  if (!answer.objects) to(".summary", element("p", {}, "No objects: start podfit ui with files or folders, or choose a saved scan."));
+  else if (!chosen) to(".summary", element("p", {}, `${answer.summary.split(":")[0]}; choose a policy to see its effect.`));
+  else to(".summary", element("p", {}, answer.summary), answer.changed ? element("p.quiet", {}, decided) : null);
   return to(
     ".groups",
     ...answer.problems.map((text) => element("p.problem", {}, text)),
     ...(answer.note ? [element("p.quiet", {}, answer.note)] : []),
-    ...answer.groups.flatMap(group),
+    ...answer.groups.flatMap((one) => group(one, answer.folder)),
   );
 }
 
-function group({ what, objects, counts, rows }) {
-  const head = element("h3", {}, element(`span.badge.${LEVELS[what] ?? "advice"}`, {}, what), ` ${objects} ${objects === 1 ? "object" : "objects"}`);
-  const body = counts.map((one) => {
+function group({ what, count, objects, counts, rows }, folder) {
+  const head = element("h3", {}, element(`span.badge.${LEVELS[what] ?? "advice"}`, {}, what), ` ${count} `, element("span.quiet", {}, `in ${objects} ${objects === 1 ? "object" : "objects"}`));
+  const lines = counts.map((one) => {
     const own = rows.filter((row) => row.namespace === one.namespace && row.rule === one.rule);
-    return element("tr", {}, element("td", {}, one.namespace || "(none)"), element("td", {}, element("code", {}, one.rule)), element("td", {}, list(own)));
+    return [one.namespace || "(none)", element("code", {}, one.rule), list(own, folder)];
   });
-  const names = ["Namespace", "Rule", "Objects"].map((text) => element("th", { scope: "col" }, text));
-  return [head, element("div.wide", { tabIndex: 0, role: "region", "aria-label": what }, element("table.effect", {}, element("thead", {}, element("tr", {}, ...names)), element("tbody", {}, ...body)))];
+  return [head, table("effect", ["Namespace", "Rule", "Objects"], lines)];
 }
 
-function list(rows) {
+function list(rows, folder) {
   const items = rows.map((row) => {
     const modes = row.before ? ` ${row.before} → ${row.after}` : "";
-    return element("li", {}, element("b", {}, row.object), element("span.quiet", {}, ` ${row.where}${modes}`), element("p.quiet", {}, row.message));
+    return element("li", {}, element("b", {}, row.object), element("span.quiet", {}, ` ${row.where.startsWith(folder) ? row.where.slice(folder.length) : row.where}${modes}`), element("p.quiet", {}, row.message));
   });
-  return element("details", { open: rows.length <= 10 }, element("summary", {}, `${rows.length}`), element("ul", {}, ...items));
+  return element("details", { open: rows.length <= 10 }, element("summary", {}, `${rows.length} ${rows.length === 1 ? "object" : "objects"}`), element("ul", {}, ...items));
 }

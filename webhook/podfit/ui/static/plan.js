@@ -1,11 +1,12 @@
 // The tab Plan: up to three configurations, each with its controls and its answer.
 
 import { combobox } from "./combobox.js";
-import { ask, copied, copyButton, element, finding, latest, svg } from "./dom.js";
+import { ask, copied, copyButton, element, finding, latest, sides, svg, table } from "./dom.js";
 import { waterfall } from "./waterfall.js";
 
 const MOST = 3;
 const FIRST = { model: "Qwen/Qwen3-14B", gpu: "l40s" };
+const PATIENCE = 500; // milliseconds that a value which is still typed may be wrong
 const COLORS = { fits: "fits", unsure: "unsure", "does-not-fit": "does-not-fit" };
 const place = document.getElementById("configurations");
 let count = 0;
@@ -57,21 +58,28 @@ function add(held, focus = false) {
     if (input.type === "checkbox") input.checked = String(value) === "true";
     else input.value = value;
   }
+  let patience = 0;
   const update = latest(async () => {
-    const found = await ask("plan", values(form));
-    show(article, found, update);
+    const reply = await ask("plan", values(form));
+    clearTimeout(patience);
+    const typed = reply.error && form.elements[reply.field] === document.activeElement;
+    patience = setTimeout(() => show(article, reply), typed ? PATIENCE : 0);
   });
   const changed = () => {
     keep();
     update();
   };
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", (event) => event.target.name && changed());
+  form.addEventListener("input", ({ target }) => {
+    if (target.name === "model") hint(target.closest(".field"), "Choose a model: the answer is that of the last one.");
+    else if (target.name) changed();
+  });
   combobox(form.elements.model, form.querySelector("[role=listbox]"), changed);
   for (const field of form.querySelectorAll("[data-slider]")) slide(field, changed);
   article.querySelector(".remove").addEventListener("click", () => {
     article.remove();
     renumber();
+    compare();
     keep();
   });
   place.append(article);
@@ -113,6 +121,25 @@ function renumber() {
   document.getElementById("compare").disabled = articles.length >= MOST;
 }
 
+/** Mark what differs between the configurations, and name the controls that do. */
+function compare() {
+  const articles = [...place.children];
+  const mark = (selector, key, value) => {
+    const rows = articles.map((article) => new Map([...article.querySelectorAll(selector)].map((row) => [key(row), row])));
+    const differ = (name) => articles.length > 1 && new Set(rows.map((row) => row.has(name) && value(row.get(name)))).size > 1;
+    const names = [...new Set(rows.flatMap((row) => [...row.keys()]))].filter(differ);
+    for (const row of rows) for (const [name, shown] of row) shown.classList.toggle("differs", names.includes(name));
+    return names;
+  };
+  const control = (field) => field.querySelector("[name]");
+  const value = (input) => (input.type === "checkbox" ? input.checked : input.value || input.placeholder);
+  const title = (field) => field.querySelector("label").firstChild.textContent.trim() || field.querySelector("label").textContent.trim();
+  const names = mark(".field", title, (field) => value(control(field)));
+  mark(".tiles > div", (tile) => tile.querySelector("dt").textContent, (tile) => tile.textContent);
+  mark(".waterfall li", (row) => `${row.closest("figure").dataset.memory} ${row.firstChild.textContent}`, (row) => row.querySelector(".size").textContent);
+  document.getElementById("differences").textContent = names.length ? `They differ in: ${names.join(", ")}` : "";
+}
+
 // ── Sliders ──
 
 function slide(field, changed) {
@@ -144,7 +171,8 @@ function showSlider(field, slider) {
   if (value !== null && document.activeElement !== range) range.value = at(stops, value);
   const shown = value === null ? "default" : value.toLocaleString("en");
   range.setAttribute("aria-valuetext", `${shown}, ${slider.fits || "unknown"}`);
-  input.placeholder = value === null ? "default" : `default: ${shown}`;
+  const origin = input.name === "max_num_seqs" && input.form.elements.users.value ? "users" : "default";
+  input.placeholder = value === null ? "default" : `${origin}: ${shown}`;
   field.classList.toggle("unset", input.value === "");
   const step = 100 / Math.max(1, stops.length - 1);
   track.replaceChildren(
@@ -183,9 +211,11 @@ function show(article, { answer, error, field }) {
   if (error) {
     for (const shown of form.querySelectorAll(".hint.wrong")) shown.classList.remove("wrong");
     if (form.elements[field]) complain(form, field, error);
-    article.querySelector(".badge").className = "badge unsure";
-    article.querySelector(".badge").textContent = "no answer";
-    article.querySelector(".why").textContent = error;
+    const bar = article.querySelector(".verdict");
+    bar.querySelector(".badge").className = "badge unsure";
+    bar.querySelector(".badge").textContent = "no answer";
+    bar.querySelector(".held").hidden = true;
+    bar.querySelector(".quiet").textContent = error;
     article.classList.add("stale");
     return;
   }
@@ -200,17 +230,25 @@ function show(article, { answer, error, field }) {
   }
   for (const [name, slider] of Object.entries(answer.sliders)) showSlider(form.querySelector(`[data-slider=${name}]`), slider);
   for (const one of answer.findings) if (one.field && one.level === "denied") complain(form, one.field, one.message);
-  const badge = article.querySelector(".badge");
+  const bar = article.querySelector(".verdict");
+  const [badge, held] = [bar.querySelector(".badge"), bar.querySelector(".held")];
   badge.className = `badge ${answer.state}`;
   badge.textContent = answer.headline;
+  held.hidden = answer.users === null;
+  held.className = `held ${answer.users?.state ?? ""}`;
+  held.textContent = answer.users?.text ?? "";
+  bar.querySelector(".quiet").textContent = answer.users?.room ?? answer.room;
   article.querySelector(".why").textContent = answer.why;
+  article.querySelector(".sides").replaceChildren(...sides(answer.sides));
   article.querySelector(".tiles").replaceChildren(...answer.tiles.map(tile));
   article.querySelector(".charts").replaceChildren(...answer.charts.map(waterfall));
   article.querySelector(".findings").replaceChildren(...titled("Findings", answer.findings.map((one) => finding(one))));
   const fits = answer.changes.length ? [element("ul.fits", {}, ...answer.changes.map((text) => element("li", {}, text)))] : [];
   article.querySelector(".changes").replaceChildren(...titled("Each of these fits", fits));
+  article.querySelector(".ways").replaceChildren(...(answer.ways.title ? titled(answer.ways.title, ways(form, answer.ways.rows)) : []));
   article.querySelector(".gpus").replaceChildren(...titled("Which GPUs hold it", answer.gpus.length ? [grid(form, answer.gpus)] : []));
   article.querySelector(".copies").replaceChildren(...copies(answer));
+  compare();
 }
 
 const titled = (title, children) => (children.length ? [element("h3", {}, title), ...children] : []);
@@ -219,20 +257,34 @@ function tile({ name, value, range }) {
   return element("div", {}, element("dt", {}, name), element("dd", {}, element("b", {}, value), element("span", {}, range)));
 }
 
+/** Set controls, and ask. */
+function choose(form, controls) {
+  for (const [name, value] of Object.entries(controls)) form.elements[name].value = value;
+  form.elements.gpu.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+/** The ways to hold the users: what keeps the model's output, then what changes it. */
+function ways(form, rows) {
+  if (!rows.length) return [element("p.quiet", {}, "None: up to 8 GPUs of the usual models were tried.")];
+  const line = (row) => {
+    const use = element("button", { type: "button", "aria-label": `Use ${row.gpus}${row.changes ? ` with ${row.changes}` : ""}` }, "Use");
+    use.addEventListener("click", () => choose(form, row.controls));
+    const total = row.replicas > 1 ? `${row.gpus}, ${row.replicas} replicas` : row.gpus;
+    return [total, row.memory, row.holds, row.changes || "nothing", row.refused ? "" : use];
+  };
+  const note = element("p.quiet", {}, "As podfit plan lists them: the same output first, then what changes it, each with the least GPU memory first.");
+  return [note, table("ways", ["GPUs", "GPU memory", "Holds", "Changes", ""], rows.map(line))];
+}
+
 /** A row per product, a cell per number of GPUs: how many requests of this context at once. */
 function grid(form, rows) {
   const sizes = [...new Set(rows.flatMap((row) => row.cells.map((cell) => cell.gpus)))].sort((one, other) => one - other);
   const cell = (row, gpus) => {
-    const found = row.cells.find((one) => one.gpus === gpus);
-    if (!found) return element("td", {}, "");
-    const shown = found.verdict === "does-not-fit" ? "–" : `${found.concurrency ?? ""}${found.verdict === "unsure" ? "?" : "×"}`;
-    const button = element(`button.cell.${found.verdict}`, { type: "button", "aria-label": `${gpus} × ${row.product}: ${found.words}, ${shown}` }, shown);
-    button.addEventListener("click", () => {
-      form.elements.gpu.value = row.product;
-      form.elements.gpus.value = gpus;
-      form.elements.tensor_parallel_size.value = "";
-      form.elements.gpu.dispatchEvent(new Event("input", { bubbles: true }));
-    });
+    const answer = row.cells.find((of) => of.gpus === gpus);
+    if (!answer) return element("td", {}, "");
+    const shown = answer.verdict === "does-not-fit" ? "–" : `${answer.concurrency ?? ""}${answer.verdict === "unsure" ? "?" : "×"}`;
+    const button = element(`button.cell.${answer.verdict}`, { type: "button", "aria-label": `${gpus} × ${row.product}: ${answer.words}, ${shown}` }, shown);
+    button.addEventListener("click", () => choose(form, { gpu: row.product, gpus, tensor_parallel_size: "" }));
     return element("td", {}, button);
   };
   const head = element("tr", {}, element("th", { scope: "col" }, "requests at once"), ...sizes.map((gpus) => element("th", { scope: "col" }, `${gpus} GPU${gpus > 1 ? "s" : ""}`)));

@@ -7,7 +7,7 @@ const HEIGHT = 20;
 
 export function waterfall(chart) {
   const rows = chart.bars.map((bar) => row(bar, chart.scale));
-  return element("figure.waterfall", {}, element("figcaption", {}, chart.title), element("ol", {}, ...rows));
+  return element("figure.waterfall", { "data-memory": chart.memory }, element("figcaption", {}, chart.title), element("ol", {}, ...rows));
 }
 
 function row(bar, scale) {

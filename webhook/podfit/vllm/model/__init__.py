@@ -13,7 +13,7 @@ from podfit.vllm.args.values import InvalidValueError, from_json
 from podfit.vllm.facts import Counted, Fact, Facts, GivenModel
 from podfit.vllm.model.catalogue import aliases_of, by_id, nearest, search, source
 from podfit.vllm.model.config import NESTED, from_config, language_model_config
-from podfit.vllm.model.copies import quantised_copies
+from podfit.vllm.model.copies import catalog_ids, quantised_copies
 from podfit.vllm.model.given import MODEL_ANNOTATION, key
 from podfit.vllm.model.length import CHANGES_LENGTH, derived_max_model_len, longest_max_model_len
 from podfit.vllm.model.name import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANNOTATION", "CHANGES_LENGTH", "MAX_LAYERS", "MOUNTS", "Model", "aliases_of", "annotated", "by_id",
+    "catalog_ids",
     "derived_max_model_len", "find", "from_config", "given_model", "guess", "hub_id", "is_default", "is_path",
     "longest_max_model_len", "model_of_name", "named_commit", "nearest", "quantised_copies", "recognise", "search",
     "source",

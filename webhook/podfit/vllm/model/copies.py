@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
 
-from podfit.vllm.model.catalogue import by_id, ids
+from podfit.vllm.model.catalogue import MIRRORS, by_id, ids
 from podfit.vllm.model.name import shape, tells_quantisation
 from podfit.vllm.model.shape import Model
 
@@ -60,3 +62,30 @@ def _base_name(name: str) -> str:
 def _copies(stem: str) -> tuple[str, ...]:
     """Ids whose name is `stem` with words that makers of copies add."""
     return tuple(name for name in ids() if stem in name and tells_quantisation(name) and _base_name(name) == stem)
+
+
+class CatalogIds(NamedTuple):
+    """The ids of the catalog, each list in alphabetical order."""
+
+    originals: Sequence[str]
+    copies: Sequence[str]
+    """Quantized copies, and what mirrors publish under the name of another owner's model."""
+
+
+@cache
+def catalog_ids() -> CatalogIds:
+    """All ids: originals, and copies of them."""
+    names = sorted(ids().values(), key=str.lower)
+    published = {_last_part(name) for name in names if not _is_of_mirror(name)}
+    copies = {
+        name for name in names if tells_quantisation(name) or (_is_of_mirror(name) and _last_part(name) in published)
+    }
+    return CatalogIds([name for name in names if name not in copies], [name for name in names if name in copies])
+
+
+def _is_of_mirror(name: str) -> bool:
+    return name.partition("/")[0].lower() in MIRRORS
+
+
+def _last_part(name: str) -> str:
+    return name.rpartition("/")[2].lower().removeprefix("meta-")
