@@ -53,7 +53,13 @@ def test_podfit_finds_the_rejected_line_and_not_its_twin(claim: Claim) -> None:
     assert claim.findings(release_of(claim), claim.accepted, claim.accepted_environment) == []
 
 
-CERTAIN = [one for one in WRITTEN if one.rule == "conflicting-flags" and "rope_scaling" not in one.rejected]
+UNCERTAIN = ("rope_scaling", "--enable-prefix-caching --max-num-batched-tokens 543")
+"""A scaling that the checkpoint may have, and a block of states whose length the attention backend decides."""
+CERTAIN = [
+    claim
+    for claim in WRITTEN
+    if claim.rule == "conflicting-flags" and not any(text in claim.rejected for text in UNCERTAIN)
+]
 
 
 @pytest.mark.parametrize("claim", CERTAIN, ids=lambda claim: claim.text)

@@ -118,3 +118,56 @@ def test_a_script_with_the_name_of_a_signal_hides_none_in_messages() -> None:
     script = "trap 'kill -SIGTERM $!' SIGTERM\nvllm serve Qwen/Qwen3-8B &\nwait"
     findings = _findings("vllm/vllm-openai:v0.27.1", [script], command=["bash", "-c"])
     assert "SIGTERM" in findings["shell-swallows-sigterm"].message
+
+
+@pytest.mark.parametrize(
+    ("script", "mode"),
+    [
+        ("vllm serve Qwen/Qwen3-8B; true", "warn"),
+        ("trap 'kill $PID' TERM\nvllm serve Qwen/Qwen3-8B & PID=$!\nwait $PID", "audit"),
+    ],
+)
+def test_a_script_with_a_trap_may_pass_the_signal_on(script: str, mode: str) -> None:
+    findings = _findings("vllm/vllm-openai:v0.27.1", [script], command=["bash", "-c"])
+    assert findings["shell-swallows-sigterm"].mode == mode
+
+
+@pytest.mark.parametrize(("request_", "is_evicted"), [(None, True), ("1Gi", False)])
+def test_a_container_without_memory_request_is_evicted_first(request_: str | None, *, is_evicted: bool) -> None:
+    requests = {"requests": {"memory": request_}} if request_ else {}
+    resources = {"limits": {"nvidia.com/gpu": "1"}, **requests}
+    finding = _findings("vllm/vllm-openai:v0.27.1", ["Qwen/Qwen3-8B"], resources)["memory-limit-missing"]
+    assert ("evicted first" in finding.message) is is_evicted
+
+
+@pytest.mark.parametrize(("gpu", "mode"), [("NVIDIA-H100-80GB-HBM3", "warn"), ("a-new-gpu", "audit")])
+def test_the_default_length_is_reported_with_what_it_costs(gpu: str, mode: str) -> None:
+    args = ["meta-llama/Llama-3.1-8B-Instruct"]
+    assert _findings("vllm/vllm-openai:v0.27.1", args, gpu=gpu)["max-model-len-unset"].mode == mode
+
+
+def test_a_model_in_the_wrong_place_is_suggested_in_the_right_one() -> None:
+    args = ["--model", "Qwen/Qwen3-8B"]
+    finding = _findings("vllm/vllm-openai:v0.10.2", args, command=["vllm", "serve"])["invalid-flag-value"].finding
+    assert finding.suggestions == ("`vllm serve Qwen/Qwen3-8B …`, without --model",)
+
+
+@pytest.mark.parametrize(("args", "mode"), [([], "audit"), (["--kv-offloading-size", "16"], "warn")])
+def test_a_memory_volume_grows_only_by_what_is_offloaded(args: list[str], mode: str) -> None:
+    volume = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.27.1",
+        "args": ["Qwen/Qwen3-8B", *args],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+    }
+    spec = {
+        "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+        "containers": [container],
+        "volumes": [volume],
+    }
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "vllm"}, "spec": spec}
+    report = lint(obj, builtin(), Facts(), where="check")
+    (finding,) = [judged for judged in report.findings if judged.rule == "shm-unbounded"]
+    assert finding.mode == mode

@@ -113,12 +113,17 @@ def _order(model: Gpu) -> int:
     return WELL_KNOWN.index(model.name) if model.name in WELL_KNOWN else len(WELL_KNOWN)
 
 
+def _is_old(model: Gpu) -> bool:
+    """Whether the GPU lacks bfloat16, as a V100 or a T4 does."""
+    return model.supports_bf16 is False
+
+
 def selector(engine: Engine) -> str | None:
     """The change that gets the Pod the usual GPU of the smallest size that fits all of its containers; None if there
-    is none. A GPU that few clusters have is named only if no other one fits."""
+    is none. A GPU that few clusters have, or an old one, is named only if no other one fits."""
     usual = sorted(
         _rented(engine),
-        key=lambda model: (model.name not in WELL_KNOWN, gpu.sold_gigabytes(model), _order(model)),
+        key=lambda model: (model.name not in WELL_KNOWN, _is_old(model), gpu.sold_gigabytes(model), _order(model)),
     )
     labels = gpu.advice.nameable(engine.workload.spec, [model.labels[0] for model in usual if model.labels])
     model = _first_usable(engine, [model for model in usual if model.labels and model.labels[0] in labels])

@@ -9,6 +9,7 @@ from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Chec
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
 from podfit.vllm.memory import kv_releases, kv_specs
+from podfit.vllm.memory.kv_cache import state_block
 from podfit.vllm.release import Release
 
 # ── Batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,6 +148,28 @@ def _state_chunks(it: Given) -> str | None:
         return None
     default = "" if "enable_prefix_caching" in it.args else ", which is the default,"
     return f"prefix caching of the state layers of {it.model.id}{default} needs chunked prefill"
+
+
+def _state_step(it: Given) -> str | None:
+    """A step, or a part of a prompt, that is shorter than a block of states, where states are cached at the end of a
+    step."""
+    if not _aligned_states(it):
+        return None
+    block, part = state_block(it.model, it.settings), it.number("long_prefill_token_threshold", 0)
+    if block is None:
+        return None
+    step = it.settings.batch.max_num_batched_tokens
+    if step < block:
+        default = "" if "max_num_batched_tokens" in it.args else "the default of "
+        return f"{default}--max-num-batched-tokens {step:,} is smaller than the {block:,} tokens of a block of states"
+    if 0 < part < block:
+        return f"--long-prefill-token-threshold {part:,} is smaller than the {block:,} tokens of a block of states"
+    return None
+
+
+def _block_depends(_: Given) -> str:
+    """The reason why the length of a block of states is not certain."""
+    return "the image's attention backend decides how long a block of states is"
 
 
 def _state_drafts(it: Given) -> str | None:
@@ -355,6 +378,10 @@ CHECKS = (
           ("--enable-chunked-prefill", "--no-enable-prefix-caching"), of_model=True),
     Check("enable_prefix_caching", R(0, 15), R(0, 17), _state_drafts,
           ("leave --enable-prefix-caching out", "leave --speculative-config out"), of_model=True),
+    # 0.17 … 0.26 config/vllm.py validate_block_size, which the engine calls when it knows the block
+    Check("enable_prefix_caching", R(0, 17), R(0, 27), _state_step,
+          ("a larger --max-num-batched-tokens", "leave --enable-prefix-caching out"), of_model=True, of_gpu=True,
+          unknown=_block_depends),
     # config/parallel.py ParallelConfig
     Check("enable_eplb", R(0, 10), None, _eplb_without_experts, ("--enable-expert-parallel",)),
     Check("enable_eplb", R(0, 10), None, _eplb_alone, ("leave --enable-eplb out",)),

@@ -41,6 +41,7 @@ class ArgumentsLost(Rule):
                 path=lost[0].path,
                 message=f"{len(lost)} word{'s' if len(lost) > 1 else ''} after the script of `sh -c` never "
                 f"reach{'es' if len(lost) == 1 else ''} vLLM: {words!r}",
+                yields_to=("unquoted-value", "misplaced-word"),
                 suggestions=('put them into the script, or end it with "$@" and start the list with --',),
             )
         cut_off = engine.command.cut_off

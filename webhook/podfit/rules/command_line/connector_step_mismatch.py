@@ -9,7 +9,7 @@ from podfit.rules.command_line._configuration import Given
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.memory import kv_releases, plan
-from podfit.vllm.memory.kv_cache import layout
+from podfit.vllm.memory.kv_cache import state_block
 from podfit.vllm.release import Release
 
 CONNECTOR, PACKAGED_SINCE = kv_releases.OF_THE_PACKAGE
@@ -90,9 +90,5 @@ def _fits(it: Given, block: int) -> bool:
 
 
 def _state_block(it: Given) -> int | None:
-    """Tokens of a block of states; None if there is none, or if it is unknown."""
     attention = replace(it.settings.attention, manager=True)  # the package's class leaves it on
-    states = layout(it.model, replace(it.settings, attention=attention))
-    if states is None or not states.known or not states.sure_blocks:
-        return None
-    return next((group.spec.block_size for group in states.groups if group.spec.is_state), None) or None
+    return state_block(it.model, replace(it.settings, attention=attention))

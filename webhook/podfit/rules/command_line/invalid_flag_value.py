@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from podfit.base.near import nearest
+from podfit.base.printable import shortened
 from podfit.rules import _checkpoint
 from podfit.rules._flags import (
     certainty,
@@ -130,13 +132,31 @@ class InvalidFlagValue(Rule):
                     f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",
                     _by_helm(engine, error),
                 ),
-                suggestions=(f"{instead[2]}: a switch takes no value",) if instead else (meant,) if meant else parsers,
+                suggestions=(f"{instead[2]}: a switch takes no value",)
+                if instead
+                else (meant,)
+                if meant
+                else parsers or _positional(engine, error),
                 fix=substitute(engine, *instead)
                 if instead
                 else substitute(engine, items[0], items[1], *items[2])
                 if items
                 else (),
             )
+
+
+def _positional(engine: Engine, error: ArgumentError) -> tuple[str, ...]:
+    """The model as `vllm serve` takes it, if an error asks for it there."""
+    if _ASKS_FOR_POSITIONAL.search(error.message) is None:
+        return ()
+    texts = [word.text for word in engine.command.words]
+    behind = [text for flag, text in pairwise(texts) if flag == "--model"]
+    joined = [text.removeprefix("--model=") for text in texts if text.startswith("--model=")]
+    return tuple([f"`vllm serve {shortened(model)} …`, without --model" for model in (*behind, *joined)][:1])
+
+
+_ASKS_FOR_POSITIONAL = re.compile(r"\bpositional argument\b|arguments are required: model_tag$")
+"""Errors of `vllm serve --model NAME` (vLLM 0.5.4 … 0.33)."""
 
 
 def _slip(engine: Engine) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ class MaxModelLenUnset(Rule):
     Without `--max-model-len` vLLM takes the longest context in the model's config.json, for many models 131,072
     tokens. It must then be able to hold one request of that length, and a few long requests can take the whole KV
     cache from all other requests. State the length that your users need; `--max-model-len auto` (v0.14 and newer) takes
-    what fits.
+    what fits. If the GPU is unknown, the finding is only audited.
     """
 
     plane = "gpu"
@@ -47,6 +47,7 @@ class MaxModelLenUnset(Rule):
         yield Finding(
             path=engine.command.path,
             message=f"{not_given(engine)}, so the model's default of {length:,} tokens applies{holds}{many}",
+            advice=ledger is None,
             yields_to=("gpu-memory-exceeded", "kv-cache-too-small", "concurrency-too-low"),
             suggestions=("--max-model-len 8192, or what the longest prompt and answer together need",),
         )

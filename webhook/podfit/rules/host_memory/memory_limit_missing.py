@@ -9,15 +9,18 @@ from podfit.kube.quantity import human, quantity, try_parse
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, lines
+from podfit.vllm.memory.estimate import Estimate
 
 
 class MemoryLimitMissing(Rule):
     """The container has no host memory limit.
 
     Without `resources.limits.memory` a leak, a burst of multimodal requests or an unbounded /dev/shm takes memory from
-    every Pod on the node. The kernel may then kill a process that is not at fault. Host memory is not GPU memory: it
-    holds the processes, pinned buffers, offloaded weights and the contents of /dev/shm. Memory-mapped weights are page
-    cache, which the kernel can take back.
+    every Pod on the node. The kernel may then kill a process that is not at fault. Without a request, the scheduler
+    reserves no memory, and the kubelet evicts the Pod before others when the node's memory runs short.
+
+    Host memory is not GPU memory: it holds the processes, pinned buffers, offloaded weights and the contents of
+    /dev/shm. Memory-mapped weights are page cache, which the kernel can take back.
 
     If the memory request covers the likely need, the scheduler keeps that memory free on the node, and the finding is
     only audited.
@@ -40,8 +43,7 @@ class MemoryLimitMissing(Rule):
         needed = host.need if host else None
         yield Finding(
             path=engine.at("resources", "limits", "memory"),
-            message="no host memory limit"
-            + (f"; vLLM needs about {human(needed.likely)} (up to {human(needed.high)})" if needed else ""),
+            message=_message(engine, needed),
             details=lines(
                 memory_sizes.cached(engine)
                 if advice and needed and advice > memory_sizes.rounded(needed.high)
@@ -58,6 +60,22 @@ class MemoryLimitMissing(Rule):
 def _absent(engine: Engine) -> bool:
     """No limit at all, rather than one that can't be read."""
     return engine.field("resources", "limits", "memory") is None and engine.pod("resources", "limits", "memory") is None
+
+
+def _message(engine: Engine, needed: Estimate | None) -> str:
+    """The need, and what follows if no memory is requested either."""
+    if needed is None:
+        return "no host memory limit"
+    need = f"about {human(needed.likely)} (up to {human(needed.high)})"
+    if _has_request(engine):
+        return f"no host memory limit; vLLM needs {need}"
+    return f"no host memory request or limit: vLLM needs {need}, none is reserved, and the Pod is evicted first"
+
+
+def _has_request(engine: Engine) -> bool:
+    """The container or its Pod has a memory request, of any size."""
+    own, shared = engine.field("resources", "requests", "memory"), engine.pod("resources", "requests", "memory")
+    return own is not None or shared is not None
 
 
 def _is_reserved(engine: Engine, size: int) -> bool:

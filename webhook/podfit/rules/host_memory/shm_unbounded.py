@@ -16,6 +16,8 @@ class ShmUnbounded(Rule):
     Without `sizeLimit` a memory-backed emptyDir may grow to the Pod's memory limit or, without such a limit, to the
     node's whole allocatable memory. Files that crashed engines leave there then take memory from the other Pods. With a
     size limit, the process that writes too much gets `No space left on device`, and no other Pod is `OOMKilled`.
+
+    vLLM itself writes little there unless it offloads KV cache to /dev/shm. Without that, the finding is only audited.
     """
 
     plane = "host"
@@ -26,7 +28,7 @@ class ShmUnbounded(Rule):
     needs = ("plan.host",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if nothing else bounds it; advice if the memory limit does."""
+        """Certain. Only audited if the memory limit bounds it, or if vLLM keeps no offloaded data there."""
         host, mount = engine.plan.host, engine.shm.mount
         if host is None or mount is None or not mount.memory or (mount.empty_dir or {}).get("sizeLimit") is not None:
             return
@@ -38,7 +40,7 @@ class ShmUnbounded(Rule):
             path=mount.at.join("emptyDir", "sizeLimit"),
             message="the memory volume at /dev/shm has no sizeLimit: it may grow to "
             + (f"the memory limit, {human(bound)}" if bound is not None else "all of the node's memory"),
-            advice=bound is not None,
+            advice=bound is not None or not host.in_shm,
             suggestions=(f"sizeLimit: {quantity(size)}",),
             fix=shm_mounts.resize(engine, size) if shm_mounts.covered(engine, size) and not engine.spans_pods else (),
         )

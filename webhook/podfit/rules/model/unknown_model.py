@@ -71,7 +71,10 @@ class UnknownModel(Rule):
             )
         elif engine.args.model is None and engine.args.open:
             yield Finding(
-                engine.command.path, f"which model is served can't be seen: {engine.args.open}", suggestions=(LIKE,)
+                engine.command.path,
+                f"which model is served can't be seen: {engine.args.open}",
+                advice=engine.workload.kind in PRESETS,
+                suggestions=(LIKE,),
             )
         elif engine.args.model is None and "args" not in engine.workload.completes:
             default = engine.args.defaults.get("model")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from podfit.base import duration
 from podfit.kube.patch import Edit
 from podfit.rules.engine import Engine
+from podfit.rules.probe_timing import RUN_TO_COMPLETION_KINDS
 from podfit.rules.rule import Finding, Rule
 
 
@@ -20,7 +22,8 @@ class ShellSwallowsSigterm(Rule):
 
     `exec vllm serve …` as the script's last command makes vLLM the first process. Without `exec`, `bash -c` (5.1 and
     later) replaces itself with the last command if that is a plain command without a redirection. dash, which is `sh`
-    in vLLM's image, does not. If the shell may replace itself, `exec` is only advice.
+    in vLLM's image, does not. The finding is only audited if the shell may replace itself, if the script has a trap for
+    the signal, and for Jobs.
     """
 
     plane = "config"
@@ -44,10 +47,23 @@ class ShellSwallowsSigterm(Rule):
             message="a shell stays in front of vLLM and passes no SIGTERM on: "
             f"it is killed after {duration.exact(seconds)}, mid-request",
             certainty="possible" if command.unforked else "likely",
-            advice=command.unforked,
+            advice=command.unforked or _stops_itself(engine),
             suggestions=(f"end the script with `exec {_program(engine)} …`, without a pipe or &",),
             fix=_fix(engine),
         )
+
+
+def _stops_itself(engine: Engine) -> bool:
+    """The Pod is to end by itself, or its script handles the signal."""
+    script = (engine.command.script_path or engine.command.path).get(engine.workload.object)
+    return engine.workload.kind in RUN_TO_COMPLETION_KINDS or (
+        isinstance(script, str) and len(script) <= LONG and _TRAP.search(script) is not None
+    )
+
+
+LONG = 1 << 16
+"""Characters of a script that are searched."""
+_TRAP = re.compile(r"\btrap\b[^\n]*\b(SIG)?(TERM|EXIT)\b")
 
 
 def _fix(engine: Engine) -> tuple[Edit, ...]:

@@ -11,7 +11,7 @@ from podfit.kube.patch import Edit
 from podfit.rules import probe_timing
 from podfit.rules._shortage import LIKELY
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.rules.rule import Finding, Rule
 from podfit.vllm.memory import host, parallel
 from podfit.vllm.memory.ledger import Startup
 from podfit.vllm.release import Release
@@ -64,7 +64,7 @@ class EngineReadyTimeoutTooShort(Rule):
             message=f"{servers} API servers wait {duration.exact(limit)} for the engine; "
             f"{probe_timing.estimate(engine)}",
             details=probe_timing.phases(engine),
-            certainty=_certainty(engine, startup, limit),
+            certainty="likely" if _is_likely(engine, startup, limit) else "possible",
             advice=limit >= startup.likely,
             suggestions=(
                 *((f"env {VARIABLE}: {wanted}",) if settable else ()),
@@ -74,11 +74,10 @@ class EngineReadyTimeoutTooShort(Rule):
         )
 
 
-def _certainty(engine: Engine, startup: Startup, limit: int) -> Certainty:
-    """Likely if the start takes longer in 80 % of cases, without a download whose rate no policy sets."""
+def _is_likely(engine: Engine, startup: Startup, limit: int) -> bool:
+    """The start takes longer in 80 % of cases, without a download whose rate no policy sets."""
     known = startup if engine.facts.assume.download_bandwidth is not None else startup.without("download")
-    longer = known.share_longer(limit) >= LIKELY and not engine.weights_doubtful
-    return "likely" if longer else "possible"
+    return known.share_longer(limit) >= LIKELY and not engine.weights_doubtful
 
 
 def _fix(engine: Engine, seconds: str) -> tuple[Edit, ...]:

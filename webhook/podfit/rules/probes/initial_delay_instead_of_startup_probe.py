@@ -11,6 +11,9 @@ from podfit.rules import probe_timing
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
 
+AMPLE = 1.5
+"""A delay of at most so many times the slowest start delays the detection of a hang only a little."""
+
 
 @dataclass(frozen=True)
 class InitialDelayInsteadOfStartupProbe(Rule):
@@ -19,7 +22,7 @@ class InitialDelayInsteadOfStartupProbe(Rule):
     The delay has to be as long as the slowest start, and it applies to every start. The kubelet notices a container
     that hangs in its first minute, or fails after a fast restart from a warm cache, only after the delay. A startup
     probe checks from the beginning, and the liveness probe takes over as soon as vLLM answers. A delay that is no
-    longer than the slowest start is only audited.
+    longer than 1.5 times the slowest start is only audited.
     """
 
     plane = "config"
@@ -41,7 +44,7 @@ class InitialDelayInsteadOfStartupProbe(Rule):
         own = probe_timing.probe_of_vllm(engine, "livenessProbe") is not None
         if delay < self.at_least or (own and startup is not None and probe_timing.window(probe) < startup.high):
             return
-        fitting = startup is not None and delay <= startup.high
+        fitting = startup is not None and delay <= AMPLE * startup.high
         added = probe_timing.startup_probe_fix(engine) if own else ()
         yield Finding(
             path=engine.at("livenessProbe", "initialDelaySeconds"),

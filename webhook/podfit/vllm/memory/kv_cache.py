@@ -139,6 +139,14 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
     return _layout(model, stored(settings), first, last)
 
 
+def state_block(model: Model, settings: Settings) -> int | None:
+    """Tokens of a block of states; None if there is none, or if it is unknown."""
+    states = layout(model, settings)
+    if states is None or not states.known or not states.sure_blocks:
+        return None
+    return next((group.spec.block_size for group in states.groups if group.spec.is_state), None) or None
+
+
 @remembered(256)
 def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
     """The KV cache groups of the layers from `first` up to, but without, `last`; None if a layer is unknown."""
