@@ -76,3 +76,16 @@ def test_the_last_line_counts_them_and_says_what_to_add(checked: Any) -> None:
         "(docs/nodes.md)"
     )
     assert checked(NAMED)[1] == ""
+
+
+def test_described_nodes_that_do_not_match_are_not_asked_for_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pod.yaml").write_text(pod(KNOWN, GPU, more="nodeSelector: {pool: big}"))
+    (tmp_path / "nodes.yaml").write_text("kinds: [{gpu: l4}]")
+
+    main(["check", "--no-config", "--nodes", str(tmp_path / "nodes.yaml"), str(tmp_path / "pod.yaml")])
+
+    printed = capsys.readouterr().out
+    assert "no known node can run it: no node has pool=big" in printed
+    assert "add `nodes:`" not in printed

@@ -12,6 +12,7 @@ from podfit.report.text import reason
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.gpu.unknown_gpu import UnknownGpu
+from podfit.rules.scheduling.mixed_gpu_nodes import MixedGpuNodes
 from podfit.vllm.facts import Facts
 from tests.vllm.gpu.pods import pod
 from tests.vllm.gpu.test_nodes import L4, T4, node, snapshot
@@ -72,6 +73,7 @@ def test_a_headline_names_the_gpus_that_fit_if_it_depends_on_them() -> None:
 
     assert found.plan.verdict == "unsure"
     assert reason(found) == "fits L4 (24 GB); not T4 (16 GB)"
+    assert gpu_set.planned_name(found) == "Tesla T4, the smallest of 2 GPUs"
 
 
 def test_a_shortage_on_some_of_the_gpus_names_the_one_that_is_planned() -> None:
@@ -93,6 +95,14 @@ def test_sizes_are_written_where_one_name_has_two() -> None:
 
     assert text.startswith("fits A100 (80 GB); ")
     assert "A100 (40 GB)" in text
+
+
+def test_of_mixed_nodes_the_smallest_gpu_that_fits_is_suggested_first() -> None:
+    """Whatever GPU most nodes have."""
+    large = [node(f"h100-{number}", "NVIDIA-H100-80GB-HBM3") for number in range(3)]
+    (finding,) = MixedGpuNodes().check(engine(Facts(cluster=snapshot(*large, T4, L4))))
+
+    assert [text.rpartition(" ")[2] for text in finding.suggestions] == ["NVIDIA-L4", "NVIDIA-H100-80GB-HBM3"]
 
 
 def test_known_nodes_that_do_not_match_are_mentioned() -> None:

@@ -18,6 +18,7 @@ from podfit.lsp.document import CheckedText
 from podfit.report import explained, text
 from podfit.report.checked import RULE_PAGES, CheckedContainer, Item
 from podfit.report.explained import markdown
+from podfit.rules import gpu_set
 from podfit.rules.rule import Level
 
 SOURCE = "podfit"
@@ -161,7 +162,7 @@ def lenses(checked: CheckedText, places: Places) -> list[types.CodeLens]:
 def _lens(report: Report, result: Result) -> str:
     engine = result.engine
     ledger = engine.plan.gpu
-    gpu = f" on {engine.gpu.value.name}" if engine.gpu else ""
+    gpu = f" on {gpu_set.planned_name(engine)}" if engine.gpu else ""
     requests = (
         f": {ledger.max_concurrency:.1f} requests of {ledger.max_model_len:,} tokens"
         if ledger is not None and ledger.max_concurrency is not None and ledger.max_model_len

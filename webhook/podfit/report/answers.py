@@ -60,7 +60,13 @@ def line(engines: Iterable[Engine]) -> str:
     """One line for people; empty if each container has one answer for a known GPU."""
     listed = list(engines)
     reasons = unanswered(listed)
-    open_gpu = sum(engine.gpu is None and engine.gpus is not None and not engine.gpus.is_unsure for engine in listed)
+    open_gpu = sum(
+        engine.gpu is None
+        and engine.facts.fleet is None  # `nodes:` is there, and does not name the GPU
+        and engine.gpus is not None
+        and not engine.gpus.is_unsure
+        for engine in listed
+    )
     if not reasons and not open_gpu:
         return ""
     parts = [f"GPU memory: an answer for {len(listed) - reasons.total()} of {many(len(listed), 'container')}"]

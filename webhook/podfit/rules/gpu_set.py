@@ -243,7 +243,7 @@ def planned_name(engine: Engine) -> str:
     if engine.gpu is None:
         return "GPU"
     gpus = engine.gpu.value.gpus
-    if len(gpus) < 2 or engine.plan.verdict == "fits":
+    if len(gpus) < 2:
         return engine.gpu.value.name
     by_memory = sorted(gpus, key=lambda gpu: gpu.memory_likely or gpu.memory)
     model, which = (by_memory[-1], "largest") if engine.plan.verdict == "does-not-fit" else (by_memory[0], "smallest")

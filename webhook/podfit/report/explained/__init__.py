@@ -19,6 +19,7 @@ from podfit.kube.quantity import human
 from podfit.report.comparison import LINE_NAMES, SETTINGS
 from podfit.report.plan import source_for, why_more_fit
 from podfit.report.text import reason, standing, summary, verdict
+from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.storage import compile_cache
 from podfit.vllm.memory import leaning
@@ -106,7 +107,7 @@ def explain(report: Report, result: Result) -> Explained:
     findings = tuple(sorted((one for one in result.findings if one.shown), key=importance))
     charts = []
     if plan.gpu is not None:
-        charts.append(Chart(f"GPU memory of one GPU: {_card(found)}", tuple(_gpu(plan.gpu))))
+        charts.append(Chart(f"GPU memory of one GPU: {gpu_set.planned_name(found)}", tuple(_gpu(plan.gpu))))
     if plan.host is not None:
         charts.append(Chart("host memory of the container", tuple(_host(plan.host, found.memory_limit))))
     return Explained(
@@ -126,10 +127,6 @@ def explain(report: Report, result: Result) -> Explained:
         findings=findings,
         report=report,
     )
-
-
-def _card(engine: Engine) -> str:
-    return engine.gpu.value.name if engine.gpu else "GPU"
 
 
 def _gpu(ledger: GpuLedger) -> Iterator[Bar]:

@@ -57,6 +57,7 @@ class MixedGpuNodes(Rule):
                 fitting.append(accelerator)
         if not too_small or not fitting:
             return  # it is as small, or as unsure, everywhere: gpu-memory-exceeded speaks of it
+        fitting.sort(key=lambda accelerator: min(model.memory for model in accelerator.gpus))
         where_to = dict(kinds)
         uncertain = _uncertain(engine) if fails else "the estimate is a range"
         yield Finding(
