@@ -183,7 +183,7 @@ def main() -> None:
             print((f"{DIM}the same: there is nothing that podfit could repair{END}" if same else answer) + "\n")
     print(
         f"""{BOLD}Try next{END}
-  .venv/bin/podfit check examples/                                  the same verdicts without a server, as in CI
+  .venv/bin/podfit check examples/                                  the same findings without a server, as in CI
   .venv/bin/podfit fix --policy policies/autofix.yaml examples/     the repairs as a diff; --write makes them
   .venv/bin/podfit plan --gpu l4 -- vllm serve Qwen/Qwen3-8B        both memory tables of one command line
   .venv/bin/podfit explain gpu-memory-exceeded                      what a rule is about"""

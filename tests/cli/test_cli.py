@@ -50,7 +50,7 @@ def test_a_clean_manifest_is_exit_0(run: Run) -> None:
     code, out, err = run("check", GOOD)
 
     assert code == 0
-    assert "1 file, 1 vLLM container: 0 denied, 0 likely to fail, 0 advice" in out
+    assert "1 file, 1 vLLM container; findings: 0 denied, 0 likely to fail, 0 advice" in out
     assert not err
 
 

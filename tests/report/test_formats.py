@@ -99,7 +99,9 @@ def test_before_enforcing_each_format_says_what_would_be_denied(check: Check, tm
     assert 'vllm": denied if enforced' in out
     assert re.search(r"(?m)^denied if enforced  removed-flag  spec", out)
     would = free["summary"]["denied"]
-    assert out.splitlines()[-2].startswith(f"1 file, 1 vLLM container: 0 denied today, {would} would be if enforced, ")
+    assert out.splitlines()[-2].startswith(
+        f"1 file, 1 vLLM container; findings: 0 denied today, {would} would be if enforced, "
+    )
     summary = limited["summary"]
     assert summary | {"denied": would, "likely": 0} == {**free["summary"], "would_deny": would, "likely": 0}
     assert summary["likely"] == free["summary"]["likely"] + would, "their level under this policy"
@@ -297,7 +299,7 @@ def test_gitlab_has_what_its_code_quality_report_requires(check: Check, tmp_path
 def test_markdown_tells_it_as_a_table_whose_cells_stay_cells(check: Check) -> None:
     out = check("--format", "markdown", "pod.yaml")[1]
 
-    assert out.startswith("## podfit\n\n1 file, 1 vLLM container: 2 denied")
+    assert out.startswith("## podfit\n\n1 file, 1 vLLM container; findings: 2 denied")
     rows = [line for line in out.splitlines() if line.startswith("| **denied**")]
     assert rows
     assert all(len(re.split(r"(?<!\\)\|", row)) == 7 for row in rows)

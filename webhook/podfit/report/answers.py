@@ -69,9 +69,9 @@ def line(engines: Iterable[Engine]) -> str:
     )
     if not reasons and not open_gpu:
         return ""
-    parts = [f"GPU memory: an answer for {len(listed) - reasons.total()} of {many(len(listed), 'container')}"]
+    parts = [f"GPU memory: known for {len(listed) - reasons.total()} of {many(len(listed), 'container')}"]
     if reasons:
-        parts.append(f"not {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}")
+        parts.append(f"unknown for {', '.join(f'{number} ({reason})' for reason, number in reasons.most_common())}")
     if open_gpu:
         parts.append(f"{open_gpu} {NODES_HINT}")
     return "; ".join(parts)

@@ -66,7 +66,7 @@ def text(fact: Fact[Model]) -> str:
         ("layers", _layers(found)),
         ("experts", _experts(found)),
         ("parameters", _parameters(found)),
-        ("quantised", found["scheme"] or "no"),
+        ("quantized", found["scheme"] or "no"),
         ("weights", _weights(found)),
         ("KV cache", _cache(found)),
         ("context", f"{found['derived_max_model_len']:,} tokens" if found["derived_max_model_len"] else "not known"),

@@ -205,7 +205,9 @@ def tally(checked: Checked) -> str:
     words = {**HEADINGS, "denied": "denied today", "would_deny": "would be if enforced"}
     shown = words if counts["would_deny"] else LEVELS
     found = ", ".join(f"{counts[heading]} {words}" for heading, words in shown.items())
-    parts = [f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}: {found}"]
+    parts = [
+        f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}; findings: {found}"
+    ]
     parts += [f"{many(accepted, 'finding')} accepted"] if accepted else []
     if checked.skipped:
         reasons = ", ".join(f"{reason} {number}" for reason, number in checked.skipped.items())
