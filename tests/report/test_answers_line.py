@@ -72,8 +72,8 @@ def test_the_last_line_counts_them_and_says_what_to_add(checked: Any) -> None:
     _, line = checked(pod(KNOWN, GPU), NAMED, pod(KNOWN, "google.com/tpu: 8"))
 
     assert line == (
-        "GPU memory: known for 2 of 3 containers; unknown for 1 (TPU); 1 without a named GPU: add `nodes:` to podfit.yaml "
-        "(docs/nodes.md)"
+        "GPU memory: known for 2 of 3 containers; unknown for 1 (TPU); 1 without a named GPU: add `nodes:` to "
+        "podfit.yaml (docs/nodes.md)"
     )
     assert checked(NAMED)[1] == ""
 
