@@ -142,7 +142,6 @@ def test_each_module_of_cli_is_a_command() -> None:
 
 
 LONG = {
-    "base/secret.py": "one search: what a secret looks like, where it is, how it is masked",
     "report/checked.py": "one report: what every format shows of results, comments and baselines",
     "rules/engine.py": "what rules see of a container, each a short property",
     "rules/command_line/invalid_flag_value.py": "a table of checks",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podfit.base.secret import FORMS, MAX_SECRETS, MOST_VALUES, SHOWN, WITHHELD, Secrets, names, secrets_in
+from podfit.base.secret import FORMS, MAX_SECRETS, MAX_VALUES, SHOWN, WITHHELD, Secrets, is_secret_name, secrets_in
 from podfit.cli import main
 from podfit.evaluation import denial, review
 from podfit.evaluation.lint import lint
@@ -324,7 +324,7 @@ def test_what_is_no_secret_stays(words: str) -> None:
     ],
 )
 def test_names_of_secrets(name: str, one: bool) -> None:
-    assert names(name) is one
+    assert is_secret_name(name) is one
 
 
 # ── Of an object ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -404,7 +404,7 @@ def test_what_quotes_an_object_with_too_many_secrets_is_withheld() -> None:
 
 
 def test_what_quotes_an_object_with_too_many_values_is_withheld() -> None:
-    few, many = ({"args": ["--api-key", "value-7", *["x"] * count]} for count in (MOST_VALUES - 3, MOST_VALUES - 2))
+    few, many = ({"args": ["--api-key", "value-7", *["x"] * count]} for count in (MAX_VALUES - 3, MAX_VALUES - 2))
 
     assert Secrets.of(few).masked("value-7 is bad") == "******* is bad"
     assert Secrets.of(many).masked("value-7 is bad") == WITHHELD

@@ -1,0 +1,233 @@
+"""Masks: stars in place of secrets, in text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from podfit.base.lazy import cached_property
+from podfit.base.printable import one_line, shortened
+from podfit.base.quotable import Quotable, canonical
+from podfit.base.secret.names import is_secret_name
+from podfit.base.secret.objects import Place, TooLargeError, leaves
+from podfit.base.secret.texts import MAX_SECRETS, STARTS, Span, forms, is_sparse, named, secrets_in
+from podfit.base.secret.values import bare, is_loose, is_secret, is_weak, spellings
+
+LONG = 1 << 16
+"""Maximum length, in characters, of a text that is searched. A longer text is withheld."""
+WITHHELD = (
+    "(not shown: the object is too large to search for secrets, or more than "
+    f"{MAX_SECRETS} of its values look like secrets)"
+)
+
+
+_HEAD, _FAR, _TRIES = 12, 256, 16
+"""For a secret of which a text shows only the beginning: characters that identify it, characters that are compared, and
+places that are tried."""
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The secrets in objects, texts and lists of words. The search runs when the first text is masked."""
+
+    trees: tuple[Any, ...] = field(default=(), compare=False)
+    show: bool = False
+    """Mask nothing."""
+    make_quotable: Callable[[], Quotable | None] = field(default=Quotable, compare=False)
+    """Make what texts about the objects may quote."""
+
+    @classmethod
+    def of(cls, *trees: Any) -> Secrets:
+        """Return the secrets in `trees`: JSON values. A list of texts in them can be the words of a command."""
+        return cls(trees)
+
+    @cached_property
+    def quotable(self) -> Quotable | None:
+        """What texts about the objects may quote; None if they are too large."""
+        return self.make_quotable()
+
+    @cached_property
+    def values(self) -> frozenset[str] | None:
+        """The secrets; None if the trees are too large to search."""
+        texts: list[str] = []
+        try:
+            found = (bare(value) for _, value in leaves(self.trees, texts) if is_secret(value))
+            values = _at_most(MAX_SECRETS, found)
+        except TooLargeError:
+            return None
+        if values is None:
+            return None
+        text = "\0".join(dict.fromkeys([text for text in texts if len(text) <= LONG]))
+        if not is_sparse(text):
+            return None
+        return secrets_in(text) | values
+
+    @cached_property
+    def places(self) -> tuple[tuple[str | int, ...], ...]:
+        """The places of values in the first tree that are secrets as a whole; at most MAX_SECRETS."""
+        if self.show:
+            return ()
+        try:
+            secret_values = leaves(self.trees[:1], [])
+        except TooLargeError:  # then all is withheld
+            return ()
+        places = (place for place, value in secret_values if place is not None and is_secret(value))
+        return tuple([_parts(place) for place in islice(places, MAX_SECRETS)])
+
+    @cached_property
+    def _known(self) -> tuple[tuple[str, bool, str], ...]:
+        """The spellings of the secrets, longest first, each with whether it is masked inside other words, and its first
+        characters, which most texts do not contain."""
+        strong = {
+            canonical(spelling): is_loose(spelling)
+            for value in self.values or ()
+            if not is_weak(value)
+            for spelling in spellings(value)
+            if not is_weak(spelling) and is_secret(spelling)
+        }
+        longest_first = sorted(strong.items(), key=lambda one: -len(one[0]))
+        return tuple([(secret, loose, secret[:_HEAD]) for secret, loose in longest_first])
+
+    @cached_property
+    def _weak(self) -> frozenset[str]:
+        return frozenset([value for value in self.values or () if is_weak(value)])
+
+    def masked(self, text: str, *, quoted: bool = False, is_value: bool = False) -> str:
+        """Return `text` with a star for each character of a secret and of what texts may not quote.
+
+        `quoted`: the text comes from a log or a file and is not a message of podfit, so the value after the name of a
+        secret is one. `is_value`: it is a value of the object.
+        """
+        if self.show or not text:
+            return text
+        if self.values is None or len(self.values) > MAX_SECRETS or (self.quotable is None and not quoted):
+            return WITHHELD
+        if len(text) > LONG and not quoted:
+            return f"(not shown: {len(text):,} characters)"
+        spans = [*self._spans(text), *forms(text), *named(text, joined=not quoted)]
+        if self._weak and not quoted:
+            spans += [span for span in named(text) if text[slice(*span)] in self._weak]
+        if self.quotable is not None and not quoted:
+            spans += self.quotable.spans(text, is_value=is_value)
+        return _starred(text, spans) if spans else text
+
+    def source_line(self, line: str) -> str:
+        """Return a line of the objects' file with stars for secrets, comments, and all else that may not be quoted."""
+        if self.show or not line:
+            return line
+        masked = self.masked(line, quoted=True)
+        if self.quotable is None or len(masked) != len(line):
+            return WITHHELD
+        return _starred(masked, self.quotable.spans_of_source(line))
+
+    def line(self, text: str, *, quoted: bool = False) -> str:
+        """Return the masked text as one line without control characters and of bounded length."""
+        return shortened(one_line(self.masked(text, quoted=quoted)))
+
+    def shown(self, value: Any, name: str = "") -> Any:
+        """Return a JSON value with masked texts. `name`: the argument, variable or key of the value."""
+        if self.show:
+            return value
+        if isinstance(value, Mapping):
+            return {self.masked(str(key)): self.shown(one, str(key)) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.shown(one, name) for one in value]
+        hides = bool(name) and value is not None and not isinstance(value, bool) and is_secret_name(name)
+        if hides and is_secret(str(value)):
+            return "*" * len(str(value))
+        return self.masked(value, is_value=True) if isinstance(value, str) else value
+
+    def holds(self, text: str) -> bool:
+        """Return whether `masked` changes the text."""
+        return self.masked(text) != text
+
+    def hold(self, value: Any) -> bool:
+        """Return whether a text in `value`, a JSON value, contains a secret, or cannot be searched.
+
+        A word that a message must not quote is none: its author has written the value."""
+        texts: list[str] = []
+        try:
+            leaves((value,), texts)
+        except TooLargeError:
+            return True
+        return any(self.masked(text, quoted=True) != text for text in texts)
+
+    def _spans(self, text: str) -> Iterator[Span]:
+        """Places of known secrets in a text; short ones only as whole words."""
+        if not self._known:
+            return
+        written = canonical(text)
+        for secret, loose, head in self._known:
+            if head not in written:
+                continue
+            at = written.find(secret)
+            while at >= 0:
+                end = at + len(secret)
+                if loose or not (_in_word(written, at - 1) or _in_word(written, end)):
+                    yield at, end
+                at = written.find(secret, end)
+            if loose and len(secret) > _HEAD:
+                yield from _beginnings(written, secret)
+
+
+def _beginnings(text: str, secret: str) -> Iterator[Span]:
+    """Yield the places at which a word ends with the first half of the secret or more of it."""
+    at = -1
+    for _ in range(_TRIES):
+        at = text.find(secret[:_HEAD], at + 1)
+        if at < 0:
+            return
+        end = at + _common(text[at : at + _FAR], secret[:_FAR])
+        if (end - at == _FAR or 2 * (end - at) >= len(secret)) and not _in_word(text, end):
+            yield at, end
+
+
+def _common(one: str, other: str) -> int:
+    """Return the length of the common prefix."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _parts(place: Place) -> tuple[str | int, ...]:
+    parts: list[str | int] = []
+    while place is not None:
+        place, part = place
+        parts.append(part)
+    return tuple(reversed(parts))
+
+
+def _in_word(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and (text[at].isalnum() or text[at] == "-")
+
+
+def _starred(text: str, spans: Iterable[Span]) -> str:
+    """The text with `*` for each character of these places."""
+    out, at = [], 0
+    for start, end in sorted(spans):
+        if end > at:
+            start = max(start, at)
+            out += [text[at:start], "*" * (end - start)]
+            at = end
+    return "".join([*out, text[at:]])
+
+
+def has_form(text: str) -> bool:
+    """Return whether the text contains the prefix of a known kind of token."""
+    return any(start in text for start in STARTS)
+
+
+FORMS = Secrets()
+"""Masks texts that have the form of a secret, without an object."""
+SHOWN = Secrets(show=True)
+"""Masks nothing, for users who ask to see secrets."""
+
+
+def _at_most(most: int, values: Iterable[str]) -> set[str] | None:
+    """Return the different values; None if there are more."""
+    found = set[str]()
+    for value in values:
+        found.add(value)
+        if len(found) > most:
+            return None
+    return found

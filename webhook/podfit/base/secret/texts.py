@@ -1,0 +1,229 @@
+"""Secrets in a text: known kinds of tokens, passwords in URLs, and values after the name of a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from podfit.base.logins import handed_on, passwords
+from podfit.base.secret.names import MAX_NAME_LENGTH, VALUE_KEYS, gives, is_secret_name
+from podfit.base.secret.values import LIKE_WORDS, LOOSE, PLACEHOLDER, SCHEME, is_secret, lowered
+
+MAX_SECRETS = 256
+"""Maximum number of secrets in one object. A text about an object with more is withheld, which bounds the search."""
+Span = tuple[int, int]
+"""Beginning and end of a part of a text."""
+MAX_SIGNS, MAX_CHARACTERS = 10_000, 1 << 19
+"""Maximum number of words and signs in one object that can announce a secret, and of characters in its texts. A text
+about an object with more is withheld."""
+
+STARTS = (
+    "hf_", "api_org_", "sk-", "sk_", "rk_", "nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-",
+    "xox", "AKIA", "ASIA", "AIza", "gsk_", "r8_", "dapi", "eyJ", "-----BEGIN",
+    "hooks.slack.com/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/",
+)  # fmt: skip
+"""Prefixes of known kinds of tokens."""
+_FORM = re.compile(
+    r"(?<![\w-])(?:(?P<kind>hf_(?=[A-Za-z]*[A-Z0-9])|api_org_|sk-(?=[\w-]*[A-Z0-9])|[sr]k_(?:live|test)_|nvapi-|gh[pousr]_|"
+    r"github_pat_|glpat-|xox[a-z]-|A[KS]IA(?=[A-Z0-9]{16})|AIza(?=[\w-]{30})|gsk_|r8_(?=\w{20})|dapi(?=[0-9a-f]{20})"
+    r")(?P<token>[\w-]{4,})|eyJ(?P<web>[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]+)?)"
+    r"|(?:hooks\.slack\.com/\w{1,20}|discord(?:app)?\.com/api/webhooks)/(?P<hook>[\w/-]{8,})"
+    r"|(?P<pem>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END)[^\0])*+))"
+)
+"""Tokens of Hugging Face, OpenAI, Stripe, NVIDIA, GitHub, GitLab, Slack, AWS, Google, Groq, Replicate and Databricks,
+JSON Web Tokens, the paths of webhooks of Slack and Discord, and private keys."""
+_STEMS = ("key", "token", "secret", "pass", "pw", "cred", "auth", "bearer", "cookie", "salt", "_pat", "jwt")
+"""Parts of names of secrets: every such name contains one."""
+DASHES = "-‐‑‒–—―−"
+_OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{DASHES}"
+_REST = re.compile(r"[\w-]{0,80}")
+_PAIR = re.compile(r"[\\\"']*+\s*+,?+\s*+[\\\"']*+value[\\\"']*+\s*+[:=]\s*+")
+"""The text between name and value in `"name": "HF_TOKEN", "value": "hf_…"`."""
+_ASSIGNED = re.compile(
+    r"[\\\"'\])]*+[^\S\n]*+(?:=>|\+=|<<<|<<-?\s?[\\\"']?\w{1,40}[\"']?[^\S\n]*+\n|:[-=](?=[^\s}])|[=:](?![-+?]))[^\S\n]*+"
+)
+"""The text between a name and its value, also in `${NAME:-value}` and `read NAME <<< value`."""
+_SPACED = re.compile(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
+"""The text between a flag and its value."""
+_JOINED = re.compile(r"=")
+_OPEN = re.compile(r"(?P<list>(?:[\[({]\s*+)*+)(?:\$(?=[\"']))?+(?P<quote>\\*+[\"'`])?+")
+_PART = r"[\w.~+/=@%^$-]"
+_GLUED = re.compile(rf"(?:\"{_PART}*+\"|'{_PART}*+')(?:{_PART}++|\"{_PART}*+\"|'{_PART}*+')*+")
+"""More of a shell's word in other quotation marks: `'one''two'`, `one"two"`."""
+_ALIAS = re.compile(r"\b([A-Za-z_]\w{0,79})=[\"']?\$\{?([A-Za-z_]\w{0,79})\}?[\"']?(?=[\s;&|\0]|\Z)")
+"""`HF_TOKEN=$A`."""
+_KEY_ENDS = re.compile(r"\\*+[\"'`]\s*+:\s*+")
+_MORE = re.compile(r"\s*+,\s*+(?=\\*+[\"'`])")
+_BARE = re.compile(
+    r"(?:\$\([^)\0]{0,256}+\)|\$\{[^}\s]{0,64}+\}|[^\s\"'`\\,;&|)\]}<>\0]|\\.|[,;&|)\]}](?=[^\s\"'\\,;&|)\]}\0])(?![\"']?[\w.-]{1,64}[\"']?\s?[=:]))++"
+)
+_URL = re.compile(r"://[^\s\0\"'<>\\]+")
+_STORAGE = re.compile(r"(?:s3[an]?|gs|gcs|oss|minio|r2)\Z", re.IGNORECASE)
+"""Schemes of URLs whose user is an access key."""
+_PORT = re.compile(r"\d+(?:/|$)")
+_QUERY = re.compile(r"[?&;]([\w.-]{1,64})=([^&\s\0\"'#<>\\;]+)")
+_SIGNED = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature", "x-amz-credential", "key"})
+
+
+def _places(text: str, words: Iterable[str]) -> list[Span]:
+    """Return the places of the words in `text`, sorted. One regular expression for all takes twenty times as long."""
+    found: list[Span] = []
+    for word in [word for word in words if word in text]:
+        at = text.find(word)
+        while at >= 0:
+            found.append((at, at + len(word)))
+            at = text.find(word, at + 1)
+    found.sort()
+    return found
+
+
+def forms(text: str, *, whole: bool = False) -> Iterator[Span]:
+    """Yield the secrets that have the form of one. `whole`: include the prefix of the kind (`hf_`)."""
+    end = 0
+    for at, _ in _places(text, STARTS):
+        one = _FORM.match(text, at) if at >= end else None
+        if one is not None and PLACEHOLDER.fullmatch(one[0]) is None:
+            end = one.end()
+            group = one.lastgroup or 0
+            yield one.span(0 if whole and group != "hook" else group)
+    if "://" in text and "@" in text:
+        yield from _passwords(text)
+    if "=" in text and ("?" in text or "&" in text):
+        for one in _QUERY.finditer(text):
+            if (is_secret_name(one[1]) or one[1].lower() in _SIGNED) and is_secret(one[2]):
+                yield one.span(2)
+
+
+def _passwords(text: str) -> Iterator[Span]:
+    """Yield the password of `scheme://user:password@host`, or a token in place of the user. Yield the user, too, if it
+    is an access key."""
+    for token in _URL.finditer(text):
+        at = token.start()
+        storage = _STORAGE.search(text, max(0, at - 8), at) is not None
+        for part in token[0].split("://")[1:]:
+            at += len("://")
+            authority, sign, _ = part.rpartition("@")
+            user, colon, password = authority.partition(":")
+            start, one = (at + len(user) + 1, password) if colon else (at, user)
+            alone = not colon and (len(user) < LOOSE or LIKE_WORDS.fullmatch(user))
+            plain = not any(mark in user for mark in "/?#")
+            if sign and plain and not alone and not _PORT.match(password) and is_secret(one):
+                yield start, start + len(one)
+                if colon and len(user) >= LOOSE and (storage or not LIKE_WORDS.fullmatch(user)) and is_secret(user):
+                    yield at, at + len(user)
+            at += len(part)
+
+
+def named(text: str, *, joined: bool = False) -> Iterator[Span]:
+    """Yield the values after names of secrets. `joined`: only values after `=`, for messages of podfit, in which a word
+    after a name is prose."""
+    at = 0
+    for start, end in _places(lowered(text), _STEMS):
+        if start < at:
+            continue
+        head = text[max(at, start - MAX_NAME_LENGTH) : start]
+        begin = start - len(head) + len(head.rstrip(_OF_A_NAME))
+        rest = _REST.match(text, end)
+        at = end = rest.end() if rest else end
+        name = text[begin:end]
+        bearer = name.lower() == "bearer"
+        flag = name[0] in DASHES
+        if not (bearer or (gives(name) if flag else is_secret_name(name) or name == "KEY")):
+            continue
+        separators = (_JOINED,) if joined else (_PAIR, _ASSIGNED, *((_SPACED,) if flag or bearer else ()))
+        between = next((found for one in separators if (found := one.match(text, end))), None)
+        if between is not None:
+            spaced = between.re is _SPACED
+            for span in _values(text, between.end()):
+                value = text[slice(*span)]
+                if value.startswith("${") and len(value) <= MAX_NAME_LENGTH:
+                    continue  # its default can be a secret
+                at = max(at, span[1])
+                if is_secret(value) and not (spaced and value.startswith("--")):
+                    yield span
+    if not joined:
+        found = (*passwords(text), *handed_on(text, is_secret_name))
+        yield from (span for span in found if is_secret(text[slice(*span)]))
+
+
+def _values(text: str, at: int) -> Iterator[Span]:
+    """Yield the value at this place, or the values of the list at this place."""
+    opened = _OPEN.match(text, at)
+    assert opened is not None  # noqa: S101  it matches nothing, too
+    at, mark, listed = opened.end(), opened["quote"], bool(opened["list"])
+    while mark:
+        end = _closing(text, at, mark)
+        if "{" in opened["list"] and (key := _KEY_ENDS.match(text, end)):
+            if text[at:end] in VALUE_KEYS:
+                yield from _values(text, key.end())
+            return  # another key of the object says itself what its value is
+        start = SCHEME.match(text, at, end)
+        at = start.end() if start else at
+        yield at, end
+        if glued := _GLUED.match(text, end + 1) if mark in "\"'" else None:
+            yield at, glued.end()
+        more = _MORE.match(text, end + len(mark)) if listed else None
+        again = _OPEN.match(text, more.end()) if more else None
+        if again is None:
+            return
+        at, mark = again.end(), again["quote"]
+    start = SCHEME.match(text, at)
+    bare = _BARE.match(text, start.end() if start else at)
+    if bare is not None:
+        yield bare.start(), bare.start() + len(bare[0].rstrip(".:,;"))
+        if glued := _GLUED.match(text, bare.end()):
+            yield bare.start(), glued.end()
+
+
+def _closing(text: str, at: int, mark: str) -> int:
+    """Return the end of a quoted text: its quotation mark, or else the end of the line."""
+    whole = text.find("\0", at)
+    whole = len(text) if whole < 0 else whole
+    end = text.find(mark, at, whole)
+    while end >= 0 and len(mark) == 1 and _odd(text, end):
+        end = text.find(mark, end + 1, whole)
+    if end < 0:
+        end = text.find("\n", at, whole)
+    return whole if end < 0 else end
+
+
+def _odd(text: str, at: int) -> bool:
+    """Return whether an odd number of backslashes precedes this place."""
+    count = 0
+    while count < at and text[at - count - 1] == "\\":
+        count += 1
+    return count % 2 == 1
+
+
+def secrets_in(text: str) -> frozenset[str]:
+    """Return the secrets in a text, by their names and by their form. `\\0` separates several texts."""
+    if not text:
+        return frozenset()
+    return frozenset([text[slice(*span)] for span in (*named(text), *forms(text, whole=True), *_passed_on(text))])
+
+
+def _passed_on(text: str) -> Iterator[Span]:
+    """Yield the values of variables that a script assigns to a variable for secrets: `A=hf_…; HF_TOKEN=$A`."""
+    if "=$" not in text and '="$' not in text:
+        return
+    sources = dict[str, str]()
+    for one in islice(_ALIAS.finditer(text), MAX_SECRETS):
+        sources[one[1]] = one[2]
+    wanted = set[str]()
+    for name in filter(is_secret_name, sources):
+        while (name := sources.get(name, "")) and name not in wanted:
+            wanted.add(name)
+    if wanted:
+        for assigned in re.finditer(rf"\b(?:{'|'.join(wanted)})=", text):
+            yield from (span for span in _values(text, assigned.end()) if is_secret(text[slice(*span)]))
+
+
+def is_sparse(text: str) -> bool:
+    """Return whether the text is short enough, and has few enough words and signs that can announce a secret."""
+    if len(text) <= MAX_SIGNS:  # each begins at another character
+        return True
+    if len(text) > MAX_CHARACTERS:
+        return False
+    signs = sum(map(text.count, ("://", "&", "?", *STARTS)))
+    return signs + sum(map(lowered(text).count, _STEMS)) <= MAX_SIGNS
