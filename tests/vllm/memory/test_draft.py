@@ -105,7 +105,8 @@ LAGUNA: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("bits", "gib"),
     [
-        pytest.param({"quant_method": "awq", "bits": 4}, 0.79, id="4 bits: the layer stays in 16"),
+        pytest.param({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 0.79, id="NVFP4: the layer stays in 16"),
+        pytest.param({"quant_method": "awq", "bits": 4}, 0.20, id="AWQ: like the others"),
         pytest.param({"quant_method": "fp8", "weight_block_size": [128, 128]}, 0.40, id="8 bits: like the others"),
     ],
 )

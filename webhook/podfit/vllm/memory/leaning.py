@@ -22,6 +22,6 @@ docs/benchmark.md in November 2026 by `python -m benchmarks.accuracy`; some fail
 def sentence(left: Estimate, needed: int) -> str:
     """The outcomes of start-ups with an estimate like this one. `left`: of the KV cache; `needed`: bytes of a
     request."""
-    if left.likely < needed:
+    if left.likely < max(1, needed):
         return f"vLLM failed in {TOO_LITTLE.failed} of {TOO_LITTLE.of} published start-ups with likely too little"
     return f"vLLM started in {ENOUGH.of - ENOUGH.failed} of {ENOUGH.of} published start-ups with only likely enough"
