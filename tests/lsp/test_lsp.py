@@ -17,6 +17,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from podfit.cli import main
+from podfit.lsp.server import MAX_CHARACTERS
 from tests.cluster.server import serving
 
 ROOT = Path(__file__).parents[2]
@@ -240,6 +241,39 @@ def test_what_cannot_be_read_is_a_diagnostic_and_the_server_goes_on() -> None:
         assert list(await editor.diagnostics()) == []
 
         editor.type(text)
+        assert await editor.diagnostics()
+
+    in_an_editor(test)
+
+
+def test_a_text_that_is_too_long_has_a_note_instead_of_its_old_findings() -> None:
+    async def test(editor: Editor) -> None:
+        path, text = example(LONG)
+        assert len(await editor.open(path, text)) > 1
+
+        editor.type(text + "#" * MAX_CHARACTERS)
+        (note,) = await editor.diagnostics()
+        assert note.severity is types.DiagnosticSeverity.Information
+        assert "not checked" in note.message
+
+        editor.type(text)
+        assert len(await editor.diagnostics()) > 1
+
+    in_an_editor(test)
+
+
+def test_a_policy_that_is_a_pipe_is_a_problem_and_the_server_goes_on(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "podfit.yaml").write_text("policies: [pipe.yaml]\n")
+    path = tmp_path / LONG
+
+    async def test(editor: Editor) -> None:
+        found = await editor.open(path, (EXAMPLES / LONG).read_text())
+        assert any("not a regular file ('pipe.yaml')" in diagnostic.message for diagnostic in found)
+
+        (tmp_path / "podfit.yaml").write_text("policies: [.]\n")  # a folder with a pipe in it, which is left out
+        editor.client.text_document_did_save(types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(editor.uri)))
         assert await editor.diagnostics()
 
     in_an_editor(test)

@@ -18,6 +18,7 @@ from mcp_types import CallToolResult, TextContent
 
 from podfit.cli import main
 from podfit.mcp.confine import MAX_FILE_BYTES
+from podfit.mcp.tools import MAX_OBJECTS, count_objects
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -171,6 +172,37 @@ def test_hostile_calls_are_refused_and_the_server_answers_on(root: Path) -> None
         assert "violet-otter" not in text(answer)
         assert len(text(answer)) < 2_000
     assert data(last)["containers"]
+
+
+MANY = MAX_OBJECTS + 1
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "---\na: 1\n" * MANY,
+        '{"apiVersion": "v1", "kind": "List", "items": [' + ", ".join(["{}"] * MANY) + "]}",
+        "kind: List\nitems: [" + ", ".join(["{}"] * MANY) + "]\n",
+        "kind: List\nitems:\n" + "- {}\n" * MANY,
+        "kind: List\nitems:\n" + "  - {}\n" * MANY,
+    ],
+    ids=["documents", "json", "brackets", "items", "indented"],
+)
+def test_more_objects_than_a_call_may_have_are_refused_before_they_are_read(root: Path, manifest: str) -> None:
+    (root / "many.yaml").write_text(manifest)
+    *refused, last = ask(
+        root, ("check", {"text": manifest}), ("fix", {"path": "many.yaml"}), ("explain", {"text": manifest}),
+        ("check", {"path": BAD}),
+    )  # fmt: skip
+    for answer in refused:
+        assert answer.is_error
+        assert f"objects, more than {MAX_OBJECTS:,}" in text(answer)
+    assert data(last)["containers"]
+
+
+def test_a_log_of_any_number_of_lines_is_no_manifest() -> None:
+    assert count_objects("kind: Pod\nspec:\n  containers:\n" + "  - {}\n" * MANY) == 1
+    assert count_objects("") == 1
 
 
 def test_a_pipe_below_the_root_is_refused_and_does_not_stop_the_server(root: Path) -> None:

@@ -83,6 +83,13 @@ def diagnostics(checked: CheckedText, places: Places) -> list[types.Diagnostic]:
     return found
 
 
+def not_checked(characters: int, limit: int) -> types.Diagnostic:
+    """A note on a text that is too long to be checked, in place of its findings."""
+    start = types.Range(types.Position(0, 0), types.Position(1, 0))
+    message = f"not checked: {characters:,} characters, more than {limit:,}. `podfit check FILE` checks it"
+    return types.Diagnostic(start, message, types.DiagnosticSeverity.Information, source=SOURCE)
+
+
 def diagnostic(item: Item, places: Places) -> types.Diagnostic:
     """One finding at its place."""
     finding = item.judged.finding

@@ -68,6 +68,12 @@ def create(reader: Reader) -> LanguageServer:
         document = server.workspace.get_text_document(uri)
         path, text = document.path, document.source
         if len(text) > MAX_CHARACTERS:
+            opened = state.texts.get(uri)
+            if opened is not None and opened.version == version:
+                opened.checked = None
+                server.text_document_publish_diagnostics(
+                    types.PublishDiagnosticsParams(uri, [features.not_checked(len(text), MAX_CHARACTERS)], version)
+                )
             return
         checked = await asyncio.to_thread(lambda: check_text(path, text, state.settings_of(path), reader))
         opened = state.texts.get(uri)

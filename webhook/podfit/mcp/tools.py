@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import sys
 from collections import Counter
@@ -27,6 +28,8 @@ MAX_INPUT_BYTES = 8 << 20
 """Bytes of the files of one call."""
 MAX_FILES = 500
 """Files of one call."""
+MAX_OBJECTS = 1_000
+"""Objects of one call: about 30 s on one core if each is a vLLM container."""
 MAX_ANSWER_BYTES = 256 << 10
 """Bytes of one answer as JSON: more than an agent can use."""
 PASTED = "manifest.yaml"
@@ -238,10 +241,14 @@ def _input(arguments: Manifest | DiagnoseArguments, podfit: CommandLine) -> str:
     """The name that stands for the input on a command line. Raises ToolError."""
     if bool(arguments.path) == bool(arguments.text):
         raise ToolError("give either path or text")
-    return "-" if arguments.text else _path(podfit, arguments.path)
+    if arguments.path:
+        return _path(podfit, arguments.path, is_log=not isinstance(arguments, Manifest))
+    if isinstance(arguments, Manifest):
+        _limit_objects("the text", count_objects(arguments.text))
+    return "-"
 
 
-def _path(podfit: CommandLine, name: str) -> str:
+def _path(podfit: CommandLine, name: str, *, is_log: bool = False) -> str:
     """A file or folder below the root, as a command takes it: never an option, an object of a cluster or standard
     input. Raises ToolError."""
     try:
@@ -255,11 +262,40 @@ def _path(podfit: CommandLine, name: str) -> str:
     except (OSError, ValueError, RuntimeError) as error:
         raise error if isinstance(error, ToolError) else ToolError(f"{name!r} is not a path") from error
     place = f"./{path.relative_to(Path.cwd())}"
-    sizes = [one.stat().st_size for one in podfit.files(place)]
+    files = podfit.files(place)
+    sizes = [file.stat().st_size for file in files]
     if len(sizes) > MAX_FILES or sum(sizes) > MAX_INPUT_BYTES:
         limit = f"{MAX_FILES} files and {MAX_INPUT_BYTES >> 20} MiB"
         raise ToolError(f"{name!r}: {len(sizes)} files of {sum(sizes):,} bytes, more than {limit}. Fix: name a part")
+    if not is_log:
+        _limit_objects(repr(name), sum(count_objects(file.read_text("utf-8", "replace")) for file in files))
     return place
+
+
+DOCUMENT, ITEMS = re.compile(r"^---", re.MULTILINE), re.compile(r"^( *)items:[ \t]*$", re.MULTILINE)
+"""The beginning of a document, and of a list's items, in YAML."""
+
+
+def count_objects(text: str) -> int:
+    """An upper limit of the objects in a manifest: its documents, and the items of lists. It is not read as YAML."""
+    count = len(DOCUMENT.findall(text)) + 1
+    for items in ITEMS.finditer(text):
+        count += len(re.findall(rf"^{items[1]}(?:  )?- ", text[items.end() :], re.MULTILINE))
+        if count > MAX_OBJECTS:
+            return count
+    if re.search(r"items['\"]?\s*:\s*\[", text):
+        try:
+            listed = json.loads(text).get("items")
+            count += len(listed) if isinstance(listed, list) else 0
+        except (ValueError, AttributeError, RecursionError):  # YAML with a list in brackets
+            count += text.count("{")
+    return count
+
+
+def _limit_objects(what: str, count: int) -> None:
+    """Raises ToolError if there are too many."""
+    if count > MAX_OBJECTS:
+        raise ToolError(f"{what} has {count:,} objects, more than {MAX_OBJECTS:,}. Fix: give a part")
 
 
 def _rule(name: str) -> str:

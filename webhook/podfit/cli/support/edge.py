@@ -315,7 +315,7 @@ def models(folder: Path) -> dict[str, GivenModel]:
     entries = {}
     for path in sorted(folder.rglob("*.json")):
         place = path.relative_to(folder)
-        if _hidden(place):  # a mounted ConfigMap's own bookkeeping
+        if _hidden(place) or not path.is_file():  # a mounted ConfigMap's own bookkeeping
             continue
         if given.is_read(place.as_posix(), beside_config=(path.parent / given.CONFIG).exists()):
             entries[place.as_posix()] = read_text(path)

@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, cache: bool) -> None:
         "--hf-cache",
         action=argparse.BooleanOptionalAction,
         default=cache or None,
-        help="read the config.json and the safetensors headers of models in the local Hugging Face cache (HF_HOME), "
-        "which inform, and deny only if --revision of vLLM names that commit; "
+        help="read the config.json and the safetensors headers of models in the local Hugging Face cache (HF_HOME). "
+        "They deny only if vLLM's --revision names that commit; "
         + ("default: yes" if cache else "default: no, or hfCache in podfit.yaml"),
     )
     parser.add_argument(

@@ -126,7 +126,7 @@ def _files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
     for name in names:
         found = path(name)
         if found.is_dir():
-            inside = (one for one in sorted(found.iterdir()) if one.suffix in edge.MANIFEST_SUFFIXES)
+            inside = (one for one in sorted(found.iterdir()) if one.suffix in edge.MANIFEST_SUFFIXES and one.is_file())
             shown = (one for one in inside if one.name[0] != "." and not is_schema(edge.read_text(one)))
             yield from ((str(one), one) for one in shown)
         else:

@@ -147,6 +147,8 @@ def _values(project: Project, folder: Path) -> Iterator[tuple[str, str]]:
         if found not in policies.SHIPPED and not Path(found).exists():
             near = next(iter(nearest(name, policies.SHIPPED)), None)
             yield "policies", f"no such file or directory ({name!r}){f'. Did you mean {near}?' if near else ''}"
+        elif found not in policies.SHIPPED and not (Path(found).is_file() or Path(found).is_dir()):
+            yield "policies", f"not a regular file ({name!r})"  # a pipe would block the editor
     if project.models is not None and not (folder / project.models).is_dir():
         yield "models", f"no such folder ({project.models!r})"
 
