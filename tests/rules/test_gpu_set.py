@@ -81,7 +81,8 @@ def test_a_shortage_on_some_of_the_gpus_names_the_one_that_is_planned() -> None:
     obj = pod({"nvidia.com/gpu": "1", "memory": "96Gi"})
     words = ["--model", "Qwen/Qwen3-32B", "--max-model-len", "20000", "--gpu-memory-utilization", "0.85"]
     obj["spec"]["containers"][0] |= {"args": words, "image": "vllm/vllm-openai:v0.11.0"}
-    (result,) = lint(obj, builtin(), Facts(cluster=snapshot(T4, node("a100", "NVIDIA-A100-SXM4-80GB")))).results
+    nodes = snapshot(T4, node("a100", "NVIDIA-A100-SXM4-80GB"))
+    (result,) = lint(obj, builtin(), Facts(cluster=nodes, plans_table=True)).results
 
     assert result.engine.gpus is not None
     assert not result.engine.gpus.by_verdict["fits"]

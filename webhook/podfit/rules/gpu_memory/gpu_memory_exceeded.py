@@ -62,7 +62,7 @@ class GpuMemoryExceeded(Rule):
             f"weights {least}{human(weights)} and {human(rest)} of "
             f"activations and runtime, of {human(budget)} that vLLM may use ({name})",
             details=lines(
-                (gpu_set.sentence(engine) or "") if engine.gpu is not None and gpu_set.differs(engine) else "",
+                _on_others(engine),
                 "" if certain else limited,
                 engine.v0_reason or "",
                 of_compile_cache(ledger, 0),
@@ -97,3 +97,10 @@ class GpuMemoryExceeded(Rule):
             rests_on=gpu_set.RESTS_ON,
             yields_to=gpu_set.reported_by(engine),
         )
+
+
+def _on_others(engine: Engine) -> str:
+    """Where it fits, if the GPUs that it may get differ. Not at admission: the warning has no room for it."""
+    if engine.gpu is None or not engine.facts.plans_table or not gpu_set.differs(engine):
+        return ""
+    return gpu_set.sentence(engine) or ""
