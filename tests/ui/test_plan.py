@@ -130,6 +130,11 @@ def test_a_secret_is_masked_where_it_is_told() -> None:
 
 # ── Users ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+
+def ways(**controls: object) -> dict[str, Any]:
+    return plan.ways({**ASKED, **controls}, builtin(), Facts())
+
+
 SIXTEEN = {"max_model_len": "16384", "users": "50"}
 
 
@@ -163,7 +168,7 @@ def test_the_low_end_of_the_estimate_holds_the_users() -> None:
 def test_users_without_a_plan_that_fits() -> None:
     assert answer(**SIXTEEN, gpu="l4")["users"] is None
     assert answer(**SIXTEEN, model="acme/unknown")["users"] is None
-    assert answer(**SIXTEEN, model="acme/unknown")["ways"] == {"title": "", "rows": []}
+    assert ways(**SIXTEEN, model="acme/unknown") == {"title": "", "rows": []}
     assert answer()["users"] is None
 
 
@@ -177,11 +182,11 @@ def test_the_ways_are_those_of_podfit_plan(capsys: pytest.CaptureFixture[str]) -
     main(["plan", "Qwen/Qwen3-14B", "--context", "16384", "--users", "50", "--format", "json"])
     offers = json.loads(capsys.readouterr().out)["offers"]
 
-    ways = answer(**SIXTEEN)["ways"]
+    shown = ways(**SIXTEEN)
 
-    assert ways["title"] == "Ways to hold 50 users of 16,384 tokens"
+    assert shown["title"] == "Ways to hold 50 users of 16,384 tokens"
     rows = {
-        (row["controls"]["gpu"], int(row["controls"]["gpus"]), row["replicas"], row["holds"]) for row in ways["rows"]
+        (row["controls"]["gpu"], int(row["controls"]["gpus"]), row["replicas"], row["holds"]) for row in shown["rows"]
     }
     listed = {
         (offer["product"], offer["gpus"], offer["replicas"], f"{offer['requests_at_once']:,}")
@@ -189,11 +194,11 @@ def test_the_ways_are_those_of_podfit_plan(capsys: pytest.CaptureFixture[str]) -
         if offer["gpu_memory_bytes"] <= 4 * min(offer["gpu_memory_bytes"] for offer in offers)
     }
     assert rows == listed
-    assert {row["changes"] for row in ways["rows"]} >= {"", "--kv-cache-dtype fp8", "Qwen/Qwen3-14B-AWQ"}
+    assert {row["changes"] for row in shown["rows"]} >= {"", "--kv-cache-dtype fp8", "Qwen/Qwen3-14B-AWQ"}
 
 
 def test_a_way_that_is_chosen_holds_its_users() -> None:
-    rows = answer(**SIXTEEN)["ways"]["rows"]
+    rows = ways(**SIXTEEN)["rows"]
 
     for row in (row for row in rows if row["replicas"] == 1):
         chosen = answer(**SIXTEEN | row["controls"])
@@ -201,7 +206,7 @@ def test_a_way_that_is_chosen_holds_its_users() -> None:
 
 
 def test_a_secret_is_not_among_the_ways() -> None:
-    rows = answer(other="--api-key sk-aSecretThatNobodyMaySee00")["ways"]["rows"]
+    rows = ways(other="--api-key sk-aSecretThatNobodyMaySee00")["rows"]
 
     assert rows
     assert "sk-aSecret" not in str(rows)

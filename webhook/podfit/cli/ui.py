@@ -143,7 +143,7 @@ def _desk(args: argparse.Namespace) -> Desk:
         open_files,
         {name: ShippedPolicy(policies.title(name), policies.shipped_text(name)) for name in policies.SHIPPED},
         gpu=args.gpu or "",
-        is_example=not args.files,
+        is_example=bool(names) and not args.files,
     )
 
 

@@ -8,6 +8,7 @@
 | /TOKEN/files         | the files of the command line, as JSON                        |
 | /TOKEN/marks         | the findings of each of these files, counted → `check.marks`  |
 | /TOKEN/plan          | POST: a configuration → `plan.answer`                         |
+| /TOKEN/ways          | POST: the same → `plan.ways`                                  |
 | /TOKEN/check         | POST: a file's name and text → `check.answer`                 |
 | /TOKEN/effect        | POST: policies, perhaps a saved scan → `effect.answer`        |
 | anything else        | `{"error": …}`                                                |
@@ -121,6 +122,7 @@ def create_app(token: str, desk: Desk) -> Flask:
         app.add_url_rule(f"/{token}/{path}", path, view, methods=["POST"])
 
     answers("plan", plan.FIELDS, lambda asked: plan.answer(asked, desk.policy, desk.facts))
+    answers("ways", plan.FIELDS, lambda asked: plan.ways(asked, desk.policy, desk.facts))
     answers("check", check.FIELDS, lambda asked: check.answer(asked, desk))
     answers("effect", effect.FIELDS, lambda asked: effect.answer(asked, desk))
 

@@ -45,31 +45,39 @@ MAX_USERS = 100_000
 
 def answer(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
     """The answer for one configuration; raises QuestionError for a control that can't be used."""
-    argv = command(asked)
-    version = text(asked, "release")
+    report, result = _judged(asked, policy, _given(asked, facts))
+    tree = _tree(command(asked), report, result)
+    users = _whole(asked, "users", MAX_USERS)
+    held = of_users.held(result.engine, users) if users and tree["state"] != "does-not-fit" else None
+    return {**tree, "users": held}
+
+
+def ways(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
+    """The ways to hold the users of the same question. They are an answer of their own, since they take longer."""
+    facts = _given(asked, facts)
+    report, result = _judged(asked, policy, facts)
+    serving = Serving(
+        model=text(asked, "model"),
+        arguments=tuple(command({**asked, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
+        context=None,
+        users=_whole(asked, "users", MAX_USERS),
+        version=text(asked, "release") or str(NEWEST),
+    )
+    return of_users.ways(result.engine, serving, facts, policy, report.secrets)
+
+
+def _judged(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> tuple[Report, Result]:
+    """The report of the command line and its one result; raises QuestionError."""
+    argv, version = command(asked), text(asked, "release")
     if version and release.parse(version) is None:
         raise QuestionError("release", f"{version!r} is not a version such as 0.27.1")
-    facts = _given(asked, facts)
     unnamed = None if facts.gpu else (RESOURCE, _count(asked))
     report = judged_as(argv, version or None, facts, policy, resource=unnamed)
     if not report.results:
         problem = report.errors[0].error if report.errors else "vLLM does not start with these arguments"
         raise QuestionError("other", problem)
     (result,) = report.results
-    tree = _tree(argv, report, result)
-    users = _whole(asked, "users", MAX_USERS)
-    serving = Serving(
-        model=text(asked, "model"),
-        arguments=tuple(command({**asked, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
-        context=None,
-        users=users,
-        version=version or str(NEWEST),
-    )
-    return {
-        **tree,
-        "users": of_users.held(result.engine, users) if users and tree["state"] != "does-not-fit" else None,
-        "ways": of_users.ways(result.engine, serving, facts, policy, report.secrets),
-    }
+    return report, result
 
 
 def command(asked: Mapping[str, Any]) -> list[str]:

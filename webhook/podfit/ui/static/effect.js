@@ -39,7 +39,8 @@ function show({ answer, error, field }, chosen) {
     to(".summary", element("span.badge.unsure", {}, "no answer"), " ", field ? "" : error);
     return to(".groups");
   }
-  const decided = `${answer.decided || "None"} of them ${answer.decided > 1 ? "change" : "changes"} between allowed and denied.`;
+  const changes = `${answer.decided} of them ${answer.decided > 1 ? "change" : "changes"} between allowed and denied.`;
+  const decided = answer.decided ? changes : "All of them stay allowed or denied as before; only the findings change.";
   if (!answer.objects) to(".summary", element("p", {}, "No objects: start podfit ui with files or folders, or choose a saved scan."));
   else if (!chosen) to(".summary", element("p", {}, `${answer.summary.split(":")[0]}; choose a policy to see its effect.`));
   else to(".summary", element("p", {}, answer.summary), answer.changed ? element("p.quiet", {}, decided) : null);

@@ -7,6 +7,7 @@ import { waterfall } from "./waterfall.js";
 const MOST = 3;
 const FIRST = { model: "Qwen/Qwen3-14B", gpu: "l40s" };
 const PATIENCE = 500; // milliseconds that a value which is still typed may be wrong
+const PAUSE = 250; // milliseconds without a change before the ways, which take longer
 const COLORS = { fits: "fits", unsure: "unsure", "does-not-fit": "does-not-fit" };
 const place = document.getElementById("configurations");
 let count = 0;
@@ -58,12 +59,15 @@ function add(held, focus = false) {
     if (input.type === "checkbox") input.checked = String(value) === "true";
     else input.value = value;
   }
-  let patience = 0;
+  let [patience, pause] = [0, 0];
+  const updateWays = latest(async () => showWays(article, await ask("ways", values(form))));
   const update = latest(async () => {
     const reply = await ask("plan", values(form));
     clearTimeout(patience);
     const typed = reply.error && form.elements[reply.field] === document.activeElement;
     patience = setTimeout(() => show(article, reply), typed ? PATIENCE : 0);
+    clearTimeout(pause);
+    if (reply.answer) pause = setTimeout(updateWays, PAUSE);
   });
   const changed = () => {
     keep();
@@ -245,7 +249,6 @@ function show(article, { answer, error, field }) {
   article.querySelector(".findings").replaceChildren(...titled("Findings", answer.findings.map((one) => finding(one))));
   const fits = answer.changes.length ? [element("ul.fits", {}, ...answer.changes.map((text) => element("li", {}, text)))] : [];
   article.querySelector(".changes").replaceChildren(...titled("Each of these fits", fits));
-  article.querySelector(".ways").replaceChildren(...(answer.ways.title ? titled(answer.ways.title, ways(form, answer.ways.rows)) : []));
   article.querySelector(".gpus").replaceChildren(...titled("Which GPUs hold it", answer.gpus.length ? [grid(form, answer.gpus)] : []));
   article.querySelector(".copies").replaceChildren(...copies(answer));
   compare();
@@ -255,6 +258,11 @@ const titled = (title, children) => (children.length ? [element("h3", {}, title)
 
 function tile({ name, value, range }) {
   return element("div", {}, element("dt", {}, name), element("dd", {}, element("b", {}, value), element("span", {}, range)));
+}
+
+function showWays(article, { answer }) {
+  const children = answer?.title ? titled(answer.title, ways(article.querySelector("form"), answer.rows)) : [];
+  article.querySelector(".ways").replaceChildren(...children);
 }
 
 /** Set controls, and ask. */
