@@ -36,7 +36,7 @@ class Side:
     @property
     def findings(self) -> tuple[Judged, ...]:
         """The reported findings: those that are only audited are left out."""
-        return tuple(judged for judged in self.result.findings if judged.shown)
+        return tuple(finding for finding in self.result.findings if finding.shown)
 
 
 class Pair(NamedTuple):

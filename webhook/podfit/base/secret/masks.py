@@ -53,8 +53,8 @@ class Secrets:
         """The secrets; None if the trees are too large to search."""
         texts: list[str] = []
         try:
-            found = (bare(value) for _, value in leaves(self.trees, texts) if is_secret(value))
-            values = _at_most(MAX_SECRETS, found)
+            secret_values = (bare(value) for _, value in leaves(self.trees, texts) if is_secret(value))
+            values = _at_most(MAX_SECRETS, secret_values)
         except TooLargeError:
             return None
         if values is None:
@@ -87,7 +87,7 @@ class Secrets:
             for spelling in spellings(value)
             if not is_weak(spelling) and is_secret(spelling)
         }
-        longest_first = sorted(strong.items(), key=lambda one: -len(one[0]))
+        longest_first = sorted(strong.items(), key=lambda item: -len(item[0]))
         return tuple([(secret, loose, secret[:_HEAD]) for secret, loose in longest_first])
 
     @cached_property
@@ -131,9 +131,9 @@ class Secrets:
         if self.show:
             return value
         if isinstance(value, Mapping):
-            return {self.masked(str(key)): self.shown(one, str(key)) for key, one in value.items()}
+            return {self.masked(str(key)): self.shown(item, str(key)) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.shown(one, name) for one in value]
+            return [self.shown(item, name) for item in value]
         hides = bool(name) and value is not None and not isinstance(value, bool) and is_secret_name(name)
         if hides and is_secret(str(value)):
             return "*" * len(str(value))
@@ -184,9 +184,9 @@ def _beginnings(text: str, secret: str) -> Iterator[Span]:
             yield at, end
 
 
-def _common(one: str, other: str) -> int:
+def _common(text: str, other: str) -> int:
     """Return the length of the common prefix."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next((at for at, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
 
 
 def _parts(place: Place) -> tuple[str | int, ...]:
@@ -225,9 +225,9 @@ SHOWN = Secrets(show=True)
 
 def _at_most(most: int, values: Iterable[str]) -> set[str] | None:
     """Return the different values; None if there are more."""
-    found = set[str]()
+    different = set[str]()
     for value in values:
-        found.add(value)
-        if len(found) > most:
+        different.add(value)
+        if len(different) > most:
             return None
-    return found
+    return different

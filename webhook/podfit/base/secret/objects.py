@@ -35,7 +35,7 @@ def leaves(trees: Iterable[Any], texts: list[str]) -> list[tuple[Place, str]]:
 
     Raises TooLargeError.
     """
-    found: list[tuple[Place, str]] = []
+    secret_leaves: list[tuple[Place, str]] = []
     queue: _Queue = [(None, tree, False) for tree in trees]
     left = MAX_VALUES
     while queue:
@@ -44,14 +44,14 @@ def leaves(trees: Iterable[Any], texts: list[str]) -> list[tuple[Place, str]]:
         if left < 0:
             raise TooLargeError
         if isinstance(tree, _LISTS):
-            _of_list(place, tree, secret, queue, texts, found)
+            _of_list(place, tree, secret, queue, texts, secret_leaves)
         elif isinstance(tree, _MAPPINGS):
-            _of_mapping(place, tree, secret, queue, texts, found)
+            _of_mapping(place, tree, secret, queue, texts, secret_leaves)
         elif isinstance(tree, str):
             texts.append(tree)
             if secret:
-                found.append((place, tree))
-    return found
+                secret_leaves.append((place, tree))
+    return secret_leaves
 
 
 def _of_mapping(
@@ -60,7 +60,7 @@ def _of_mapping(
     secret: bool,
     queue: _Queue,
     texts: list[str],
-    found: list[tuple[Place, str]],
+    secret_leaves: list[tuple[Place, str]],
 ) -> None:
     named = tree.get("name") or tree.get("key")
     own: tuple[str, ...] = VALUE_KEYS if isinstance(named, str) and gives(named) else ()
@@ -74,16 +74,16 @@ def _of_mapping(
         if isinstance(value, str):
             texts.append(value)
             if hides:
-                found.append(((place, key), value))
+                secret_leaves.append(((place, key), value))
         elif isinstance(value, _LISTS):
             queue.append(((place, key), value, hides))
         elif isinstance(value, _NUMBERS):
             if hides and not isinstance(value, bool):
-                found.append(((place, key), str(value)))
+                secret_leaves.append(((place, key), str(value)))
         elif isinstance(value, Mapping):
             queue.append(((place, key), value, secret or key in held))
         elif hides and value is not None:
-            found.append(((place, key), str(value)))
+            secret_leaves.append(((place, key), str(value)))
 
 
 def _of_list(
@@ -92,7 +92,7 @@ def _of_list(
     secret: bool,
     queue: _Queue,
     texts: list[str],
-    found: list[tuple[Place, str]],
+    secret_leaves: list[tuple[Place, str]],
 ) -> None:
     """Find also the words of a command: the word after a flag, and the part after its `=`."""
     follows = given = False
@@ -102,16 +102,16 @@ def _of_list(
             if isinstance(value, _TREES):
                 queue.append(((place, index), value, secret))
             elif secret and value is not None and not isinstance(value, bool):
-                found.append(((place, index), str(value)))
+                secret_leaves.append(((place, index), str(value)))
             continue
         texts.append(value)
         name, joined, rest = value.partition("=")
         follows = follows and (value[:1] != "-" or (value[:2] != "--" and len(value) >= LOOSE))
         given = secret or follows or (given and _KEY.fullmatch(value) is not None)
         if given:
-            found.append(((place, index), value))
+            secret_leaves.append(((place, index), value))
         elif joined and gives(name) and not (_BLANK.search(name) or _is_line(name, rest)):
-            found.append((None, rest))
+            secret_leaves.append((None, rest))
         follows = value[:1] in DASHES and not rest and gives(name) if value else False
 
 

@@ -68,31 +68,31 @@ _SIGNED = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature", 
 
 def _places(text: str, words: Iterable[str]) -> list[Span]:
     """Return the places of the words in `text`, sorted. One regular expression for all takes twenty times as long."""
-    found: list[Span] = []
+    spans: list[Span] = []
     for word in [word for word in words if word in text]:
         at = text.find(word)
         while at >= 0:
-            found.append((at, at + len(word)))
+            spans.append((at, at + len(word)))
             at = text.find(word, at + 1)
-    found.sort()
-    return found
+    spans.sort()
+    return spans
 
 
-def forms(text: str, *, whole: bool = False) -> Iterator[Span]:
-    """Yield the secrets that have the form of one. `whole`: include the prefix of the kind (`hf_`)."""
+def forms(text: str, *, with_prefix: bool = False) -> Iterator[Span]:
+    """Yield the secrets that have the form of one. `with_prefix`: include the prefix of the kind (`hf_`)."""
     end = 0
     for at, _ in _places(text, STARTS):
-        one = _FORM.match(text, at) if at >= end else None
-        if one is not None and PLACEHOLDER.fullmatch(one[0]) is None:
-            end = one.end()
-            group = one.lastgroup or 0
-            yield one.span(0 if whole and group != "hook" else group)
+        match = _FORM.match(text, at) if at >= end else None
+        if match is not None and PLACEHOLDER.fullmatch(match[0]) is None:
+            end = match.end()
+            group = match.lastgroup or 0
+            yield match.span(0 if with_prefix and group != "hook" else group)
     if "://" in text and "@" in text:
         yield from _passwords(text)
     if "=" in text and ("?" in text or "&" in text):
-        for one in _QUERY.finditer(text):
-            if (is_secret_name(one[1]) or one[1].lower() in _SIGNED) and is_secret(one[2]):
-                yield one.span(2)
+        for pair in _QUERY.finditer(text):
+            if (is_secret_name(pair[1]) or pair[1].lower() in _SIGNED) and is_secret(pair[2]):
+                yield pair.span(2)
 
 
 def _passwords(text: str) -> Iterator[Span]:
@@ -105,11 +105,11 @@ def _passwords(text: str) -> Iterator[Span]:
             at += len("://")
             authority, sign, _ = part.rpartition("@")
             user, colon, password = authority.partition(":")
-            start, one = (at + len(user) + 1, password) if colon else (at, user)
+            start, token_or_password = (at + len(user) + 1, password) if colon else (at, user)
             alone = not colon and (len(user) < LOOSE or LIKE_WORDS.fullmatch(user))
             plain = not any(mark in user for mark in "/?#")
-            if sign and plain and not alone and not _PORT.match(password) and is_secret(one):
-                yield start, start + len(one)
+            if sign and plain and not alone and not _PORT.match(password) and is_secret(token_or_password):
+                yield start, start + len(token_or_password)
                 if colon and len(user) >= LOOSE and (storage or not LIKE_WORDS.fullmatch(user)) and is_secret(user):
                     yield at, at + len(user)
             at += len(part)
@@ -132,7 +132,7 @@ def named(text: str, *, joined: bool = False) -> Iterator[Span]:
         if not (bearer or (gives(name) if flag else is_secret_name(name) or name == "KEY")):
             continue
         separators = (_JOINED,) if joined else (_PAIR, _ASSIGNED, *((_SPACED,) if flag or bearer else ()))
-        between = next((found for one in separators if (found := one.match(text, end))), None)
+        between = next((match for separator in separators if (match := separator.match(text, end))), None)
         if between is not None:
             spaced = between.re is _SPACED
             for span in _values(text, between.end()):
@@ -143,15 +143,15 @@ def named(text: str, *, joined: bool = False) -> Iterator[Span]:
                 if is_secret(value) and not (spaced and value.startswith("--")):
                     yield span
     if not joined:
-        found = (*passwords(text), *handed_on(text, is_secret_name))
-        yield from (span for span in found if is_secret(text[slice(*span)]))
+        spans = (*passwords(text), *handed_on(text, is_secret_name))
+        yield from (span for span in spans if is_secret(text[slice(*span)]))
 
 
 def _values(text: str, at: int) -> Iterator[Span]:
     """Yield the value at this place, or the values of the list at this place."""
     opened = _OPEN.match(text, at)
     assert opened is not None  # noqa: S101  it matches nothing, too
-    at, mark, listed = opened.end(), opened["quote"], bool(opened["list"])
+    at, mark, in_list = opened.end(), opened["quote"], bool(opened["list"])
     while mark:
         end = _closing(text, at, mark)
         if "{" in opened["list"] and (key := _KEY_ENDS.match(text, end)):
@@ -163,7 +163,7 @@ def _values(text: str, at: int) -> Iterator[Span]:
         yield at, end
         if glued := _GLUED.match(text, end + 1) if mark in "\"'" else None:
             yield at, glued.end()
-        more = _MORE.match(text, end + len(mark)) if listed else None
+        more = _MORE.match(text, end + len(mark)) if in_list else None
         again = _OPEN.match(text, more.end()) if more else None
         if again is None:
             return
@@ -178,14 +178,14 @@ def _values(text: str, at: int) -> Iterator[Span]:
 
 def _closing(text: str, at: int, mark: str) -> int:
     """Return the end of a quoted text: its quotation mark, or else the end of the line."""
-    whole = text.find("\0", at)
-    whole = len(text) if whole < 0 else whole
-    end = text.find(mark, at, whole)
+    text_end = text.find("\0", at)
+    text_end = len(text) if text_end < 0 else text_end
+    end = text.find(mark, at, text_end)
     while end >= 0 and len(mark) == 1 and _odd(text, end):
-        end = text.find(mark, end + 1, whole)
+        end = text.find(mark, end + 1, text_end)
     if end < 0:
-        end = text.find("\n", at, whole)
-    return whole if end < 0 else end
+        end = text.find("\n", at, text_end)
+    return text_end if end < 0 else end
 
 
 def _odd(text: str, at: int) -> bool:
@@ -200,7 +200,7 @@ def secrets_in(text: str) -> frozenset[str]:
     """Return the secrets in a text, by their names and by their form. `\\0` separates several texts."""
     if not text:
         return frozenset()
-    return frozenset([text[slice(*span)] for span in (*named(text), *forms(text, whole=True), *_passed_on(text))])
+    return frozenset([text[slice(*span)] for span in (*named(text), *forms(text, with_prefix=True), *_passed_on(text))])
 
 
 def _passed_on(text: str) -> Iterator[Span]:
@@ -208,15 +208,15 @@ def _passed_on(text: str) -> Iterator[Span]:
     if "=$" not in text and '="$' not in text:
         return
     sources = dict[str, str]()
-    for one in islice(_ALIAS.finditer(text), MAX_SECRETS):
-        sources[one[1]] = one[2]
-    wanted = set[str]()
+    for alias in islice(_ALIAS.finditer(text), MAX_SECRETS):
+        sources[alias[1]] = alias[2]
+    variables = set[str]()
     for name in filter(is_secret_name, sources):
-        while (name := sources.get(name, "")) and name not in wanted:
-            wanted.add(name)
-    if wanted:
-        for assigned in re.finditer(rf"\b(?:{'|'.join(wanted)})=", text):
-            yield from (span for span in _values(text, assigned.end()) if is_secret(text[slice(*span)]))
+        while (name := sources.get(name, "")) and name not in variables:
+            variables.add(name)
+    if variables:
+        for match in re.finditer(rf"\b(?:{'|'.join(variables)})=", text):
+            yield from (span for span in _values(text, match.end()) if is_secret(text[slice(*span)]))
 
 
 def is_sparse(text: str) -> bool:

@@ -103,19 +103,19 @@ class _Evaluation:
         if terms.at_most == "deny":
             return results
         return tuple([
-            replace(result, findings=tuple([self._limited(judged, terms) for judged in result.findings]))
+            replace(result, findings=tuple([self._limited(finding, terms) for finding in result.findings]))
             for result in results
         ])  # fmt: skip
 
-    def _limited(self, judged: Judged, terms: Terms) -> Judged:
+    def _limited(self, finding: Judged, terms: Terms) -> Judged:
         """Return the finding with as much of its consequence as `enforce.mode` leaves."""
         limited = replace(
-            judged.consequence,
-            mode=softer_mode(judged.mode, terms.at_most),
-            unlimited=judged.mode,
-            applies=judged.applies and (terms.patches or self.place != "admission"),
+            finding.consequence,
+            mode=softer_mode(finding.mode, terms.at_most),
+            unlimited=finding.mode,
+            applies=finding.applies and (terms.patches or self.place != "admission"),
         )
-        return replace(judged, consequence=limited)
+        return replace(finding, consequence=limited)
 
     def _unlimited_results(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
         """Return the findings without the limit of `enforce.mode`."""
@@ -128,7 +128,7 @@ class _Evaluation:
             unrepairable = self._unrepairable_rules(results)
         except Exception as error:  # podfit's: then nothing of it is repaired
             errors.append(RuleError.of("limits", error))
-            applied = [judged.rule for result in results for judged in result.findings if judged.applies]
+            applied = [finding.rule for result in results for finding in result.findings if finding.applies]
             unrepairable = dict.fromkeys(applied, "an error in podfit")
         return replace(run, unrepairable=unrepairable).results([]) if unrepairable else results
 
@@ -139,9 +139,9 @@ class _Evaluation:
         return frozenset([
             key
             for engine in containers.engines
-            for judged in run.findings(engine, [], MAX_OLD_FINDINGS_PER_CONTAINER)
-            if judged.mode == "deny"
-            for key in finding_keys(judged.rule, judged.unmasked, judged.message, engine)
+            for finding in run.findings(engine, [], MAX_OLD_FINDINGS_PER_CONTAINER)
+            if finding.mode == "deny"
+            for key in finding_keys(finding.rule, finding.unmasked, finding.message, engine)
         ])  # fmt: skip
 
     def _unrepairable_rules(self, results: Sequence[Result]) -> Mapping[str, str]:
@@ -149,7 +149,7 @@ class _Evaluation:
         if self.place != "admission":
             return {}
         fixes = [
-            (judged.rule, judged.unmasked.fix) for result in results for judged in result.findings if judged.applies
+            (finding.rule, finding.unmasked.fix) for result in results for finding in result.findings if finding.applies
         ]
         return unrepairable_rules(fixes, self.subject, self.object, self.policy, self.facts)
 
@@ -174,7 +174,7 @@ class _Run:
             findings = self.findings(engine, errors, max(1, findings_left))
             findings_left -= len(findings)
             if self.evaluation.update is not None:
-                findings = [self._softened_by_update(judged, engine) for judged in findings]
+                findings = [self._softened_by_update(finding, engine) for finding in findings]
             results.append(Result(engine, tuple(findings)))
         return tuple(results)
 
@@ -234,13 +234,13 @@ class _Run:
             denied_before=self.denied_before,
         )
 
-    def _softened_by_update(self, judged: Judged, engine: Engine) -> Judged:
+    def _softened_by_update(self, finding: Judged, engine: Engine) -> Judged:
         """Return the finding after the doubts of an update."""
-        if judged.mode != "deny":
-            return judged
-        context = self._context(self.terms.settings[judged.rule])
-        softened = soften(judged.consequence, DOUBTS_OF_UPDATE, judged.unmasked, engine, context)
-        return replace(judged, consequence=softened)
+        if finding.mode != "deny":
+            return finding
+        context = self._context(self.terms.settings[finding.rule])
+        softened = soften(finding.consequence, DOUBTS_OF_UPDATE, finding.unmasked, engine, context)
+        return replace(finding, consequence=softened)
 
 
 def _bounded(first: Finding, others: Iterator[Finding], most: int) -> Sequence[Finding]:
@@ -254,7 +254,7 @@ def _bounded(first: Finding, others: Iterator[Finding], most: int) -> Sequence[F
 
 
 def _is_denied(findings: Sequence[Judged]) -> bool:
-    return any(judged.mode == "deny" for judged in findings)
+    return any(finding.mode == "deny" for finding in findings)
 
 
 def _with_consequence(finding: Finding, engine: Engine, context: Context) -> Judged:

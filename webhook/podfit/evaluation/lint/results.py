@@ -188,12 +188,12 @@ class Result:
     @property
     def denied(self) -> bool:
         """A finding is denied."""
-        return any(judged.mode == "deny" for judged in self.findings)
+        return any(finding.mode == "deny" for finding in self.findings)
 
     @property
     def edits(self) -> tuple[Edit, ...]:
         """The fixes that the policy applies."""
-        return tuple(edit for judged in self.findings if judged.applies for edit in judged.unmasked.fix)
+        return tuple(edit for finding in self.findings if finding.applies for edit in finding.unmasked.fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +211,12 @@ class Shadow:
     @property
     def would_deny(self) -> bool:
         """The object would be denied without the limit of `enforce.mode`."""
-        return any(judged.would == "deny" for judged in self.findings)
+        return any(finding.would == "deny" for finding in self.findings)
 
     @property
     def findings(self) -> tuple[Judged, ...]:
         """All findings of all containers."""
-        return tuple(judged for result in self.results for judged in result.findings)
+        return tuple(finding for result in self.results for finding in result.findings)
 
 
 @dataclass(frozen=True)
@@ -241,12 +241,12 @@ class Report:
     @property
     def denied(self) -> bool:
         """The object is denied."""
-        return "deny" in [judged.mode for judged in self.findings]
+        return "deny" in [finding.mode for finding in self.findings]
 
     @property
     def would_deny(self) -> bool:
         """The object is denied, or only `enforce.mode` keeps it from being denied."""
-        return "deny" in [judged.would for judged in self.findings]
+        return "deny" in [finding.would for finding in self.findings]
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -256,4 +256,4 @@ class Report:
     @cached_property
     def findings(self) -> tuple[Judged, ...]:
         """All findings of all containers."""
-        return tuple([judged for result in self.results for judged in result.findings])
+        return tuple([finding for result in self.results for finding in result.findings])

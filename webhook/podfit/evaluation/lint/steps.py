@@ -20,11 +20,11 @@ class Step:
     """When it applies, for people: a row of docs/decisions.md."""
     effect: str
 
-    def lower(self, judged: Judged, mode: Mode, reason: str) -> Judged:
+    def lower(self, finding: Judged, mode: Mode, reason: str) -> Judged:
         """Return the finding with this mode."""
-        softened_by = (*judged.softened_by, self.name)
+        softened_by = (*finding.softened_by, self.name)
         return replace(
-            judged, consequence=replace(judged.consequence, mode=mode, reason=reason, softened_by=softened_by)
+            finding, consequence=replace(finding.consequence, mode=mode, reason=reason, softened_by=softened_by)
         )
 
 
@@ -43,38 +43,40 @@ STEPS = (PRESUMED_RULE, NEXT_SERVER)
 
 def limit_to_presumed(findings: Sequence[Judged]) -> Sequence[Judged]:
     """Return the findings, each with at most the mode of the rule that it presumes (`Finding.presumes`)."""
-    if not any(judged.unmasked.presumes for judged in findings):
+    if not any(finding.unmasked.presumes for finding in findings):
         return findings
     modes = _strongest_modes(findings)
-    return [_limited_to_presumed(judged, modes) for judged in findings]
+    return [_limited_to_presumed(finding, modes) for finding in findings]
 
 
-def _limited_to_presumed(judged: Judged, modes: Mapping[str, Mode]) -> Judged:
-    rule = judged.unmasked.presumes
-    mode = modes.get(rule, "ignore") if rule else judged.mode
-    if STRENGTH[mode] >= STRENGTH[judged.mode]:
-        return judged
-    return PRESUMED_RULE.lower(judged, mode, f"it matters only with {rule}, whose mode is {mode}")
+def _limited_to_presumed(finding: Judged, modes: Mapping[str, Mode]) -> Judged:
+    rule = finding.unmasked.presumes
+    mode = modes.get(rule, "ignore") if rule else finding.mode
+    if STRENGTH[mode] >= STRENGTH[finding.mode]:
+        return finding
+    return PRESUMED_RULE.lower(finding, mode, f"it matters only with {rule}, whose mode is {mode}")
 
 
 def without_yielding(findings: Sequence[Judged]) -> Sequence[Judged]:
     """Return the findings without those whose cause another rule reports at least as strongly
     (`Finding.yields_to`)."""
-    if not any(judged.unmasked.yields_to for judged in findings):
+    if not any(finding.unmasked.yields_to for finding in findings):
         return findings
     modes = _strongest_modes(findings)
-    return [judged for judged in findings if not _yields(judged, modes)]
+    return [finding for finding in findings if not _yields(finding, modes)]
 
 
-def _yields(judged: Judged, modes: Mapping[str, Mode]) -> bool:
-    stronger = (rule in modes and STRENGTH[modes[rule]] >= STRENGTH[judged.mode] for rule in judged.unmasked.yields_to)
+def _yields(finding: Judged, modes: Mapping[str, Mode]) -> bool:
+    stronger = (
+        rule in modes and STRENGTH[modes[rule]] >= STRENGTH[finding.mode] for rule in finding.unmasked.yields_to
+    )
     return any(stronger)
 
 
 def _strongest_modes(findings: Sequence[Judged]) -> Mapping[str, Mode]:
     modes: dict[str, Mode] = {}
-    for judged in findings:
-        modes[judged.rule] = harder_mode(modes.get(judged.rule, "ignore"), judged.mode)
+    for finding in findings:
+        modes[finding.rule] = harder_mode(modes.get(finding.rule, "ignore"), finding.mode)
     return modes
 
 
@@ -84,8 +86,8 @@ def soften_for_next_server(findings: Sequence[Judged]) -> Sequence[Judged]:
     What a policy forbids is still forbidden."""
     forbidding = {rule_id for rule_id, rule in all_rules().items() if rule.forbids}
     return [
-        NEXT_SERVER.lower(judged, "warn", "the script starts another server when this one has failed")
-        if judged.mode == "deny" and judged.rule not in forbidding
-        else judged
-        for judged in findings
+        NEXT_SERVER.lower(finding, "warn", "the script starts another server when this one has failed")
+        if finding.mode == "deny" and finding.rule not in forbidding
+        else finding
+        for finding in findings
     ]
