@@ -15,15 +15,19 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from podfit import cli
 from podfit.base.printable import one_line
 from podfit.cli import diff
 from podfit.cli.support import edge
 from podfit.evaluation.compare import ContainerComparison
+from podfit.kube import kustomize, manifest
+from podfit.kube.manifest import encoding
 from podfit.report import comparison
 from podfit.report.markdown import code
 
@@ -68,10 +72,34 @@ def changes(base: str, names: Sequence[str]) -> str:
         return "podfit: the pull request can't be compared with the base branch; the log has the reason.\n"
     known = [change for change in compared.changes if not is_doubtful(change, compared.unread)]
     unread = [file for file in sorted(compared.unread) if not same_file(Path(base) / file, Path(file))]
-    blocks = [f"podfit: {code(file)} can't be compared with the base branch.\n" for file in unread]
+    blocks = [*replaced_images(base, inside)]
+    blocks += [f"podfit: {code(file)} can't be compared with the base branch.\n" for file in unread]
     if any(change.state != "unchanged" for change in known):
         blocks.append(comparison.render_markdown(known))
     return bounded("\n".join(blocks))
+
+
+def replaced_images(base: str, names: Sequence[str]) -> Iterator[str]:
+    """A line per kustomization that puts another image of vLLM into its resources than in the base: only rendered
+    manifests have it."""
+    for file in edge.files(present(names)):
+        if Path(file).name in kustomize.KUSTOMIZATION_FILES:
+            before, images = images_of(Path(base) / file), images_of(Path(file))
+            if images and images != before:
+                shown = ", ".join(map(code, images))
+                yield (
+                    f"podfit: {code(file)} now puts {shown} into its resources. Only what `kustomize build` prints for "
+                    "both branches shows what that changes: compare it with `podfit diff`.\n"
+                )
+
+
+def images_of(path: Path) -> tuple[str, ...]:
+    """The images of vLLM that a kustomization sets; none if it can't be read."""
+    try:
+        tree = manifest.load(encoding.decode(path.read_bytes()))
+    except (OSError, ValueError, yaml.YAMLError):
+        return ()
+    return kustomize.replaced_images(tree) if isinstance(tree, dict) else ()
 
 
 def inside_checkout(name: str) -> str | None:

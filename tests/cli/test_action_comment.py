@@ -301,6 +301,21 @@ def test_objects_of_one_name_are_compared_by_file(tmp_path: Path) -> None:
         assert f"({name})" in comment["body"].replace("\\", "")
 
 
+def test_a_bump_in_a_kustomization_is_named(tmp_path: Path) -> None:
+    """Renovate changes `newTag` there, and no manifest."""
+    images = "- {{name: vllm/vllm-openai, newTag: {tag}}}\n- {{name: redis, newTag: {tag}}}\n"
+    text = f"resources: [pod.yaml]\nimages:\n{images}"
+    files = {"deploy/pod.yaml": GOOD, "deploy/kustomization.yaml": text.format(tag="v0.17.1")}
+    change = {"deploy/kustomization.yaml": text.format(tag="v0.18.0")}
+    runner, comments = Runner(tmp_path, files, change), Comments()
+
+    run(runner, comments)
+
+    (comment,) = comments.stored
+    assert "`deploy/kustomization.yaml` now puts `vllm/vllm-openai:v0.18.0` into its resources" in comment["body"]
+    assert "redis" not in comment["body"]
+
+
 def test_a_large_file_is_compared(tmp_path: Path) -> None:
     maps = "".join(
         f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}}}\ndata: {{text: {'x' * 60_000}}}\n"

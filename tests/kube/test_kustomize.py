@@ -119,3 +119,28 @@ def test_one_placeholder_does_not_hide_the_other_objects(tmp_path: Path, capsys:
     out = capsys.readouterr()
     assert [one["container"] for one in json.loads(out.out)["results"]] == ["vllm"]
     assert "all.yaml:5: skipped: a Helm template" in out.err
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        ([{"name": "vllm/vllm-openai", "newTag": "v0.18.0"}], ("vllm/vllm-openai:v0.18.0",)),
+        ([{"name": "app", "newName": "r.io/vllm", "digest": "sha256:ab"}], ("r.io/vllm@sha256:ab",)),
+        ([{"name": "redis", "newTag": "8"}], ()),
+        (["vllm"], ()),
+        ("vllm", ()),
+        (None, ()),
+    ],
+)
+def test_the_images_that_a_kustomization_replaces(images: object, expected: tuple[str, ...]) -> None:
+    assert kustomize.replaced_images({"images": images}) == expected
+
+
+def test_check_notes_that_the_image_is_another_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kustomization.yaml").write_text("images: [{name: vllm/vllm-openai, newTag: v0.18.0}]\n")
+
+    main(["check", str(tmp_path)])
+
+    err = capsys.readouterr().err
+    assert "puts vllm/vllm-openai:v0.18.0 into its resources, which are checked here with their own image" in err
+    assert f"podfit check --kustomize {tmp_path}" in err

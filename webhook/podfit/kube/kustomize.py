@@ -33,6 +33,18 @@ def resource_files(kustomization: JSON) -> Iterator[str]:
         yield from (one for one in as_list(kustomization.get(key)) if isinstance(one, str))
 
 
+def replaced_images(kustomization: JSON) -> tuple[str, ...]:
+    """The images of vLLM that a kustomization puts into its resources: "vllm/vllm-openai:v0.18.0"."""
+    images = [image for image in as_list(kustomization.get("images")) if isinstance(image, Mapping)]
+    texts = [
+        f"{image.get('newName') or image.get('name')}"
+        + (f":{image['newTag']}" if image.get("newTag") else "")
+        + (f"@{image['digest']}" if image.get("digest") else "")
+        for image in images
+    ]
+    return tuple(text for text in texts if "vllm" in text.lower())
+
+
 def sign_of_patch(obj: JSON) -> str | None:
     """Why the object is only a part, a patch; None if it can be a whole object.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from podfit.base.printable import one_line
 from podfit.kube import kustomize, manifest
 from podfit.kube.manifest import Document, Manifests, Note, encoding
 
@@ -70,6 +71,8 @@ _ABOVE = 8
 
 def parted(name: str, found: Manifests, folders: Kustomizations) -> tuple[Manifests, list[Note]]:
     """The file with its whole objects only, and for each patch in it why it is one."""
+    if Path(name).name in kustomize.KUSTOMIZATION_FILES:
+        found = replace(found, notes=(*found.notes, *_image_notes(name, found)))
     role, path = (folders.role(Path(name)) if name != "-" else None) or (None, None)
     whole, patches = [], []
     for one in found.documents:
@@ -81,6 +84,17 @@ def parted(name: str, found: Manifests, folders: Kustomizations) -> tuple[Manife
         else:
             whole.append(one)
     return replace(found, documents=tuple(whole)), patches
+
+
+def _image_notes(name: str, kustomization: Manifests) -> Iterator[Note]:
+    """A note if the manifests get another image than they have: podfit does not render them unasked."""
+    for document in kustomization.documents:
+        if images := kustomize.replaced_images(document.object):
+            text = (
+                f"puts {', '.join(map(one_line, images))} into its resources, which are checked here with their own "
+                f"image; check the result: podfit check --kustomize {_from_here(Path(name).parent)}"
+            )
+            yield Note(name, document.line, text)
 
 
 def _skip(name: str, document: Document, why: str, folder: object) -> Note:
