@@ -3,6 +3,7 @@
 - charts/podfit/files/…: the CustomResourceDefinition of Policy objects
 - policies/default.yaml: every rule with its default mode, fix and parameters
 - policies/schema.json: the JSON Schema of a policy, for editors; also inside the chart's values.schema.json
+- docs/schemas/plan.json, docs/schemas/calibrate.json: the lines of the GPU ledger
 - docs/rules/<rule>.md: the rule's docstring and its examples with podfit's real output
 - docs/rules/README.md: the table of rules
 - charts/podfit/monitoring/dashboard.json: the Grafana dashboard
@@ -19,6 +20,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +37,7 @@ from podfit.evaluation.lint.consequence import Doubt
 from podfit.evaluation.lint.doubts import DOUBTS, DOUBTS_OF_UPDATE
 from podfit.evaluation.lint.steps import STEPS
 from podfit.evaluation.policy import Policy, builtin, crd, load, shape
+from podfit.evaluation.scan.drift import TOKENS
 from podfit.kube import manifest
 from podfit.kube.companions import Companions
 from podfit.report import checked, rule_page, text
@@ -43,10 +46,12 @@ from podfit.rules import all_rules
 from podfit.rules.command_line import conflicting_flags
 from podfit.rules.rule import Rule
 from podfit.vllm.facts import Facts
+from podfit.vllm.memory import lines
 from scripts import build_dashboard, commands, console, reference, rule_pages
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "tests" / "rules"
+SCHEMAS = ROOT / "docs" / "schemas"
 PLANNED, GPU, RELEASE = "vllm serve Qwen/Qwen3-14B --max-model-len 16384 --max-num-seqs 16", "l40s", "0.33.0"
 """podfit plan --gpu l40s --vllm-version 0.33.0 -o hpa -- vllm serve …"""
 
@@ -272,10 +277,30 @@ def chart_schema() -> str:
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
+def plan_schema() -> str:
+    """docs/schemas/plan.json with the lines of the GPU ledger."""
+    schema = json.loads((SCHEMAS / "plan.json").read_text())
+    _, ledger = schema["$defs"]["plan"]["properties"]["gpu"]["anyOf"]
+    amount = {"$ref": "#/$defs/line"}
+    others = {name: field for name, field in ledger["properties"].items() if field != amount}
+    ledger["properties"] = {**dict.fromkeys(lines.AMOUNTS, amount), **others}
+    ledger["required"] = list(ledger["properties"])
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def calibrate_schema() -> str:
+    """docs/schemas/calibrate.json with the lines that a log may print."""
+    names = json.dumps([*lines.TITLES, TOKENS])
+    text_ = (SCHEMAS / "calibrate.json").read_text()
+    return re.sub(r'(?<="propertyNames": \{"enum": )\[[^]]*\]', names, text_)
+
+
 def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file and its expected content."""
     yield ROOT / "policies" / "schema.json", json.dumps(shape.schema(), indent=2, ensure_ascii=False) + "\n"
     yield ROOT / "charts" / "podfit" / "values.schema.json", chart_schema()
+    yield SCHEMAS / "plan.json", plan_schema()
+    yield SCHEMAS / "calibrate.json", calibrate_schema()
     yield ROOT / "charts" / "podfit" / "monitoring" / "dashboard.json", build_dashboard.text()
     yield ROOT / "charts" / "podfit" / "files" / "policies.podfit.dev.yaml", custom_resource()
     yield ROOT / "policies" / "default.yaml", default_policy()

@@ -14,7 +14,7 @@ from podfit.cli import main
 from podfit.diagnose import calibrate
 from podfit.kube.quantity import GI
 from podfit.vllm import measured
-from podfit.vllm.measured import GPU_LINES
+from podfit.vllm.memory.lines import TITLES
 from podfit.vllm.memory.plan import plan
 from tests.cluster.server import Server
 from tests.vllm.memory.engines import GPT_OSS_120B, LLAMA_8B, LLAMA_70B, engine, gpu, model, on
@@ -128,7 +128,7 @@ def test_nothing_measured_makes_a_plan_be_refused(config: dict[str, Any], size: 
     plain = plan(args, shape, on(card))
     assert plain.gpu is not None
     assert args.release is not None
-    odd = {name: int(part * max(0, getattr(plain.gpu, name).likely)) for name in GPU_LINES}
+    odd = {name: int(part * max(0, plain.gpu.amount(name).likely)) for name in TITLES}
     seen = measured.MeasuredStart(
         shape.id, card.name, args.release, measured.canonical_arguments(args.given, {}, {}), odd
     )
@@ -165,7 +165,7 @@ def test_another_card_of_that_name_is_another_card() -> None:
         ("{}", 'no list "measured"'),
         ('{"measured": [{"gpu": "x", "vllm_version": "0.19.0"}]}', "measured[0].model: a text is needed"),
         ('{"measured": [{"model": "m", "gpu": "x", "vllm_version": "new"}]}', "'new' is not a release"),
-        ('{"measured": [{"model": "m", "gpu": "x", "vllm_version": "0.19.0"}]}', "none of weights"),
+        ('{"measured": [{"model": "m", "gpu": "x", "vllm_version": "0.19.0"}]}', "no size of a line in it"),
         (
             '{"measured": [{"model": "m", "gpu": "x", "vllm_version": "0.19.0", "weights": "15Gi"}]}',
             "measured[0].weights: '15Gi' is not a number of bytes",

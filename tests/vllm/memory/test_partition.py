@@ -116,7 +116,9 @@ def test_given_cache_memory_replaces_the_share() -> None:
     )
     assert judged.ledger is not None
     ledger = judged.ledger
-    taken = sum(line.likely for line in (ledger.weights, ledger.activations, ledger.cuda_graphs, ledger.non_torch))
+    taken = sum(
+        line.likely for line in (ledger.weights, ledger.activations, ledger.cuda_graphs, ledger.amount("non_torch"))
+    )
 
     needs = needed_memory(ledger)
 

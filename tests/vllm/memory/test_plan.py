@@ -390,11 +390,15 @@ arguments = st.fixed_dictionaries({}, optional=dict(ARGUMENTS))
 
 def lines(found: MemoryPlan) -> list[tuple[str, Estimate]]:
     """Every line of both ledgers."""
-    host = [] if found.host is None else [*found.host.lines, *_lines(found.host)]
-    return host + ([] if found.gpu is None else _lines(found.gpu))
+    host = [] if found.host is None else [*found.host.lines, *_sums(found.host)]
+    return host + ([] if found.gpu is None else [*found.gpu.amounts.items(), *_loading(found.gpu)])
 
 
-def _lines(ledger: GpuLedger | HostLedger) -> list[tuple[str, Estimate]]:
+def _loading(ledger: GpuLedger) -> list[tuple[str, Estimate]]:
+    return [] if ledger.loading is None else [("loading", ledger.loading)]
+
+
+def _sums(ledger: HostLedger) -> list[tuple[str, Estimate]]:
     values = [(name, getattr(ledger, name)) for name in ledger._fields]
     return [(name, value) for name, value in values if isinstance(value, Estimate)]
 
@@ -418,7 +422,7 @@ def test_the_variable_of_the_attention_backend_counts_where_it_is_read(release: 
     def non_torch_of(env: Mapping[str, str], **given_: object) -> Estimate:
         ledger = plan(engine(release, **given_), model(), on(H100), env=env).gpu
         assert ledger is not None
-        return ledger.non_torch
+        return ledger.amount("non_torch")
 
     usual, named = non_torch_of({}), non_torch_of({"VLLM_ATTENTION_BACKEND": "FLASHINFER"})
     assert (named.likely > usual.likely) is read
@@ -473,7 +477,7 @@ def test_what_is_remembered_of_one_plan_changes_no_other(
 def _told(found: MemoryPlan) -> list[Any]:
     """All that a plan says."""
     derived = [name for name, value in vars(GpuLedger).items() if isinstance(value, property)]
-    gpu = found.gpu and [*found.gpu[:-1], *(getattr(found.gpu, name) for name in derived)]
+    gpu = found.gpu and [found.gpu.loading, *(getattr(found.gpu, name) for name in derived)]
     return [gpu, found.verdict, found.why, found.cause, found.host, found.startup, found.checkpoint]
 
 

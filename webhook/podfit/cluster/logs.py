@@ -8,9 +8,9 @@ from podfit.cluster.access import Client, StatusError
 from podfit.diagnose import calibrate
 from podfit.evaluation.scan import Scan
 from podfit.evaluation.scan.drift import TOKENS, Used
-from podfit.vllm.measured import GPU_LINES
+from podfit.vllm.memory.lines import TITLES
 
-LOGGED = frozenset(f"gpu/{line}" for line in (*GPU_LINES, TOKENS))
+LOGGED = frozenset(f"gpu/{line}" for line in (*TITLES, TOKENS))
 """What a log can show."""
 FIRST_BYTES = 2 << 20
 """Bytes of a log: a start says all of it within the first few hundred lines."""

@@ -19,7 +19,8 @@ from podfit.kube.quantity import GI
 from podfit.rules.engine import Engine
 from podfit.vllm import measured
 from podfit.vllm.gpu import Gpu
-from podfit.vllm.measured import GPU_LINES
+from podfit.vllm.memory.line import SIZE
+from podfit.vllm.memory.lines import KV_CACHE, LINES, TITLES
 from podfit.vllm.model.given import key
 from podfit.vllm.release import Release, parse
 
@@ -29,30 +30,25 @@ START_LINE = re.compile(
 )
 ARGUMENTS = re.compile(r"non-default args: (\{.*\})")
 MODEL = re.compile(r"LLM engine \(v[^)]*\) with config: .*?\bmodel='([^']+)'")
-SIZE = r"(-?\d+(?:\.\d+)?) ?Gi?B"
-PRINTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
-    (re.compile(pattern), names)
-    for pattern, names in (
-        (rf"(?:Model loading|[Ll]oading model weights) took {SIZE}", ("weights",)),
-        (rf"Available KV cache memory: {SIZE}", ("kv_cache",)),
-        (rf"Estimated CUDA graph memory: {SIZE}", ("cuda_graphs",)),
-        (rf"Graph capturing finished in .* took {SIZE}", ("captured",)),
-        (rf"model weights take {SIZE}; non_torch_memory takes {SIZE}; PyTorch activation peak memory takes {SIZE}; "
-         rf"the rest of the memory reserved for KV Cache is {SIZE}",
-         ("weights", "non_torch", "activations", "kv_cache")),
-        (rf"torch peak memory increase: {SIZE}; non-torch forward increase memory: {SIZE}; weights memory: {SIZE}",
-         ("activations", "non_torch", "weights")),
-        (rf"Actual usage is {SIZE} for weight, {SIZE} for peak activation, {SIZE} for non-torch memory, and {SIZE} "
-         r"for CUDAGraph", ("weights", "activations", "non_torch", "captured")),
-        (rf"Actual usage is {SIZE} for consumed memory \(weights \+ non-torch\), {SIZE} for peak activation, and "
-         rf"{SIZE} for CUDAGraph", ("consumed", "activations", "captured")),
-        (rf"larger than the available KV cache memory \({SIZE}\)", ("kv_cache",)),
-        (rf"total_gpu_memory \({SIZE}\)", ("total",)),
-        (rf"has a total capacity of {SIZE}", ("total",)),
-        (rf"Free memory on device (?:cuda:\d+ )?\(-?[\d.]+/{SIZE}\)", ("total",)),
-    )
-)  # fmt: skip
-"""What a log prints, in its order of numbers; "captured": CUDA graphs as they became, not as they were charged."""
+CAPTURED, CONSUMED, TOTAL = "captured", "consumed", "total"
+"""Sizes next to those of the lines: CUDA graphs as they became, not as they were charged; weights with non-torch
+memory; the GPU."""
+OTHER_SIZES = (
+    (KV_CACHE, rf"Available KV cache memory: {SIZE}"),
+    (KV_CACHE, rf"the rest of the memory reserved for KV Cache is {SIZE}"),
+    (KV_CACHE, rf"larger than the available KV cache memory \({SIZE}\)"),
+    (CAPTURED, rf"Graph capturing finished in .* took {SIZE}"),
+    (CAPTURED, rf"and {SIZE} for CUDAGraph"),
+    (CONSUMED, rf"Actual usage is {SIZE} for consumed memory \(weights \+ non-torch\)"),
+    (TOTAL, rf"total_gpu_memory \({SIZE}\)"),
+    (TOTAL, rf"has a total capacity of {SIZE}"),
+    (TOTAL, rf"Free memory on device (?:cuda:\d+ )?\(-?[\d.]+/{SIZE}\)"),
+)
+PRINTED = tuple(
+    (re.compile(pattern), name)
+    for name, pattern in (*((line.id, pattern) for line in LINES for pattern in line.printed), *OTHER_SIZES)
+)
+"""The texts of a log that print a size, and its name."""
 TOKENS = re.compile(r"GPU KV cache size: (\d[\d,]*) tokens")
 LENGTH = re.compile(r"Using max model len (\d+)|max seq len \((\d+)\)")
 LONGEST = re.compile(
@@ -61,7 +57,7 @@ LONGEST = re.compile(
 """vLLM's own estimate of the longest request that fits, V1's and V0's."""
 PRINTS = re.compile(r"GiB|GB|version|engine \(v|non-default args|model len|seq len|KV cache")
 """Every line that is read has one of these: most lines of a long log have none."""
-LEAST = frozenset({"kv_cache", "tokens", "total"})
+LEAST = frozenset({KV_CACHE, TOTAL})
 """Values of which the smallest rank counts; of all others the largest counts."""
 CHARGED = Release(0, 20)
 """From here an estimate of the graphs is charged to the budget, and not what they take."""
@@ -91,11 +87,11 @@ class Start:
 
     def ledger(self) -> dict[str, int]:
         """What was charged to the budget, by the ledger's lines."""
-        found = {name: self.sizes[name] for name in GPU_LINES if name in self.sizes}
-        if "cuda_graphs" not in found and "captured" in self.sizes and (self.release or CHARGED) < CHARGED:
-            found["cuda_graphs"] = self.sizes["captured"]
-        if "non_torch" not in found and "consumed" in self.sizes and "weights" in found:
-            found["non_torch"] = max(0, self.sizes["consumed"] - found["weights"])
+        found = {name: self.sizes[name] for name in TITLES if name in self.sizes}
+        if "cuda_graphs" not in found and CAPTURED in self.sizes and (self.release or CHARGED) < CHARGED:
+            found["cuda_graphs"] = self.sizes[CAPTURED]
+        if "non_torch" not in found and CONSUMED in self.sizes and "weights" in found:
+            found["non_torch"] = max(0, self.sizes[CONSUMED] - found["weights"])
         return {name: size for name, size in found.items() if size >= 0}
 
 
@@ -148,11 +144,10 @@ def _take_longest(start: Start, found: re.Match[str]) -> None:
     start.longest = int(found[1] or found[2])
 
 
-def _take_sizes(names: Sequence[str], start: Start, found: re.Match[str]) -> None:
-    for name, number in zip(names, found.groups(), strict=True):
-        size = int(float(number) * GI)
-        before = start.sizes.get(name, size)
-        start.sizes[name] = min(size, before) if name in LEAST else max(size, before)
+def _take_size(name: str, start: Start, found: re.Match[str]) -> None:
+    size = int(float(found[1]) * GI)
+    before = start.sizes.get(name, size)
+    start.sizes[name] = min(size, before) if name in LEAST else max(size, before)
 
 
 _Row = tuple[re.Pattern[str], Callable[[Start, re.Match[str]], None]]
@@ -163,7 +158,7 @@ _ROWS: tuple[_Row, ...] = (
     (TOKENS, _take_tokens),
     (LENGTH, _take_length),
     (LONGEST, _take_longest),
-    *((pattern, partial(_take_sizes, names)) for pattern, names in PRINTED),
+    *((pattern, partial(_take_size, name)) for pattern, name in PRINTED),
 )
 """Each text, and what takes its values. Digits alone never decide whether a line has one of them."""
 
@@ -233,9 +228,9 @@ class StartComparison:
         if gpu is None:
             return
         printed = self.start.ledger()
-        for name in GPU_LINES:
+        for name in TITLES:
             if name in printed:
-                planned = getattr(gpu, name)
+                planned = gpu.amount(name)
                 yield PrintedLine(name, planned.low, planned.likely, planned.high, printed[name])
         if self.start.tokens and gpu.kv_cache_tokens:
             yield PrintedLine("kv_cache_tokens", *gpu.kv_cache_tokens, self.start.tokens)

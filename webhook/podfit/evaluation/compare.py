@@ -20,7 +20,8 @@ from podfit.vllm.args.idle import has_effect
 from podfit.vllm.args.settings import config_arguments, is_key, is_variable
 from podfit.vllm.memory import cuda_graphs, plan
 from podfit.vllm.memory.estimate import Estimate
-from podfit.vllm.memory.ledger import GPU_AMOUNTS, MemoryPlan
+from podfit.vllm.memory.ledger import MemoryPlan
+from podfit.vllm.memory.lines import AMOUNTS
 from podfit.vllm.release import Release, is_read
 
 __all__ = ["ContainerComparison", "Difference", "EstimateChange", "Placed", "Side", "State", "compare", "settings_of"]
@@ -216,7 +217,7 @@ class ContainerComparison:
         if not any(ledgers):
             return ()
         return tuple(
-            EstimateChange(name, *(getattr(one, name) if one else None for one in ledgers)) for name in GPU_AMOUNTS
+            EstimateChange(name, *(ledger.amount(name) if ledger else None for ledger in ledgers)) for name in AMOUNTS
         )
 
     @cached_property

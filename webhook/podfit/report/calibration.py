@@ -12,11 +12,9 @@ from podfit.diagnose.calibrate import PrintedLine, StartComparison
 from podfit.kube import snapshot
 from podfit.kube.quantity import human
 from podfit.vllm import measured
+from podfit.vllm.memory import lines
 
-TITLES = {
-    "weights": "weights", "activations": "activations", "cuda_graphs": "CUDA graphs", "non_torch": "non-torch",
-    "kv_cache": "KV cache memory", "kv_cache_tokens": "KV cache, tokens",
-}  # fmt: skip
+TITLES = {**lines.TITLES, "kv_cache_tokens": "KV cache, tokens"}
 
 
 def text(all_of_them: Sequence[StartComparison]) -> str:

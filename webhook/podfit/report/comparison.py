@@ -17,12 +17,11 @@ from podfit.report.text import DENIED_NOW
 from podfit.rules.rule import Heading
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import IN_WORDS, Verdict
+from podfit.vllm.memory.lines import TITLES
 
 ABSENT = "–"
 LINE_NAMES = {
-    "cuda_graphs": "CUDA graphs",
-    "non_torch": "non-torch",
-    "kv_cache": "KV cache memory",
+    **TITLES,
     "kv_cache_tokens": "GPU KV cache size, tokens",
     "max_concurrency": "Maximum concurrency",
     "longest_request": "longest request, tokens",

@@ -14,8 +14,9 @@ from podfit.report.text import reason, verdict
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.vllm.memory import plan, resolved
-from podfit.vllm.memory.estimate import Estimate
-from podfit.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger, Verdict
+from podfit.vllm.memory.estimate import NOTHING, Estimate
+from podfit.vllm.memory.ledger import GpuLedger, HostLedger, Verdict
+from podfit.vllm.memory.lines import KV_CACHE_TITLE
 from podfit.vllm.memory.solve import Alternative
 from podfit.vllm.model import recipes
 from podfit.vllm.release import Release
@@ -105,7 +106,7 @@ def _gpu(ledger: GpuLedger) -> dict[str, Any]:
     """The GPU memory ledger."""
     tokens = ledger.kv_cache_tokens
     return {
-        **{name: getattr(ledger, name).json() for name in GPU_AMOUNTS},
+        **{name: amount.json() for name, amount in ledger.amounts.items()},
         "loading": ledger.loading.json() if ledger.loading else None,
         "kv_cache_bytes_per_token": ledger.kv_cache_bytes_per_token,
         "request_bytes": ledger.request_bytes,
@@ -198,14 +199,13 @@ def fit(verdict: Verdict, changes: Sequence[Alternative], *, unknown: Sequence[s
     return "\n".join([head, *(f"  {number:>2}. {one.text}" for number, one in enumerate(changes, 1))]) + "\n"
 
 
-KV_CACHE = "KV cache memory"
 LEDGER_HEADING = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"
 
 
 def _row(name: str, line: Estimate, sign: str = " ") -> str:
     """A line of the ledger; a negative amount is a deficit."""
     if line.is_bound:
-        interval = f"{'at most' if name == KV_CACHE else 'at least'} {left(line.floor)}"
+        interval = f"{'at most' if name == KV_CACHE_TITLE else 'at least'} {left(line.floor)}"
         return f"{sign} {name:<20}{'unknown':>11}  {interval:<23}  {line.note}"
     if line.likely < 0:
         name = f"{name} short by"
@@ -243,11 +243,8 @@ def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:
         ("total", ledger.total, " "),
         *([("while loading", ledger.loading, " ")] if ledger.loading else []),
         ("budget", ledger.budget, " "),
-        ("weights", ledger.weights, "-"),
-        ("activations", ledger.activations, "-"),
-        ("CUDA graphs", ledger.cuda_graphs, "-"),
-        ("non-torch", ledger.non_torch, "-"),
-        (KV_CACHE, ledger.kv_cache._replace(note=ledger.left), "="),
+        *((charge.line.title, charge.amount, "-") for charge in ledger.charges if charge.amount != NOTHING),
+        (KV_CACHE_TITLE, ledger.kv_cache._replace(note=ledger.left), "="),
     ]
     out = ["GPU memory of one GPU", LEDGER_HEADING, *(_row(name, line, sign) for name, line, sign in lines)]
     rows: list[tuple[str, str]] = []

@@ -24,8 +24,8 @@ from podfit.kube import snapshot
 from podfit.kube.path import mapping
 from podfit.vllm.release import Release, parse
 
-GPU_LINES = ("weights", "activations", "cuda_graphs", "non_torch", "kv_cache")
-"""Lines of the GPU's ledger (`podfit.vllm.memory.ledger.GpuLedger`) that a start's log prints."""
+FIELDS = frozenset({"model", "gpu", "vllm_version", "arguments", "env", "gpu_memory_bytes", "source"})
+"""Fields of a row. All others are sizes: those of the lines (`podfit.vllm.memory.lines`) are used."""
 ENDING = ".measured.json"
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
@@ -134,13 +134,13 @@ def _measured_of_row(row: Mapping[str, Any], at: str) -> MeasuredStart:
     release = parse(str(texts[2]))
     if release is None:
         raise ValueError(f".vllm_version: {texts[2]!r} is not a release of vLLM")
-    lines = {name: row[name] for name in GPU_LINES if row.get(name) is not None}
+    lines = {name: size for name, size in row.items() if name not in FIELDS and size is not None}
     memory = row.get("gpu_memory_bytes")
     for name, size in {**lines, **({"gpu_memory_bytes": memory} if memory is not None else {})}.items():
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << 50:
             raise ValueError(f".{name}: {size!r} is not a number of bytes")
     if not lines:
-        raise ValueError(f": none of {', '.join(GPU_LINES)} in it")
+        raise ValueError(": no size of a line in it, such as weights or kv_cache")
     given, env = mapping(row.get("arguments")), mapping(row.get("env"))
     return MeasuredStart(
         str(texts[0]),

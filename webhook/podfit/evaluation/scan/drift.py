@@ -9,17 +9,17 @@ from typing import Literal
 from podfit.evaluation.scan import Ref, Scan, ScannedContainer
 from podfit.evaluation.scan.planned import STEADY, USED, Plane, Span
 from podfit.kube.quantity import MI
-from podfit.vllm.measured import GPU_LINES
+from podfit.vllm.memory.lines import LINES, TITLES
 
 State = Literal["above", "below", "as-planned", "unknown"]
 Unit = Literal["bytes", "tokens"]
 TOKENS = "kv_cache_tokens"
 COMPARED_LINES: tuple[tuple[Plane, str, Unit], ...] = (
-    ("gpu", USED, "bytes"), *(("gpu", line, "bytes") for line in GPU_LINES), ("gpu", TOKENS, "tokens"),
+    ("gpu", USED, "bytes"), *(("gpu", line, "bytes") for line in TITLES), ("gpu", TOKENS, "tokens"),
     ("host", STEADY, "bytes"),
 )  # fmt: skip
 """What can be measured of a container that serves."""
-OPTIONAL_LOG_LINES = frozenset(("activations", "cuda_graphs", "non_torch"))
+OPTIONAL_LOG_LINES = frozenset(line.id for line in LINES if not line.in_every_log)
 """Lines that not every release prints: that they are not there is not worth a word."""
 SLACK = 6 * MI
 """Bytes that do not count: logs print hundredths of a GiB, DCGM MiB."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from podfit.vllm.measured import GPU_LINES
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GpuLedger, MemoryPlan
+from podfit.vllm.memory.lines import TITLES
 
 Plane = Literal["gpu", "host"]
 
@@ -40,7 +40,7 @@ def planned_lines(plan: MemoryPlan) -> Planned:
     """The lines of both ledgers; names are those of the ledgers with `_` for what is not a letter."""
     found: dict[Plane, dict[str, Span]] = {}
     if plan.gpu is not None:
-        lines = {name: Span.of(getattr(plan.gpu, name)) for name in GPU_LINES}
+        lines = {name: Span.of(plan.gpu.amount(name)) for name in TITLES}
         found["gpu"] = {**lines, "budget": Span.of(plan.gpu.budget), USED: _used_of_gpu(plan.gpu)}
     if plan.host is not None:
         named = {_line_name(name): Span.of(line) for name, line in plan.host.lines}
@@ -49,13 +49,12 @@ def planned_lines(plan: MemoryPlan) -> Planned:
 
 
 def _used_of_gpu(ledger: GpuLedger) -> Span:
-    """The KV cache takes what the other lines leave of the budget, so their doubts cancel out. Doubtful is then
-    the budget, and the graphs of releases that capture them outside of it."""
-    lines = [getattr(ledger, name) for name in GPU_LINES]
-    likely = sum(max(0, one.likely) for one in lines)
-    graphs, budget = ledger.cuda_graphs, ledger.budget
-    low = likely - (budget.likely - budget.low) - (graphs.likely - graphs.low)
-    high = likely + (budget.high - budget.likely) + (graphs.high - graphs.likely)
+    """The KV cache takes what the other lines leave of the budget, so their doubts cancel out. Doubtful are then
+    the budget, and lines that some releases have outside of it."""
+    likely = sum(max(0, ledger.amount(name).likely) for name in TITLES)
+    doubtful = [ledger.budget, *(charge.amount for charge in ledger.charges if charge.line.may_be_outside)]
+    low = likely - sum(amount.likely - amount.low for amount in doubtful)
+    high = likely + sum(amount.high - amount.likely for amount in doubtful)
     return Span(max(0, low), likely, high)
 
 

@@ -24,7 +24,8 @@ from podfit.rules.engine import Engine
 from podfit.rules.storage import compile_cache
 from podfit.vllm.memory import leaning
 from podfit.vllm.memory.estimate import Estimate
-from podfit.vllm.memory.ledger import GPU_AMOUNTS, GpuLedger, HostLedger
+from podfit.vllm.memory.ledger import GpuLedger, HostLedger
+from podfit.vllm.memory.line import Charge
 from podfit.vllm.model import recipes
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
@@ -130,18 +131,13 @@ def explain(report: Report, result: Result) -> Explained:
 
 
 def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
-    """From the left: what takes a part of the budget, then the KV cache, then what is spared. The CUDA graphs are there
-    too, if they are not in the budget."""
+    """From the left: the lines in the budget, the KV cache, the lines outside of the budget, the rest of the GPU."""
     total, budget = ledger.total.likely, ledger.budget.likely
     yield Bar("total", "whole", 0, total, ledger.total, ledger.total.note)
     at = 0
-    graphs = ("CUDA graphs", ledger.cuda_graphs)
-    charged = [("weights", ledger.weights), ("activations", ledger.activations), ("non-torch", ledger.non_torch)]
-    if ledger.graphs_charged:
-        charged.insert(2, graphs)
-    for name, line in charged:
-        yield Bar(name, "used", at, line.likely, line, line.note)
-        at += line.likely
+    for charge in ledger.charged:
+        yield _used(charge, at)
+        at += charge.amount.likely
     left = ledger.kv_cache.likely
     if left >= 0:
         yield Bar("KV cache", "left", max(0, budget - left), left, ledger.kv_cache, ledger.left)
@@ -153,13 +149,18 @@ def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
         yield Bar(
             "one request", "limit" if needed <= left else "missing", max(0, budget - max(left, 0)), needed, None, note
         )
-    beside = 0
-    if not ledger.graphs_charged:
-        beside = ledger.cuda_graphs.likely
-        yield Bar("CUDA graphs", "used", budget, beside, ledger.cuda_graphs, ledger.cuda_graphs.note)
-    if total - budget > beside:
-        note = f"{human(total)} − {human(budget)} budget" + (f" − {human(beside)} CUDA graphs" if beside else "")
-        yield Bar("left to others", "spared", budget + beside, total - budget - beside, None, note)
+    at, note = budget, f"{human(total)} − {human(budget)} budget"
+    for charge in ledger.outside:
+        yield _used(charge, at)
+        at += charge.amount.likely
+        note += f" − {human(charge.amount.likely)} {charge.line.title}" if charge.amount.likely else ""
+    if total > at:
+        yield Bar("left to others", "spared", at, total - at, None, note)
+
+
+def _used(charge: Charge, at: int) -> Bar:
+    """The bar of a line that begins at `at` bytes."""
+    return Bar(charge.line.title, "used", at, charge.amount.likely, charge.amount, charge.amount.note)
 
 
 def _host(ledger: HostLedger, limit: int | None) -> Iterator[Bar]:
@@ -230,7 +231,7 @@ def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
     ledger, host = engine.plan.gpu, engine.plan.host
     lines: list[tuple[str, Estimate]] = []
     if ledger is not None:
-        lines += [(LINE_NAMES.get(name, name), getattr(ledger, name)) for name in GPU_AMOUNTS]
+        lines += [(LINE_NAMES.get(name, name), amount) for name, amount in ledger.amounts.items()]
     if host is not None:
         lines += [*host.lines, ("/dev/shm", host.shm)]
     for name, line in lines:

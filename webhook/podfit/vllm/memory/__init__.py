@@ -6,8 +6,9 @@ In the order of the data:
   `BudgetSettings` decide the budget and the longest request, its `Settings` (parallelism, batch, types, attention,
   speculation, multimodal …) all lines of a rank. `generations` replaces an unknown release, `resolved` lists the
   values that vLLM will use.
-- The lines of a GPU's ledger, one module each: `budget`, `weights` (from `shape`, `layer_tensors`, `tower`,
-  `quantisation`, `draft`), `loading`, `activations`, `cuda_graphs` and `non_torch`.
+- The lines of a GPU's ledger, one module each: `weights` (from `shape`, `layer_tensors`, `tower`, `quantisation`,
+  `draft`), `activations`, `cuda_graphs` and `non_torch`. `lines` lists them; everything that shows or compares a ledger
+  iterates over that list. Next to them `budget`, and `loading` for the weights while they load.
 - The KV cache: `kv_specs` (layers), `kv_releases` (differences between releases), `kv_cache` (groups and blocks),
   `kv_capacity` (tokens and requests).
 - `log_lines` replaces these lines by those in a log of the same start. `host` is the ledger of host memory, `cpu` that

@@ -8,40 +8,75 @@ from math import erf, log, sqrt
 from typing import Literal, NamedTuple
 
 from podfit.kube.quantity import human
-from podfit.vllm.measured import GPU_LINES
 from podfit.vllm.memory.estimate import DEVIATIONS, NOTHING, Estimate
 from podfit.vllm.memory.kv_capacity import KvCapacity
+from podfit.vllm.memory.line import Charge
+from podfit.vllm.memory.lines import KV_CACHE
 from podfit.vllm.memory.settings import ResolvedArguments
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
 """What fails first, in the order in which vLLM would fail (`podfit.vllm.memory.verdict`)."""
 
-GPU_AMOUNTS = ("total", "budget", *GPU_LINES)
-"""Fields of `GpuLedger` that are bytes of the GPU, in the order in which people read them."""
-
 IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
 """The words for each `Verdict`."""
 
 
-class GpuLedger(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuLedger:
     """One GPU's memory at start-up: the rank with the least room."""
 
     total: Estimate
     budget: Estimate
-    weights: Estimate
-    activations: Estimate
-    cuda_graphs: Estimate
-    non_torch: Estimate
+    charges: tuple[Charge, ...]
+    """The lines, in the order of `lines.LINES`."""
     kv_cache: Estimate
     """Bytes left for the KV cache; negative if less than nothing is left. Here `floor` is the certain *maximum*: what
     is left if every line is at its floor, of the largest total ever measured. If it is negative, vLLM can't start."""
-    graphs_charged: bool
-    """The CUDA graphs count against the budget; otherwise they use GPU memory outside of it."""
     loading: Estimate | None
     """The weights while they load, if they are larger then: compared with the total, not with the budget."""
     kv_capacity: KvCapacity
     """The capacity of the KV cache."""
+
+    def amount(self, name: str) -> Estimate:
+        """The bytes of the line with this id, or one of "total", "budget" and "kv_cache"."""
+        return self.amounts[name]
+
+    @property
+    def amounts(self) -> dict[str, Estimate]:
+        """All bytes by name, in the order of `lines.AMOUNTS`."""
+        lines = {charge.line.id: charge.amount for charge in self.charges}
+        return {"total": self.total, "budget": self.budget, **lines, KV_CACHE: self.kv_cache}
+
+    @property
+    def charged(self) -> tuple[Charge, ...]:
+        """The lines in the budget."""
+        return tuple([charge for charge in self.charges if charge.in_budget])
+
+    @property
+    def outside(self) -> tuple[Charge, ...]:
+        """The lines for which this release uses memory outside of the budget."""
+        return tuple([charge for charge in self.charges if not charge.in_budget])
+
+    @property
+    def weights(self) -> Estimate:
+        """The line of the weights."""
+        return self.amount("weights")
+
+    @property
+    def activations(self) -> Estimate:
+        """The line of the activations."""
+        return self.amount("activations")
+
+    @property
+    def cuda_graphs(self) -> Estimate:
+        """The line of the CUDA graphs."""
+        return self.amount("cuda_graphs")
+
+    @property
+    def graphs_charged(self) -> bool:
+        """Whether the CUDA graphs count against the budget."""
+        return any(charge.line.id == "cuda_graphs" for charge in self.charged)
 
     @property
     def left(self) -> str:

@@ -75,8 +75,9 @@ def ledger(begun: LoadedEngine, rank: Rank, seen: MeasuredStart | None = None, f
     if resolved.budget.auto_len and rank.layout and length:
         length = kv_cache.longest(rest.likely, rank.layout, length, resolved.settings)
     held = KvCapacity(model, resolved, rank.layout, length)
-    loaded, peak, graphs, other, charged = rank[:5]
-    return GpuLedger(whole, allowed, loaded, peak, graphs, other, rest, charged, rank.loading, held)
+    return GpuLedger(
+        total=whole, budget=allowed, charges=rank.charges, kv_cache=rest, loading=rank.loading, kv_capacity=held
+    )
 
 
 def left(allowed: Estimate, resolved: ResolvedArguments, rank: Rank) -> Estimate:

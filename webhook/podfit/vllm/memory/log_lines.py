@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from podfit.kube.quantity import MI
 from podfit.vllm import measured
@@ -10,6 +11,7 @@ from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.measured import MeasuredStart
 from podfit.vllm.memory.estimate import Estimate
+from podfit.vllm.memory.lines import KV_CACHE
 from podfit.vllm.memory.ranks import Rank, added
 from podfit.vllm.model import Model
 from podfit.vllm.model.given import key
@@ -43,13 +45,11 @@ def of(
 
 
 def rank(seen: MeasuredStart, own: Rank) -> Rank:
-    """The rank with the measured weights, activations, CUDA graphs and non-torch memory."""
-
-    def line(name: str) -> Estimate:
-        return _line(getattr(own, name), seen.lines.get(name), seen)
-
-    lines = line("weights"), line("activations"), line("cuda_graphs"), line("non_torch")
-    return added(lines, own.graphs_charged, own.layout)
+    """The rank with the measured lines."""
+    charges = [
+        replace(charge, amount=_line(charge.amount, seen.lines.get(charge.line.id), seen)) for charge in own.charges
+    ]
+    return added(tuple(charges), own.layout)
 
 
 def _line(own: Estimate, size: int | None, seen: MeasuredStart) -> Estimate:
@@ -63,7 +63,7 @@ def _line(own: Estimate, size: int | None, seen: MeasuredStart) -> Estimate:
 
 def kv_cache(seen: MeasuredStart, own: Estimate, whole: Estimate) -> Estimate:
     """The measured memory for the KV cache. `floor` is the certain maximum: it may rise but never falls."""
-    size = seen.lines.get("kv_cache")
+    size = seen.lines.get(KV_CACHE)
     if size is None:
         return own
     slack = int(APART * whole.likely)

@@ -187,10 +187,8 @@ def needed_memory(ledger: GpuLedger) -> Needs | None:
         if not resolved.settings.pooling:
             return None
         least = 0
-    lines = [ledger.weights, ledger.activations, ledger.non_torch]
-    lines += [ledger.cuda_graphs] if ledger.graphs_charged else []
     left, allowed = ledger.kv_cache, ledger.budget
-    taken = sum(line.likely for line in lines)
+    taken = sum(charge.amount.likely for charge in ledger.charged)
     less = max(0, left.high - left.likely)
     more = max(0, left.likely - left.low - (allowed.likely - allowed.low))
     share, given = resolved.budget.utilization, resolved.budget.kv_cache_memory

@@ -8,6 +8,7 @@ holds one request, else `unsure`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -179,7 +180,7 @@ def _at_least(one: PlannedRelease) -> PlannedRelease:
     """The plan of a model with more layers than are described: only its minimum is known, so it never `fits`."""
     why = f"the model has more than {MAX_LAYERS:,} layers, so that only the minimum of its memory is known"
     if one.ledger is not None:
-        one = one._replace(ledger=one.ledger._replace(kv_cache=one.ledger.kv_cache.bound()))
+        one = one._replace(ledger=replace(one.ledger, kv_cache=one.ledger.kv_cache.bound()))
     told = one._replace(tell=lambda: f"{why}; {one.why}")
     return told if one.verdict == "does-not-fit" else told._replace(verdict="unsure")
 

@@ -4,26 +4,25 @@ model mostly differ only in these two, so results are cached by all other settin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.vllm.memory import activations, cuda_graphs, draft, kv_cache, loading, non_torch, weights
-from podfit.vllm.memory.estimate import Estimate, plus
+from podfit.vllm.memory import kv_cache, lines, loading, weights
+from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.kv_cache import Layout
+from podfit.vllm.memory.line import Charge
 from podfit.vllm.memory.remembered import remembered
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.memory.weights import Checkpoint
 from podfit.vllm.model import Model
 
 
-class Rank(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rank:
     """The lines of one rank, and the sum of those that count against the budget."""
 
-    weights: Estimate
-    activations: Estimate
-    cuda_graphs: Estimate
-    non_torch: Estimate
-    graphs_charged: bool
-    """The CUDA graphs count against the budget."""
+    charges: tuple[Charge, ...]
+    """In the order of `lines.LINES`."""
     layout: Layout | None
     least: int
     """Bytes that certainly count against the budget."""
@@ -55,38 +54,32 @@ def of(model: Model, settings: Settings) -> Ranks | None:
         return None
     stages = weights.heaviest(found, settings)
     own = [weights.line(found, model, settings, stage) for stage in stages]
-    ranks = [_rank(model, settings, found, stage, line) for stage, line in zip(stages, own, strict=True)]
+    ranks = [_rank(model, settings, found, stage) for stage in stages]
     most = max((rank.loading.floor for rank in ranks if rank.loading), default=0)
     return Ranks(found, tuple(ranks), max(line.likely for line in own), most)
 
 
-def _rank(model: Model, settings: Settings, found: Checkpoint, stage: int, own: Estimate) -> Rank:
+def _rank(model: Model, settings: Settings, checkpoint: Checkpoint, stage: int) -> Rank:
     """The ledger lines of a rank of one pipeline stage."""
-    first, last = settings.parallel.stage(stage, found.layers)
+    first, last = settings.parallel.stage(stage, checkpoint.layers)
     layout = kv_cache.layout(model, settings, first, last)
-    loaded = plus(own, draft.line(model, settings, stage))
-    peak = activations.line(model, settings, stage)
-    graphs, other = cuda_graphs.line(model, settings), non_torch.line(settings)
-    whole = loading.line(model, settings, stage)
-    if model.is_minimum:
-        loaded, peak, graphs = loaded.bound(), peak.bound(), graphs.bound()
-        whole = whole and whole.bound()
-    rank = added((loaded, peak, graphs, other), cuda_graphs.charged(settings), layout)
-    return rank if whole is None else rank._replace(loading=whole)
+    before = loading.line(model, settings, stage)
+    if before is not None and model.is_minimum:
+        before = before.bound()
+    return added(lines.charges(model, settings, checkpoint, stage), layout, before)
 
 
-def added(lines: tuple[Estimate, Estimate, Estimate, Estimate], graphs_charged: bool, layout: Layout | None) -> Rank:
-    """A rank of these lines: weights, activations, CUDA graphs and non-torch memory."""
-    loaded, peak, graphs, other = lines
-    inside = (loaded, peak, other, graphs) if graphs_charged else (loaded, peak, other)
+def added(charges: tuple[Charge, ...], layout: Layout | None, before: Estimate | None = None) -> Rank:
+    """A rank of these lines. `before`: the weights while they load, if they are larger then."""
+    inside = [charge.amount for charge in charges if charge.in_budget]
     return Rank(
-        *lines,
-        graphs_charged,
-        layout,
-        least=sum([one.floor for one in inside]),
-        taken=sum([one.likely for one in inside]),
-        less=_doubt([one.likely - one.low for one in inside]),
-        more=_doubt([one.high - one.likely for one in inside]),
+        charges=charges,
+        layout=layout,
+        least=sum([amount.floor for amount in inside]),
+        taken=sum([amount.likely for amount in inside]),
+        less=_doubt([amount.likely - amount.low for amount in inside]),
+        more=_doubt([amount.high - amount.likely for amount in inside]),
+        loading=before,
     )
 
 

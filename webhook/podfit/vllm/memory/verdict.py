@@ -225,15 +225,17 @@ def _with_cache(
 
         return "does-not-fit", short, "request"
     if outside is not None and not resolved.budget.kv_cache_memory:
-        taken = outside if ledger.graphs_charged else plus(outside, ledger.cuda_graphs)
+        taken = outside
+        for charge in ledger.outside:
+            taken = plus(taken, charge.amount)
         beside = ledger.total.likely - ledger.budget.likely
         if beside < taken.likely:
-            graphs = "" if ledger.graphs_charged else ", CUDA graphs"
+            users = ", ".join(["CUDA context", *(charge.line.title for charge in ledger.outside)])
             return (
                 "unsure",
                 lambda: (
                     f"--gpu-memory-utilization {resolved.budget.utilization:g} leaves {human(beside)} of the GPU "
-                    f"outside the budget; CUDA context{graphs} and NCCL take about {human(taken.likely)} "
+                    f"outside the budget; {users} and NCCL take about {human(taken.likely)} "
                     f"({human(taken.low)} … {human(taken.high)}) there; {why()}"
                 ),
                 "graphs",
@@ -314,12 +316,14 @@ def arithmetic(ledger: GpuLedger, resolved: ResolvedArguments) -> str:
 def subtraction(ledger: GpuLedger) -> str:
     """The lines that are subtracted from the budget and the rest, all likely: exactly those that `podfit explain`
     draws."""
-    parts = [(ledger.weights, "weights"), (ledger.activations, "activations")]
-    parts += [(ledger.cuda_graphs, "CUDA graphs")] if ledger.graphs_charged else []
-    parts += [(ledger.non_torch, "non-torch")]
-    told = "".join(f" − {human(line.likely)} {name}" for line, name in parts if line.likely)
+    charged = ledger.charged
+    told = "".join(
+        f" − {human(charge.amount.likely)} {charge.line.title}" for charge in charged if charge.amount.likely
+    )
     left = ledger.kv_cache.likely
-    if more := ledger.budget.likely - sum([line.likely for line, _ in parts]) - left:  # lines of a log are rounded
+    if (
+        more := ledger.budget.likely - sum([charge.amount.likely for charge in charged]) - left
+    ):  # lines of a log are rounded
         told += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
     rest = f"{human(left)} of KV cache" if left > 0 else f"nothing (short by {human(-left)})"
     return f"{human(ledger.budget.likely)} budget{told} leave {rest}"
