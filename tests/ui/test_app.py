@@ -33,7 +33,7 @@ def test_the_page(client: FlaskClient) -> None:
     assert "Access-Control-Allow-Origin" not in page.headers
 
 
-@pytest.mark.parametrize("path", ["/", "/other/", "/other/models", "/token2/", "/static/page.js"])
+@pytest.mark.parametrize("path", ["/", "/other/", "/other/models", "/other/marks", "/token2/", "/static/page.js"])
 def test_nothing_without_the_token(client: FlaskClient, path: str) -> None:
     assert client.get(path, base_url=BASE).status_code == 404
 
@@ -65,6 +65,14 @@ def test_a_question(client: FlaskClient) -> None:
 
     assert found.status_code == 200
     assert found.get_json()["state"] == "fits"
+
+
+def test_the_ways_are_an_answer_of_their_own(client: FlaskClient) -> None:
+    controls = {"model": "Qwen/Qwen3-8B", "gpu": "l40s", "release": "0.33.0", "users": "9", "max_model_len": "8192"}
+    ways = client.post("/token/ways", base_url=BASE, headers=OWN, json=controls).get_json()
+
+    assert ways["title"] == "Ways to hold 9 users of 8,192 tokens"
+    assert "NVIDIA-L40S" in [row["controls"]["gpu"] for row in ways["rows"]]
 
 
 def test_a_field_that_can_not_be_used_is_named(client: FlaskClient) -> None:

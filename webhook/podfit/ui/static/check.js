@@ -1,4 +1,4 @@
-// The tab Check: a manifest with marks at the lines of its findings, its repair as a diff, and the ledgers.
+// The tab Check: a manifest with marks at the lines of its findings, its repair as a diff, and the memory tables.
 
 import { ask, copyButton, element, finding, HEADINGS, latest, sides } from "./dom.js";
 import { waterfall } from "./waterfall.js";

@@ -1,4 +1,4 @@
-// A memory ledger as a waterfall: a row per line, its bar where the lines before it end, its range as a whisker.
+// A memory table as a waterfall: a row per line, its bar where the lines before it end, its range as a whisker.
 
 import { element, svg } from "./dom.js";
 
