@@ -217,7 +217,7 @@ def test_why_is_this_manifest_denied(open_page: Open, screenshot: Draw) -> None:
 
 def test_each_file_has_its_verdict(open_page: Open) -> None:
     page = open_page("#check")
-    page.locator("#check .tally").get_by_text("7 vLLM containers: 7 denied").wait_for()
+    page.locator("#check .tally").get_by_text("7 vLLM containers; findings: 7 denied").wait_for()
 
     labels = page.locator("#check optgroup").evaluate_all("all => all.map((group) => group.label)")
 

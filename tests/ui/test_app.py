@@ -139,7 +139,8 @@ def test_the_catalog(client: FlaskClient) -> None:
 def test_the_marks_of_no_files(client: FlaskClient) -> None:
     marks = client.get("/token/marks", base_url=BASE).get_json()
 
-    assert marks == {"tally": "0 files, 0 vLLM containers: 0 denied, 0 likely to fail, 0 advice", "files": []}
+    assert marks["files"] == []
+    assert marks["tally"].startswith("0 files, 0 vLLM containers")
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("static/*")), ids=lambda path: path.name)
