@@ -136,8 +136,9 @@ def test_a_script_with_a_trap_may_pass_the_signal_on(script: str, mode: str) -> 
 def test_a_container_without_memory_request_is_evicted_first(request_: str | None, *, is_evicted: bool) -> None:
     requests = {"requests": {"memory": request_}} if request_ else {}
     resources = {"limits": {"nvidia.com/gpu": "1"}, **requests}
-    finding = _findings("vllm/vllm-openai:v0.27.1", ["Qwen/Qwen3-8B"], resources)["memory-limit-missing"]
-    assert ("evicted first" in finding.message) is is_evicted
+    finding = _findings("vllm/vllm-openai:v0.27.1", ["Qwen/Qwen3-8B"], resources)["memory-limit-missing"].finding
+    assert finding.message.startswith("no host memory request or limit;") is is_evicted
+    assert any("evicts the Pod first" in detail for detail in finding.details) is is_evicted
 
 
 @pytest.mark.parametrize(("gpu", "mode"), [("NVIDIA-H100-80GB-HBM3", "warn"), ("a-new-gpu", "audit")])

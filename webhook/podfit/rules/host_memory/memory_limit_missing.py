@@ -9,7 +9,8 @@ from podfit.kube.quantity import human, quantity, try_parse
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, lines
-from podfit.vllm.memory.estimate import Estimate
+
+EVICTED = "the scheduler reserves none of it, and the kubelet evicts the Pod first if the node runs short"
 
 
 class MemoryLimitMissing(Rule):
@@ -43,8 +44,10 @@ class MemoryLimitMissing(Rule):
         needed = host.need if host else None
         yield Finding(
             path=engine.at("resources", "limits", "memory"),
-            message=_message(engine, needed),
+            message=f"no host memory {'limit' if _has_request(engine) else 'request or limit'}"
+            + (f"; vLLM needs about {human(needed.likely)} (up to {human(needed.high)})" if needed else ""),
             details=lines(
+                None if _has_request(engine) or needed is None else EVICTED,
                 memory_sizes.cached(engine)
                 if advice and needed and advice > memory_sizes.rounded(needed.high)
                 else None,
@@ -60,16 +63,6 @@ class MemoryLimitMissing(Rule):
 def _absent(engine: Engine) -> bool:
     """No limit at all, rather than one that can't be read."""
     return engine.field("resources", "limits", "memory") is None and engine.pod("resources", "limits", "memory") is None
-
-
-def _message(engine: Engine, needed: Estimate | None) -> str:
-    """The need, and what follows if no memory is requested either."""
-    if needed is None:
-        return "no host memory limit"
-    need = f"about {human(needed.likely)} (up to {human(needed.high)})"
-    if _has_request(engine):
-        return f"no host memory limit; vLLM needs {need}"
-    return f"no host memory request or limit: vLLM needs {need}, none is reserved, and the Pod is evicted first"
 
 
 def _has_request(engine: Engine) -> bool:
