@@ -119,9 +119,9 @@ def ran(*words: str) -> str:
 
 
 def without_patches(text: str) -> str:
-    """The JSON without patches, which are applied and never masked."""
+    """The JSON without patches, which are applied and never masked, and what follows it."""
     try:
-        tree = json.loads(text)
+        tree, end = json.JSONDecoder().raw_decode(text)
     except ValueError:
         return text
     stack = [tree]
@@ -133,7 +133,7 @@ def without_patches(text: str) -> str:
             stack += node.values()
         elif isinstance(node, list):
             stack += node
-    return json.dumps(tree)
+    return json.dumps(tree) + text[end:]
 
 
 @pytest.mark.parametrize("number", range(0, len(EXAMPLES), 9))
