@@ -144,6 +144,7 @@ def test_each_module_of_cli_is_a_command() -> None:
 LONG = {
     "report/checked.py": "one report: what every format shows of results, comments and baselines",
     "rules/engine.py": "what rules see of a container, each a short property",
+    "rules/command_line/_combinations.py": "a table of checks",
     "rules/command_line/invalid_flag_value.py": "a table of checks",
     "server/doctor.py": "a list of independent checks, each a function",
     "vllm/command/entry.py": "a table of programs that start vLLM",
