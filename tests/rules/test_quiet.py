@@ -172,3 +172,9 @@ def test_a_memory_volume_grows_only_by_what_is_offloaded(args: list[str], mode: 
     report = lint(obj, builtin(), Facts(), where="check")
     (finding,) = [judged for judged in report.findings if judged.rule == "shm-unbounded"]
     assert finding.mode == mode
+
+
+def test_a_placeholder_for_the_model_is_reported_once() -> None:
+    findings = _findings("vllm/vllm-openai:v0.27.1", ["REPLACE_WITH_MODEL"])
+    assert "placeholder-value" in findings
+    assert "unknown-model" not in findings

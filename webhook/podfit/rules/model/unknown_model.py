@@ -96,6 +96,7 @@ class UnknownModel(Rule):
             yield Finding(
                 engine.argument("model"),
                 f"unknown model {engine.args.model!r}" + (known or ": its memory is not checked"),
+                yields_to=("placeholder-value",),
                 suggestions=(LIKE, TEACH),
             )
 
