@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oracle.cases import BUILT, GPUS, MODELS, PLAIN, VALUES, completed, configs, flags, generate, kinds
+from oracle.cases import BUILT, GPUS, MODELS, PLAIN, REQUIRING, VALUES, completed, configs, flags, generate, kinds
 from podfit.vllm.args.flags import builtin
 from podfit.vllm.release import Release
 
@@ -39,7 +39,7 @@ def test_the_newest_release_has_most_of_the_options() -> None:
 
 def test_each_model_is_in_the_catalog_with_its_architecture() -> None:
     found = configs()
-    assert list(found) == list(dict.fromkeys((*MODELS, *BUILT)))
+    assert list(found) == list(dict.fromkeys((*MODELS, *BUILT, *REQUIRING)))
     assert all(found[name]["architectures"] for name in MODELS)
 
 

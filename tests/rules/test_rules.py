@@ -116,8 +116,8 @@ def test_what_rests_on_a_fact_that_only_informs_denies_nothing(
             return lambda *given: change(fact) if (fact := find(*given)) else None
 
         with monkeypatch.context() as patched:
-            patched.setattr("podfit.rules.engine.model.find", changed(model.find))
-            patched.setattr("podfit.rules.engine.gpu.find", changed(gpu.find))
+            patched.setattr("podfit.rules.reading.model.find", changed(model.find))
+            patched.setattr("podfit.rules.reading.gpu.find", changed(gpu.find))
             return {
                 (judged.rule, str(judged.finding.path))
                 for _, report in _reports(path)
