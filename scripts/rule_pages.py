@@ -25,7 +25,9 @@ _CONTEXT = re.compile(r"\s*(- )?(kind|image|command|args|nvidia\.com/gpu(\.\w+)?
 def example(path: Path, containers: tuple[CheckedContainer, ...], notes: Collection[str]) -> tuple[str, str]:
     """The heading and the Markdown of one manifest and what `podfit check --rule RULE` prints of it."""
     rule = path.parent.name
-    own = tuple(replace(one, items=tuple(item for item in one.items if item.judged.rule == rule)) for one in containers)
+    own = tuple(
+        replace(one, items=tuple(item for item in one.items if item.finding.rule == rule)) for one in containers
+    )
     lines = {item.mark.line + item.document.line - 1 for one in own for item in one.items}
     printed = text.check(Checked((path.name,), tuple(one for one in own if one.items) or own, (), ()))
     body = f"```yaml\n{excerpt(path.read_text(), lines)}\n```\n\n```text\n{''.join([printed, *notes]).strip()}\n```"

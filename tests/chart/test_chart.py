@@ -434,7 +434,7 @@ def test_the_doctor_tells_who_can_call_what_the_chart_installs(values: JSONDict,
     (line,) = [line for line in examine(seen, "0.1.0") if line.about == "callers"]
 
     assert line.state == state
-    assert ("every Pod can call podfit" in line.said) == (state == "warn")
+    assert ("every Pod can call podfit" in line.text) == (state == "warn")
 
 
 def test_no_object_is_judged_by_two_webhooks(chart: list[JSONDict]) -> None:

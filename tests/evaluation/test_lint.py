@@ -63,7 +63,7 @@ def test_of_hundreds_of_containers_few_flags_are_compared(pod: dict[str, Any], j
     words = ["./serve", "--model", "m", "--max-model-len", "1", *(f"--max-num-batched-token{n}" for n in range(5))]
     pod["spec"]["containers"] = [{"name": f"a{n}", "image": "vllm/a:1", "command": words} for n in range(100)]
     results = judge(pod).results
-    assert sum(len(result.engine.args.unheard) for result in results) == 64
+    assert sum(len(result.engine.args.unrecognized) for result in results) == 64
 
 
 def test_of_containers_of_an_unknown_release_fewer_are_evaluated(

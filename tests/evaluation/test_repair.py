@@ -78,9 +78,9 @@ def test_a_review_makes_few_repairs_of_many_containers(pod: dict[str, Any], cont
     container["args"] = [*container["args"], "-tp", "2"]
     container["resources"]["limits"]["nvidia.com/gpu"] = "2"
     pod["spec"]["containers"] = [container | {"name": f"a{n}"} for n in range(100)]
-    assert len(repair(pod, builtin(), Facts(), where="admission").made) == 2
+    assert len(repair(pod, builtin(), Facts(), where="admission").repairs) == 2
     pod["spec"]["containers"] = [container | {"name": f"a{n}"} for n in range(4)]
-    assert len(repair(pod, builtin(), Facts(), where="admission").made) >= 4
+    assert len(repair(pod, builtin(), Facts(), where="admission").repairs) >= 4
 
 
 def test_only_the_rules_that_are_asked_for(pod: dict[str, Any], container: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def test_our_strictest_policy_has_nothing_to_say(
     assert kinds == ["PersistentVolumeClaim", "Service", "PodDisruptionBudget", "Deployment", AUTOSCALERS[output]]
 
     read = manifest.read(text, "made.yaml")
-    held = Companions(tuple(one.object for one in read.documents), whole=True)
+    held = Companions(tuple(one.object for one in read.documents), is_complete=True)
     report = lint(made[3], load([(str(STRICT), STRICT.read_text())]), Facts(companions=held), where="check")
 
     assert [judged.finding for result in report.results for judged in result.findings] == []

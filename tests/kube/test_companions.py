@@ -113,7 +113,7 @@ def test_what_is_absent_is_unknown_until_something_addresses_the_workload() -> N
 
     assert beside.holds_release(llama)
     assert not Companions(beside.objects[:1]).holds_release(llama)
-    assert Companions((), whole=True).holds_release(llama)
+    assert Companions((), is_complete=True).holds_release(llama)
 
 
 def test_an_autoscaler_of_the_deployment_that_kserve_makes() -> None:

@@ -57,10 +57,10 @@ def test_absent_is_no_condition_and_null_is_a_mistake() -> None:
 def test_what_is_not_known_is_neither_selected_nor_not() -> None:
     env = Selector((Requirement("env", "In", ("prod",)),))
 
-    assert env.selects({}, whole=False) is None
-    assert env.selects({"env": "dev"}, whole=False) is False
-    assert env.selects({"env": "prod"}, whole=False) is True
-    assert Selector().selects({}, whole=False) is True
+    assert env.selects({}, is_complete=False) is None
+    assert env.selects({"env": "dev"}, is_complete=False) is False
+    assert env.selects({"env": "prod"}, is_complete=False) is True
+    assert Selector().selects({}, is_complete=False) is True
 
 
 def test_every_namespace_has_a_label_with_its_name() -> None:

@@ -26,7 +26,7 @@ BROKEN = (
 
 def serious(checked: CheckedText) -> list[str]:
     """The rules of findings that are denied or likely."""
-    return [item.judged.rule for item in checked.items if item.judged.level != "advice"]
+    return [item.finding.rule for item in checked.items if item.finding.level != "advice"]
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -34,10 +34,10 @@ def test_the_loop_ends_with_a_manifest_that_starts(name: str) -> None:
     path, own = str(ROOT / "tests" / "rules" / name), reader()
     settings = own.settings_of(path)
     checked = check_text(path, Path(path).read_text(), settings, own)
-    assert "denied" in [item.judged.level for item in checked.items]
+    assert "denied" in [item.finding.level for item in checked.items]
 
     for _ in range(ROUNDS):
-        open_items = [item for item in checked.items if item.judged.level != "advice"]
+        open_items = [item for item in checked.items if item.finding.level != "advice"]
         repair = next((repair for item in open_items for repair in checked.repairs_of(item)), None)
         if repair is not None:
             checked = check_text(path, repair.text, settings, own)

@@ -73,4 +73,4 @@ def test_another_listener_makes_them_disappear() -> None:
 def test_fix_names_no_finding_that_check_does_not_show() -> None:
     shown = {one.rule for one in lint(pod(), load([]), Facts(), where="check").findings if one.shown}
     repaired = repair(pod(), load([]), Facts(), audited=False)
-    assert sorted(one.rule for one in (*repaired.made, *repaired.left)) == sorted(shown)
+    assert sorted(one.rule for one in (*repaired.repairs, *repaired.left)) == sorted(shown)

@@ -90,7 +90,7 @@ WELL = Observed(
     served=(Served("podfit.podfit-system.svc:443", LEAF.certificate, ""),),
     metrics=counted(0),
     before=counted(0),
-    asked=DENIED,
+    answer=DENIED,
     crd={},
     policies=(policy("chat", "True"),),
     version="v1.34.1",
@@ -117,7 +117,7 @@ def test_images_newer_than_the_facts_are_named() -> None:
     (told,) = [line for line in lines(replace(WELL, images=images)) if line.about == "facts"]
 
     assert told.state == "warn"
-    assert told.said == (
+    assert told.text == (
         "vllm/vllm-openai:v0.99.1 holds vLLM 0.99.1, the newest release known is 0.33.0: its flags are not checked"
     )
 
@@ -262,14 +262,14 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
 def test_what_is_wrong_is_told_with_what_to_do(change: Mapping[str, Any], state: str, about: str, said: str) -> None:
     found = lines(replace(WELL, **change))
 
-    line = next(line for line in found if (line.state, line.about, line.said) == (state, about, said))
+    line = next(line for line in found if (line.state, line.about, line.text) == (state, about, said))
     assert bool(line.next) or state == "ok" or about == "replica"
     also = {"certificate"} if "now" in change else {"API server"} if change.get("asked") == "" else set()
     assert {one.about for one in found if one.state == "fail"} <= ({about} if state == "fail" else set()) | also
 
 
 def test_a_call_that_fails_is_no_question_of_ports_where_the_cause_is_told() -> None:
-    passed = replace(WELL, asked="", metrics=counted(1))
+    passed = replace(WELL, answer="", metrics=counted(1))
 
     def advice(**change: Any) -> str:
         return next(line.next for line in lines(replace(passed, **change)) if line.about == "API server")
@@ -285,7 +285,7 @@ def test_who_may_not_see_the_configurations_still_learns_whether_podfit_answers(
     hidden: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.WEBHOOK_CONFIGURATIONS, UNSEEN)
     told = lines(replace(WELL, configurations=hidden))
 
-    assert [(line.state, line.said) for line in told[:2]] == [("warn", "can't be seen: 403: forbidden")] * 2
+    assert [(line.state, line.text) for line in told[:2]] == [("warn", "can't be seen: 403: forbidden")] * 2
     assert all(line.next for line in told[:2])
     assert {line.about for line in told} == {line.about for line in lines(WELL)} - {
         "switch", "caBundle", "certificate", "failurePolicy",
@@ -294,8 +294,8 @@ def test_who_may_not_see_the_configurations_still_learns_whether_podfit_answers(
         CheckResult("ok", "API server", "it asked podfit about a faulty Pod (a dry run), and podfit denied it") in told
     )
     assert not replace(WELL, configurations=hidden).nothing
-    assert replace(WELL, configurations=hidden, asked=UNSEEN).nothing
-    assert not replace(WELL, configurations={**BOTH, MUTATING: UNSEEN}, asked=UNSEEN).nothing
+    assert replace(WELL, configurations=hidden, answer=UNSEEN).nothing
+    assert not replace(WELL, configurations={**BOTH, MUTATING: UNSEEN}, answer=UNSEEN).nothing
 
 
 class Releases:

@@ -463,7 +463,7 @@ def test_beyond_the_table_no_flag_is_refused(release: str, found: list[str]) -> 
     read = serve("m --flag-of-the-future 1 --max-num-seqs many", release)
     assert problems(read) == found
     assert not read.parser_known
-    assert [flag.flag for flag in read.unheard] == ["--flag-of-the-future"]
+    assert [flag.flag for flag in read.unrecognized] == ["--flag-of-the-future"]
 
 
 # ----------------------------------------------------------------------------------------------- words not known
@@ -603,7 +603,7 @@ def test_what_no_word_has_is_not_looked_for(entry: str, texts: list[str], releas
     found = parser(release, entry)
 
     quick, thorough = (
-        prepare_words(command, one, found) for one in (line, line._replace(whole="--config --model _ -O ."))
+        prepare_words(command, one, found) for one in (line, line._replace(line="--config --model _ -O ."))
     )
 
     assert quick == thorough

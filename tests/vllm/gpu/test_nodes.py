@@ -359,7 +359,7 @@ def test_nodes_that_are_alike_are_looked_at_as_one_with_the_same_result(made: li
     nodes = [node(f"n{number}", *one) for number, one in enumerate(made)]
     whole, each = place(obj, snapshot(*nodes)), [place(obj, snapshot(one)) for one in nodes]
 
-    assert (whole.seen, whole.candidates) == (len(nodes), sum(one.candidates for one in each))
+    assert (whole.node_count, whole.candidates) == (len(nodes), sum(one.candidates for one in each))
     assert sorted(map(repr, whole.repelled)) == sorted(repr(taints) for one in each for taints in one.repelled)
     assert {kind.name: (kind.nodes, kind.example) for kind in whole.kinds} == {
         name: (len(examples), examples[0])

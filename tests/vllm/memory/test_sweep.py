@@ -35,7 +35,7 @@ def test_longer_requests_are_fewer_and_more_gpus_hold_more() -> None:
 
 
 def test_what_never_fits_is_a_dash() -> None:
-    text = table(list(sweep(engine("0.20.0"), model(**DEEPSEEK_V3), products=["NVIDIA-L4"], asked=[4096])))
+    text = table(list(sweep(engine("0.20.0"), model(**DEEPSEEK_V3), products=["NVIDIA-L4"], context_lengths=[4096])))
     assert [line.split()[-1] for line in text.splitlines()[3:]] == ["–"] * 4
 
 

@@ -53,7 +53,7 @@ def passwords(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of passwords: `curl -u NAME:PASSWORD`, `mysql -pPASSWORD`, `docker login -p PASSWORD` …"""
     for word, form in _FORMS:
         if word in text:
-            yield from (found.span(1) for found in _search(form).finditer(text) if not found[1].isdecimal())
+            yield from (match.span(1) for match in _search(form).finditer(text) if not match[1].isdecimal())
 
 
 _SOURCE = re.compile(
@@ -78,23 +78,23 @@ def handed_on(text: str, names: Callable[[str], bool]) -> Iterator[tuple[int, in
     name is that of a secret."""
     if "<<" not in text and "echo" not in text and "printf" not in text:
         return
-    hints = [found.start() for found in _HINT.finditer(text)]
-    for found in _SOURCE.finditer(text):
-        begin = found.start()
+    hints = [hit.start() for hit in _HINT.finditer(text)]
+    for match in _SOURCE.finditer(text):
+        begin = match.start()
         near = bisect_left(hints, begin - _NEAR)
-        if near == len(hints) or hints[near] > found.end() + _NEAR:
+        if near == len(hints) or hints[near] > match.end() + _NEAR:
             continue
         before = text[max(0, begin - _NEAR) : begin]
         substituted = _SUBSTITUTED.search(before)
         if substituted is not None and names(substituted[1]):
-            yield found.span(found.lastgroup or 0)
+            yield match.span(match.lastgroup or 0)
             continue
-        around = found["after"] or _line_after(text, found.end())
+        around = match["after"] or _line_after(text, match.end())
         if text[begin] == "<":
             start = _BEFORE.search(before)
             around = f"{start[0] if start else ''} {around}"
         if _takes_secret(around, names):
-            yield found.span(found.lastgroup or 0)
+            yield match.span(match.lastgroup or 0)
 
 
 def _line_after(text: str, at: int) -> str:
@@ -107,7 +107,7 @@ def _takes_secret(command: str, names: Callable[[str], bool]) -> bool:
     """Return whether the command reads its input into a variable, a file or a login for secrets."""
     if _LOGS_IN.search(command):
         return True
-    if any(names(word) or word == "KEY" for found in _READS.finditer(command) for word in found[1].split()):
+    if any(names(word) or word == "KEY" for match in _READS.finditer(command) for word in match[1].split()):
         return True
-    files = (found[1].rpartition("/")[2] for found in _WRITES.finditer(command))
+    files = (match[1].rpartition("/")[2] for match in _WRITES.finditer(command))
     return any(names(file.partition(".")[0] or file) for file in files)

@@ -100,10 +100,10 @@ class Quotable:
         spans: list[Span] = []
         for start, end in _quotations(text):
             words = list(_WORD.finditer(text, start, end))
-            hidden = [one for one in words if self._is_hidden(one[0], strict=True)]
-            numbers = sum(_NUMBER.fullmatch(one[0]) is not None for one in words)
-            if len(hidden) + numbers == len(words) or any(self._is_hidden(one[0]) for one in hidden):
-                spans += [one.span() for one in hidden]
+            hidden = [match for match in words if self._is_hidden(match[0], strict=True)]
+            numbers = sum(_NUMBER.fullmatch(match[0]) is not None for match in words)
+            if len(hidden) + numbers == len(words) or any(self._is_hidden(match[0]) for match in hidden):
+                spans += [match.span() for match in hidden]
         return spans
 
     def _in_word(self, text: str, match: re.Match[str], *, strict: bool) -> Iterator[Span]:
@@ -136,7 +136,7 @@ class Quotable:
 
     def spans_of_source(self, line: str) -> list[Span]:
         """Return the places of all words in a line of a file that may not be quoted; numbers may."""
-        return [one.span() for one in _WORD.finditer(line) if not self._may_show(canonical(one[0]))]
+        return [match.span() for match in _WORD.finditer(line) if not self._may_show(canonical(match[0]))]
 
     def _may_show(self, word: str) -> bool:
         if word in self.public or word in _COMMON or _QUANTITY.fullmatch(word):

@@ -85,26 +85,26 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = policies.load(args.policy), edge.facts(args)
     facts = replace(facts, given_measured=())  # else the plan would repeat what was measured before
     manifest = edge.read_workload(args.manifest) if args.manifest else None
-    found: list[StartComparison] = []
+    comparisons: list[StartComparison] = []
     code = 0
     for name in args.inputs:
         try:
-            found += _compared(name, args, manifest, policy, facts)
+            comparisons += _compared(name, args, manifest, policy, facts)
         except edge.UnusableError as error:
             for line in error.lines:
                 edge.tell(f"error: {line}")
             code = max(code, error.code)
     if args.output == "json":
-        print(json.dumps(calibration.tree(found), indent=1))
+        print(json.dumps(calibration.tree(comparisons), indent=1))
     elif args.output == "configmap":
-        _print_config_map(found, args.namespace)
-    elif found:
-        print(calibration.text(found), end="")
+        _print_config_map(comparisons, args.namespace)
+    elif comparisons:
+        print(calibration.text(comparisons), end="")
     if args.write:
-        _refuse_nothing(found)
+        _refuse_nothing(comparisons)
         before = _before(args.write)
         args.write.parent.mkdir(parents=True, exist_ok=True)
-        replacement.replace(args.write, calibration.facts(found, before).encode())
+        replacement.replace(args.write, calibration.facts(comparisons, before).encode())
     return code
 
 
@@ -112,22 +112,22 @@ def _compared(
     name: str, args: argparse.Namespace, manifest: JSON | None, policy: Policy, facts: Facts
 ) -> list[StartComparison]:
     """The starts of one input, each with its plan."""
-    shown, text, manifest, facts = _input(name, args, manifest, facts)
+    where, text, manifest, facts = _input(name, args, manifest, facts)
     starts = calibrate.read(text)
     if not starts:
         raise edge.UnusableError(
-            f"{shown}: nothing in it that vLLM prints of its memory, such as 'Available KV cache memory': a log from "
+            f"{where}: nothing in it that vLLM prints of its memory, such as 'Available KV cache memory': a log from "
             "its start is needed",
             3,
         )
     return [
-        calibrate.compare(shown, start, _engine(shown, start, manifest, args.container, policy, facts))
+        calibrate.compare(where, start, _engine(where, start, manifest, args.container, policy, facts))
         for start in starts
     ]
 
 
 def _engine(
-    shown: str, start: Start, manifest: JSON | None, container: str | None, policy: Policy, facts: Facts
+    text: str, start: Start, manifest: JSON | None, container: str | None, policy: Policy, facts: Facts
 ) -> Engine:
     """The engine that started: the manifest's, else the one whose arguments the log lists."""
     if manifest is None:
@@ -136,7 +136,7 @@ def _engine(
         argv = calibrate.argv(start)
         if argv is None:
             raise edge.UnusableError(
-                f"{shown}:{start.line}: the log does not list vLLM's arguments: --manifest FILE gives the Pod", 3
+                f"{text}:{start.line}: the log does not list vLLM's arguments: --manifest FILE gives the Pod", 3
             )
         tp = (start.given or {}).get("tensor_parallel_size")
         if facts.gpu is not None and facts.gpu.count is None and isinstance(tp, int):
@@ -149,15 +149,15 @@ def _engine(
     ]
     if not engines:
         what = f"no container {container!r} that runs vLLM" if container else "no container that runs vLLM"
-        raise edge.UnusableError(f"{shown}: {what} in the manifest", 3)
-    named = [one for one in engines if start.model and one.args.model == start.model]
+        raise edge.UnusableError(f"{text}: {what} in the manifest", 3)
+    named = [other_engine for other_engine in engines if start.model and other_engine.args.model == start.model]
     engine = (named or engines)[0]
     if engine.release is None and start.release is not None:  # the image's tag does not name the release, the log does
         container_of = engine.container.spec
         image = f"vllm/vllm-openai:v{start.release}"
         changed = _with_image(manifest, container_of.get("image"), image) if manifest is not None else None
         if changed is not None:
-            return _engine(shown, start, changed, container, policy, facts)
+            return _engine(text, start, changed, container, policy, facts)
     return engine
 
 
@@ -202,15 +202,17 @@ def _before(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _refuse_nothing(found: list[StartComparison]) -> None:
+def _refuse_nothing(comparisons: list[StartComparison]) -> None:
     """Raises UnusableError with the reason, if no start can be saved."""
-    if not any(one.measured_row() for one in found):
+    if not any(comparison.measured_row() for comparison in comparisons):
         raise edge.UnusableError(
-            [f"{one.source}: not written down: {one.problem}" for one in found] or "nothing was read", 3
+            [f"{comparison.source}: not written down: {comparison.problem}" for comparison in comparisons]
+            or "nothing was read",
+            3,
         )
 
 
-def _print_config_map(found: list[StartComparison], namespace: str | None) -> None:
+def _print_config_map(comparisons: list[StartComparison], namespace: str | None) -> None:
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -220,8 +222,8 @@ def _print_config_map(found: list[StartComparison], namespace: str | None) -> No
         str,
         lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None),
     )
-    _refuse_nothing(found)
-    obj = calibration.config_map(found, namespace)
+    _refuse_nothing(comparisons)
+    obj = calibration.config_map(comparisons, namespace)
     print(yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20), end="")
 
 

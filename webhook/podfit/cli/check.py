@@ -119,37 +119,37 @@ def run(args: argparse.Namespace) -> int:
     gc.set_threshold(100_000, 20, 20)  # a run is short and makes few cycles: an eighth less of its time, no more memory
     options = _fix_options(args)
     config = project.apply(args, with_nodes=True)
-    wanted = FORMATS.chosen(args, "sarif")
+    outputs = FORMATS.chosen(args, "sarif")
     if not (args.files or args.helm or args.kustomize):
         raise edge.UnusableError("check needs a FILE, a DIR, a GLOB or -, or --helm CHART, or -k DIR")
     policy, facts = policies.in_force(args)
-    found = _checked(args, policy, facts)
+    outcome = _checked(args, policy, facts)
     gone = 0
     if args.baseline is not None:
-        found, gone = baseline.applied(found, args.baseline)
+        outcome, gone = baseline.applied(outcome, args.baseline)
         gone = 0 if args.rule or args.ignore else gone
-    if any(output.format in ("text", "json") for output in wanted) and not args.quiet:
-        found = _with_repairs(found, args, options)
-    for output in wanted if args.format or args.write_baseline is None else ():
-        _write(output, found, args)
+    if any(output.format in ("text", "json") for output in outputs) and not args.quiet:
+        outcome = _with_repairs(outcome, args, options)
+    for output in outputs if args.format or args.write_baseline is None else ():
+        _write(output, outcome, args)
     project.announce(None if args.quiet else config)
-    for note in () if args.quiet else found.notes:
+    for note in () if args.quiet else outcome.notes:
         edge.tell(f"note: {note}")
     if gone and not args.quiet:
         edge.tell(
             f"note: {args.baseline}: {denial.many(gone, 'finding')} no longer present; update it with --write-baseline"
         )
-    if wanted[0].format != "github" or wanted[0].file is not None:
-        for problem in found.problems:
+    if outputs[0].format != "github" or outputs[0].file is not None:
+        for problem in outcome.problems:
             edge.tell(f"error: {problem}")
     if args.write_baseline is not None:
         from podfit.cli.support import replacement  # a plain check need not wait for it
 
-        known = checked.baseline(found.items)
+        known = checked.baseline(outcome.items)
         replacement.replace(args.write_baseline, f"{json.dumps(known, indent=1)}\n".encode())
         edge.tell(f"note: {args.write_baseline}: {denial.many(len(known['findings']), 'finding')} accepted")
-        return 3 if found.problems else 0
-    return found.code or int(args.fail_on_nothing and not found.containers)
+        return 3 if outcome.problems else 0
+    return outcome.code or int(args.fail_on_nothing and not outcome.containers)
 
 
 def _fix_options(args: argparse.Namespace) -> list[str]:
@@ -162,13 +162,13 @@ def _fix_options(args: argparse.Namespace) -> list[str]:
     return [*options, "--no-config"] if args.no_config else options
 
 
-def _with_repairs(found: Checked, args: argparse.Namespace, options: list[str]) -> Checked:
+def _with_repairs(outcome: Checked, args: argparse.Namespace, options: list[str]) -> Checked:
     """With how many findings have a repair that `podfit fix` makes, and its arguments."""
-    repaired = [item.file for item in found.open if item.judged.applies and item.file not in found.printed]
+    repaired = [item.file for item in outcome.open if item.finding.applies and item.file not in outcome.printed]
     names = list(dict.fromkeys(repaired))
     if len(names) > FEW_FILES:
         names = [name for name in dict.fromkeys(args.files) if edge.names_any(name, names)]
-    return replace(found, repairable=len(repaired), fix=(*options, *names)) if names else found
+    return replace(outcome, repairable=len(repaired), fix=(*options, *names)) if names else outcome
 
 
 def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
@@ -176,25 +176,27 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
     live = [name for name in args.files if user_cluster.names_object(name)]
     names = [name for name in args.files if name not in live]
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
-    inputs, told = edge.read(names, facts, printed, args.exclude)
+    inputs, texts = edge.read(names, facts, printed, args.exclude)
     inputs, runtime_notes = cluster_runtimes.joined(inputs, args, args.files)
     rules = rule_filter.chosen(args)
-    found = [files.check(source, policy, rules=rules, namespace=args.namespace, audit=args.audit) for source in inputs]
-    problems = [FileProblem.of(None, None, message) for message in told]
-    problems += [problem for one in found for problem in one.problems]
-    containers = [container for one in found for container in one.containers]
-    notes = [*runtime_notes, *(note for one in found for note in one.notes)]
-    notes += patches.notes(note for one in inputs for note in one.merged_notes)
+    checked_files = [
+        files.check(source, policy, rules=rules, namespace=args.namespace, audit=args.audit) for source in inputs
+    ]
+    problems = [FileProblem.of(None, None, message) for message in texts]
+    problems += [problem for checked_file in checked_files for problem in checked_file.problems]
+    containers = [container for checked_file in checked_files for container in checked_file.containers]
+    notes = [*runtime_notes, *(note for checked_file in checked_files for note in checked_file.notes)]
+    notes += patches.notes(note for manifest_file in inputs for note in manifest_file.merged_notes)
     notes += charts.notes(inputs)
     names_read = tuple(source.name for source in inputs)
-    notes += _without(args.files, names_read, {one.file for one in containers}) if not problems else ()
+    notes += _without(args.files, names_read, {container.file for container in containers}) if not problems else ()
     return Checked(
         names_read,
         tuple(containers),
         tuple(problems),
         tuple(notes),
         args.fail_on or "denied",
-        skips=tuple(note for one in inputs for note in one.skips),
+        skips=tuple(note for manifest_file in inputs for note in manifest_file.skips),
         fail_on_skipped=args.fail_on_skipped,
         printed=frozenset(name for name, _ in printed),
         audit=args.audit,
@@ -204,27 +206,29 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
     )
 
 
-def _without(given: Sequence[str], files: Sequence[str], judged: Collection[str]) -> list[str]:
+def _without(given: Sequence[str], files: Sequence[str], rule_ids: Collection[str]) -> list[str]:
     """Messages about inputs without a vLLM container, since a wrong path must not count as success."""
-    if not judged:
+    if not rule_ids:
         names = list(dict.fromkeys(given))
         where = ", ".join([*names[:3], "…"] if len(names) > 3 else names) or "what was rendered"
         return [f"nothing was checked: no vLLM container in {where}"]
     return [
         f"{name}: nothing was checked in it: no vLLM container"
         for name in dict.fromkeys(given)
-        if Path(name).is_dir() and not any(Path(name) in Path(file).parents for file in judged)
+        if Path(name).is_dir() and not any(Path(name) in Path(file).parents for file in rule_ids)
     ]
 
 
-def _write(output: Output, found: Checked, args: argparse.Namespace) -> None:
+def _write(output: Output, outcome: Checked, args: argparse.Namespace) -> None:
     if output.format == "text":
         colours = output.file is None and terminal.colors()
         detail: text.Detail = "quiet" if args.quiet else "all" if args.verbose else "normal"
         source = args.show_source or args.verbose
-        shown = text.check(found, text.coloured if colours else text.plain, terminal.width(), detail, source=source)
-        last = "" if args.quiet else "\n".join(text.closing(found)) + "\n"
-        rendered = f"{shown}\n{last}" if shown and last else shown + last
+        sentence = text.check(
+            outcome, text.coloured if colours else text.plain, terminal.width(), detail, source=source
+        )
+        last = "" if args.quiet else "\n".join(text.closing(outcome)) + "\n"
+        rendered = f"{sentence}\n{last}" if sentence and last else sentence + last
     else:
-        rendered = import_module(f"podfit.report.{output.format}").render(found)
+        rendered = import_module(f"podfit.report.{output.format}").render(outcome)
     output.write(rendered)

@@ -37,18 +37,18 @@ def run(args: argparse.Namespace) -> int:
 
     from podfit.cli import parser
 
-    whole = parser()
-    for one in _parsers(whole):
-        for action in one._actions:
+    command_parser = parser()
+    for argument_parser in _parsers(command_parser):
+        for action in argument_parser._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for named in action._choices_actions:  # Tab shows one line with each name
                     action.choices[named.dest].description = named.help
-        for action in one._actions:
+        for action in argument_parser._actions:
             if words := _words(action):
                 action.complete = _offering(words)  # type: ignore[attr-defined]
             elif any(word in str(action.metavar or "") for word in _FILES) and not action.choices:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
-    sys.stdout.write(shtab.complete(whole, args.shell))
+    sys.stdout.write(shtab.complete(command_parser, args.shell))
     return 0
 
 
@@ -66,24 +66,26 @@ def _offering(words: Sequence[str]) -> dict[str, Any]:
     """The words and files, as shtab takes it: a function a shell."""
     from hashlib import sha256
 
-    listed = " ".join(words)
-    name = f"_podfit_words_{sha256(listed.encode()).hexdigest()[:8]}"
+    word_list = " ".join(words)
+    name = f"_podfit_words_{sha256(word_list.encode()).hexdigest()[:8]}"
     return {
         "bash": name,
         "zsh": name,
         "fish": f"({name})",
         "preamble": {
-            "bash": f'{name}() {{ compgen -W "{listed}" -- "$1"; compgen -f -- "$1"; }}\n',
-            "zsh": f"{name}() {{ compadd -- {listed}; _files }}\n",
-            "fish": f"function {name}\n  printf '%s\\n' {listed}\n  __fish_complete_path (commandline -ct)\nend\n",
+            "bash": f'{name}() {{ compgen -W "{word_list}" -- "$1"; compgen -f -- "$1"; }}\n',
+            "zsh": f"{name}() {{ compadd -- {word_list}; _files }}\n",
+            "fish": f"function {name}\n  printf '%s\\n' {word_list}\n  __fish_complete_path (commandline -ct)\nend\n",
         },
     }
 
 
 def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """The parser, and those of its commands."""
-    found = [parser]
+    argument_parsers = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found += [one for child in action.choices.values() for one in _parsers(child)]
-    return found
+            argument_parsers += [
+                argument_parser for child in action.choices.values() for argument_parser in _parsers(child)
+            ]
+    return argument_parsers

@@ -81,42 +81,44 @@ def run(args: argparse.Namespace) -> int:
     cases, code = [], 0
     for name in inputs:
         try:
-            found = list(_diagnoses(name, args))
+            items = list(_diagnoses(name, args))
         except edge.UnusableError as error:
             for line in error.lines:
                 edge.tell(f"error: {line}")
             code = max(code, error.code)
             continue
-        cases += [diagnosis.case(name, one, pod, policy, facts) for one in found]
+        cases += [diagnosis.case(name, other_diagnosis, pod, policy, facts) for other_diagnosis in items]
     if args.format == "json":
-        print(json.dumps({"results": [diagnosis.tree(one) for one in cases]}, indent=1, default=str))
+        print(json.dumps({"results": [diagnosis.tree(case) for case in cases]}, indent=1, default=str))
     else:
         width = text.readable(terminal.width())
-        shown = (diagnosis.text(one, verbose=args.verbose, width=width) for one in cases)
-        terminal.show("\n".join(shown), text.highlighted)
+        texts = (diagnosis.text(case, verbose=args.verbose, width=width) for case in cases)
+        terminal.show("\n".join(texts), text.highlighted)
     return code
 
 
 def _parted(args: argparse.Namespace) -> tuple[list[str], str | None]:
     """The inputs to diagnose and the manifest: that of --manifest, else a manifest among several inputs. Raises
     UnusableError if there is more than one."""
-    found = [name for name in args.inputs if len(args.inputs) > 1 and _is_manifest(name)]
-    manifests = [*([args.manifest] if args.manifest else []), *found]
+    items = [name for name in args.inputs if len(args.inputs) > 1 and _is_manifest(name)]
+    manifests = [*([args.manifest] if args.manifest else []), *items]
     if len(manifests) > 1:
         raise edge.UnusableError(
             f"{len(manifests)} manifests: {', '.join(manifests)}. Fix: give one, and the logs of its Pod"
         )
-    return [name for name in args.inputs if name not in found], manifests[0] if manifests else None
+    return [name for name in args.inputs if name not in items], manifests[0] if manifests else None
 
 
 def _is_manifest(name: str) -> bool:
     """A file with a Pod or workload, and without signs of a failure: no status of a Pod, no Event."""
     if name == "-" or not Path(name).is_file() or not is_object(text := _read(Path(name))):
         return False
-    objects = [one.object for one in kube_manifest.read(text.encode(), name).documents]
-    told = any(one.get("kind") == "Event" or (one.get("kind") == "Pod" and one.get("status")) for one in objects)
-    failed = any(one.cause or one.evidence for one in of_objects(objects)) if objects else True
-    return not told and not failed and any(workload.find(one) for one in objects)
+    objects = [document.object for document in kube_manifest.read(text.encode(), name).documents]
+    has_status = any(
+        item.get("kind") == "Event" or (item.get("kind") == "Pod" and item.get("status")) for item in objects
+    )
+    failed = any(diagnosis.cause or diagnosis.evidence for diagnosis in of_objects(objects)) if objects else True
+    return not has_status and not failed and any(workload.find(item) for item in objects)
 
 
 def _diagnoses(name: str, args: argparse.Namespace) -> Iterator[Diagnosis]:
@@ -154,11 +156,11 @@ def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
     from podfit.cluster import objects
 
     with user_cluster.client(args) as client, user_cluster.errors_reported(f"{kind}/{name}"):
-        shown = objects.get(client, kind, name, args.namespace)
-        pod = shown if shown.get("kind") == "Pod" else max(objects.pods(client, shown), key=_trouble)
-        seen = [event for one in _events(client, pod) if (event := events.from_object(one))]
+        entries = objects.get(client, kind, name, args.namespace)
+        pod = entries if entries.get("kind") == "Pod" else max(objects.pods(client, entries), key=_trouble)
+        items = [event for other_event in _events(client, pod) if (event := events.from_object(other_event))]
         logs = list(_logs(client, pod, _containers(args, pod)))
-    return of_pod(pod, logs, seen, shown)
+    return of_pod(pod, logs, items, entries)
 
 
 def _events(client: Client, pod: dict[str, Any]) -> list[dict[str, Any]]:
@@ -178,7 +180,7 @@ def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
     from podfit.cluster.objects import is_ready
 
     statuses = pod.get("status", {}).get("containerStatuses") or []
-    return not is_ready(pod), sum(one.get("restartCount", 0) for one in statuses)
+    return not is_ready(pod), sum(status.get("restartCount", 0) for status in statuses)
 
 
 def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
@@ -186,9 +188,13 @@ def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
     if args.container:
         return [args.container]
     status = pod.get("status", {})
-    statuses = [one for key in ("initContainerStatuses", "containerStatuses") for one in status.get(key) or []]
-    failed = [one["name"] for one in statuses if one.get("restartCount") or "terminated" in (one.get("state") or {})]
-    return [*dict.fromkeys((*failed, *(one["name"] for one in statuses)))]
+    statuses = [item for key in ("initContainerStatuses", "containerStatuses") for item in status.get(key) or []]
+    failed = [
+        other_status["name"]
+        for other_status in statuses
+        if other_status.get("restartCount") or "terminated" in (other_status.get("state") or {})
+    ]
+    return [*dict.fromkeys((*failed, *(other_status["name"] for other_status in statuses)))]
 
 
 def _logs(client: Client, pod: dict[str, Any], containers: Sequence[str]) -> Iterator[str]:

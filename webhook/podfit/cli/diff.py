@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
         edge.tell(f"error: {problem}")
     if compared.has_empty_side:
         return 3  # a side that can't be read is not one where everything is gone
-    shown = comparison.FORMATS[args.format](compared.changes)
-    terminal.show(shown, text.highlighted if args.format == "text" else None)
+    sentence = comparison.FORMATS[args.format](compared.changes)
+    terminal.show(sentence, text.highlighted if args.format == "text" else None)
     if compared.problems:
         return 3
     return int(any(change.newly_denied for change in compared.changes))

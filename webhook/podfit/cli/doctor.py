@@ -84,11 +84,11 @@ def run(args: argparse.Namespace) -> int:
 
     with user_cluster.client(args) as client:
         try:
-            seen = observe(client, args, _progress)
+            observed = observe(client, args, _progress)
         finally:
             _progress("")
-    lines = doctor.examine(seen, __version__)
-    code = 1 if any(line.state == "fail" for line in lines) else 3 if seen.nothing else 0
+    lines = doctor.examine(observed, __version__)
+    code = 1 if any(line.state == "fail" for line in lines) else 3 if observed.nothing else 0
     print(_json(lines, code == 0) if args.format == "json" else _text(lines, terminal.colors()), end="")
     return code
 
@@ -101,19 +101,19 @@ def _progress(at: str) -> None:
 
 def _text(lines: list[CheckResult], colour: bool) -> str:
     width = max(len(line.about) for line in lines)
-    shown = []
+    texts = []
     for line in lines:
         word = f"{line.state:<4}"
         word = f"\033[{COLOURS[line.state]}m{word}\033[0m" if colour else word
-        shown.append(f"{word}  {line.about:<{width}}  {one_line(line.said)}")
+        texts.append(f"{word}  {line.about:<{width}}  {one_line(line.text)}")
         if line.next:
-            shown.append(f"{'':{width + 6}}  → {one_line(line.next)}")
+            texts.append(f"{'':{width + 6}}  → {one_line(line.next)}")
     count = {state: sum(line.state == state for line in lines) for state in COLOURS}
     words = [f"{number} {word}{'' if number == 1 or word == 'ok' else 's'}" for word, number in zip(
         ("ok", "warning", "failure"), count.values(), strict=True
     )]  # fmt: skip
-    shown.append(f"\n{', '.join(words)}")
-    return "\n".join(shown) + "\n"
+    texts.append(f"\n{', '.join(words)}")
+    return "\n".join(texts) + "\n"
 
 
 def _json(lines: list[CheckResult], ok: bool) -> str:
@@ -130,25 +130,25 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
 
     tell("webhook configurations")
     own = _own(client, args.name)
-    found = {kind: one for kind, one in own.items() if isinstance(one, Mapping)}
-    hooks = list(doctor.hooks(found))
+    entries = {kind: other_unseen for kind, other_unseen in own.items() if isinstance(other_unseen, Mapping)}
+    hooks = list(doctor.hooks(entries))
     service: JSON = next((hook["clientConfig"]["service"] for hook in hooks if "service" in hook["clientConfig"]), {})
     namespace = args.namespace or service.get("namespace")
-    name = args.name or next((one["metadata"]["name"] for one in found.values()), "podfit")
-    unseen = any(isinstance(one, doctor.Unseen) for one in own.values())
+    name = args.name or next((value["metadata"]["name"] for value in entries.values()), "podfit")
+    unseen = any(isinstance(value, doctor.Unseen) for value in own.values())
     pods: tuple[JSON, ...] | Unseen = ()
     network_policies: tuple[JSON, ...] | Unseen = ()
     deployment: JSON | Unseen | None = doctor.Unseen("in which namespace? -n NAMESPACE") if unseen else None
     if namespace:
         where = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         deployment = _none_if_missing(_or_unseen(lambda: client.whole(where)))
-        beside = f"/api/v1/namespaces/{namespace}/pods?{_selector(deployment)}"
-        pods = _or_unseen(lambda: tuple(client.whole(beside)["items"]))
+        pods_path = f"/api/v1/namespaces/{namespace}/pods?{_selector(deployment)}"
+        pods = _or_unseen(lambda: tuple(client.whole(pods_path)["items"]))
         limits = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
         network_policies = _or_unseen(lambda: tuple(client.whole(limits)["items"]))
     before = _or_unseen(lambda: client.text("/metrics", {}, MAX_ANSWER_BYTES))
     tell("a dry run of a faulty Pod")
-    asked = _asked(client, args.probe_namespace) if found or unseen else ""
+    answer = _asked(client, args.probe_namespace) if entries or unseen else ""
     tell("replicas and certificates")
     group = "/apis/podfit.dev/v1alpha1/policies"
     crd = _or_unseen(
@@ -167,7 +167,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         served=_served(hooks),
         metrics=_or_unseen(lambda: client.text("/metrics", {}, MAX_ANSWER_BYTES)),
         before=before,
-        asked=asked,
+        answer=answer,
         crd=_none_if_missing(crd),
         policies=_or_unseen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
         version=_version(client),
@@ -209,34 +209,36 @@ def _or_unseen(look: Callable[[], T]) -> T | Unseen:
         return Unseen(one_line(str(error)))
 
 
-def _none_if_missing(seen: T | Unseen) -> T | Unseen | None:
+def _none_if_missing(observation: T | Unseen) -> T | Unseen | None:
     from podfit.server.doctor import Unseen
 
-    return None if isinstance(seen, Unseen) and seen.why.startswith("404:") else seen
+    return None if isinstance(observation, Unseen) and observation.why.startswith("404:") else observation
 
 
 def _selector(deployment: JSON | Unseen | None) -> str:
     """The label selector of the Deployment's Pods; the chart's name if the Deployment can't be read."""
     from urllib.parse import urlencode
 
-    seen = deployment if isinstance(deployment, Mapping) else {}
-    labels = ((seen.get("spec") or {}).get("selector") or {}).get("matchLabels") or {"app.kubernetes.io/name": "podfit"}
+    entries = deployment if isinstance(deployment, Mapping) else {}
+    labels = ((entries.get("spec") or {}).get("selector") or {}).get("matchLabels") or {
+        "app.kubernetes.io/name": "podfit"
+    }
     return urlencode({"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())})
 
 
 def _version(client: Client) -> str:
-    seen = _or_unseen(lambda: client.whole("/version")["gitVersion"])
-    return seen if isinstance(seen, str) else ""
+    version = _or_unseen(lambda: client.whole("/version")["gitVersion"])
+    return version if isinstance(version, str) else ""
 
 
 def _images(client: Client) -> frozenset[str]:
     """The images of running Pods, of as many as `MAX_PAGES` hold."""
     from podfit.cluster.listing import pages
 
-    listed = pages(client, "/api/v1/pods", {"fieldSelector": "status.phase=Running"})
+    items = pages(client, "/api/v1/pods", {"fieldSelector": "status.phase=Running"})
     return frozenset(
         str(container.get("image"))
-        for page in islice(listed, MAX_PAGES)
+        for page in islice(items, MAX_PAGES)
         for pod in page
         for container in pod["spec"]["containers"]
     )
@@ -244,11 +246,14 @@ def _images(client: Client) -> frozenset[str]:
 
 def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dict[str, tuple[str, ...] | Unseen]:
     """Each running replica's /readyz, through the API server, which has to reach it for reviews, too."""
-    found: dict[str, tuple[str, ...] | Unseen] = {}
+    entries: dict[str, tuple[str, ...] | Unseen] = {}
     for pod in pods:
         name = pod["metadata"]["name"]
         ports = [
-            port for one in pod["spec"]["containers"] for port in one.get("ports") or () if port.get("name") == "https"
+            port
+            for item in pod["spec"]["containers"]
+            for port in item.get("ports") or ()
+            if port.get("name") == "https"
         ]
         if not ports or (pod.get("status") or {}).get("phase") != "Running":
             continue
@@ -257,8 +262,8 @@ def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dic
         def look(path: str = path) -> tuple[str, ...]:
             return tuple(client.text(path, {}, MAX_ANSWER_BYTES).splitlines())
 
-        found[name] = _or_unseen(look)
-    return found
+        entries[name] = _or_unseen(look)
+    return entries
 
 
 def _asked(client: Client, namespace: str) -> str | Unseen:
@@ -269,8 +274,8 @@ def _asked(client: Client, namespace: str) -> str | Unseen:
     try:
         client.apply(f"/api/v1/namespaces/{namespace}/pods/{PROBE_POD}", DOOMED, dry_run="All")
     except StatusError as error:
-        said = str(error)
-        return said if "webhook" in said else Unseen(one_line(said))
+        text = str(error)
+        return text if "webhook" in text else Unseen(one_line(text))
     except OSError as error:
         return Unseen(one_line(str(error)))
     return ""
@@ -282,7 +287,7 @@ def _served(hooks: list[JSON]) -> tuple[Served, ...]:
 
     from podfit.server.certs import renewal
 
-    found: dict[tuple[str, int, frozenset[bytes]], Served] = {}
+    entries: dict[tuple[str, int, frozenset[bytes]], Served] = {}
     for hook in hooks:
         client = hook["clientConfig"]
         if url := client.get("url"):
@@ -296,9 +301,9 @@ def _served(hooks: list[JSON]) -> tuple[Served, ...]:
             except OSError:
                 continue
         cas = frozenset(renewal.bundle_of(hook)) - {renewal.BROKEN}
-        if cas and (host, port, cas) not in found:
-            found[host, port, cas] = _handshake(host, port, cas)
-    return tuple(found.values())
+        if cas and (host, port, cas) not in entries:
+            entries[host, port, cas] = _handshake(host, port, cas)
+    return tuple(entries.values())
 
 
 def _handshake(host: str, port: int, cas: frozenset[bytes]) -> Served:
@@ -319,9 +324,9 @@ def _handshake(host: str, port: int, cas: frozenset[bytes]) -> Served:
                 socket.create_connection((host, port), CONNECT_TIMEOUT) as near,
                 context.wrap_socket(near, server_hostname=host) as tls,
             ):
-                shown = tls.getpeercert(binary_form=True)
+                der = tls.getpeercert(binary_form=True)
                 with suppress(ValueError):
-                    certificate = ssl.DER_cert_to_PEM_cert(shown or b"").encode()
+                    certificate = ssl.DER_cert_to_PEM_cert(der or b"").encode()
         except ssl.SSLCertVerificationError as error:
             problem = f"the caBundle does not verify its certificate: {error.verify_message}"
         except OSError as error:

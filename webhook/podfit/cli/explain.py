@@ -77,7 +77,11 @@ def run(args: argparse.Namespace) -> int:
         return _decided(args)
     if args.format != "text":
         chosen = list(rules.values()) if args.rule is None else [_rule(args.rule)]
-        print(_as_json(chosen) if args.format == "json" else "\n".join(rule_page.markdown(one, []) for one in chosen))
+        print(
+            _as_json(chosen)
+            if args.format == "json"
+            else "\n".join(rule_page.markdown(rule_type, []) for rule_type in chosen)
+        )
         return 0
     if args.rule is None:
         width = max(map(len, rules))
@@ -89,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _as_json(rules: Sequence[type[Rule]]) -> str:
-    return json.dumps([rule_page.tree(one) for one in rules], indent=1)
+    return json.dumps([rule_page.tree(rule) for rule in rules], indent=1)
 
 
 def _is_manifest(name: str) -> bool:
@@ -114,19 +118,19 @@ def _manifest(args: argparse.Namespace) -> int:
         for document in source.manifests.documents
     ]
     problems += [f"internal error in {error.rule}: {error.error}" for report in reports for error in report.errors]
-    shown = [explained.explain(report, result) for report in reports for result in report.results]
+    explanations = [explained.explain(report, result) for report in reports for result in report.results]
     for problem in problems:
         edge.tell(f"error: {problem}")
-    if not shown:
+    if not explanations:
         if problems:
             return 3
         raise UnusableError(f"{args.rule}: no container in it runs vLLM")
     module = import_module(f"podfit.report.explained.{args.format}")
     if args.format == "text":
         draw = partial(module.render, width=terminal.width(), ascii_only=not _draws(), verbose=args.verbose)
-        terminal.show("\n".join(draw(one) for one in shown), text.highlighted)
+        terminal.show("\n".join(draw(explanation) for explanation in explanations), text.highlighted)
     else:
-        print(module.render(shown), end="")
+        print(module.render(explanations), end="")
     return 3 if problems else 0
 
 

@@ -102,19 +102,23 @@ def run(args: argparse.Namespace) -> int:
     fixed, unwritable = _fixed(inputs, policy, args)
     problems += unwritable
     written: set[str] = set()
-    for one in fixed if args.write else ():
-        if one.is_changed and one.name != "-":
+    for file in fixed if args.write else ():
+        if file.is_changed and file.name != "-":
             try:
-                _write(one)
-                written.add(one.name)
+                _write(file)
+                written.add(file.name)
             except edge.UnusableError as error:
                 problems += error.lines
-    for one in fixed:
-        _tell_repairs(one, "repaired" if one.name in written or one.name == "-" else "would repair")
-        _print(one)
+    for file in fixed:
+        _tell_repairs(file, "repaired" if file.name in written or file.name == "-" else "would repair")
+        _print(file)
     for problem in problems:
         edge.tell(f"error: {problem}")
-    for note in (*links, *runtime_notes, *patches.notes(note for one in inputs for note in one.patches)):
+    for note in (
+        *links,
+        *runtime_notes,
+        *patches.notes(note for manifest_file in inputs for note in manifest_file.patches),
+    ):
         edge.tell(f"note: {note}")
     if not problems or fixed:
         sys.stdout.flush()  # the diff comes before what is said of it
@@ -164,31 +168,33 @@ def _fixed(
     return fixed, problems
 
 
-def _write(one: FixedFile) -> None:
+def _write(file: FixedFile) -> None:
     """Replace the file; raises UnusableError, and the file is as before then."""
-    path = Path(one.name)
+    path = Path(file.name)
     data = edge.read_bytes(path)
     present = encoding.decode(data, "replace").removeprefix("\ufeff")
-    if present == one.after:  # two names of one file
+    if present == file.after:  # two names of one file
         return
-    if present != one.before:
+    if present != file.before:
         raise edge.UnusableError(
             f"{path}: not written: the file has changed since it was read. Fix: run podfit again", 3
         )
-    replacement.replace(path, one.after.encode(encoding.codec_of(data)))
+    replacement.replace(path, file.after.encode(encoding.codec_of(data)))
 
 
 def _accepted(inputs: Sequence[ManifestFile], policy: Policy, args: argparse.Namespace) -> Accepted:
     """The findings that the baseline accepts. Raises UnusableError."""
-    found: Accepted = defaultdict(list)
+    entries: Accepted = defaultdict(list)
     if args.baseline is None:
-        return found
-    containers = [one for source in inputs for one in files.check(source, policy, namespace=args.namespace).containers]
+        return entries
+    containers = [
+        container for source in inputs for container in files.check(source, policy, namespace=args.namespace).containers
+    ]
     run = Checked(tuple(source.name for source in inputs), tuple(containers), (), ())
     for item in baseline.applied(run, args.baseline)[0].items:
         if item.accepted is not None:
-            found[id(item.document)].append((item.result, item.judged))
-    return found
+            entries[id(item.document)].append((item.result, item.finding))
+    return entries
 
 
 def _from_here(name: str) -> str:
@@ -199,40 +205,42 @@ def _from_here(name: str) -> str:
     return path.as_posix()
 
 
-def _print(one: FixedFile) -> None:
+def _print(file: FixedFile) -> None:
     """The diff, or of standard input the repaired text, on standard output."""
-    if one.name == "-":
-        sys.stdout.write(one.after)
-    elif one.is_changed:
-        shown = diff(one.before, one.after, _from_here(one.name))
-        sys.stdout.write(text.highlighted_diff(shown) if terminal.colors() else shown)
+    if file.name == "-":
+        sys.stdout.write(file.after)
+    elif file.is_changed:
+        sentence = diff(file.before, file.after, _from_here(file.name))
+        sys.stdout.write(text.highlighted_diff(sentence) if terminal.colors() else sentence)
 
 
-def _outcomes(one: FixedFile) -> Iterator[tuple[str, Repaired]]:
+def _outcomes(file: FixedFile) -> Iterator[tuple[str, Repaired]]:
     """What names the object in a message (nothing if the file has only one), and its repairs."""
-    for document, repaired in one.documents:
-        yield f"{subject.describe_object(document.object)}: " if len(one.documents) > 1 else "", repaired
+    for document, repaired in file.documents:
+        yield f"{subject.describe_object(document.object)}: " if len(file.documents) > 1 else "", repaired
 
 
-def _tell_repairs(one: FixedFile, made: str) -> None:
+def _tell_repairs(file: FixedFile, sentence: str) -> None:
     """A line per repair, on standard error: the diff is alone on standard output."""
-    for whose, repaired in _outcomes(one):
-        for judged, settled in zip(repaired.made, repaired.settled, strict=True):
+    for whose, repaired in _outcomes(file):
+        for finding, settled in zip(repaired.repairs, repaired.settled, strict=True):
             also = f"; also fixes {', '.join(quoted_rules(*settled))}" if settled else ""
-            edge.tell(f"{one.name}: {made}: {whose}{judged.rule}: {judged.finding.message}{also}")
+            edge.tell(f"{file.name}: {sentence}: {whose}{finding.rule}: {finding.finding.message}{also}")
 
 
 def _tell_rest(fixed: Sequence[FixedFile], args: argparse.Namespace) -> None:
     """The findings that are left, the most important first, and how many of both there are."""
-    outcomes = [(one.name, whose, repaired) for one in fixed for whose, repaired in _outcomes(one)]
-    left = [(judged, name, whose) for name, whose, repaired in outcomes for judged in repaired.left]
-    for judged, name, whose in sorted(left, key=lambda one: list(HEADINGS).index(one[0].heading)):
-        edge.tell(f"{name}: not repaired ({HEADINGS[judged.heading]}): {whose}{judged.rule}: {judged.finding.message}")
-    made = sum(len(repaired.made) for _, _, repaired in outcomes)
+    outcomes = [(file.name, whose, repaired) for file in fixed for whose, repaired in _outcomes(file)]
+    left = [(judgement, name, whose) for name, whose, repaired in outcomes for judgement in repaired.left]
+    for finding, name, whose in sorted(left, key=lambda row: list(HEADINGS).index(row[0].heading)):
+        edge.tell(
+            f"{name}: not repaired ({HEADINGS[finding.heading]}): {whose}{finding.rule}: {finding.finding.message}"
+        )
+    count = sum(len(repaired.repairs) for _, _, repaired in outcomes)
     findings = sum(repaired.fixed for _, _, repaired in outcomes)
-    done = many(made, "repair") if made else "no repair applies"
-    done += f" for {many(findings, 'finding')}" if findings > made else ""
+    done = many(count, "repair") if count else "no repair applies"
+    done += f" for {many(findings, 'finding')}" if findings > count else ""
     of = f" of {', '.join(args.rule)}" if args.rule else ""
     edge.tell(f"note: {done}{of}; {many(len(left), 'finding') if left else 'no finding'} left")
-    if not args.write and any(one.is_changed and one.name != "-" for one in fixed):
+    if not args.write and any(file.is_changed and file.name != "-" for file in fixed):
         edge.tell("note: nothing is changed yet; --write changes the files")

@@ -113,5 +113,5 @@ def _with_nodes(settings: Settings, nodes: ReadFleet | str) -> Settings:
 
 def _read(path: str, text: str, facts: Facts) -> ManifestFile:
     (source,), _ = edge.read([], facts, [(path, text.encode(errors="replace"))])
-    whole, notes = patches.parted(path, source.manifests, patches.Kustomizations())
-    return replace(source, manifests=whole, patches=notes)
+    manifests, notes = patches.parted(path, source.manifests, patches.Kustomizations())
+    return replace(source, manifests=manifests, patches=notes)

@@ -44,6 +44,6 @@ def _files(name: str) -> list[Path]:
     from podfit.mcp.tools import ToolError
 
     try:
-        return [Path(one) for one in edge.files([name])]
+        return [Path(file) for file in edge.files([name])]
     except edge.UnusableError as error:
         raise ToolError(str(error)) from error

@@ -97,16 +97,16 @@ def run_show(args: argparse.Namespace) -> int:
 def run_search(args: argparse.Namespace) -> int:
     """Prints the id of each model found, with its size, the best match first; 0 also without a match."""
     given_ids = [name for name in edge.facts(args).models if name != "*"]
-    found = search(args.words, given_ids)
+    found_models = search(args.words, given_ids)
     if args.format == "json":
-        print(json.dumps([one.id for one in found], indent=1))
+        print(json.dumps([other_found_model.id for other_found_model in found_models], indent=1))
         return 0
-    width = max((len(one.id) for one in found), default=0)
-    for one in found:
-        also = f"  also {', '.join(one.others)}" if one.others else ""
-        print(f"{one.id:<{width}}  {_size(one.parameters):>7}{also}".rstrip())
-    if not found:
-        near = nearest(" ".join(args.words)) or [one for word in args.words for one in nearest(word)]
+    width = max((len(other_found_model.id) for other_found_model in found_models), default=0)
+    for found_model in found_models:
+        also = f"  also {', '.join(found_model.others)}" if found_model.others else ""
+        print(f"{found_model.id:<{width}}  {_size(found_model.parameters):>7}{also}".rstrip())
+    if not found_models:
+        near = nearest(" ".join(args.words)) or [neighbor for word in args.words for neighbor in nearest(word)]
         hint = f". Did you mean {' or '.join(near)}?" if near else ""
         edge.tell(f"note: no known model has {' and '.join(args.words)} in its name{hint}")
     return 0
@@ -118,14 +118,14 @@ def _size(parameters: int | None) -> str:
 
 def run_add(args: argparse.Namespace) -> int:
     """Writes the facts; what was counted is said on standard error."""
-    name, found = locate(args.model, args.revision)
-    names = [given.key(one) for one in args.name] or [name]
-    config = given.one_file(found.config, found.counted, names, found.source)
+    name, model = locate(args.model, args.revision)
+    names = [given.key(item) for item in args.name] or [name]
+    config = given.one_file(model.config, model.counted, names, model.source)
     if args.into:
         _write(args.into, names[0], config)
     else:
         _print_config_map(names, config, args.namespace)
-    print(report.text(Fact(given_model(names[0], found), found.source, True)), end="", file=sys.stderr)
+    print(report.text(Fact(given_model(names[0], model), model.source, True)), end="", file=sys.stderr)
     return 0
 
 

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from datetime import UTC, datetime
 
     reason, now = one_line(args.reason).strip(), datetime.now(UTC)
-    at, until = (f"{one:{MOMENT}}" if one else None for one in (now, args.lasting and now + args.lasting))
+    at, until = (f"{moment:{MOMENT}}" if moment else None for moment in (now, args.lasting and now + args.lasting))
     done = switch(args, "off", lambda configuration: registration.off(configuration, reason, str(at), until))
     if until:
         print(f"podfit's servers switch on again at {until}, with certificates.mode self; in other modes: podfit on")
@@ -71,7 +71,7 @@ Change = Callable[[JSON], dict[str, Any] | None]
 """A configuration → the merge patch to the wanted state; None if it has that state."""
 
 
-def switch(args: argparse.Namespace, wanted: registration.State, change: Change) -> int:
+def switch(args: argparse.Namespace, state: registration.State, change: Change) -> int:
     """Changes all of podfit's configurations, and says what was done to each."""
     with user_cluster.client(args) as client:
         paths = find(client, args.name)
@@ -79,12 +79,12 @@ def switch(args: argparse.Namespace, wanted: registration.State, change: Change)
             which = f"named {args.name}" if args.name else f"whose webhooks are named *{registration.DOMAIN}"
             raise UnusableError(f"there is no webhook configuration {which} in this cluster", 3)
         for path in paths:
-            shown = path.removeprefix(f"{registration.ROOT}/")
-            configuration = _switched(client, path, wanted, change)
+            text = path.removeprefix(f"{registration.ROOT}/")
+            configuration = _switched(client, path, state, change)
             reason = registration.note(configuration)
-            print(f"{shown}: {wanted}" + (f", {reason}" if reason else ""))
+            print(f"{text}: {state}" + (f", {reason}" if reason else ""))
     print(
-        "API servers follow within seconds; " + ("undo it: podfit on" if wanted == "off" else "check it: podfit doctor")
+        "API servers follow within seconds; " + ("undo it: podfit on" if state == "off" else "check it: podfit doctor")
     )
     return 0
 
@@ -93,11 +93,11 @@ def find(client: Client, name: str | None) -> list[str]:
     """The paths of podfit's configurations.
 
     Raises UnusableError if they can't be listed, or if there are configurations of several releases."""
-    found = []
+    names = []
     for kind in registration.WEBHOOK_CONFIGURATIONS:
         with user_cluster.errors_reported(f"{kind} can't be listed"):
-            found += listed(client, kind, name)
-    return of_one_release(found)
+            names += listed(client, kind, name)
+    return of_one_release(names)
 
 
 def listed(client: Client, kind: str, name: str | None) -> list[str]:
@@ -114,11 +114,11 @@ def of_one_release(paths: list[str]) -> list[str]:
     return paths
 
 
-def _switched(client: Client, path: str, wanted: registration.State, change: Change) -> JSON:
+def _switched(client: Client, path: str, state: registration.State, change: Change) -> JSON:
     """The configuration at `path` after the change; tries again if another client was faster. Raises UnusableError."""
     from podfit.cluster.access import StatusError
 
-    shown = path.removeprefix(f"{registration.ROOT}/")
+    text = path.removeprefix(f"{registration.ROOT}/")
     for _ in range(MAX_CONFLICTS):
         try:
             before = client.whole(path)
@@ -129,9 +129,9 @@ def _switched(client: Client, path: str, wanted: registration.State, change: Cha
             if error.code == 409:
                 continue
             what = "you have no right to change it" if error.code == 403 else "it can't be changed"
-            raise UnusableError(f"{shown}: {what}: {error}", 3) from error
+            raise UnusableError(f"{text}: {what}: {error}", 3) from error
         except OSError as error:
-            raise UnusableError(f"{shown}: it can't be changed: {error}", 3) from error
-        if registration.state(before) == wanted:
+            raise UnusableError(f"{text}: it can't be changed: {error}", 3) from error
+        if registration.state(before) == state:
             return before
-    raise UnusableError(f"{shown}: another client keeps changing it; nothing was done", 3)
+    raise UnusableError(f"{text}: another client keeps changing it; nothing was done", 3)

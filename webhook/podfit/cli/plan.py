@@ -168,8 +168,8 @@ def run(args: argparse.Namespace) -> int:
     report = judged_as(argv, args.vllm_version or str(NEWEST), facts, policies.load(args.policy), args.namespace)
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
-        shown = Secrets.of(argv).masked(" ".join(argv[:4]))
-        raise edge.UnusableError(f"{shown} …: {problem}", 3 if report.errors else 2)
+        sentence = Secrets.of(argv).masked(" ".join(argv[:4]))
+        raise edge.UnusableError(f"{sentence} …: {problem}", 3 if report.errors else 2)
     (result,) = report.results
     engine: Engine = result.engine
     if args.output:
@@ -188,17 +188,21 @@ def run(args: argparse.Namespace) -> int:
             tree["sweep"] = as_sweep.tree(rows)
         print(json.dumps(tree, indent=1, default=str))
         return 0
-    refused = (judged.finding.message for judged in result.findings if judged.mode == "deny" and is_spoken_of(judged))
+    refused = (
+        judgement.finding.message
+        for judgement in result.findings
+        if judgement.mode == "deny" and is_spoken_of(judgement)
+    )
     terminal.show(as_plan.table(engine, report.secrets, next(refused, None), assumed=assumed), text.highlighted)
     if args.fit:
         fit = as_plan.fit(engine.plan.verdict, changes, unknown=_missing_inputs(engine))
         terminal.show("\n" + clean(report.secrets.masked(fit)))
     if rows:
         terminal.show("\n" + as_sweep.table(rows))
-    for judged in result.findings:
-        if is_spoken_of(judged):
-            shown = denial.block(judged, f"{denial.HEADINGS[judged.heading]}  ", text.readable(terminal.width()))
-            terminal.show(f"\n{shown}\n", text.highlighted)
+    for finding in result.findings:
+        if is_spoken_of(finding):
+            sentence = denial.block(finding, f"{denial.HEADINGS[finding.heading]}  ", text.readable(terminal.width()))
+            terminal.show(f"\n{sentence}\n", text.highlighted)
     return 0
 
 
@@ -217,8 +221,8 @@ def _tell_of_newer(versions: Iterable[str], policy: Policy) -> None:
     """A note for each release that is newer than all that are known."""
     table = policy.releases.table.releases
     for version in versions:
-        found = release.parse(version)
-        if found is not None and release.neighbours(found, table)[1] is None:
+        image_release = release.parse(version)
+        if image_release is not None and release.neighbours(image_release, table)[1] is None:
             edge.tell(
                 f"note: vLLM {version} is newer than every release that podfit knows, and is planned as {table[-1]}: "
                 "`podfit releases list` shows them, docs/releases.md how to teach one"
@@ -236,12 +240,12 @@ def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argp
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: not a command that starts vLLM")
     changes = compare([Placed("", _speaking(old))], [Placed("", _speaking(new))])
     terminal.show(comparison.FORMATS[args.format](changes), text.highlighted if args.format == "text" else None)
-    return int(any(one.newly_denied for one in changes))
+    return int(any(change.newly_denied for change in changes))
 
 
 def _speaking(report: Report) -> Report:
     """The report with only the findings that apply to a command line alone."""
-    kept = (replace(one, findings=tuple(filter(is_spoken_of, one.findings))) for one in report.results)
+    kept = (replace(result, findings=tuple(filter(is_spoken_of, result.findings))) for result in report.results)
     return replace(report, results=tuple(kept))
 
 
@@ -265,15 +269,15 @@ def _size(text: str) -> int:
 
 def _model_config(path: Path) -> GivenModel:
     """The config.json at `path`, with the safetensors index in the same folder if there is one."""
-    beside = path.with_name(given.INDEX)
+    index_path = path.with_name(given.INDEX)
     entries = {
         given.CONFIG: edge.read_text(path),
-        **({given.INDEX: edge.read_text(beside)} if beside.is_file() else {}),
+        **({given.INDEX: edge.read_text(index_path)} if index_path.is_file() else {}),
     }
-    found, errors = given.read(entries, str(path), ("*",))
+    models, errors = given.read(entries, str(path), ("*",))
     if errors:
         raise edge.UnusableError([error.replace(f"{path}: {given.CONFIG}", str(path)) for error in errors], 3)
-    return replace(found["*"], source=f"config.json handed in: {path}")
+    return replace(models["*"], source=f"config.json handed in: {path}")
 
 
 def _sweep(engine: Engine) -> list[sweep.SweepRow]:

@@ -103,9 +103,9 @@ def run(args: argparse.Namespace) -> int:
             policies.unknown(name, "")
     texts = policies.texts(args.files)
     problems: list[str] = []
-    for one in texts:
+    for other_text in texts:
         try:
-            load([one])
+            load([other_text])
         except PolicyError as error:
             problems += error.problems
     try:
@@ -125,27 +125,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_of_exceptions(policy: Policy) -> None:
-    for one in (one for layer in policy.everything for one in layer.exceptions):
-        if one in policy.expired:
-            edge.tell(f"warning: {one.place}: expires: ended on {one.until}: it no longer holds")
-        elif policy.now and one.expires - policy.now < EXPIRY_WARNING:
-            edge.tell(f"warning: {one.place}: expires: ends on {one.until}, in less than two weeks")
+    for exception in (other_exception for layer in policy.everything for other_exception in layer.exceptions):
+        if exception in policy.expired:
+            edge.tell(f"warning: {exception.place}: expires: ended on {exception.until}: it no longer holds")
+        elif policy.now and exception.expires - policy.now < EXPIRY_WARNING:
+            edge.tell(f"warning: {exception.place}: expires: ends on {exception.until}, in less than two weeks")
 
 
 def _tell_of_denials(policy: Policy) -> None:
     """Rules that a policy wants to deny, and that never or only partly do; and what a rule's parameters deny."""
     rules = all_rules()
     for layer in policy.everything:
-        for rule_id, said in layer.rules.items():
-            if said.mode == "deny" and (why := rules[rule_id].never_denies):
+        for rule_id, rule_settings in layer.rules.items():
+            if rule_settings.mode == "deny" and (why := rules[rule_id].never_denies):
                 place = layer.place("spec", "rules", rule_id, "mode")
                 edge.tell(f"warning: {place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}")
-            if said.mode == "deny" and (why := rules[rule_id].partly_denies):
+            if rule_settings.mode == "deny" and (why := rules[rule_id].partly_denies):
                 place = layer.place("spec", "rules", rule_id, "mode")
                 edge.tell(
                     f"warning: {place}: spec.rules.{rule_id}.mode: some findings only warn, also with deny: {why}"
                 )
-            for path, remark in rules[rule_id](**said.parameters).remarks():
+            for path, remark in rules[rule_id](**rule_settings.parameters).remarks():
                 place = layer.place("spec", "rules", rule_id, *path)
                 edge.tell(f"warning: {place}: spec.rules.{'.'.join((rule_id, *path))}: {remark}")
 
@@ -175,11 +175,13 @@ def run_test(args: argparse.Namespace) -> int:
                 continue  # a manifest that a case names
             folder = Path(name).parent
             try:
-                said = cases.shape_of(document, name)
+                cases_shape = cases.shape_of(document, name)
             except PolicyError as error:
                 raise UnusableError(error.problems) from error
-            policy = policies.load([*(policies.relative_to(folder, one) for one in said.policies), *args.policy])
-            for outcome in cases.run(said, document, policy, partial(_object, folder), partial(_nodes, folder)):
+            policy = policies.load(
+                [*(policies.relative_to(folder, other_policy) for other_policy in cases_shape.policies), *args.policy]
+            )
+            for outcome in cases.run(cases_shape, document, policy, partial(_object, folder), partial(_nodes, folder)):
                 count += 1
                 failed += bool(outcome.wrong)
                 if outcome.wrong:
@@ -193,10 +195,10 @@ def run_test(args: argparse.Namespace) -> int:
 
 def _object(folder: Path, name: str) -> Mapping[str, Any]:
     path = folder / name
-    found = edge.read_manifests(str(path))
-    if found.errors or not found.documents:
-        raise ValueError(str(found.errors[0]) if found.errors else f"{path}: no object in it")
-    return found.documents[0].object
+    manifests = edge.read_manifests(str(path))
+    if manifests.errors or not manifests.documents:
+        raise ValueError(str(manifests.errors[0]) if manifests.errors else f"{path}: no object in it")
+    return manifests.documents[0].object
 
 
 def _nodes(folder: Path, name: str) -> Facts:
@@ -214,29 +216,34 @@ def run_diff(args: argparse.Namespace) -> int:
     from podfit.evaluation.rehearsal import changes
 
     old, new = (policies.load([] if name == "default" else [name], "") for name in (args.old, args.new))
-    count, found = 0, list["RuleChange"]()
+    count, rule_changes = 0, list["RuleChange"]()
     for _, of_one in changes.changes(_asked(args), old, new):
         count += 1
-        found += of_one
+        rule_changes += of_one
     if args.format == "json":
-        print(json.dumps({"objects": count, "changes": [asdict(one) for one in found]}, indent=1))
+        print(
+            json.dumps({"objects": count, "changes": [asdict(rule_change) for rule_change in rule_changes]}, indent=1)
+        )
     else:
         for what in changes.ORDER:
-            terminal.show(_listed(what, [one for one in found if one.what == what]), text.highlighted)
-        changed = len({(one.where, one.object) for one in found})
+            terminal.show(
+                _listed(what, [rule_change for rule_change in rule_changes if rule_change.what == what]),
+                text.highlighted,
+            )
+        changed = len({(rule_change.where, rule_change.object) for rule_change in rule_changes})
         print(changes.summary(count, changed))
-    return int(any(one.what == "newly denied" for one in found))
+    return int(any(rule_change.what == "newly denied" for rule_change in rule_changes))
 
 
-def _listed(what: str, found: list[RuleChange]) -> str:
+def _listed(what: str, rule_changes: list[RuleChange]) -> str:
     """The changes of one kind; empty if there are none."""
-    if not found:
+    if not rule_changes:
         return ""
-    out = [f"{what}: {len(found)}"]
-    for one in found:
-        modes = f"{one.before} → {one.after}, " if one.before else ""
-        out.append(f"  {one_line(one.object)} ({one.where}): {one.rule}")
-        out.append(f"    {modes}{one_line(one.message)}")
+    out = [f"{what}: {len(rule_changes)}"]
+    for rule_change in rule_changes:
+        modes = f"{rule_change.before} → {rule_change.after}, " if rule_change.before else ""
+        out.append(f"  {one_line(rule_change.object)} ({rule_change.where}): {rule_change.rule}")
+        out.append(f"    {modes}{one_line(rule_change.message)}")
     return "\n".join(out) + "\n\n"
 
 
@@ -278,13 +285,13 @@ def _recorded(log: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield number, event
             continue
         # A patch is not an object; the object it made is in the log's response (audit level RequestResponse).
-        made = event.get("responseObject") if event.get("verb") == "patch" else event.get("requestObject")
+        value = event.get("responseObject") if event.get("verb") == "patch" else event.get("requestObject")
         reference = event.get("objectRef") or {}
-        asked = event.get("verb") in ("create", "update", "patch") and not reference.get("subresource")
-        if asked and isinstance(made, dict) and made.get("kind"):
+        is_write = event.get("verb") in ("create", "update", "patch") and not reference.get("subresource")
+        if is_write and isinstance(value, dict) and value.get("kind"):
             held += 1
-            yield number, _named(made, reference)
-        elif asked and (reference.get("apiGroup") or "", reference.get("resource")) in _plurals():
+            yield number, _named(value, reference)
+        elif is_write and (reference.get("apiGroup") or "", reference.get("resource")) in _plurals():
             bare += 1
     if bare and not held:
         raise UnusableError(f"{_NEEDED}: none of {many(bare, 'event')} holds its object", 3)
@@ -328,15 +335,15 @@ def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
     ):
         kinds, _ = served(client, {group for group, _ in WORKLOAD_KINDS})
         labels = {
-            ("", one["metadata"]["name"]): {"labels": one["metadata"].get("labels") or {}}
+            ("", entry["metadata"]["name"]): {"labels": entry["metadata"].get("labels") or {}}
             for page in pages(client, "/api/v1/namespaces")
-            for one in page
+            for entry in page
         }
         facts = Facts(cluster=Snapshot({"namespaces": labels}, version="now"))
         for resource in (kinds[name] for name in order(WORKLOAD_KINDS) if name in kinds):
             try:
-                for one in (one for page in pages(client, resource.path()) for one in page):
-                    if controller_of(obj := with_kind(resource, one)) is None:
+                for item in (entry for page in pages(client, resource.path()) for entry in page):
+                    if controller_of(obj := with_kind(resource, item)) is None:
                         yield "cluster", RehearsedObject(obj), facts
             except StatusError as error:
                 edge.tell(f"note: {resource.name}: {error}")

@@ -27,9 +27,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=edge.Examples,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    listed = actions.add_parser("list", help="the releases that are known, oldest first")
-    policies.add_argument(listed)
-    listed.set_defaults(run=run_list)
+    argument_parser = actions.add_parser("list", help="the releases that are known, oldest first")
+    policies.add_argument(argument_parser)
+    argument_parser.set_defaults(run=run_list)
     script = actions.add_parser("script", help="print a Python script that reads the parser out, inside vLLM's image")
     script.set_defaults(run=run_script)
     add = actions.add_parser("add", help="write what the script printed as spec.releases of a policy")
@@ -42,8 +42,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_list(args: argparse.Namespace) -> int:
     """One line a release."""
     table = policies.load(args.policy).releases.table
-    for one in table.releases:
-        print(f"{one!s:12} {len(table.rows(one))} options")
+    for other_release in table.releases:
+        print(f"{other_release!s:12} {len(table.rows(other_release))} options")
     return 0
 
 
@@ -59,19 +59,19 @@ def run_add(args: argparse.Namespace) -> int:
     table = policies.load(args.policy).releases.table
     like = taught.newest_before(table, version)
     gone, changed = taught.options_difference(taught.rows(options), table.rows(like))
-    said: dict[str, Any] = {"like": str(like)}
+    entries: dict[str, Any] = {"like": str(like)}
     if gone:
-        said["removed"] = gone
+        entries["removed"] = gone
     if changed:
-        said["options"] = [_option(dest, row) for dest, row in changed.items()]
+        entries["options"] = [_option(dest, row) for dest, row in changed.items()]
     if args.into is not None and args.into.exists():
         place = FieldPath(("spec", "releases", "known", str(version)))
         try:
-            text = rewrite.rewrite(edge.read_text(args.into), [(0, [Edit(place, said)])])
+            text = rewrite.rewrite(edge.read_text(args.into), [(0, [Edit(place, entries)])])
         except (ValueError, IndexError) as error:
             raise edge.UnusableError(f"{args.into}: {error}", 3) from error
     else:
-        text = _new({"releases": {"known": {str(version): said}}})
+        text = _new({"releases": {"known": {str(version): entries}}})
     if args.into is None:
         print(text, end="")
     else:
@@ -96,13 +96,13 @@ def _option(dest: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def _read(name: str) -> tuple[release.Release, list[dict[str, Any]]]:
     """The release and the options in the file; raises UnusableError."""
     try:
-        said = json.loads(edge.read_input(name))
+        value = json.loads(edge.read_input(name))
     except ValueError as error:
         raise edge.UnusableError(f"{name}: not JSON: {error}", 3) from error
-    version = release.parse(str(said.get("version"))) if isinstance(said, dict) else None
+    version = release.parse(str(value.get("version"))) if isinstance(value, dict) else None
     if version is None:
         raise edge.UnusableError(f"{name}: version: expected a vLLM release such as 0.34.0", 3)
-    options = said.get("options")
-    if not isinstance(options, list) or not all(isinstance(one, dict) and one.get("dest") for one in options):
+    options = value.get("options")
+    if not isinstance(options, list) or not all(isinstance(option, dict) and option.get("dest") for option in options):
         raise edge.UnusableError(f"{name}: options: expected a list of options, each with its dest", 3)
     return version, options

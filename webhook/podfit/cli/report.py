@@ -49,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
     policy = policies.load(args.policy)
     live = [name for name in args.files if user_cluster.names_object(name)]
     names = [name for name in args.files if name not in live]
-    made = user_cluster.manifests(args, live)
+    items = user_cluster.manifests(args, live)
     _refuse_logs(names)
-    sources, problems = edge.read(names, edge.facts(args), made, args.exclude)
+    sources, problems = edge.read(names, edge.facts(args), items, args.exclude)
     problems += [str(error) for source in sources for error in source.manifests.errors]
     if problems:
         raise UnusableError(problems, 3)
-    objects = [(one.object, source.facts) for source in sources for one in source.manifests.documents]
+    objects = [(document.object, source.facts) for source in sources for document in source.manifests.documents]
     about = {
         "podfit": __version__,
         "facts": data.age(),
@@ -63,11 +63,11 @@ def run(args: argparse.Namespace) -> int:
         "options": _options(args),
         "policies": [{"name": name, "text": text} for name, text in policies.texts(args.policy)],
     }
-    found = bug_report.tree(objects, policy, args.namespace)
-    if not found["podfit"]["decisions"]:
+    entries = bug_report.tree(objects, policy, args.namespace)
+    if not entries["podfit"]["decisions"]:
         raise UnusableError(f"{', '.join(args.files)}: no container in it runs vLLM")
-    found["podfit"] = {**about, **found["podfit"]}
-    print(json.dumps(found, indent=1, ensure_ascii=False, default=str))
+    entries["podfit"] = {**about, **entries["podfit"]}
+    print(json.dumps(entries, indent=1, ensure_ascii=False, default=str))
     edge.tell(
         "note: every text but names, images, paths, models and vLLM's numbers is …: read the file before you send it"
     )
@@ -78,7 +78,7 @@ def _refuse_logs(names: Sequence[str]) -> None:
     """Raises UnusableError for a log, which has no objects to report."""
     for path in (Path(name) for name in names if Path(name).is_file()):
         text = edge.log_text(path.read_bytes())
-        if not is_object(text) and not all(one.foreign for one in diagnose(text)):
+        if not is_object(text) and not all(diagnosis.foreign for diagnosis in diagnose(text)):
             raise UnusableError(
                 f"{path}: a log, not a manifest. Fix: `podfit diagnose {shlex.quote(str(path))}` names the cause of "
                 "the failure; give `podfit report` the manifest of the Pod"

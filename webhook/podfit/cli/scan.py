@@ -123,17 +123,17 @@ def _selector(value: str) -> selector.Selector:
 def _kinds(value: str) -> frozenset[Key]:
     """Kinds by their name, in upper or lower case, singular or plural; with a group if two kinds have the same name."""
     chosen: set[Key] = set()
-    for word in filter(None, (one.strip() for one in value.split(","))):
+    for word in filter(None, (kind_name.strip() for kind_name in value.split(","))):
         name, _, group = word.lower().partition(".")
-        found = {
+        kinds = {
             (its, kind) for its, kind in WORKLOAD_KINDS
             if name in (kind.lower(), f"{kind.lower()}s", f"{kind.lower().removesuffix('y')}ies")
             and (not group or group == its)
         }  # fmt: skip
-        if not found:
+        if not kinds:
             known = ", ".join(sorted({kind for _, kind in WORKLOAD_KINDS}))
             raise argparse.ArgumentTypeError(f"{word!r} is not a kind that creates Pods (allowed: {known})")
-        chosen |= found
+        chosen |= kinds
     return frozenset(chosen)
 
 
@@ -152,12 +152,12 @@ def _address(value: str) -> tuple[str, int]:
 
 def _minutes(value: str) -> float:
     try:
-        found = float(value)
+        minutes = float(value)
     except ValueError:
-        found = 0.0
-    if not 0.1 <= found <= 10_000:
+        minutes = 0.0
+    if not 0.1 <= minutes <= 10_000:
         raise argparse.ArgumentTypeError(f"{value!r} is not a number of minutes from 0.1 to 10000")
-    return found
+    return minutes
 
 
 def run(args: argparse.Namespace) -> int:
@@ -171,30 +171,30 @@ def run(args: argparse.Namespace) -> int:
     project.announce(project.apply(args, with_gpu=False))
     if args.serve is not None:
         return _serve(args)
-    wanted, drift = FORMATS.chosen(args, "html"), None
+    outputs, drift = FORMATS.chosen(args, "html"), None
     start = time.monotonic()
     with user_cluster.client(args) as client:
-        found = read(args, client)
+        scan = read(args, client)
         if args.metrics:
-            _metrics(args.metrics, found, time.monotonic() - start)
+            _metrics(args.metrics, scan, time.monotonic() - start)
         if args.write_reports:
-            write_reports(args, client, found)
+            write_reports(args, client, scan)
         if args.drift:
-            drift = _drift(args, client, found)
-    for output in wanted:
-        _write(output, found, drift, args)
-    for kind, why in found.not_read.items():
+            drift = _drift(args, client, scan)
+    for output in outputs:
+        _write(output, scan, drift, args)
+    for kind, why in scan.not_read.items():
         edge.tell(f"note: {kind}: not read: {why}")
-    for message in found.errors:
+    for message in scan.errors:
         edge.tell(f"error: {message}")
-    return code(found, None if args.drift else args.fail_on)
+    return code(scan, None if args.drift else args.fail_on)
 
 
-def code(found: Scan, lowest: Level | None) -> int:
+def code(scan: Scan, lowest: Level | None) -> int:
     """The exit code, the same for every format."""
-    if found.errors:
+    if scan.errors:
         return 3
-    return int(lowest is not None and any(fail_on.covers(lowest, one.level) for _, one in found.findings))
+    return int(lowest is not None and any(fail_on.covers(lowest, finding.level) for _, finding in scan.findings))
 
 
 def read(args: argparse.Namespace, client: Client) -> Scan:
@@ -202,7 +202,7 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     from podfit.cli.support import cluster_policy
     from podfit.cluster.scanning import Scanner, WorkloadSelection
 
-    wanted = WorkloadSelection(
+    workload_selection = WorkloadSelection(
         namespace=args.namespace,
         selector=args.selector,
         kinds=args.kinds,
@@ -215,20 +215,22 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
             client.whole("/version")  # first, so that an API server that is away is reported at once
             installed = not args.policy or policies.CLUSTER in args.policy
             in_force = cluster_policy.in_force(client, policies.files(args.policy), with_installed=installed)
-            found = Scanner(client, wanted, edge.facts(args), in_force.policy, progress).run()
+            scan = Scanner(client, workload_selection, edge.facts(args), in_force.policy, progress).run()
     finally:
         progress.end()
     unread = {name: f"{why}; {cluster_policy.WITHOUT[name]}" for name, why in in_force.unread.items()}
-    found.not_read = {**unread, **found.not_read}
+    scan.not_read = {**unread, **scan.not_read}
     for note in in_force.notes:
         edge.tell(f"note: {note}")
-    if args.namespace and not found.looked_at and _absent(client, args.namespace):
+    if args.namespace and not scan.looked_at and _absent(client, args.namespace):
         raise UnusableError(f"namespace {args.namespace!r} does not exist in this cluster", 3)
-    if not found.kinds_read:
+    if not scan.kinds_read:
         hint = "" if args.namespace else "; with rights in one namespace alone: podfit scan -n NAMESPACE"
-        said = next((why for kind, why in found.not_read.items() if "pods" in kind), "no kind of workload was readable")
-        raise UnusableError(f"nothing could be read: {said}{hint}", 3)
-    return found
+        sentence = next(
+            (why for kind, why in scan.not_read.items() if "pods" in kind), "no kind of workload was readable"
+        )
+        raise UnusableError(f"nothing could be read: {sentence}{hint}", 3)
+    return scan
 
 
 def _absent(client: Client, namespace: str) -> bool:
@@ -244,12 +246,12 @@ def _absent(client: Client, namespace: str) -> bool:
     return False
 
 
-def _metrics(path: Path, found: Scan, seconds: float) -> None:
+def _metrics(path: Path, scan: Scan, seconds: float) -> None:
     """Writes the metrics into a file; raises UnusableError."""
     from podfit.cli.support import exporter
 
     try:
-        exporter.to_file(path, found, seconds)
+        exporter.to_file(path, scan, seconds)
     except OSError as error:
         raise UnusableError(f"--metrics {path}: {(error.strerror or 'not writable').lower()}", 3) from error
 
@@ -269,12 +271,12 @@ def _serve(args: argparse.Namespace) -> int:
 
     def once() -> Scan:
         with user_cluster.client(args) as client:  # a new client per scan: credentials may expire between two scans
-            found = read(args, client)
+            scan = read(args, client)
             if args.write_reports:
-                write_reports(args, client, found)
-            if args.write_events and (refused := writer.write(client, events(found, edge.now()))):
-                found.errors.append(f"--write-events: {refused}")
-            return found
+                write_reports(args, client, scan)
+            if args.write_events and (refused := writer.write(client, events(scan, edge.now()))):
+                scan.errors.append(f"--write-events: {refused}")
+            return scan
 
     with user_cluster.client(args):
         pass  # a cluster that can't be reached is an error at once
@@ -285,7 +287,7 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]:
+def _drift(args: argparse.Namespace, client: Client, scan: Scan) -> list[Drift]:
     """Planned and used memory of each container; raises UnusableError (exit 3) if Prometheus does not answer."""
     from podfit.cluster import logs, prometheus
     from podfit.evaluation.scan import drift
@@ -293,33 +295,33 @@ def _drift(args: argparse.Namespace, client: Client, found: Scan) -> list[Drift]
     if not args.prometheus:
         progress = Progress()
         try:
-            return drift.compare(found, logs.used(client, found, progress), logs.LOGGED)
+            return drift.compare(scan, logs.used(client, scan, progress), logs.LOGGED)
         finally:
             progress.end()
     token = edge.read_text(args.prometheus_token).strip() if args.prometheus_token else None
     try:
-        return drift.compare(found, prometheus.Prometheus(args.prometheus, token).used(), prometheus.ASKED)
+        return drift.compare(scan, prometheus.Prometheus(args.prometheus, token).used(), prometheus.ASKED)
     except prometheus.PrometheusError as error:
         raise UnusableError(f"--prometheus {error}", 3) from error
 
 
-def write_reports(args: argparse.Namespace, client: Client, found: Scan) -> None:
+def write_reports(args: argparse.Namespace, client: Client, scan: Scan) -> None:
     """Writes PolicyReports to the cluster; raises UnusableError (exit 3) if none can be written."""
     from podfit.cluster import reports
 
-    progress, whole = Progress(), args.selector is None and args.kinds is None
+    progress, is_full = Progress(), args.selector is None and args.kinds is None
     try:
         with user_cluster.errors_reported("--write-reports"):
-            done = reports.write(client, found, edge.now(), namespace=args.namespace, whole=whole, tell=progress)
+            done = reports.write(client, scan, edge.now(), namespace=args.namespace, is_full=is_full, tell=progress)
     finally:
         progress.end()
     if not done.apis:
-        known = " nor ".join(one.api_version for one in policy_report.APIS)
+        known = " nor ".join(api.api_version for api in policy_report.APIS)
         raise UnusableError(f"--write-reports: the cluster has neither {known}; their CRDs are to be installed", 3)
     if done.refused:
-        found.errors.append(f"--write-reports: {done.refused}")
-    said = f"{denial.many(done.reports, 'report')} written ({', '.join(done.apis)}), {done.removed} stale removed"
-    edge.tell(f"note: {said}")
+        scan.errors.append(f"--write-reports: {done.refused}")
+    sentence = f"{denial.many(done.reports, 'report')} written ({', '.join(done.apis)}), {done.removed} stale removed"
+    edge.tell(f"note: {sentence}")
 
 
 class Progress:
@@ -328,10 +330,10 @@ class Progress:
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
 
-    def __call__(self, said: str) -> None:
+    def __call__(self, sentence: str) -> None:
         """Shows it."""
         if self._shown:
-            print(f"\r\x1b[K{FORMS.line(said)[:110]}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{FORMS.line(sentence)[:110]}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leaves an empty line."""
@@ -339,24 +341,26 @@ class Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _other(said: list[str], policy: Policy) -> Policy:
+def _other(options: list[str], policy: Policy) -> Policy:
     """The policy in force if it enforced, with the changes of `--what-if` over it."""
     from podfit.evaluation.policy import PolicyError, document, what_if
 
     texts = []
-    for one in said:
-        rule, sign, mode = one.partition("=")
+    for option in options:
+        rule, sign, mode = option.partition("=")
         if sign and rule in all_rules() and mode in MODES:
             if "admission" not in all_rules()[rule].where:
-                edge.tell(f"note: --what-if {one}: {rule} runs only in check and scan; it denies nothing at admission")
+                edge.tell(
+                    f"note: --what-if {option}: {rule} runs only in check and scan; it denies nothing at admission"
+                )
             name = f"what-if-{rule}"
-            texts.append((f"--what-if {one}", _DOCUMENT.format(name=name, rule=rule, mode=mode)))
-        elif policies.path(one).exists():
-            texts += policies.texts([one])
+            texts.append((f"--what-if {option}", _DOCUMENT.format(name=name, rule=rule, mode=mode)))
+        elif policies.path(option).exists():
+            texts += policies.texts([option])
         elif sign and rule in all_rules():
-            raise UnusableError(f"--what-if {one}: {mode!r} is not a valid mode: {', '.join(MODES)}")
+            raise UnusableError(f"--what-if {option}: {mode!r} is not a valid mode: {', '.join(MODES)}")
         else:
-            raise UnusableError(f"--what-if {one}: neither RULE=MODE with a rule of `podfit explain`, nor a file")
+            raise UnusableError(f"--what-if {option}: neither RULE=MODE with a rule of `podfit explain`, nor a file")
     try:
         return what_if(policy.at(edge.now()), document.read(texts))
     except PolicyError as error:
@@ -371,26 +375,26 @@ spec: {{rules: {{{rule}: {{mode: {mode}}}}}}}
 """
 
 
-def _write(output: Output, found: Scan, drift: list[Drift] | None, args: argparse.Namespace) -> None:
+def _write(output: Output, scan: Scan, drift: list[Drift] | None, args: argparse.Namespace) -> None:
     from podfit.report import drift as drifted
     from podfit.report import scan as shown
 
     rendered: Iterable[str]
     if output.format == "json":
-        rendered = shown.as_json(found, None if drift is None else drifted.tree(drift))
+        rendered = shown.as_json(scan, None if drift is None else drifted.tree(drift))
     elif output.format == "html":
         from podfit.report import scan_page
 
         table = None if drift is None else [drifted.COLUMNS, *map(drifted.cells, drift)]
-        rendered = scan_page.render(found, edge.now(), table)
+        rendered = scan_page.render(scan, edge.now(), table)
     elif output.format == "policyreport":
-        rendered = policy_report.render(found, edge.now())
+        rendered = policy_report.render(scan, edge.now())
     elif drift is not None:
         painted = output.file is None and terminal.colors()
         rendered = drifted.text(drift, args.limit, text.coloured if painted else text.plain)
     elif output.file is None:
-        terminal.show(shown.text(found, args.limit), text.highlighted)
+        terminal.show(shown.text(scan, args.limit), text.highlighted)
         return
     else:
-        rendered = shown.text(found, args.limit)
+        rendered = shown.text(scan, args.limit)
     output.write(rendered)

@@ -122,8 +122,8 @@ def run(args: argparse.Namespace) -> int:
     ready, answers = _readiness(live, serving, cluster)
     # Without a buffer: a thread that waits for the reader of the log would hold the buffer's lock at the process's end.
     lines = AccessLog(None if args.no_access_log or sys.stdout is None else FileIO(1, "w", closefd=False))
-    said = Lines(FileIO(os.devnull if sys.stderr is None else 2, "w", closefd=sys.stderr is None), "log")
-    app = application(live, facts, serving, ready, lines, said, cluster, args.threads)
+    log_lines = Lines(FileIO(os.devnull if sys.stderr is None else 2, "w", closefd=sys.stderr is None), "log")
+    app = application(live, facts, serving, ready, lines, log_lines, cluster, args.threads)
     if args.client_ca:
         from podfit.server.certs.serving import KnownClients
 
@@ -145,12 +145,12 @@ def run(args: argparse.Namespace) -> int:
         serving.start()
         answers.start(*address)
 
-    log.to(said)
+    log.to(log_lines)
     hooks = {"post_worker_init": lambda _: begin(), "worker_exit": lambda _, __: lines.close(FLUSH)}
     try:
         return worker.serve(app, serving, listener, ready.drain, args.drain, **hooks)
     finally:
-        said.close(FLUSH)
+        log_lines.close(FLUSH)
 
 
 def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
@@ -164,10 +164,10 @@ def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
 
     def objects() -> dict[str, Mapping[str, Any]] | None:
         snapshot = cluster.snapshot()
-        seen = snapshot.objects.get(POLICIES)
-        if seen is None or snapshot.unknown.get(POLICIES):
+        entries = snapshot.objects.get(POLICIES)
+        if entries is None or snapshot.unknown.get(POLICIES):
             return None
-        return {name: obj for (_, name), obj in seen.items()}
+        return {name: obj for (_, name), obj in entries.items()}
 
     return Live(paths, objects, Acceptance(cluster.access).tell, lambda: cluster.serves(POLICIES))
 
@@ -187,12 +187,12 @@ def _access(kubeconfig: Path | None) -> Access | None:
 
 def _cluster(names: tuple[str, ...] | None, access: Access | None) -> Cluster | None:
     """The kinds to watch; None if there is no cluster, or if no kind is wanted."""
-    wanted = WATCHED_BY_DEFAULT if names is None else names
-    if access is None or not wanted:
+    watched = WATCHED_BY_DEFAULT if names is None else names
+    if access is None or not watched:
         return None
     from podfit import cluster
 
-    return cluster.Cluster(access, wanted)
+    return cluster.Cluster(access, watched)
 
 
 def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[Readiness, SelfCall]:
@@ -211,7 +211,7 @@ def application(
     serving: Serving,
     ready: Readiness,
     access: AccessLog,
-    said: Lines,
+    lines: Lines,
     cluster: Cluster | None = None,
     threads: int = 4,
 ) -> Application:
@@ -225,7 +225,7 @@ def application(
     metrics.watch_switch(serving.is_off)
     metrics.watch_policy(live)
     metrics.watch_facts()
-    metrics.watch_log(said)
+    metrics.watch_log(lines)
     if cluster is not None:
         metrics.watch_cluster(cluster.status)
     metrics.watch_readiness(ready)
@@ -239,7 +239,7 @@ def _unseen(live: Live, cluster: Cluster | None) -> str | None:
     enforces nothing (`Live.unknown`)."""
     if cluster is None or POLICIES not in cluster.watched or live.objects_seen:
         return None
-    refused = any(one.kind == POLICIES and one.problem for one in cluster.status())
+    refused = any(status.kind == POLICIES and status.problem for status in cluster.status())
     return None if refused else "the cluster's Policy objects are not known yet"
 
 

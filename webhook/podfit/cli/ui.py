@@ -125,7 +125,11 @@ def _desk(args: argparse.Namespace) -> Desk:
             now = state()
             if opened is None or opened[0] != now:
                 sources, problems = edge.read(names, facts)
-                files = [OpenedFile(one, edge.read_text(Path(one.name))) for one in sources if Path(one.name).exists()]
+                files = [
+                    OpenedFile(manifest_file, edge.read_text(Path(manifest_file.name)))
+                    for manifest_file in sources
+                    if Path(manifest_file.name).exists()
+                ]
                 opened = now, Opened(files, problems)
         except edge.UnusableError as error:
             return Opened(problems=error.lines)
@@ -139,7 +143,7 @@ def _desk(args: argparse.Namespace) -> Desk:
         policies.load(args.policy),
         facts,
         edge.now,
-        lambda made: edge.read([], facts, made),
+        lambda pairs: edge.read([], facts, pairs),
         open_files,
         {name: ShippedPolicy(policies.title(name), policies.shipped_text(name)) for name in policies.SHIPPED},
         gpu=args.gpu or "",
@@ -149,5 +153,5 @@ def _desk(args: argparse.Namespace) -> Desk:
 
 def _examples() -> list[str]:
     """The files of podfit's examples; [] if this installation has none."""
-    listed = (sorted(map(str, folder.glob("*.yaml"))) for folder in _EXAMPLES)
-    return next(filter(None, listed), [])
+    items = (sorted(map(str, folder.glob("*.yaml"))) for folder in _EXAMPLES)
+    return next(filter(None, items), [])

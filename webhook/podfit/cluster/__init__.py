@@ -84,15 +84,24 @@ class Cluster:
 
     def _renew_snapshot(self, stale: frozenset[str]) -> None:
         """Replaces the snapshot; its version is a digest of all objects that decisions depend on."""
-        seen = [one for one in self._states.values() if one.objects is not None]
-        unknown = {one.kind: frozenset(one.unknown) for one in seen if one.unknown}
-        said = repr(
-            ([(one.kind, one.digest, sorted(one.unknown)) for one in seen if one.kind not in _ASIDE], sorted(stale))
+        watch_states = [watch_state for watch_state in self._states.values() if watch_state.objects is not None]
+        unknown = {
+            watch_state.kind: frozenset(watch_state.unknown) for watch_state in watch_states if watch_state.unknown
+        }
+        text = repr(
+            (
+                [
+                    (watch_state.kind, watch_state.digest, sorted(watch_state.unknown))
+                    for watch_state in watch_states
+                    if watch_state.kind not in _ASIDE
+                ],
+                sorted(stale),
+            )
         )
         self._snapshot = Snapshot(
-            {one.kind: one.objects for one in seen if one.objects is not None},
+            {watch_state.kind: watch_state.objects for watch_state in watch_states if watch_state.objects is not None},
             stale,
-            hashlib.sha256(said.encode()).hexdigest()[:8],
+            hashlib.sha256(text.encode()).hexdigest()[:8],
             unknown,
         )
 
@@ -101,7 +110,9 @@ class Cluster:
         with self._lock:
             now = self._clock()
             stale = frozenset(
-                one.kind for one in self._states.values() if one.objects is not None and now - one.contact > STALE
+                watch_state.kind
+                for watch_state in self._states.values()
+                if watch_state.objects is not None and now - watch_state.contact > STALE
             )
             if stale != self._snapshot.stale:
                 self._renew_snapshot(stale)
@@ -110,10 +121,10 @@ class Cluster:
     def facts(self, base: Facts) -> Facts:
         """`base` with what the cluster says, and the models that its ConfigMaps teach; the same object until it
         changes. What was given by hand wins over a ConfigMap."""
-        seen = self.snapshot()
-        if self._facts is None or self._facts[0] is not base or self._facts[1] is not seen:
+        snapshot = self.snapshot()
+        if self._facts is None or self._facts[0] is not base or self._facts[1] is not snapshot:
             models = {**self._models, **base.models} if self._models else base.models
-            self._facts = (base, seen, replace(base, cluster=seen, models=models))
+            self._facts = (base, snapshot, replace(base, cluster=snapshot, models=models))
         return self._facts[2]
 
     def status(self) -> tuple[Status, ...]:
@@ -122,15 +133,15 @@ class Cluster:
             states, now = tuple(self._states.values()), self._clock()
         return tuple(
             Status(
-                kind=one.kind,
-                objects=None if one.objects is None else len(one.objects),
-                silence=max(0.0, now - one.contact),
-                fresh=one.objects is not None and now - one.contact <= STALE,
-                problem=one.problem,
-                served=one.served,
-                unknown=sum(one.unknown.values()),
+                kind=state.kind,
+                objects=None if state.objects is None else len(state.objects),
+                silence=max(0.0, now - state.contact),
+                fresh=state.objects is not None and now - state.contact <= STALE,
+                problem=state.problem,
+                served=state.served,
+                unknown=sum(state.unknown.values()),
             )
-            for one in states
+            for state in states
         )
 
     def serves(self, kind: str) -> bool:
@@ -171,10 +182,10 @@ class Status:
 
 def _models(state: WatchState) -> dict[str, GivenModel]:
     """The models in labelled ConfigMaps; one that can't be read is reported and skipped."""
-    found: dict[str, GivenModel] = {}
+    entries: dict[str, GivenModel] = {}
     for config_map in (state.objects or {}).values():
         taught, errors = given.of_config_map(config_map)
-        found.update(taught)
+        entries.update(taught)
         for error in errors:
             log.warning("%s", error)
-    return found
+    return entries

@@ -283,13 +283,13 @@ class Client:
         self, answer: urllib3.BaseHTTPResponse, hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
     ) -> dict[str, Any]:
         try:
-            found = json.loads(answer.read(_MOST), object_pairs_hook=hook)
+            value = json.loads(answer.read(_MOST), object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
             raise self._away("the answer is not JSON, so this may be no API server") from error
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise self._away("the answer is not a JSON object, so this may be no API server")
         return (
-            {**found, "items": found["items"] or []} if "items" in found else found
+            {**value, "items": value["items"] or []} if "items" in value else value
         )  # Go writes an empty list as null
 
     def _away(self, why: str) -> UnreachableError:
@@ -298,9 +298,9 @@ class Client:
     def _refusal(self, error: DynamicApiError) -> StatusError:
         text, headers, resume = error.body or "", error.headers or {}, None
         try:
-            said = json.loads(text)
-            text = str(said["message"])
-            resume = mapping(said.get("metadata")).get("continue")
+            value = json.loads(text)
+            text = str(value["message"])
+            resume = mapping(value.get("metadata")).get("continue")
         except (ValueError, KeyError, TypeError):
             text = " ".join(text.split())[:_LONGEST] or error.reason or ""  # a page of a proxy or load balancer
         if error.status in (401, 403):

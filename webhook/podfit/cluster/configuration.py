@@ -46,11 +46,11 @@ def load(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, ssl.
                 _one_context(context.cluster, user), client_configuration=configuration, temp_file_path=folder
             )
             configuration.refresh_api_key_hook = None  # it would only ever set the same token
-            made = tls(configuration)
+            ssl_context = tls(configuration)
         set_proxy(configuration, context.cluster.get("proxy-url"))
     except Exception as error:  # the loader raises many types
         raise AccessError(f"{context}: {in_words(error)}") from error
-    return configuration, made
+    return configuration, ssl_context
 
 
 def _one_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,16 +133,16 @@ def impersonated(context: Context) -> list[tuple[str, str]]:
     for key, extra in mapping(user.get("as-user-extra")).items():
         headers[f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}"] = extra or []
     for name, values in headers.items():
-        if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             raise AccessError(f"{context}: {name} is not a list of texts")
-        if not all(one.isprintable() for one in values):
+        if not all(value.isprintable() for value in values):
             raise AccessError(f"{context}: {name} has a character that no header may have")
     return [
-        (name, one.encode().decode("latin-1"))
+        (name, value.encode().decode("latin-1"))
         for name, values in headers.items()
         if isinstance(values, list)
-        for one in values
-        if one
+        for value in values
+        if value
     ]
 
 

@@ -30,7 +30,7 @@ class EventWriter:
 
     def write(self, client: Client, events: Iterable[Mapping[str, Any]]) -> str:
         """Creates what the limit allows; returns the first error, empty without one."""
-        given = {str(one["metadata"]["name"]): one for one in events}
+        given = {str(event["metadata"]["name"]): event for event in events}
         self._sent = {name: at for name, at in self._sent.items() if name in given}
         error = ""
         for name in sorted(given, key=lambda name: self._sent.get(name, -1.0)):

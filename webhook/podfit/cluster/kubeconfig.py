@@ -71,29 +71,29 @@ def read(files: Sequence[Path], name: str | None = None) -> Context:
     The first file that has an entry, or a `current-context`, wins
     (https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/#merging-kubeconfig-files).
     """
-    found: dict[str, dict[str, tuple[Path, Entry]]] = {section: {} for section in _FILES}
+    sections: dict[str, dict[str, tuple[Path, Entry]]] = {section: {} for section in _FILES}
     current = ""
     for file in files:
         config = _load(file)
-        if not isinstance(said := config.get("current-context") or "", str):
+        if not isinstance(current_context := config.get("current-context") or "", str):
             raise AccessError(f"{file}: current-context is not a text")
-        current = current or said
-        for section, entries in found.items():
-            for one, entry in _entries(file, config, section):
-                entries.setdefault(one, (file, entry))
-    where, wanted = ", ".join(map(str, files)), name or current
-    known = ", ".join(f'"{one}"' for one in found["contexts"]) or "none"
-    if not wanted:
+        current = current or current_context
+        for section, entries in sections.items():
+            for text, entry in _entries(file, config, section):
+                entries.setdefault(text, (file, entry))
+    where, named = ", ".join(map(str, files)), name or current
+    known = ", ".join(f'"{known_name}"' for known_name in sections["contexts"]) or "none"
+    if not named:
         raise AccessError(
             f"{where}: current-context is not set (contexts: {known}). Fix: set it, or pass --context NAME"
         )
-    if wanted not in found["contexts"]:
+    if named not in sections["contexts"]:
         raise AccessError(
-            f'{where}: context "{wanted}" does not exist (contexts: {known}). Fix: pass --context with one of them'
+            f'{where}: context "{named}" does not exist (contexts: {known}). Fix: pass --context with one of them'
         )
-    file, context = found["contexts"][wanted]
-    cluster_file, cluster = _named(found, file, wanted, context, "cluster")
-    user_file, user = _named(found, cluster_file, wanted, context, "user") if context.get("user") else (None, {})
+    file, context = sections["contexts"][named]
+    cluster_file, cluster = _named(sections, file, named, context, "cluster")
+    user_file, user = _named(sections, cluster_file, named, context, "user") if context.get("user") else (None, {})
     server = str(cluster.get("server") or "")
     if not server.lower().startswith(("https://", "http://")):
         raise AccessError(
@@ -105,7 +105,7 @@ def read(files: Sequence[Path], name: str | None = None) -> Context:
             f'{cluster_file}: cluster "{context["cluster"]}": insecure-skip-tls-verify is not a boolean ("{insecure}")'
         )
     return Context(
-        wanted,
+        named,
         str(context.get("namespace") or "default"),
         cluster,
         user,
@@ -130,12 +130,14 @@ def _load(file: Path) -> Entry:
 
 def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Entry]]:
     """Name and contents of each entry: without what is empty, paths absolute."""
-    listed = config.get(section) or []
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) and "name" in one for one in listed):
+    section_entries = config.get(section) or []
+    if not isinstance(section_entries, list) or not all(
+        isinstance(row_entry, Mapping) and "name" in row_entry for row_entry in section_entries
+    ):
         raise AccessError(f"{file}: {section} is not a list of entries with a name")
-    for one in listed:
-        entry = {key: value for key, value in mapping(one.get(section[:-1])).items() if value not in (None, "")}
-        about = f'{file}: {section[:-1]} "{one["name"]}"'
+    for candidate in section_entries:
+        entry = {key: value for key, value in mapping(candidate.get(section[:-1])).items() if value not in (None, "")}
+        about = f'{file}: {section[:-1]} "{candidate["name"]}"'
         for key in _TEXTS[section]:
             if not isinstance(entry.get(key, ""), str):
                 raise AccessError(f"{about}: {key} is not a text. Fix: put it in quotes")
@@ -145,7 +147,7 @@ def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Ent
         for key in _FILES[section]:
             if key in entry:
                 entry[key] = str(file.absolute().parent / str(entry[key]))
-        yield str(one["name"]), entry
+        yield str(candidate["name"]), entry
 
 
 def _is_base64(text: str) -> bool:
@@ -157,10 +159,10 @@ def _is_base64(text: str) -> bool:
 
 
 def _named(
-    found: Mapping[str, Mapping[str, tuple[Path, Entry]]], file: Path, name: str, context: Entry, kind: str
+    entries: Mapping[str, Mapping[str, tuple[Path, Entry]]], file: Path, name: str, context: Entry, kind: str
 ) -> tuple[Path, Entry]:
     """File and fields of the cluster or user that a context names; raises AccessError."""
-    wanted = str(context.get(kind) or "")
-    if wanted not in found[f"{kind}s"]:
-        raise AccessError(f'{file}: context "{name}": {kind} "{wanted}" does not exist')
-    return found[f"{kind}s"][wanted]
+    entry_name = str(context.get(kind) or "")
+    if entry_name not in entries[f"{kind}s"]:
+        raise AccessError(f'{file}: context "{name}": {kind} "{entry_name}" does not exist')
+    return entries[f"{kind}s"][entry_name]

@@ -35,8 +35,8 @@ def with_kind(resource: Resource, item: Mapping[str, Any]) -> dict[str, Any]:
 def groups(client: Client) -> dict[str, list[str]]:
     """API group → its versions ("apps/v1"), the preferred one first; in the order of the server."""
     return {"": ["v1"]} | {
-        str(one["name"]): [one["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in one["versions"])]
-        for one in client.whole("/apis").get("groups") or ()
+        str(item["name"]): [item["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in item["versions"])]
+        for item in client.whole("/apis").get("groups") or ()
     }
 
 
@@ -44,25 +44,25 @@ def kinds(client: Client, version: str) -> Iterator[Resource]:
     """The kinds of a version that can be listed."""
     group, _, number = version.rpartition("/")
     prefix = "apis" if group else "api"
-    for one in client.whole(f"/{prefix}/{version}").get("resources") or ():
-        if "/" not in one["name"] and "list" in (one.get("verbs") or ()):
-            yield Resource(**{**one, "prefix": prefix, "group": group, "api_version": number})
+    for item in client.whole(f"/{prefix}/{version}").get("resources") or ():
+        if "/" not in item["name"] and "list" in (item.get("verbs") or ()):
+            yield Resource(**{**item, "prefix": prefix, "group": group, "api_version": number})
 
 
-def served(client: Client, wanted: Collection[str]) -> tuple[dict[Key, Resource], dict[str, Exception]]:
+def served(client: Client, names: Collection[str]) -> tuple[dict[Key, Resource], dict[str, Exception]]:
     """The kinds of these API groups that can be listed, each in the preferred version that has it. Also
     the versions ("apps/v1") that could not be read (an aggregated API that is down), each with the reason."""
-    found: dict[Key, Resource] = {}
+    entries: dict[Key, Resource] = {}
     silent: dict[str, Exception] = {}
     versions = groups(client)
-    for group in sorted(wanted):
+    for group in sorted(names):
         for version in dict.fromkeys(versions.get(group, ())):
             try:
-                for one in kinds(client, version):
-                    found.setdefault((group, one.kind), one)
+                for kind in kinds(client, version):
+                    entries.setdefault((group, kind.kind), kind)
             except (StatusError, UnreachableError, ValueError) as error:  # an AccessError ends it
                 silent[version] = error
-    return found, silent
+    return entries, silent
 
 
 def pages(
@@ -74,32 +74,32 @@ def pages(
     If its place in the history is gone (410: a list of more than some five minutes), the list continues from
     the same name with the token of that answer. Without a token it starts again and leaves out what was seen.
     """
-    asked = {**(query or {}), "limit": str(PAGE)}
-    seen: set[str] | None = None
+    entries = {**(query or {}), "limit": str(PAGE)}
+    page_names: set[str] | None = None
     names: set[str] = set()
     while True:
         try:
-            page = get(client, path, asked, wait)
+            page = get(client, path, entries, wait)
         except StatusError as error:
-            if error.code != 410 or "continue" not in asked:
+            if error.code != 410 or "continue" not in entries:
                 raise
-            if error.resume and error.resume != asked["continue"]:
-                asked["continue"] = error.resume
-            elif seen is None:
-                del asked["continue"]
-                seen = set(names)
+            if error.resume and error.resume != entries["continue"]:
+                entries["continue"] = error.resume
+            elif page_names is None:
+                del entries["continue"]
+                page_names = set(names)
             else:
                 raise
             continue
-        items = [one for one in page.get("items") or () if isinstance(one, dict)]
-        names |= {_identity(one) for one in items}
-        if seen is not None:
-            items = [one for one in items if _identity(one) not in seen]
+        items = [item for item in page.get("items") or () if isinstance(item, dict)]
+        names |= {_identity(item) for item in items}
+        if page_names is not None:
+            items = [item for item in items if _identity(item) not in page_names]
         yield items
         more = mapping(page.get("metadata")).get("continue")
         if not more:
             return
-        asked["continue"] = str(more)
+        entries["continue"] = str(more)
 
 
 def _identity(obj: Mapping[str, Any]) -> str:

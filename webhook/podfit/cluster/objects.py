@@ -17,15 +17,15 @@ JSONDict = dict[str, Any]
 def resource(client: Client, word: str) -> Resource:
     """The kind that kubectl takes `word` for: plural, singular, short name or kind, with or without the API group
     (`isvc`, `inferenceservices.serving.kserve.io`, `deployments.v1.apps`). Raises ValueError where there is none."""
-    name, _, wanted = word.lower().partition(".")
+    name, _, group_name = word.lower().partition(".")
     for group, versions in groups(client).items():
         for version in dict.fromkeys(versions):
-            if wanted not in ("", group, f"{version.rpartition('/')[2]}.{group}"):
+            if group_name not in ("", group, f"{version.rpartition('/')[2]}.{group}"):
                 continue
             with suppress(StatusError):  # an aggregated API that is down hides no other
-                for one in kinds(client, version):
-                    if name in (one.name, one.singular_name, one.kind.lower(), *(one.short_names or ())):
-                        return one
+                for kind in kinds(client, version):
+                    if name in (kind.name, kind.singular_name, kind.kind.lower(), *(kind.short_names or ())):
+                        return kind
     raise ValueError(f"this cluster has no kind '{word}'")
 
 
@@ -44,18 +44,18 @@ def pods(client: Client, workload: Mapping[str, Any]) -> list[JSONDict]:
         raise ValueError(f"{workload.get('kind')} has no selector by labels. Fix: name one of its Pods")
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     path = f"/api/v1/namespaces/{workload['metadata']['namespace']}/pods"
-    found: list[JSONDict] = client.whole(path, {"labelSelector": selector}).get("items") or []
-    if not found:
+    items: list[JSONDict] = client.whole(path, {"labelSelector": selector}).get("items") or []
+    if not items:
         raise ValueError(f"no Pod has the labels {selector}")
-    return [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in found]
+    return [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in items]
 
 
 def events(client: Client, pod: Mapping[str, Any]) -> list[JSONDict]:
     """The Events of a Pod."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/events"
-    found: list[JSONDict] = client.whole(path, {"fieldSelector": f"involvedObject.name={metadata['name']}"})["items"]
-    return found
+    items: list[JSONDict] = client.whole(path, {"fieldSelector": f"involvedObject.name={metadata['name']}"})["items"]
+    return items
 
 
 def log(client: Client, pod: Mapping[str, Any], container: str, most: int, *, previous: bool = False) -> str:
@@ -69,4 +69,4 @@ def log(client: Client, pod: Mapping[str, Any], container: str, most: int, *, pr
 def is_ready(pod: Mapping[str, Any]) -> bool:
     """Whether all containers of a Pod are."""
     statuses = pod.get("status", {}).get("containerStatuses") or []
-    return bool(statuses) and all(one.get("ready") for one in statuses)
+    return bool(statuses) and all(status.get("ready") for status in statuses)

@@ -39,12 +39,12 @@ class InstalledPolicy:
 def installed(client: Client) -> InstalledPolicy:
     """The policy in the ConfigMap of the chart; raises UnknownPolicyError if there is none or may not be read."""
     try:
-        config_maps = [one for page in pages(client, "/api/v1/configmaps", {"labelSelector": LABEL}) for one in page]
+        config_maps = [item for page in pages(client, "/api/v1/configmaps", {"labelSelector": LABEL}) for item in page]
     except StatusError as error:
         if error.code not in _REFUSED:
             raise
         raise UnknownPolicyError(str(error)) from error
-    names = sorted("/".join(reversed(_name(one))) for one in config_maps)
+    names = sorted("/".join(reversed(_name(other_config_map))) for other_config_map in config_maps)
     if not names:
         raise UnknownPolicyError(f"podfit is not installed: no ConfigMap has the label {LABEL}")
     if len(names) > 1:
@@ -80,8 +80,8 @@ def namespace_labels(client: Client) -> dict[str, Mapping[str, str]]:
 
 def _listed(client: Client, name: str) -> dict[tuple[str, str], JSON]:
     """All objects of a watched kind, reduced."""
-    kind: WatchedKind = next(one for one in WATCHED_KINDS if one.name == name)
-    return {key(one): kind.keep(one) for page in pages(client, kind.path(kind.versions[0])) for one in page}
+    kind: WatchedKind = next(watched_kind for watched_kind in WATCHED_KINDS if watched_kind.name == name)
+    return {key(item): kind.keep(item) for page in pages(client, kind.path(kind.versions[0])) for item in page}
 
 
 def _name(obj: JSON) -> tuple[str, str]:

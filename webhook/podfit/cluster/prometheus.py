@@ -57,8 +57,8 @@ class Prometheus:
         engines: dict[tuple[str, str], list[Mapping[str, str]]] = {}
         for labels, _ in self._query(CACHE):
             engines.setdefault(_pod(labels), []).append(labels)
-        for (namespace, pod), found in engines.items():
-            if tokens := _tokens(found):
+        for (namespace, pod), items in engines.items():
+            if tokens := _tokens(items):
                 yield Used(namespace, pod, None, "gpu", TOKENS, tokens, "vllm:cache_config_info")
 
     def _query(self, query: str) -> list[tuple[Mapping[str, str], float]]:
@@ -69,21 +69,21 @@ class Prometheus:
             )  # fmt: skip
             body = answer.read(_MOST)
             answer.release_conn()
-            said: Any = json.loads(body)
+            value: Any = json.loads(body)
         except (HTTPError, OSError) as error:
             raise PrometheusError(f"{self._url}: {in_words(error)}") from error
         except ValueError as error:
             raise PrometheusError(f"{self._url}: no Prometheus answers there (HTTP {answer.status})") from error
-        if mapping(said).get("status") != "success":
-            raise PrometheusError(f"{self._url}: {mapping(said).get('error') or f'HTTP {answer.status}'}")
-        return list(_samples(said["data"]["result"]))
+        if mapping(value).get("status") != "success":
+            raise PrometheusError(f"{self._url}: {mapping(value).get('error') or f'HTTP {answer.status}'}")
+        return list(_samples(value["data"]["result"]))
 
 
 def _samples(result: list[dict[str, Any]]) -> Iterator[tuple[Mapping[str, str], float]]:
     """Labels and value of each series that has a number: an exporter may say NaN, or a histogram."""
-    for one in result:
-        if "value" in one and math.isfinite(value := float(one["value"][1])):
-            yield one["metric"], value
+    for item in result:
+        if "value" in item and math.isfinite(value := float(item["value"][1])):
+            yield item["metric"], value
 
 
 def _pod(labels: Mapping[str, str]) -> tuple[str, str]:
@@ -97,12 +97,12 @@ def _tokens(engines: list[Mapping[str, str]]) -> int | None:
     """ "GPU KV cache size" of one engine. Since 0.24 the label `kv_cache_size_tokens`, before that blocks times their
     size, which is too much for models with several groups of layers. The blocks are those of all engines together
     (v1/engine/core_client.py)."""
-    sizes = [size for one in engines if (size := _number(one.get("kv_cache_size_tokens")))]
+    sizes = [size for engine in engines if (size := _number(engine.get("kv_cache_size_tokens")))]
     if sizes:
         return min(sizes)
-    blocks = [(_number(one.get("num_gpu_blocks")), _number(one.get("block_size"))) for one in engines]
-    found = [count * size for count, size in blocks if count and size]
-    return min(found) // len(engines) if found else None
+    blocks = [(_number(engine.get("num_gpu_blocks")), _number(engine.get("block_size"))) for engine in engines]
+    items = [count * size for count, size in blocks if count and size]
+    return min(items) // len(engines) if items else None
 
 
 def _number(text: str | None) -> int | None:

@@ -29,7 +29,7 @@ class Written:
 
 
 def write(
-    client: Client, scan: Scan, now: datetime, *, namespace: str | None, whole: bool, tell: Callable[[str], None]
+    client: Client, scan: Scan, now: datetime, *, namespace: str | None, is_full: bool, tell: Callable[[str], None]
 ) -> Written:
     """A report for each workload, in every API of the two that is served; raises StatusError or OSError where
     the server can't be asked.
@@ -42,20 +42,20 @@ def write(
     done = Written(tuple(api.api_version for api in here))
     for api in here:
         current: set[tuple[str, str]] = set()
-        for one in policy_report.reports(scan, api, now):
-            resource = kinds.get((api.group, one["kind"]))
-            place = str(one["metadata"].get("namespace") or ""), str(one["metadata"]["name"])
+        for report in policy_report.reports(scan, api, now):
+            resource = kinds.get((api.group, report["kind"]))
+            place = str(report["metadata"].get("namespace") or ""), str(report["metadata"]["name"])
             current.add(place)
             if resource is None:
                 continue
             try:
-                client.apply(resource.path(place[1], place[0] or None), one)
+                client.apply(resource.path(place[1], place[0] or None), report)
                 done.reports += 1
             except StatusError as error:  # writing is not allowed; a namespace that is being deleted needs no report
                 if not _going(error):
                     done.refused = done.refused or f"{group_resource(resource)} in {place[0]}: {error}"
             tell(f"{api.kind}s: {done.reports:,} written")
-        if whole and not scan.errors and not scan.kinds_missed:
+        if is_full and not scan.errors and not scan.kinds_missed:
             done.removed += sum(
                 _remove(client, resource, current, namespace)
                 for kind in (api.kind, *([api.cluster_kind] if namespace is None else []))
@@ -74,8 +74,8 @@ def _remove(client: Client, resource: Resource, current: set[tuple[str, str]], n
     query = {"labelSelector": "=".join(LABEL)}
     stale = []
     for page in pages(client, resource.path(namespace=namespace), query):
-        for one in page:
-            metadata = mapping(one.get("metadata"))
+        for item in page:
+            metadata = mapping(item.get("metadata"))
             place = str(metadata.get("namespace") or ""), str(metadata.get("name"))
             if place not in current:
                 stale.append(place)

@@ -61,14 +61,14 @@ class Scanner:
     def __init__(
         self,
         client: Client,
-        wanted: WorkloadSelection,
+        workload_selection: WorkloadSelection,
         facts: Facts,
         policy: Policy,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`policy`: the policy in force; `tell` gets the progress."""
         self._client = client
-        self._wanted = wanted
+        self._wanted = workload_selection
         self._base = facts
         self._policy = policy
         self._tell = tell
@@ -95,10 +95,10 @@ class Scanner:
         other = self._wanted.what_if(policy) if self._wanted.what_if else None
         self._found.what_if = None if other is None else []
         facts = self._facts()
-        beside = self._beside()
+        companions = self._beside()
         for resource in self._resources(extra):
             for obj in self._objects(resource):
-                self._judge(obj, policy, other, facts, beside)
+                self._judge(obj, policy, other, facts, companions)
         return self._found
 
     # ── What is read ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,16 +110,28 @@ class Scanner:
         for version, error in silent.items():
             group = version.rpartition("/")[0]
             self._silent.add(group)
-            self._found.kinds_missed |= {one for one in workloads if one[0] == group and one not in self._kinds}
+            self._found.kinds_missed |= {
+                other_workload
+                for other_workload in workloads
+                if other_workload[0] == group and other_workload not in self._kinds
+            }
             self._note_unread(version, error, "does not say what kinds it has")
 
     def _resources(self, extra: set[Key]) -> list[Resource]:
         """The kinds to read, owners first; nothing below the last one that is wanted."""
-        here = [one for one in scan.order({*WORKLOAD_KINDS, *scan.BETWEEN, *extra}) if one in self._kinds]
+        here = [
+            kind_key for kind_key in scan.order({*WORKLOAD_KINDS, *scan.BETWEEN, *extra}) if kind_key in self._kinds
+        ]
         if self._wanted.kinds is not None:
-            last = max((place for place, one in enumerate(here) if one in self._wanted.kinds), default=-1)
-            here = [one for place, one in enumerate(here) if place <= last or (self._wanted.pods and one[1] == "Pod")]
-        return [one for name in here if (one := self._kinds[name]).namespaced or self._wanted.namespace is None]
+            last = max((place for place, kind_key in enumerate(here) if kind_key in self._wanted.kinds), default=-1)
+            here = [
+                kind_key
+                for place, kind_key in enumerate(here)
+                if place <= last or (self._wanted.pods and kind_key[1] == "Pod")
+            ]
+        return [
+            resource for name in here if (resource := self._kinds[name]).namespaced or self._wanted.namespace is None
+        ]
 
     def _objects(self, resource: Resource) -> Iterator[dict[str, Any]]:
         """All objects of a kind; if the list ends early, that is reported and the other kinds continue."""
@@ -128,7 +140,7 @@ class Scanner:
             for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
                 count += len(page)
                 self._tell(f"{group_resource(resource)}: {count:,}; {len(self._found.rows):,} vLLM containers so far")
-                yield from (with_kind(resource, one) for one in page)
+                yield from (with_kind(resource, item) for item in page)
             self._found.kinds_read.add((resource.group, resource.kind))
         except (StatusError, UnreachableError) as error:
             self._found.kinds_missed.add((resource.group, resource.kind))
@@ -161,49 +173,51 @@ class Scanner:
             kept: dict[tuple[str, str], JSON] = {}
             try:
                 for page in pages(self._client, resource.path(namespace=inside or None), query):
-                    kept |= {key(one): kind.keep({"kind": kind.kind, **one}) for one in page}
+                    kept |= {key(item): kind.keep({"kind": kind.kind, **item}) for item in page}
             except (StatusError, UnreachableError) as error:
                 self._note_unread(group_resource(resource), error)
                 continue
             objects[kind.name] = kept
             if kind.name == "configmaps":
-                for one in kept.values():
-                    taught, errors = given.of_config_map(one)
+                for value in kept.values():
+                    taught, errors = given.of_config_map(value)
                     models |= taught
                     self._found.errors += errors
         return replace(self._base, cluster=Snapshot(objects, version="scan"), models={**models, **self._base.models})
 
     def _beside(self) -> Callable[[str], Companions]:
         """Namespace → the objects that belong to its workloads."""
-        found: dict[str, list[JSON]] = {}
-        whole = True
+        entries: dict[str, list[JSON]] = {}
+        is_complete = True
         for name in (*ALSO_LISTED, *RUNTIMES):
             resource = self._kinds.get(name)
             if resource is None:
-                whole = whole and (name in RUNTIMES or name[0] not in self._silent)
+                is_complete = is_complete and (name in RUNTIMES or name[0] not in self._silent)
                 continue  # the API server has no such kind, so that there is none of it, or does not say
             self._tell(group_resource(resource))
             try:
                 for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
-                    for one in page:
-                        kept = _reduced(resource, one)
-                        found.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
+                    for item in page:
+                        kept = _reduced(resource, item)
+                        entries.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
             except (StatusError, UnreachableError) as error:
                 self._note_unread(group_resource(resource), error)
-                whole = whole and name in RUNTIMES
-        shared = found.get("", ())  # ClusterServingRuntimes
-        made: dict[str, Companions] = {}
+                is_complete = is_complete and name in RUNTIMES
+        shared = entries.get("", ())  # ClusterServingRuntimes
+        by_namespace: dict[str, Companions] = {}
 
         def beside(namespace: str) -> Companions:
-            if namespace not in made:
-                made[namespace] = Companions((*found.get(namespace, ()), *(shared if namespace else ())), whole=whole)
-            return made[namespace]
+            if namespace not in by_namespace:
+                by_namespace[namespace] = Companions(
+                    (*entries.get(namespace, ()), *(shared if namespace else ())), is_complete=is_complete
+                )
+            return by_namespace[namespace]
 
         return beside
 
     def _config_maps(self, obj: JSON, namespace: str) -> dict[str, JSON]:
         """The ConfigMaps that the object's Pods refer to, each read once; a forbidden one is reported once."""
-        found: dict[str, JSON] = {}
+        entries: dict[str, JSON] = {}
         resource = self._kinds.get(("", "ConfigMap"))
         for name in sorted(config_map_names(obj)) if resource and namespace else ():
             place = (namespace, name)
@@ -212,8 +226,8 @@ class Scanner:
                 if len(self._maps) > MAX_CONFIG_MAPS:
                     self._maps.popitem(last=False)
             if (kept := self._maps.get(place)) is not None:
-                found[name] = kept
-        return found
+                entries[name] = kept
+        return entries
 
     def _config_map(self, resource: Resource, namespace: str, name: str) -> JSON | None:
         try:
@@ -230,7 +244,7 @@ class Scanner:
     # ── What is evaluated ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _judge(
-        self, obj: JSON, policy: Policy, other: Policy | None, facts: Facts, beside: Callable[[str], Companions]
+        self, obj: JSON, policy: Policy, other: Policy | None, facts: Facts, companions_of: Callable[[str], Companions]
     ) -> None:
         """Adds the findings about one object, unless its owner has been counted already."""
         ref = Ref.of(obj)
@@ -242,7 +256,7 @@ class Scanner:
             return
         if scan.has_ended(obj) or (group_and_kind(obj) not in WORKLOAD_KINDS and not workload.find(obj, policy.kinds)):
             return
-        here = replace(facts, companions=beside(ref.namespace))
+        here = replace(facts, companions=companions_of(ref.namespace))
         report = lint(obj, policy, here, where="scan")
         if report.results and (maps := self._config_maps(obj, ref.namespace)):
             here = replace(here, config_maps=maps)
@@ -264,10 +278,10 @@ class Scanner:
 
     def _add_running_pod(self, obj: JSON, ref: Ref, top: str) -> None:
         """Remembers which workload (uid `top`) a running Pod belongs to, and that it is ready."""
-        wanted = self._starts.get(top) if ref.kind == "Pod" else None
-        if wanted and running.is_ready(obj):
-            same = bool(wanted & running.starts(mapping(obj.get("spec")).get("containers") or ()))
-            if same or any(running.runs_predictor(one, obj) for one in self._predictors.get(top, ())):
+        starts = self._starts.get(top) if ref.kind == "Pod" else None
+        if starts and running.is_ready(obj):
+            same = bool(starts & running.starts(mapping(obj.get("spec")).get("containers") or ()))
+            if same or any(running.runs_predictor(item, obj) for item in self._predictors.get(top, ())):
                 self._found.ready.add(top)
         if self._wanted.pods and ref.kind == "Pod" and mapping(obj.get("status")).get("phase") == "Running":
             self._found.pods[ref.namespace, ref.name] = top
@@ -278,19 +292,19 @@ class Scanner:
         if self._wanted.selector is None:
             return True
         labels = mapping(mapping(obj.get("metadata")).get("labels"))
-        return self._wanted.selector.selects({str(word): str(said) for word, said in labels.items()}) is True
+        return self._wanted.selector.selects({str(word): str(item) for word, item in labels.items()}) is True
 
 
 def _broken(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[NewDenial]:
     """Why another policy would deny the object if it were applied again, and the one in force would not."""
-    asked = rehearsal.RehearsedObject(obj)
-    after = rehearsal.rehearse(asked, other, facts)
-    if not after.denied or rehearsal.rehearse(asked, policy, facts).denied:
+    rehearsed = rehearsal.RehearsedObject(obj)
+    after = rehearsal.rehearse(rehearsed, other, facts)
+    if not after.denied or rehearsal.rehearse(rehearsed, policy, facts).denied:
         return
     for result in after.report.results:
-        for one in result.findings:
-            if one.mode == "deny":
-                yield NewDenial(ref, result.engine.container.name, one.rule, one.finding.message)
+        for finding in result.findings:
+            if finding.mode == "deny":
+                yield NewDenial(ref, result.engine.container.name, finding.rule, finding.finding.message)
 
 
 def _reduced(resource: Resource, obj: JSON) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def way(context: Context) -> str:
     """How the user signs in: "exec", "auth-provider", or empty for credentials in the file."""
     if any(key in context.user for key in _STATIC):
         return ""
-    return next((one for one in ("exec", "auth-provider") if one in context.user), "")
+    return next((method for method in ("exec", "auth-provider") if method in context.user), "")
 
 
 def credentials(context: Context, patience: float = PLUGIN_TIMEOUT) -> tuple[Credentials, float | None]:
@@ -73,15 +73,17 @@ def _by_program(context: Context, plugin: Mapping[str, Any], patience: float) ->
     if not command or not version:
         raise AccessError(f"{context}: exec: command and apiVersion are required")
     args, variables = plugin.get("args") or [], plugin.get("env") or []
-    if not isinstance(args, list) or not all(isinstance(one, str) for one in args):
+    if not isinstance(args, list) or not all(isinstance(argument, str) for argument in args):
         raise AccessError(f"{context}: exec: args is not a list of texts")
-    if not isinstance(variables, list) or not all(isinstance(mapping(one).get("name"), str) for one in variables):
+    if not isinstance(variables, list) or not all(
+        isinstance(mapping(variable).get("name"), str) for variable in variables
+    ):
         raise AccessError(f"{context}: exec: env is not a list of entries with a name")
     if plugin.get("interactiveMode") == "Always":
         raise AccessError(f"{about}: needs standard input (interactiveMode: Always), which podfit does not give it")
     spec = {"interactive": False, **({"cluster": _cluster(context)} if plugin.get("provideClusterInfo") else {})}
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
-    given = {one["name"]: str(one.get("value") or "") for one in variables}
+    given = {variable["name"]: str(variable.get("value") or "") for variable in variables}
     env = {**os.environ, **given, "KUBERNETES_EXEC_INFO": json.dumps(info, default=str)}  # YAML has dates
     # As client-go: a relative path starts at the kubeconfig, a bare name is looked up in PATH.
     program = str(context.file.absolute().parent / command) if os.sep in command else command
@@ -146,16 +148,16 @@ def _exits_on_signals() -> Iterator[None]:
 
 def _cluster(context: Context) -> dict[str, Any]:
     """The cluster as a program gets it: the CA by value, and the plugin's own configuration."""
-    found = {key: context.cluster[key] for key in _CLUSTER if key in context.cluster}
+    entries = {key: context.cluster[key] for key in _CLUSTER if key in context.cluster}
     if "certificate-authority" in context.cluster:
         with suppress(OSError):  # reported when it is loaded
             ca = Path(context.cluster["certificate-authority"]).read_bytes()
-            found.setdefault("certificate-authority-data", base64.b64encode(ca).decode())
+            entries.setdefault("certificate-authority-data", base64.b64encode(ca).decode())
     extensions = context.cluster.get("extensions")
-    for one in extensions if isinstance(extensions, list) else ():
-        if mapping(one).get("name") == "client.authentication.k8s.io/exec":
-            found["config"] = one.get("extension")
-    return found
+    for item in extensions if isinstance(extensions, list) else ():
+        if mapping(item).get("name") == "client.authentication.k8s.io/exec":
+            entries["config"] = item.get("extension")
+    return entries
 
 
 def _credential(answer: object, version: object) -> tuple[Credentials, float | None]:
@@ -164,14 +166,14 @@ def _credential(answer: object, version: object) -> tuple[Credentials, float | N
     if (kind := (fields.get("apiVersion"), fields.get("kind"))) != (version, "ExecCredential"):
         raise ValueError(f"it is a {kind[0]} {kind[1]}")
     status = mapping(fields.get("status"))
-    made: Credentials = {"token": str(status["token"])} if status.get("token") else {}
+    entries: Credentials = {"token": str(status["token"])} if status.get("token") else {}
     for name in ("clientCertificateData", "clientKeyData"):
         if status.get(name):
-            made[_PEM[name]] = base64.b64encode(str(status[name]).encode()).decode()
-    if "token" not in made and len(made) < len(_PEM):
+            entries[_PEM[name]] = base64.b64encode(str(status[name]).encode()).decode()
+    if "token" not in entries and len(entries) < len(_PEM):
         raise ValueError("it has neither a token nor a client certificate with its key")
     end = status.get("expirationTimestamp")
-    return made, datetime.fromisoformat(str(end)).timestamp() if end else None
+    return entries, datetime.fromisoformat(str(end)).timestamp() if end else None
 
 
 # ── an OpenID Connect provider ───────────────────────────────────────────────────────────────────────────────────────

@@ -90,10 +90,10 @@ class KindWatch:
         """Follows until `stop` is set. Never raises."""
         pause = FIRST
         while not self._stop.is_set():
-            listed, least = math.inf, 0.0
+            listed_at, least = math.inf, 0.0
             try:
                 place = self._list()
-                listed = self._clock()
+                listed_at = self._clock()
                 self._follow(place)
             except StatusError as error:
                 if self._takes_next_version(error):
@@ -105,7 +105,7 @@ class KindWatch:
                 log.exception("watching %s failed", self.kind.name)
                 self._set_problem(f"internal error: {type(error).__name__}")
                 least = LONGEST
-            if self._clock() - listed > LONGEST:  # a list alone is not a success: each watch may be forbidden
+            if self._clock() - listed_at > LONGEST:  # a list alone is not a success: each watch may be forbidden
                 pause = FIRST
             self._stop.wait(max(least, pause) * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not ask together
             pause = min(pause * 2, LONGEST)

@@ -89,9 +89,9 @@ class Diagnosis:
         """The same with the values of the container too, and with further changes."""
         if self.cause is None:
             return None
-        said = " ".join(self.evidence)
-        meant = (meaning for word, meaning in self.cause.meanings if re.search(word, said))
-        specific = [*remedy.specific(self.cause.id, remedy.Known(said, self.start, engine, self.phase)), *more]
+        text = " ".join(self.evidence)
+        meant = (meaning for word, meaning in self.cause.meanings if re.search(word, text))
+        specific = [*remedy.specific(self.cause.id, remedy.Known(text, self.start, engine, self.phase)), *more]
         return " ".join((*(specific or [self.cause.remedy]), *meant))
 
     @property
@@ -126,7 +126,7 @@ def diagnose(text: str) -> list[Diagnosis]:
     """What `text` says: a log, Events, `kubectl describe`, or objects as JSON or YAML. One diagnosis;
     one a Pod where the objects are several Pods."""
     if is_object(text):
-        documents = [one.object for one in manifest.read(text, "").documents if one.object.get("kind")]
+        documents = [document.object for document in manifest.read(text, "").documents if document.object.get("kind")]
         if documents:
             return of_objects(documents)
     return [of_text(text)]
@@ -142,15 +142,15 @@ def of_logs(texts: Sequence[str], words: Sequence[ContainerState] = (), more: Se
     states, rows, rests = [*words], [*more], []
     for text in texts:
         lines = line.read(text)
-        found, taken = events.from_lines(lines)
-        rows += found
+        items, taken = events.from_lines(lines)
+        rows += items
         states += status.from_lines(lines)
-        rests.append([one for index, one in enumerate(lines) if index not in taken])
+        rests.append([log_line for index, log_line in enumerate(lines) if index not in taken])
     readings = [log.read(rest) for rest in rests]
     diagnosis = _choose_cause(states, readings, rows)
-    begun = [one for rest in rests for one in calibrate.starts(rest) if _is_before(one, diagnosis, len(texts))]
+    begun = [start for rest in rests for start in calibrate.starts(rest) if _is_before(start, diagnosis, len(texts))]
     foreign = not (states or rows or any(_OF_VLLM.search(text) for text in texts))
-    stop = next((one.stop for one in readings if one.stop), None)
+    stop = next((reading.stop for reading in readings if reading.stop), None)
     return replace(diagnosis, start=begun[-1] if begun else None, foreign=foreign, stop=stop)
 
 
@@ -161,30 +161,30 @@ def _is_before(start: Start, diagnosis: Diagnosis, logs: int) -> bool:
 
 def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
     """Diagnose Pods, Events and workloads."""
-    pods = [one for one in objects if one.get("kind") == "Pod" and isinstance(one.get("status"), Mapping)]
-    seen = [event for one in objects if one.get("kind") == "Event" and (event := events.from_object(one))]
-    seen += [event for one in objects for event in _replica_failures(one)]
-    others = [one for one in objects if one.get("kind") not in ("Pod", "Event")]
+    pods = [item for item in objects if item.get("kind") == "Pod" and isinstance(item.get("status"), Mapping)]
+    items = [event for item in objects if item.get("kind") == "Event" and (event := events.from_object(item))]
+    items += [event for item in objects for event in _replica_failures(item)]
+    others = [item for item in objects if item.get("kind") not in ("Pod", "Event")]
     if len(pods) <= 1:
         pod = pods[0] if pods else None
-        return [of_pod(pod, "", seen, pod or next((one for one in (*objects, *others) if one.get("spec")), None))]
+        return [of_pod(pod, "", items, pod or next((item for item in (*objects, *others) if item.get("spec")), None))]
     return [
-        of_pod(pod, "", [event for event in seen if _name(pod) in ("", event.subject.partition("/")[2])])
+        of_pod(pod, "", [event for event in items if _name(pod) in ("", event.subject.partition("/")[2])])
         for pod in pods
     ]
 
 
 def of_pod(
-    pod: JSON | None, logs: str | Sequence[str], seen: Sequence[events.Event] = (), shown: JSON | None = None
+    pod: JSON | None, logs: str | Sequence[str], rows: Sequence[events.Event] = (), value: JSON | None = None
 ) -> Diagnosis:
     """Diagnose one Pod by its status, its logs and its Events."""
     words = list(status.from_pod(pod)) if pod is not None else []
     tail = "\n".join(word.message for word in words if word.log and word.message)
     texts = [text for text in (tail, *([logs] if isinstance(logs, str) else logs)) if text]
-    found = of_logs(texts, words, seen)
-    healthy = found.cause is None and status.is_well(pod) if pod is not None else found.healthy
-    foreign = found.foreign and pod is None and shown is None
-    return replace(found, line=None, pod=shown or pod, foreign=foreign, healthy=healthy)
+    diagnosis = of_logs(texts, words, rows)
+    healthy = diagnosis.cause is None and status.is_well(pod) if pod is not None else diagnosis.healthy
+    foreign = diagnosis.foreign and pod is None and value is None
+    return replace(diagnosis, line=None, pod=value or pod, foreign=foreign, healthy=healthy)
 
 
 def _name(pod: JSON) -> str:
@@ -196,55 +196,55 @@ def _replica_failures(obj: JSON) -> Iterator[events.Event]:
     """A workload's conditions that show Pods that could not be made."""
     held: Any = obj.get("status")
     conditions = held.get("conditions") if isinstance(held, Mapping) and obj.get("kind") != "Pod" else None
-    for one in conditions if isinstance(conditions, list) else ():
-        if isinstance(one, Mapping) and one.get("type") == "ReplicaFailure" and one.get("status") == "True":
-            reason, message = str(one.get("reason") or ""), str(one.get("message") or "")
+    for item in conditions if isinstance(conditions, list) else ():
+        if isinstance(item, Mapping) and item.get("type") == "ReplicaFailure" and item.get("status") == "True":
+            reason, message = str(item.get("reason") or ""), str(item.get("message") or "")
             yield events.Event(reason, message, "", 0.0, 0.0, f"{reason}: {message}")
 
 
 def _choose_cause(
-    words: Sequence[ContainerState], readings: Sequence[log.LogReading], seen: Sequence[events.Event]
+    words: Sequence[ContainerState], readings: Sequence[log.LogReading], rows: Sequence[events.Event]
 ) -> Diagnosis:
     """The diagnosis by the order of evidence: what the kubelet proves, errors in the logs, Events, then weak
     symptoms."""
-    unwell = [one for reading in readings for one in reading.unwell]
+    unwell = [log_line for reading in readings for log_line in reading.unwell]
     engine_died = any(reading.engine_died for reading in readings)
-    logged = [one for reading in readings for one in reading.sightings]
+    logged = [sighting for reading in readings for sighting in reading.sightings]
     proofs = status.sightings(words)
     if not engine_died:
-        proofs = [one for one in proofs if one.cause.id != AFTER_ENGINE_DEATH]
-        logged = [one for one in logged if one.cause.id != AFTER_ENGINE_DEATH]
-    reported = events.sightings(seen)
+        proofs = [sighting for sighting in proofs if sighting.cause.id != AFTER_ENGINE_DEATH]
+        logged = [sighting for sighting in logged if sighting.cause.id != AFTER_ENGINE_DEATH]
+    reported = events.sightings(rows)
     killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in words)
     order = [
-        *(one for one in proofs if not one.weak),
-        *(one for one in logged if not one.weak and not one.signature.running),
-        *(one for one in reported if not one.weak),
-        *(one for one in reported if one.weak and killed),
-        *(one for one in logged if one.signature.running and not one.weak),
-        *(one for one in logged if one.weak and one.cause.id == AFTER_ENGINE_DEATH),
-        *(one for one in logged if one.weak and one.cause.id != AFTER_ENGINE_DEATH),
-        *(one for one in proofs if one.weak),
+        *(sighting for sighting in proofs if not sighting.weak),
+        *(sighting for sighting in logged if not sighting.weak and not sighting.signature.running),
+        *(sighting for sighting in reported if not sighting.weak),
+        *(sighting for sighting in reported if sighting.weak and killed),
+        *(sighting for sighting in logged if sighting.signature.running and not sighting.weak),
+        *(sighting for sighting in logged if sighting.weak and sighting.cause.id == AFTER_ENGINE_DEATH),
+        *(sighting for sighting in logged if sighting.weak and sighting.cause.id != AFTER_ENGINE_DEATH),
+        *(sighting for sighting in proofs if sighting.weak),
     ]
     if order:
         return _diagnosis_of(order)
-    unexplained = next((one.unexplained for one in readings if one.unexplained), None)
+    unexplained = next((reading.unexplained for reading in readings if reading.unexplained), None)
     if unexplained is not None:
         return Diagnosis(None, None, (unexplained.raw.strip(),), unexplained.number)
     against = [
         *(evidence for word in words if word.speaks_against_health for evidence in word.evidence[:1]),
-        *(event.evidence for event in events.unresolved(seen)),
-        *(one.raw.strip() for one in unwell),
+        *(event.evidence for event in events.unresolved(rows)),
+        *(log_line.raw.strip() for log_line in unwell),
     ]
-    well = any(one.serves for one in readings) or events.show_health(seen)
+    well = any(reading.serves for reading in readings) or events.show_health(rows)
     return Diagnosis(None, None, tuple(dict.fromkeys(against))[:MAX_EVIDENCE], healthy=well and not against)
 
 
 def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
     """The diagnosis whose cause is the first sighting's, with its evidence and the other causes."""
     first = order[0]
-    mine = [line for one in order if one.cause is first.cause for line in one.evidence]
-    then = dict.fromkeys(one.cause.id for one in order if one.cause is not first.cause)
+    mine = [line for sighting in order if sighting.cause is first.cause for line in sighting.evidence]
+    then = dict.fromkeys(sighting.cause.id for sighting in order if sighting.cause is not first.cause)
     return Diagnosis(
         first.cause,
         first.signature,

@@ -87,12 +87,12 @@ class Start:
 
     def ledger(self) -> dict[str, int]:
         """What was charged to the budget, by the ledger's lines."""
-        found = {name: self.sizes[name] for name in TITLES if name in self.sizes}
-        if "cuda_graphs" not in found and CAPTURED in self.sizes and (self.release or CHARGED) < CHARGED:
-            found["cuda_graphs"] = self.sizes[CAPTURED]
-        if "non_torch" not in found and CONSUMED in self.sizes and "weights" in found:
-            found["non_torch"] = max(0, self.sizes[CONSUMED] - found["weights"])
-        return {name: size for name, size in found.items() if size >= 0}
+        entries = {name: self.sizes[name] for name in TITLES if name in self.sizes}
+        if "cuda_graphs" not in entries and CAPTURED in self.sizes and (self.release or CHARGED) < CHARGED:
+            entries["cuda_graphs"] = self.sizes[CAPTURED]
+        if "non_torch" not in entries and CONSUMED in self.sizes and "weights" in entries:
+            entries["non_torch"] = max(0, self.sizes[CONSUMED] - entries["weights"])
+        return {name: size for name, size in entries.items() if size >= 0}
 
 
 def read(text: str) -> list[Start]:
@@ -104,48 +104,48 @@ def starts(lines: Sequence[line.LogLine]) -> list[Start]:
     """The starts in a log, in their order."""
     starts: list[Start] = []
     printed = line.per_shape(_printed)
-    for one in lines:
-        rows = printed(one)
+    for log_line in lines:
+        rows = printed(log_line)
         if rows is None:
             continue
         begins = bool(rows) and rows[0][0] is START_LINE
         if not starts or (begins and starts[-1].sizes):  # the server and the engine both say which release they are
-            starts.append(Start(one.number))
+            starts.append(Start(log_line.number))
         for pattern, take in rows:
-            if found := pattern.search(one.text):
-                take(starts[-1], found)
+            if match := pattern.search(log_line.text):
+                take(starts[-1], match)
     return starts
 
 
-def _take_release(start: Start, found: re.Match[str]) -> None:
-    start.release = parse(found[1] or found[2] or found[3]) or start.release
+def _take_release(start: Start, match: re.Match[str]) -> None:
+    start.release = parse(match[1] or match[2] or match[3]) or start.release
 
 
-def _take_model(start: Start, found: re.Match[str]) -> None:
-    start.model = start.model or found[1]
+def _take_model(start: Start, match: re.Match[str]) -> None:
+    start.model = start.model or match[1]
 
 
-def _take_arguments(start: Start, found: re.Match[str]) -> None:
-    start.given = _python_dict(found[1])
+def _take_arguments(start: Start, match: re.Match[str]) -> None:
+    start.given = _python_dict(match[1])
     named = (start.given or {}).get("model_tag") or (start.given or {}).get("model")
     start.model = str(named) if named else start.model
 
 
-def _take_tokens(start: Start, found: re.Match[str]) -> None:
-    count = int(found[1].replace(",", ""))
+def _take_tokens(start: Start, match: re.Match[str]) -> None:
+    count = int(match[1].replace(",", ""))
     start.tokens = min(count, start.tokens or count)
 
 
-def _take_length(start: Start, found: re.Match[str]) -> None:
-    start.max_model_len = int(found[1] or found[2])
+def _take_length(start: Start, match: re.Match[str]) -> None:
+    start.max_model_len = int(match[1] or match[2])
 
 
-def _take_longest(start: Start, found: re.Match[str]) -> None:
-    start.longest = int(found[1] or found[2])
+def _take_longest(start: Start, match: re.Match[str]) -> None:
+    start.longest = int(match[1] or match[2])
 
 
-def _take_size(name: str, start: Start, found: re.Match[str]) -> None:
-    size = int(float(found[1]) * GI)
+def _take_size(name: str, start: Start, match: re.Match[str]) -> None:
+    size = int(float(match[1]) * GI)
     before = start.sizes.get(name, size)
     start.sizes[name] = min(size, before) if name in LEAST else max(size, before)
 
@@ -163,20 +163,20 @@ _ROWS: tuple[_Row, ...] = (
 """Each text, and what takes its values. Digits alone never decide whether a line has one of them."""
 
 
-def _printed(one: line.LogLine) -> tuple[_Row, ...] | None:
+def _printed(log_line: line.LogLine) -> tuple[_Row, ...] | None:
     """The rows whose texts a line has; None if the line is not read."""
-    if not PRINTS.search(one.text):
+    if not PRINTS.search(log_line.text):
         return None
-    return tuple(row for row in _ROWS if row[0].search(one.text))
+    return tuple(row for row in _ROWS if row[0].search(log_line.text))
 
 
 def _python_dict(text: str) -> Mapping[str, Any] | None:
     """The dict that Python printed; None where it holds objects that are not literals."""
     try:
-        found = ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def argv(start: Start) -> list[str] | None:
@@ -257,7 +257,7 @@ class StartComparison:
 
 def _one_of(gpus: Sequence[Gpu]) -> str:
     """Names to choose from: the label of GPU feature discovery, where there is one."""
-    *names, last = (one.labels[0] if one.labels else f"'{one.name}'" for one in gpus)
+    *names, last = (gpu.labels[0] if gpu.labels else f"'{gpu.name}'" for gpu in gpus)
     return f"{', '.join(names)} or {last}"
 
 

@@ -41,8 +41,13 @@ class Contradiction:
 def find(start: Start, engine: Engine) -> Iterator[Contradiction]:
     """Where the log of a start is not of this engine."""
     total, gpu = start.sizes.get("total"), engine.gpu.value if engine.gpu else None
-    if total and gpu and gpu.gpus and all(abs(total - one.memory) > SAME_SHARE * one.memory for one in gpu.gpus):
-        has = min(one.memory for one in gpu.gpus)
+    if (
+        total
+        and gpu
+        and gpu.gpus
+        and all(abs(total - product.memory) > SAME_SHARE * product.memory for product in gpu.gpus)
+    ):
+        has = min(product.memory for product in gpu.gpus)
         yield Contradiction("GPU memory", _gib(total), f"{_gib(has)} ({gpu.name})")
     if start.release and engine.release and start.release != engine.release:
         yield Contradiction("vLLM", str(start.release), str(engine.release))
@@ -50,9 +55,9 @@ def find(start: Start, engine: Engine) -> Iterator[Contradiction]:
     if ran and named and is_hub_id(ran) and is_hub_id(named) and ran.lower() != named.lower():
         yield Contradiction("model", ran, named)
     yield from _arguments(start, engine)
-    asked, used = engine.args.given.get("max_model_len"), start.max_model_len
-    if start.given is None and isinstance(asked, int) and asked > 0 and used and asked != used:
-        yield Contradiction("--max-model-len", str(used), str(asked))
+    length, used = engine.args.given.get("max_model_len"), start.max_model_len
+    if start.given is None and isinstance(length, int) and length > 0 and used and length != used:
+        yield Contradiction("--max-model-len", str(used), str(length))
 
 
 def is_hub_id(name: str) -> bool:
@@ -72,14 +77,14 @@ def _arguments(start: Start, engine: Engine) -> Iterator[Contradiction]:
         return
     defaults = engine.args.defaults
     ran, _ = measured.own_arguments(start.given, defaults, {})
-    said, _ = measured.own_arguments(engine.args.given, defaults, {})
-    dests = ran.keys() & said.keys() if engine.args.open else ran.keys() | said.keys()
+    manifest_arguments, _ = measured.own_arguments(engine.args.given, defaults, {})
+    dests = ran.keys() & manifest_arguments.keys() if engine.args.open else ran.keys() | manifest_arguments.keys()
     for dest in sorted(dests - (SET_BY_OPERATORS if engine.args.open else frozenset())):
-        one, other = ran.get(dest, defaults.get(dest)), said.get(dest, defaults.get(dest))
+        logged, other = ran.get(dest, defaults.get(dest)), manifest_arguments.get(dest, defaults.get(dest))
         known = dest in defaults and dest not in engine.args.unresolved
-        plain = all(value is None or isinstance(value, str | int | float) for value in (one, other))
-        if known and plain and str(one).lower() != str(other).lower():
-            yield Contradiction(f"--{dest.replace('_', '-')}", _shown(one), _shown(other))
+        plain = all(value is None or isinstance(value, str | int | float) for value in (logged, other))
+        if known and plain and str(logged).lower() != str(other).lower():
+            yield Contradiction(f"--{dest.replace('_', '-')}", _shown(logged), _shown(other))
 
 
 def _shown(value: object) -> str:
@@ -97,8 +102,8 @@ def as_logged(obj: JSON, engine: Engine, start: Start) -> JSON:
         env = engine.container.spec.get("env")
         edits += [
             Edit(own.join("env", place, "value"), "")
-            for place, one in enumerate(env if isinstance(env, list) else ())
-            if isinstance(one, Mapping) and one.get("name") == ADDITIONAL
+            for place, item in enumerate(env if isinstance(env, list) else ())
+            if isinstance(item, Mapping) and item.get("name") == ADDITIONAL
         ]
     if start.release and start.release != engine.release:
         edits.append(Edit(engine.at("image"), f"vllm/vllm-openai:v{start.release}"))

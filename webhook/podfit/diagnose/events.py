@@ -131,18 +131,18 @@ def _timestamp(text: object) -> float:
 def sightings(events: Iterable[Event]) -> list[Sighting]:
     """What is wrong and not over, the oldest first."""
     events = distinct(events)
-    found = []
+    items = []
     for event in events:
         if event.reason in _GOOD or _is_solved(event, events):
             continue
         match = next(matching_signatures("event", event.text), None)
         if match is not None:
-            found.append(
+            items.append(
                 Sighting(
                     match.cause, match.signature, (event.evidence,), event.line, event.first, weak=match.signature.weak
                 )
             )
-    return sorted(found, key=lambda one: one.at)
+    return sorted(items, key=lambda sighting: sighting.at)
 
 
 _UNWELL = frozenset({"BackOff", "Unhealthy", "Failed", "Killing", "CrashLoopBackOff"})
@@ -171,8 +171,12 @@ def show_health(events: Sequence[Event]) -> bool:
 def _is_solved(event: Event, events: Sequence[Event]) -> bool:
     """A later Event of the same object shows that the problem is solved: a Pod of the same name may have started
     before, as a StatefulSet's does."""
-    mine = [one for one in events if one.subject == event.subject and one is not event and one.is_after(event)]
-    reasons = {one.reason for one in mine}
+    mine = [
+        other_event
+        for other_event in events
+        if other_event.subject == event.subject and other_event is not event and other_event.is_after(event)
+    ]
+    reasons = {other_event.reason for other_event in mine}
     if event.reason in ("FailedScheduling", "NotTriggerScaleUp", "Unschedulable"):
         return bool(reasons & (_STARTED | {"Scheduled"}))
     if event.reason in ("FailedAttachVolume", "FailedMount", "FailedMapVolume", "ProvisioningFailed"):
@@ -182,10 +186,15 @@ def _is_solved(event: Event, events: Sequence[Event]) -> bool:
     if event.reason in ("Failed", "BackOff", "InspectFailed", "ErrImageNeverPull"):
         failed = {
             image
-            for one in [*mine, event]
-            if one.reason in ("Failed", "BackOff")
-            for image in _IMAGE.findall(one.message)
+            for other_event in [*mine, event]
+            if other_event.reason in ("Failed", "BackOff")
+            for image in _IMAGE.findall(other_event.message)
         }
-        pulled = {image for one in mine if one.reason == "Pulled" for image in _IMAGE.findall(one.message)}
+        pulled = {
+            image
+            for other_event in mine
+            if other_event.reason == "Pulled"
+            for image in _IMAGE.findall(other_event.message)
+        }
         return bool(failed) and failed <= pulled
     return False

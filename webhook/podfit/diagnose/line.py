@@ -262,29 +262,29 @@ def level_of(text: str) -> Level | None:
         # NCCL calls WARN what its caller then dies of.
         return "info" if "NCCL INFO" in head else None
     if (_LEVEL_LIKE.search(head) or head[:2].strip("[")[:1] in "DIWEF") and (match := _LEVEL.search(head)):
-        found = match["word"] or match["key"] or match["letter"]
+        level_word = match["word"] or match["key"] or match["letter"]
         # `FATAL` in the middle of a sentence is not a level: one is at the beginning, or after a time.
         if match.start() < 60 or match["key"]:
-            return _LEVELS.get(found.lower())
+            return _LEVELS.get(level_word.lower())
     return "warning" if _WARNS.search(text[:300]) else None
 
 
 def _parse_json_record(text: str) -> Mapping[str, Any] | None:
     """A JSON object on one line; None where it is none."""
     try:
-        found = from_json(text)
+        value = from_json(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _record_stream(record: Mapping[str, Any]) -> str:
     """The Pod and container that a collector's record names."""
     inner = [record.get(key) for key in ("kubernetes", "labels", "resource", "k8s", "attributes")]
-    inner += [one.get("labels") for one in inner if isinstance(one, Mapping)]
-    for one in (*inner, record):
-        if isinstance(one, Mapping):
-            names = [one[key] for key in _CONTAINER_KEYS if isinstance(one.get(key), str)]
+    inner += [entry.get("labels") for entry in inner if isinstance(entry, Mapping)]
+    for item in (*inner, record):
+        if isinstance(item, Mapping):
+            names = [item[key] for key in _CONTAINER_KEYS if isinstance(item.get(key), str)]
             if names:
                 return " ".join(names)
     return ""
@@ -325,5 +325,5 @@ def _record_texts(record: Mapping[str, Any]) -> Iterator[str]:
         value = record.get(key)
         if isinstance(value, str):
             yield value
-        elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
             yield "".join(value)

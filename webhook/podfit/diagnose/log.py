@@ -63,21 +63,22 @@ def read(lines: Sequence[LogLine]) -> LogReading:
     if len(readings) == 1:
         return readings[0]
     sightings = sorted(
-        (one for reading in readings for one in reading.sightings), key=lambda one: (_rank(one), one.line or 0)
+        (sighting for reading in readings for sighting in reading.sightings),
+        key=lambda sighting: (_rank(sighting), sighting.line or 0),
     )
     return LogReading(
         tuple(sightings),
-        None if sightings else next((one.unexplained for one in readings if one.unexplained), None),
-        bool(readings) and all(one.serves for one in readings),
-        tuple(line for one in readings for line in one.unwell)[:MAX_UNWELL],
-        any(one.engine_died for one in readings),
-        next((one.stop for one in readings if one.stop), None),
+        None if sightings else next((reading.unexplained for reading in readings if reading.unexplained), None),
+        bool(readings) and all(reading.serves for reading in readings),
+        tuple(line for reading in readings for line in reading.unwell)[:MAX_UNWELL],
+        any(reading.engine_died for reading in readings),
+        next((reading.stop for reading in readings if reading.stop), None),
     )
 
 
-def _rank(one: Sighting) -> int:
+def _rank(sighting: Sighting) -> int:
     """The order of sightings: what ended the process, rejected requests, symptoms."""
-    return 2 if one.weak else 1 if one.signature.running else 0
+    return 2 if sighting.weak else 1 if sighting.signature.running else 0
 
 
 @dataclass(slots=True)
@@ -155,11 +156,16 @@ class _Reader:
         lines, stopped = self.lines, self._stopped()
         hits: list[tuple[int, Compiled, bool]] = []
         error: LogLine | None = None
-        for one in self.candidates:
-            index, line = one.index, lines[one.index]
-            hit = self._signature(one, line)
+        for candidate in self.candidates:
+            index, line = candidate.index, lines[candidate.index]
+            hit = self._signature(candidate, line)
             if hit is None:
-                if error is None and index <= stopped and not self._alive_after(index) and _is_unexplained(one, line):
+                if (
+                    error is None
+                    and index <= stopped
+                    and not self._alive_after(index)
+                    and _is_unexplained(candidate, line)
+                ):
                     error = line
                 continue
             signature, weak = hit
@@ -172,10 +178,10 @@ class _Reader:
         if started > 0 and is_up and not any(index > started for index, *_ in hits):
             hits = []  # the last start of several succeeded
         elif any(index > started and not weak for index, _, weak in hits):
-            hits = [one for one in hits if one[0] > started]  # the last start of several failed
+            hits = [other_hit for other_hit in hits if other_hit[0] > started]  # the last start of several failed
         sightings = sorted(self._sightings(hits), key=_rank)
         if (stalled := stall.find(lines, self.marks["statistics"])) is not None:
-            sightings = [*(one for one in sightings if not one.weak), stalled]
+            sightings = [*(sighting for sighting in sightings if not sighting.weak), stalled]
         unwell = self._unwell()
         serves = is_up and not sightings and not unwell and stopped == len(lines)
         died = any("EngineDeadError" in lines[at].text for at in self.dead)
@@ -221,20 +227,20 @@ class _Reader:
         quiet = line.level in ("debug", "info", "warning")
         foreign = line.level == "warning" and not line.own
         symptom: Compiled | None = None
-        for one, pattern in candidate.traits.signatures:
-            if (quiet and not one.signature.any_level and not foreign) or (
+        for compiled, pattern in candidate.traits.signatures:
+            if (quiet and not compiled.signature.any_level and not foreign) or (
                 pattern.checked and not pattern.search(line.text)
             ):
                 continue
-            if candidate.traits.is_told and not one.signature.running:
+            if candidate.traits.is_told and not compiled.signature.running:
                 return None
-            if one.unless and self._is_around(one.unless, candidate):
+            if compiled.unless and self._is_around(compiled.unless, candidate):
                 continue
-            if one.within and not self._is_around(one.within, candidate):
+            if compiled.within and not self._is_around(compiled.within, candidate):
                 continue
-            if not one.signature.weak and (not quiet or one.signature.any_level):
-                return one, False
-            symptom = symptom or one
+            if not compiled.signature.weak and (not quiet or compiled.signature.any_level):
+                return compiled, False
+            symptom = symptom or compiled
         return (symptom, True) if symptom else None
 
     def _is_around(self, condition: re.Pattern[str], candidate: _Candidate) -> bool:
@@ -288,23 +294,25 @@ class _Reader:
         """The sightings of a cause up to `MAX_EVIDENCE` different lines of one rank."""
         lines: dict[tuple[str, bool, bool], set[str]] = {}
         for index, signature, weak in hits:
-            shown = lines.setdefault((signature.cause.id, weak, signature.signature.running), set())
+            names = lines.setdefault((signature.cause.id, weak, signature.signature.running), set())
             raw = self.lines[index].raw
-            if len(shown) < MAX_EVIDENCE and raw not in shown:
-                shown.add(raw)
+            if len(names) < MAX_EVIDENCE and raw not in names:
+                names.add(raw)
                 yield self._sighting(index, signature, weak)
 
-    def _sighting(self, index: int, one: Compiled, weak: bool) -> Sighting:
+    def _sighting(self, index: int, compiled: Compiled, weak: bool) -> Sighting:
         line = self.lines[index]
         below = self._below(index, BELOW) if _VALIDATION.search(line.text) else []
-        shown = (*below[:1], line, *below[1:])
-        evidence = tuple(dict.fromkeys(text.raw.strip() for text in shown))
-        return Sighting(one.cause, one.signature, evidence, shown[0].number, phase=self._phase(index), weak=weak)
+        log_lines = (*below[:1], line, *below[1:])
+        evidence = tuple(dict.fromkeys(text.raw.strip() for text in log_lines))
+        return Sighting(
+            compiled.cause, compiled.signature, evidence, log_lines[0].number, phase=self._phase(index), weak=weak
+        )
 
     def _phase(self, index: int) -> Phase | None:
         """What vLLM was doing at a line: what its traceback shows, else what it printed last before it."""
-        if (shown := phase.of_frames(self._traceback(index))) is not None:
-            return shown
+        if (phase_name := phase.of_frames(self._traceback(index))) is not None:
+            return phase_name
         begun = self.marks["banner"][bisect_right(self.marks["banner"], index) - 1] if self.marks["banner"] else -1
         for name, _ in phase.MILESTONES:
             at = bisect_left(self.marks[f"before-{name}"], index)

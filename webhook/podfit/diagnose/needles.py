@@ -29,12 +29,12 @@ def needles(pattern: str) -> Needles:
 
 def _alternatives(pattern: str, at: int) -> tuple[Needles, int]:
     """The needles of the alternatives from `at` up to the group's end, and where that is."""
-    found: Needles = frozenset()
+    names: Needles = frozenset()
     while True:
         branch, at, ends = _branch(pattern, at)
-        found = None if found is None or branch is None else found | branch
+        names = None if names is None or branch is None else names | branch
         if ends:
-            return found, at
+            return names, at
 
 
 def _branch(pattern: str, at: int) -> tuple[Needles, int, bool]:
@@ -64,7 +64,7 @@ def _branch(pattern: str, at: int) -> tuple[Needles, int, bool]:
 
 def _best(candidates: Sequence[frozenset[str]]) -> Needles:
     """The candidate whose shortest needle is the longest."""
-    best = max(candidates, key=lambda one: min(map(len, one)), default=frozenset({""}))
+    best = max(candidates, key=lambda needles: min(map(len, needles)), default=frozenset({""}))
     return best if min(map(len, best)) >= LEAST else None
 
 

@@ -55,7 +55,7 @@ class Known:
     def total(self) -> int | None:
         """Bytes of GPU memory, as the log prints them, else as the GPU's facts say."""
         gpu = self.engine.gpu.value if self.engine and self.engine.gpu else None
-        return self.size("total") or (min(one.memory for one in gpu.gpus) if gpu and gpu.gpus else None)
+        return self.size("total") or (min(product.memory for product in gpu.gpus) if gpu and gpu.gpus else None)
 
     @property
     def share(self) -> float | None:
@@ -68,11 +68,11 @@ def specific(cause: str, known: Known) -> list[str]:
     """Changes with their values, each a sentence; none if no text has the values."""
     known = replace(known, text=without_long_numbers(known.text))
     make = _OF_CAUSE.get(cause)
-    said = [*make(known)] if make else []
+    texts = [*make(known)] if make else []
     model = known.start.model if known.start else None
     if cause in _OF_GPU_MEMORY and known.engine is None and model and contradiction.is_hub_id(model):
-        said.append(f"`podfit plan {model}` lists the GPUs that fit.")
-    return said
+        texts.append(f"`podfit plan {model}` lists the GPUs that fit.")
+    return texts
 
 
 _OF_GPU_MEMORY = ("gpu-out-of-memory", "kv-cache-too-small", "no-kv-blocks")
@@ -116,26 +116,26 @@ _UNITS = {"KiB": 1 << 10, "MiB": MI, "GiB": GI}
 
 def _out_of_memory(known: Known) -> Iterator[str]:
     """The remedy of the phase: memory that loading needs, and memory that the KV cache leaves, are two things."""
-    asked = re.search(r"Tried to allocate (\d+(?:\.\d+)?) ([KMG]iB)", known.text)
+    match = re.search(r"Tried to allocate (\d+(?:\.\d+)?) ([KMG]iB)", known.text)
     free = re.search(r"of which (\d+(?:\.\d+)?) ([KMG]iB) is free", known.text)
     if (dummies := re.search(r"with (\d+) dummy requests", known.text)) and int(dummies[1]) > 1:
         yield f"Lower --max-num-seqs from {dummies[1]} to {int(dummies[1]) // 2}."
         return
-    if not (asked and free and known.total):
+    if not (match and free and known.total):
         return
-    short = max(0, _bytes(asked) - _bytes(free))
+    short = max(0, _bytes(match) - _bytes(free))
     if others := _others(known, _bytes(free)):
         used = f"{others / GI:.1f} of its {known.total / GI:.2f} GiB"
         yield f"End the other process on this GPU first: others use about {used}."
     elif known.phase == "load":
-        why = _unloaded(known, asked, free)
+        why = _unloaded(known, match, free)
         yield f"Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint: {why}."
     elif known.phase == "profile":
         yield from _smaller_batch(known)
     elif known.phase or known.size("weights") is not None:
         yield from _lower_share(known, short)
     else:
-        have = f"{asked[1]} {asked[2]} were needed, and {free[1]} {free[2]} of {known.total / GI:.2f} GiB were free"
+        have = f"{match[1]} {match[2]} were needed, and {free[1]} {free[2]} of {known.total / GI:.2f} GiB were free"
         yield (
             f"{have}; this text does not show the phase. While weights load: a larger GPU, a higher "
             "--tensor-parallel-size or a quantized checkpoint. Later: a lower --gpu-memory-utilization."
@@ -203,7 +203,7 @@ SECOND_RUNNER = (Release(0, 25, 1), Release(0, 29))
 profile_cudagraph_memory returns 0 (vLLM 0.26 … 0.28 v1/worker/gpu/model_runner.py; 0.29 estimates them; vllm#49224)."""
 
 
-def _unloaded(known: Known, asked: re.Match[str], free: re.Match[str]) -> str:
+def _unloaded(known: Known, match: re.Match[str], free: re.Match[str]) -> str:
     """Why the GPU is too small, if the log does not say that the weights were loaded. A part of a log, without the line
     that names the model, may leave out that line, too."""
     total = known.total or 0
@@ -212,17 +212,17 @@ def _unloaded(known: Known, asked: re.Match[str], free: re.Match[str]) -> str:
         return f"the weights alone need {human(plan.weights.likely)} on each GPU, which has {total / GI:.2f} GiB"
     if known.start and known.start.model:
         return f"the weights exceed {total / GI:.2f} GiB"
-    return f"{asked[1]} {asked[2]} were needed, and {free[1]} {free[2]} of {total / GI:.2f} GiB were free"
+    return f"{match[1]} {match[2]} were needed, and {free[1]} {free[2]} of {total / GI:.2f} GiB were free"
 
 
 def _taken(known: Known) -> Iterator[str]:
-    found = re.search(rf"\((-?\d+(?:\.\d+)?)/{_GIB}\).* utilization \((\d(?:\.\d+)?)", known.text)
-    if not found or float(found[2]) <= 0:
+    match = re.search(rf"\((-?\d+(?:\.\d+)?)/{_GIB}\).* utilization \((\d(?:\.\d+)?)", known.text)
+    if not match or float(match[2]) <= 0:
         return
-    share = math.floor(float(found[1]) / float(found[2]) * 100) / 100
-    free = f"{found[1]} of {found[2]} GiB are free"
+    share = math.floor(float(match[1]) / float(match[2]) * 100) / 100
+    free = f"{match[1]} of {match[2]} GiB are free"
     if share >= LEAST_SHARE:
-        yield f"Lower --gpu-memory-utilization from {found[3]} to {share:g}, or end the other process: {free}."
+        yield f"Lower --gpu-memory-utilization from {match[3]} to {share:g}, or end the other process: {free}."
     else:
         yield (
             f"End the other process on the GPU: {free}, and no --gpu-memory-utilization makes room. It may be the last "
@@ -247,50 +247,50 @@ def _host_memory(known: Known) -> Iterator[str]:
 
 
 def _too_few_gpus(known: Known) -> Iterator[str]:
-    found = re.search(
+    match = re.search(
         r"(?:World|Tensor parallel) size \((\d+)\) (?:is larger than the number of|exceeds) available GPUs \((\d+)\)",
         known.text,
     )
-    if found:
+    if match:
         size = known.value("tensor_parallel_size")
-        named = "Tensor" in found[0] or str(size) == found[1]
-        lower = f", or lower --tensor-parallel-size from {found[1]} to {found[2]}" if named else ""
-        yield f"Raise the GPU limit (nvidia.com/gpu) from {found[2]} to {found[1]}{lower}."
+        named = "Tensor" in match[0] or str(size) == match[1]
+        lower = f", or lower --tensor-parallel-size from {match[1]} to {match[2]}" if named else ""
+        yield f"Raise the GPU limit (nvidia.com/gpu) from {match[2]} to {match[1]}{lower}."
 
 
 def _too_long(known: Known) -> Iterator[str]:
-    if found := re.search(r"max_model_len \((\d+)\) is greater than the derived max_model_len \(\w+=(\d+)", known.text):
-        yield f"Lower --max-model-len from {found[1]} to {found[2]}."
+    if match := re.search(r"max_model_len \((\d+)\) is greater than the derived max_model_len \(\w+=(\d+)", known.text):
+        yield f"Lower --max-model-len from {match[1]} to {match[2]}."
 
 
 def _indivisible(known: Known) -> Iterator[str]:
-    if found := re.search(r"attention heads \((\d+)\) must be divisible by tensor parallel size \((\d+)\)", known.text):
-        heads, size = int(found[1]), int(found[2])
-        fits = next((one for one in (64, 32, 16, 8, 4, 2, 1) if one < size and heads % one == 0), 1)
+    if match := re.search(r"attention heads \((\d+)\) must be divisible by tensor parallel size \((\d+)\)", known.text):
+        heads, size = int(match[1]), int(match[2])
+        fits = next((count for count in (64, 32, 16, 8, 4, 2, 1) if count < size and heads % count == 0), 1)
         yield f"Set --tensor-parallel-size to {fits} instead of {size}: it must divide {heads} attention heads."
 
 
 def _mamba_blocks(known: Known) -> Iterator[str]:
-    if found := re.search(r"max_num_seqs \((\d+)\) exceeds available Mamba cache blocks \((\d+)\)", known.text):
-        yield f"Lower --max-num-seqs from {found[1]} to {found[2]}."
+    if match := re.search(r"max_num_seqs \((\d+)\) exceeds available Mamba cache blocks \((\d+)\)", known.text):
+        yield f"Lower --max-num-seqs from {match[1]} to {match[2]}."
 
 
 def _dtype(known: Known) -> Iterator[str]:
-    if found := re.search(r"Your (.+?) GPU has compute capability (\d+\.\d)", known.text):
-        yield f"Set --dtype half on the {found[1]}, whose compute capability is {found[2]}."
-    elif found := re.search(r"on (.+?) \(compute capability (\d+\.\d)\)", known.text):
-        yield f"Set --kv-cache-dtype auto on the {found[1]}, whose compute capability is {found[2]}."
+    if match := re.search(r"Your (.+?) GPU has compute capability (\d+\.\d)", known.text):
+        yield f"Set --dtype half on the {match[1]}, whose compute capability is {match[2]}."
+    elif match := re.search(r"on (.+?) \(compute capability (\d+\.\d)\)", known.text):
+        yield f"Set --kv-cache-dtype auto on the {match[1]}, whose compute capability is {match[2]}."
 
 
 def _shared_memory(known: Known) -> Iterator[str]:
-    if found := re.search(r"(\d+) MiB required, (\d+) MiB free", known.text):
-        short = int(found[1]) - int(found[2])
-        yield f"Raise /dev/shm by at least {short} MiB: {found[1]} MiB are needed, {found[2]} MiB are free."
+    if match := re.search(r"(\d+) MiB required, (\d+) MiB free", known.text):
+        short = int(match[1]) - int(match[2])
+        yield f"Raise /dev/shm by at least {short} MiB: {match[1]} MiB are needed, {match[2]} MiB are free."
 
 
 def _timeout(known: Known) -> Iterator[str]:
-    if found := re.search(r"Waited (\d+)s \(configured by (\w+)\)", known.text):
-        yield f"Raise {found[2]} from {found[1]} to {2 * int(found[1])} seconds."
+    if match := re.search(r"Waited (\d+)s \(configured by (\w+)\)", known.text):
+        yield f"Raise {match[2]} from {match[1]} to {2 * int(match[1])} seconds."
 
 
 def _offload_region(known: Known) -> Iterator[str]:
@@ -302,18 +302,18 @@ def _offload_region(known: Known) -> Iterator[str]:
 
 
 def _capability(known: Known) -> Iterator[str]:
-    if found := re.search(r"Min(?:imum)? capability: (\d+)(\d)\D+Current capability: (\d+)(\d)", known.text):
-        need, have = f"{found[1]}.{found[2]}", f"{found[3]}.{found[4]}"
+    if match := re.search(r"Min(?:imum)? capability: (\d+)(\d)\D+Current capability: (\d+)(\d)", known.text):
+        need, have = f"{match[1]}.{match[2]}", f"{match[3]}.{match[4]}"
         yield f"Use a checkpoint in another format, or a GPU of compute capability {need} or more: this one has {have}."
 
 
 def _cpu_memory(known: Known) -> Iterator[str]:
-    found = re.search(rf"memory on node .*?\((\d+(?:\.\d+)?)/{_GIB}\).*?utilization \((\d+(?:\.\d+)?)", known.text)
-    if found and float(found[2]) > 0:
-        share = math.floor(float(found[1]) / float(found[2]) * 100) / 100
+    match = re.search(rf"memory on node .*?\((\d+(?:\.\d+)?)/{_GIB}\).*?utilization \((\d+(?:\.\d+)?)", known.text)
+    if match and float(match[2]) > 0:
+        share = math.floor(float(match[1]) / float(match[2]) * 100) / 100
         yield (
-            f"Lower --gpu-memory-utilization, which the CPU backend takes for host memory, from {found[3]} to "
-            f"{share:g}: {found[1]} of {found[2]} GiB are free."
+            f"Lower --gpu-memory-utilization, which the CPU backend takes for host memory, from {match[3]} to "
+            f"{share:g}: {match[1]} of {match[2]} GiB are free."
         )
     else:
         yield from _host_memory(known)

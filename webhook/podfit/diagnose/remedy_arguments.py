@@ -26,29 +26,29 @@ FEATURES = {
 
 def wrong_flag(text: str) -> Iterator[str]:
     """The changes for one rejected command line."""
-    if found := re.search(r"unrecognized arguments?:? (.*)", text):
-        flags = dict.fromkeys(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", found[1]))
+    if match := re.search(r"unrecognized arguments?:? (.*)", text):
+        flags = dict.fromkeys(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", match[1]))
         yield from map(_unknown, flags)
         if not flags:
-            word = found[1].split()[0]
+            word = match[1].split()[0]
             yield (
                 f"{word} is neither an option nor the value of one. A model is given once, as --model or as the word "
                 "after `vllm serve`: vLLM's image runs that itself, so its args begin with the model."
             )
-    elif "argument --compilation-config/-O: " in text and (found := re.search(r"input_value=(\d)", text)):
-        level = found[1]
+    elif "argument --compilation-config/-O: " in text and (match := re.search(r"input_value=(\d)", text)):
+        level = match[1]
         yield f'Write -O{level} as one word, or give --compilation-config an object, such as {{"mode": {level}}}.'
-    elif found := re.search(r"argument (--[\w-]+)[^:]*: invalid choice: '([^']*)' \(choose from ([^)]*)\)", text):
-        near = next(iter(nearest(found[2], re.findall(r"[^\s',]+", found[3]))), None)
-        yield f"Replace {found[1]} {found[2]} with {found[1]} {near}." if near else f"{found[1]} takes {found[3]}."
-    elif found := re.search(r"argument (--[\w-]+)[^:]*: invalid (int|float) value: '([^']*)'", text):
-        kind = "a whole number" if found[2] == "int" else "a number"
-        yield f"Write {kind} for {found[1]}, instead of {found[3]!r}."
-    elif found := re.search(r"max_num_batched_tokens \((\d+)\) is smaller than max_model_len \((\d+)\)", text):
-        tokens, length = found[1], found[2]
+    elif match := re.search(r"argument (--[\w-]+)[^:]*: invalid choice: '([^']*)' \(choose from ([^)]*)\)", text):
+        near = next(iter(nearest(match[2], re.findall(r"[^\s',]+", match[3]))), None)
+        yield f"Replace {match[1]} {match[2]} with {match[1]} {near}." if near else f"{match[1]} takes {match[3]}."
+    elif match := re.search(r"argument (--[\w-]+)[^:]*: invalid (int|float) value: '([^']*)'", text):
+        kind = "a whole number" if match[2] == "int" else "a number"
+        yield f"Write {kind} for {match[1]}, instead of {match[3]!r}."
+    elif match := re.search(r"max_num_batched_tokens \((\d+)\) is smaller than max_model_len \((\d+)\)", text):
+        tokens, length = match[1], match[2]
         yield f"Raise --max-num-batched-tokens from {tokens} to {length}, or lower --max-model-len to {tokens}."
-    elif found := re.search(r"NotImplementedError: (\S.*?) is not supported", text):
-        flag = FEATURES.get(found[1], found[1])
+    elif match := re.search(r"NotImplementedError: (\S.*?) is not supported", text):
+        flag = FEATURES.get(match[1], match[1])
         if flag.startswith("--"):
             yield f"Remove {flag}: this release does not support it here."
 
@@ -63,15 +63,15 @@ def _unknown(flag: str) -> str:
         )
     known = builtin().spellings
     alike = () if dashed in known else nearest(dashed, known, cutoff=LEAST_LIKENESS)
-    near = next((one for one in alike if one.count("-") == dashed.count("-")), None)  # a word more is another option
+    near = next((text for text in alike if text.count("-") == dashed.count("-")), None)  # a word more is another option
     return f"Replace {flag} with {near}." if near else f"Remove {flag}."
 
 
 def lora_rank(text: str) -> Iterator[str]:
     """The --max-lora-rank for an adapter."""
-    if found := re.search(r"LoRA rank (\d+) is greater than max_lora_rank (\d+)", text):
-        size = next((one for one in LORA_RANKS if one >= int(found[1])), int(found[1]))
-        yield f"Set --max-lora-rank {size}: the adapter's rank is {found[1]}, and {found[2]} is allowed."
+    if match := re.search(r"LoRA rank (\d+) is greater than max_lora_rank (\d+)", text):
+        size = next((number for number in LORA_RANKS if number >= int(match[1])), int(match[1]))
+        yield f"Set --max-lora-rank {size}: the adapter's rank is {match[1]}, and {match[2]} is allowed."
 
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
@@ -80,11 +80,11 @@ LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 def quantization_block(text: str, size: object) -> Iterator[str]:
     """The tensor-parallel size that leaves whole groups."""
-    found = re.search(r"_(?:partition|per_partition) = (\d+) is not divisible by\s+[\w ]+ = (\d+)", text)
-    if found and isinstance(size, int) and size > 1:
-        whole, group = int(found[1]) * size, int(found[2])
-        fits = next((one for one in range(size - 1, 0, -1) if whole % (one * group) == 0), 1)
-        yield f"Set --tensor-parallel-size to {fits} instead of {size}: {whole} in groups of {group} are divided by it."
+    match = re.search(r"_(?:partition|per_partition) = (\d+) is not divisible by\s+[\w ]+ = (\d+)", text)
+    if match and isinstance(size, int) and size > 1:
+        total, group = int(match[1]) * size, int(match[2])
+        fits = next((number for number in range(size - 1, 0, -1) if total % (number * group) == 0), 1)
+        yield f"Set --tensor-parallel-size to {fits} instead of {size}: {total} in groups of {group} are divided by it."
 
 
 def unwritable(text: str) -> Iterator[str]:

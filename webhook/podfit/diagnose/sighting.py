@@ -48,16 +48,18 @@ class Compiled:
 def signatures(channel: Channel) -> tuple[Compiled, ...]:
     """The signatures of one channel, in the order of the table: if several match one line, the first is meant."""
     return tuple(
-        Compiled(cause, one, re.compile(one.pattern), _compiled(one.within), _compiled(one.unless))
+        Compiled(
+            cause, signature, re.compile(signature.pattern), _compiled(signature.within), _compiled(signature.unless)
+        )
         for cause in CAUSES.values()
-        for one in cause.signatures
-        if one.channel == channel
+        for signature in cause.signatures
+        if signature.channel == channel
     )
 
 
 @cache
 def _index(channel: Channel) -> Index:
-    return Index([one.signature.pattern for one in signatures(channel)])
+    return Index([signature.signature.pattern for signature in signatures(channel)])
 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:
@@ -72,4 +74,6 @@ def candidates(channel: Channel, text: str) -> Iterator[Compiled]:
 
 def matching_signatures(channel: Channel, text: str) -> Iterator[Compiled]:
     """The signatures that `text` alone fits."""
-    return (one for one in candidates(channel, text) if not (one.unless and one.unless.search(text)))
+    return (
+        candidate for candidate in candidates(channel, text) if not (candidate.unless and candidate.unless.search(text))
+    )

@@ -42,7 +42,7 @@ def find(lines: Sequence[LogLine], statistics: Sequence[int]) -> Sighting | None
 
 def seconds_between(first: LogLine, last: LogLine) -> float:
     """The seconds between two of vLLM's lines, whose times have no year; 0 if they have no time."""
-    times = [found[-1] for line in (first, last) if (found := TIME.findall(line.raw))]  # a launcher's time is before it
+    times = [items[-1] for line in (first, last) if (items := TIME.findall(line.raw))]  # a launcher's time is before it
     if len(times) < 2:
         return 0
     begin, end = (datetime.strptime(f"2000-{time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) for time in times)

@@ -39,9 +39,11 @@ class ContainerState:
 def is_well(pod: Mapping[str, Any]) -> bool:
     """All containers of a Pod are ready, and none was restarted."""
     held = pod.get("status")
-    found = held.get("containerStatuses") if isinstance(held, Mapping) else None
-    containers = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-    return bool(containers) and all(one.get("ready") is True and not one.get("restartCount") for one in containers)
+    value = held.get("containerStatuses") if isinstance(held, Mapping) else None
+    containers = [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    return bool(containers) and all(
+        container.get("ready") is True and not container.get("restartCount") for container in containers
+    )
 
 
 def from_pod(pod: Mapping[str, Any]) -> Iterator[ContainerState]:
@@ -57,15 +59,15 @@ def from_pod(pod: Mapping[str, Any]) -> Iterator[ContainerState]:
         )
     for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
         held = status.get(key)
-        for index, one in enumerate(held if isinstance(held, list) else ()):
-            if isinstance(one, Mapping):
-                yield from _container_states(one, at / key / index)
+        for index, item in enumerate(held if isinstance(held, list) else ()):
+            if isinstance(item, Mapping):
+                yield from _container_states(item, at / key / index)
     conditions = status.get("conditions")
-    for index, one in enumerate(conditions if isinstance(conditions, list) else ()):
-        if isinstance(one, Mapping) and _is_bad_condition(one):
-            reason, message = str(one.get("reason") or ""), str(one.get("message") or "")
-            said = f"{one.get('type')} {reason}" if one.get("type") == "DisruptionTarget" else reason
-            yield ContainerState(said, message, (f"{at / 'conditions' / index}: {reason}: {message}",))
+    for index, item in enumerate(conditions if isinstance(conditions, list) else ()):
+        if isinstance(item, Mapping) and _is_bad_condition(item):
+            reason, message = str(item.get("reason") or ""), str(item.get("message") or "")
+            text = f"{item.get('type')} {reason}" if item.get("type") == "DisruptionTarget" else reason
+            yield ContainerState(text, message, (f"{at / 'conditions' / index}: {reason}: {message}",))
 
 
 def _is_bad_condition(condition: Mapping[str, Any]) -> bool:
@@ -79,10 +81,10 @@ def _message_evidence(at: FieldPath, message: str) -> tuple[str, ...]:
     return (f"{at / 'message'}: {message}",) if message else ()
 
 
-def _container_states(one: Mapping[str, Any], at: FieldPath) -> Iterator[ContainerState]:
+def _container_states(container_status: Mapping[str, Any], at: FieldPath) -> Iterator[ContainerState]:
     """The terminated and waiting states of a container status."""
     for key in ("lastState", "state"):
-        states = one.get(key)
+        states = container_status.get(key)
         for kind in ("terminated", "waiting"):
             state = states.get(kind) if isinstance(states, Mapping) else None
             if not isinstance(state, Mapping):
@@ -91,10 +93,10 @@ def _container_states(one: Mapping[str, Any], at: FieldPath) -> Iterator[Contain
             code = state.get("exitCode")
             code = code if isinstance(code, int) else None
             place = at / key / kind
-            shown = f"{place}.reason: {reason}" + (f", exitCode {code}" if code is not None else "")
+            text = f"{place}.reason: {reason}" + (f", exitCode {code}" if code is not None else "")
             log = kind == "terminated" and reason not in ("StartError", "ContainerCannotRun", "OOMKilled")
             yield ContainerState(
-                reason, message, (shown, *(() if log else _message_evidence(place, message))), code, log=log
+                reason, message, (text, *(() if log else _message_evidence(place, message))), code, log=log
             )
 
 
@@ -150,10 +152,10 @@ def _state_of_describe(block: Sequence[tuple[str, str, LogLine]]) -> Iterable[Co
 
 def sightings(words: Iterable[ContainerState]) -> list[Sighting]:
     """The causes that the words name."""
-    found = []
+    items = []
     for word in words:
         text = ContainerState(word.reason, "", (), word.exit_code).text if word.log else word.text
         match = next(matching_signatures("status", text), None)
         if match is not None:
-            found.append(Sighting(match.cause, match.signature, word.evidence, word.line, weak=match.signature.weak))
-    return found
+            items.append(Sighting(match.cause, match.signature, word.evidence, word.line, weak=match.signature.weak))
+    return items

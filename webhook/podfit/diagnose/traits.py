@@ -98,11 +98,13 @@ class Traits:
 def _patterns() -> tuple[Index, list[tuple[str, object, Pattern]]]:
     """All patterns that lines are searched for: their index, and of each its kind, its object and itself."""
     table = signatures("log")
-    around = {one.pattern: one for signature in table for one in (signature.within, signature.unless) if one}
+    around = {
+        pattern.pattern: pattern for signature in table for pattern in (signature.within, signature.unless) if pattern
+    }
     rows: list[tuple[str, object, Pattern]] = [
         *(("mark", name, Pattern(pattern)) for name, pattern in MARKS.items()),
         *(("around", text, Pattern(pattern)) for text, pattern in around.items()),
-        *(("signature", one, Pattern(one.pattern)) for one in table),
+        *(("signature", other_compiled, Pattern(other_compiled.pattern)) for other_compiled in table),
         *(("told", None, Pattern(pattern)) for pattern in (_AGAIN, _QUOTED)),
         ("follows", None, Pattern(_CASCADE)),
     ]

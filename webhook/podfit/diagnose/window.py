@@ -29,11 +29,11 @@ def with_probe(diagnosis: Diagnosis, engine: Engine) -> Diagnosis:
     """The diagnosis of a start that the kubelet ended: no cause is known, and the log ends with a probe's window."""
     if diagnosis.cause is not None or diagnosis.stop is None or probe_of_stop(diagnosis, engine) is None:
         return diagnosis
-    (found,) = signatures("shutdown")
+    (shutdown,) = signatures("shutdown")
     line = diagnosis.stop.line
     evidence = tuple(dict.fromkeys((line.raw.strip(), *diagnosis.evidence)))
     return replace(
-        diagnosis, cause=found.cause, signature=found.signature, evidence=evidence, line=line.number, weak=True
+        diagnosis, cause=shutdown.cause, signature=shutdown.signature, evidence=evidence, line=line.number, weak=True
     )
 
 

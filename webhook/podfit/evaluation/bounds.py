@@ -50,40 +50,40 @@ def message(first: str, blocks: Iterable[str], count: int, last: str) -> str:
     """
     between = size("\n\n")
     room = MESSAGE - size(first) - size(last) - _MORE - 3 * between
-    shown: list[str] = []
+    texts: list[str] = []
     for block in blocks:
         fits = size(block) + between <= room
-        if fits or not shown:
-            shown.append(block if fits else _leading_lines(block.split("\n"), room))
+        if fits or not texts:
+            texts.append(block if fits else _leading_lines(block.split("\n"), room))
         room -= size(block) + between
         if not fits:
             break
-    more = count - len(shown)
-    return "\n\n".join([first, *shown, *([f"and {more:,} more"] if more else []), last])
+    more = count - len(texts)
+    return "\n\n".join([first, *texts, *([f"and {more:,} more"] if more else []), last])
 
 
 def _leading_lines(lines: Iterable[str], room: int) -> str:
     """The first lines, as many as fit into `room` bytes of JSON."""
-    shown: list[str] = []
+    texts: list[str] = []
     for line in lines:
         if size(line) + size("\n") > room:
             break
         room -= size(line) + size("\n")
-        shown.append(line)
-    return "\n".join(shown)
+        texts.append(line)
+    return "\n".join(texts)
 
 
 def causes(rows: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
     """Return a cause per finding (reason, field, message) as long as they fit; then one that says "and N more"."""
-    shown: list[dict[str, str]] = []
+    items: list[dict[str, str]] = []
     room = MAX_CAUSES_BYTES - 2 - len(", ") - len(json.dumps(_cause("podfit", "(more)", "")).encode()) - _MORE
     for reason, field, text in rows:
         cause = _cause(reason, cut(field, TEXT), cut(text, TEXT))
         room -= len(json.dumps(cause)) + len(", ") + 5 * sum(map((field + text).count, "<>&"))
         if room < 0:
-            return [*shown, _cause("podfit", "(more)", f"and {len(rows) - len(shown):,} more")]
-        shown.append(cause)
-    return shown
+            return [*items, _cause("podfit", "(more)", f"and {len(rows) - len(items):,} more")]
+        items.append(cause)
+    return items
 
 
 def _cause(reason: str, field: str, text: str) -> dict[str, str]:
@@ -92,17 +92,17 @@ def _cause(reason: str, field: str, text: str) -> dict[str, str]:
 
 def listed(words: Sequence[str], most: int = TEXT, between: str = ",") -> str:
     """Join the words that fit into `most` bytes, and add how many more there are."""
-    whole = between.join(words)
-    if size(whole) <= most:
-        return whole
+    text = between.join(words)
+    if size(text) <= most:
+        return text
     room = most - _MORE
-    shown: list[str] = []
+    texts: list[str] = []
     for word in words:
         room -= size(word) + size(between)
         if room < 0:
             break
-        shown.append(word)
-    return f"{between.join(shown)}{between}+{len(words) - len(shown)}"
+        texts.append(word)
+    return f"{between.join(texts)}{between}+{len(words) - len(texts)}"
 
 
 def warning(line: str, after: str = "") -> str:
@@ -125,11 +125,11 @@ def warnings(lines: Sequence[str]) -> list[str]:
     """Return the lines that the API server passes on; then one that says how many more there are."""
     if len(lines) <= _LINES and sum(len(line.encode()) for line in lines) <= WARNINGS:
         return [*lines]
-    shown: list[str] = []
+    texts: list[str] = []
     room = WARNINGS - _MORE
     for line in lines[: _LINES - 1]:
         room -= len(line.encode())
         if room < 0:
             break
-        shown.append(line)
-    return [*shown, f"podfit: {len(lines) - len(shown)} more warnings; podfit check shows all"]
+        texts.append(line)
+    return [*texts, f"podfit: {len(lines) - len(texts)} more warnings; podfit check shows all"]

@@ -112,20 +112,20 @@ class ContainerComparison:
     def facts(self) -> tuple[Difference, ...]:
         """Release, model, accelerator, decision."""
         return (
-            _difference("vLLM", self, lambda one: str(one.release or "unknown")),
-            _difference("model", self, lambda one: one.model.value.id if one.model else one.args.model),
+            _difference("vLLM", self, lambda engine: str(engine.release or "unknown")),
+            _difference("model", self, lambda engine: engine.model.value.id if engine.model else engine.args.model),
             _difference("accelerator", self, _accelerator_name),
-            _difference("verdict", self, lambda one: one.plan.verdict),
+            _difference("verdict", self, lambda engine: engine.plan.verdict),
         )
 
     @cached_property
     def settings(self) -> tuple[Difference, ...]:
         """What each release makes of the arguments that decide the ledgers, where that differs."""
         before, after = (settings_of(side.engine) if side else {} for side in (self.before, self.after))
-        told = {one.name for one in self.flags}
-        names = (name for name in {**before, **after} if name not in told)
-        found = (Difference(name, before.get(name), after.get(name)) for name in names)
-        return tuple(one for one in found if not one.same) if before and after else ()
+        flag_names = {difference.name for difference in self.flags}
+        names = (name for name in {**before, **after} if name not in flag_names)
+        differences = (Difference(name, before.get(name), after.get(name)) for name in names)
+        return tuple(difference for difference in differences if not difference.same) if before and after else ()
 
     @cached_property
     def flags(self) -> tuple[Difference, ...]:
@@ -147,8 +147,8 @@ class ContainerComparison:
         if self.before is None or self.after is None:
             return ()
         old, new = self.before.engine.args, self.after.engine.args
-        told = {one.name for one in self.settings}
-        names = sorted(set(old.defaults) & set(new.defaults) - set(new.given) - set(old.given) - told)
+        setting_names = {difference.name for difference in self.settings}
+        names = sorted(set(old.defaults) & set(new.defaults) - set(new.given) - set(old.given) - setting_names)
         pairs = (Difference(name, old.defaults[name], new.defaults[name]) for name in names)
         given = {**old.given, **new.given}
         return tuple(pair for pair in pairs if not pair.same and has_effect(pair.name, pair.before, pair.after, given))
@@ -230,35 +230,41 @@ class ContainerComparison:
     def numbers(self) -> tuple[Difference, ...]:
         """What follows from the ledgers: tokens, requests, seconds."""
         return (
-            _difference("kv_cache_tokens", self, lambda one: _tokens(one.plan)),
-            _difference("max_concurrency", self, lambda one: one.plan.gpu and one.plan.gpu.max_concurrency),
-            _difference("longest_request", self, lambda one: one.plan.gpu and one.plan.gpu.longest_request),
-            _difference("startup_seconds", self, lambda one: one.plan.startup and round(one.plan.startup.likely)),
+            _difference("kv_cache_tokens", self, lambda engine: _tokens(engine.plan)),
+            _difference("max_concurrency", self, lambda engine: engine.plan.gpu and engine.plan.gpu.max_concurrency),
+            _difference("longest_request", self, lambda engine: engine.plan.gpu and engine.plan.gpu.longest_request),
+            _difference(
+                "startup_seconds", self, lambda engine: engine.plan.startup and round(engine.plan.startup.likely)
+            ),
         )
 
     @cached_property
     def appeared(self) -> tuple[Judged, ...]:
         """Findings that only the newer side has, or that became a denial."""
-        known = {_finding_identity(one) for one in self.before.findings} if self.before else set()
-        return tuple(one for one in self.after.findings if _finding_identity(one) not in known) if self.after else ()
+        known = {_finding_identity(finding) for finding in self.before.findings} if self.before else set()
+        return (
+            tuple(finding for finding in self.after.findings if _finding_identity(finding) not in known)
+            if self.after
+            else ()
+        )
 
     @cached_property
     def gone(self) -> tuple[Judged, ...]:
         """Findings that only the older side has."""
         if self.before is None:
             return ()
-        left = {_finding_identity(one)[1:] for one in self.after.findings} if self.after else set()
-        return tuple(one for one in self.before.findings if _finding_identity(one)[1:] not in left)
+        left = {_finding_identity(finding)[1:] for finding in self.after.findings} if self.after else set()
+        return tuple(finding for finding in self.before.findings if _finding_identity(finding)[1:] not in left)
 
     @property
     def newly_denied(self) -> tuple[Judged, ...]:
         """What would be denied, and was not before."""
-        return tuple(one for one in self.appeared if one.mode == "deny")
+        return tuple(finding for finding in self.appeared if finding.mode == "deny")
 
     @property
     def would_newly_deny(self) -> tuple[Judged, ...]:
         """What only `enforce.mode` keeps from being denied, and would not have been before."""
-        return tuple(one for one in self.appeared if one.heading == "would_deny")
+        return tuple(finding for finding in self.appeared if finding.heading == "would_deny")
 
 
 def compare(old: Sequence[Placed], new: Sequence[Placed]) -> list[ContainerComparison]:
@@ -276,24 +282,24 @@ def _accelerator_name(engine: Engine) -> str | None:
     """The GPU and its count, for people: "2 × NVIDIA L4"."""
     if engine.gpu is None:
         return None
-    found = engine.gpu.value
-    return f"{found.count} × {found.name}" if found.count else found.name
+    accelerator = engine.gpu.value
+    return f"{accelerator.count} × {accelerator.name}" if accelerator.count else accelerator.name
 
 
 def settings_of(engine: Engine) -> dict[str, Any]:
     """What the release makes of the arguments; empty where model or GPU are not known."""
     if engine.model is None or engine.gpu is None:
         return {}
-    judged = plan.judge(
+    release_plan = plan.judge(
         engine.args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=engine.command.env
     )
-    resolved = judged.resolved
+    resolved = release_plan.resolved
     if resolved is None:
         return {}
-    found = {name: read(resolved) for name, read in _NOTABLE.items()}
-    found["engine_generation"] = "V1" if resolved.settings.v1 else "V0"
-    found["cuda_graphs"] = "none" if resolved.settings.eager else _graphs(cuda_graphs.charged(resolved.settings))
-    return found
+    entries = {name: read(resolved) for name, read in _NOTABLE.items()}
+    entries["engine_generation"] = "V1" if resolved.settings.v1 else "V0"
+    entries["cuda_graphs"] = "none" if resolved.settings.eager else _graphs(cuda_graphs.charged(resolved.settings))
+    return entries
 
 
 def _keys(value: object) -> list[str]:
@@ -333,9 +339,9 @@ def _tokens(planned: MemoryPlan) -> int | None:
     return planned.gpu.kv_cache_tokens[1] if planned.gpu and planned.gpu.kv_cache_tokens else None
 
 
-def _finding_identity(judged: Judged) -> tuple[str, str, str]:
+def _finding_identity(finding: Judged) -> tuple[str, str, str]:
     """How a finding is recognized where numbers and indices move: mode without the limit of `enforce.mode`, rule, and
     the field; of an argument's rule, the flag too."""
-    field = re.sub(r"\[\d+\]", "[]", str(judged.field_path))
-    flag = re.search(r"--[a-z][\w-]*", judged.finding.message)
-    return judged.would, judged.rule, f"{field} {flag[0] if flag else ''}"
+    field = re.sub(r"\[\d+\]", "[]", str(finding.field_path))
+    flag = re.search(r"--[a-z][\w-]*", finding.finding.message)
+    return finding.would, finding.rule, f"{field} {flag[0] if flag else ''}"

@@ -63,10 +63,10 @@ def refusal_headline(report: Report) -> str:
     It names rules of the worst threat alone: one about practice (unknown-gpu) does not say why vLLM would not start.
     """
     denied = [
-        (result.engine.container.name, judged)
+        (result.engine.container.name, finding)
         for result in report.results
-        for judged in result.findings
-        if judged.mode == "deny"
+        for finding in result.findings
+        if finding.mode == "deny"
     ]
     return _headline(denied, _whose(report))
 
@@ -89,10 +89,10 @@ def headline(problems: Sequence[tuple[str, Problem]], kind: str, name: str) -> s
 
 
 def _headline(problems: Sequence[tuple[str, Problem]], whose: str) -> str:
-    threat = next(threat for threat in THREATS if any(one.threatens == threat for _, one in problems))
+    threat = next(threat for threat in THREATS if any(problem.threatens == threat for _, problem in problems))
     containers = list(dict.fromkeys(f'"{_short(container, 24)}"' for container, _ in problems))
-    named = quoted_rules(*(one for _, one in problems if one.threatens == threat))
-    rules = _few(named, 2, len(quoted_rules(*(one for _, one in problems))))
+    named = quoted_rules(*(problem for _, problem in problems if problem.threatens == threat))
+    rules = _few(named, 2, len(quoted_rules(*(problem for _, problem in problems))))
     where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, 1)} of {whose}"
     start = f"{THREATS[threat]}: {many(len(problems), 'problem')}"
     line = one_line(f"{start} ({rules}) {where}")
@@ -122,7 +122,7 @@ def _few(words: list[str], count: int, total: int | None = None) -> str:
 
 
 def quoted_rules(*problems: Problem) -> list[str]:
-    return list(dict.fromkeys(one.rule for one in problems))
+    return list(dict.fromkeys(problem.rule for problem in problems))
 
 
 def refusal(report: Report) -> str:
@@ -143,28 +143,28 @@ def denials(report: Report) -> list[Judged]:
     """Return the findings that deny, the most important first: by threat, and the first few of each rule."""
     count: Counter[str] = Counter()
     ranked = []
-    for judged in report.findings:
-        if judged.mode == "deny":
-            count[judged.rule] += 1
-            ranked.append(((_THREAT_ORDER[judged.threatens], count[judged.rule] > FEW_PROBLEMS), judged))
-    return [judged for _, judged in sorted(ranked, key=itemgetter(0))]
+    for finding in report.findings:
+        if finding.mode == "deny":
+            count[finding.rule] += 1
+            ranked.append(((_THREAT_ORDER[finding.threatens], count[finding.rule] > FEW_PROBLEMS), finding))
+    return [judgement for _, judgement in sorted(ranked, key=itemgetter(0))]
 
 
-def block(judged: Judged, mark: str = "", width: int = WIDTH) -> str:
+def block(finding: Judged, mark: str = "", width: int = WIDTH) -> str:
     """One finding: rule, field, plane; the arithmetic; what would fit."""
-    head = f"{mark}{judged.rule}  {judged.path}"
-    plane = f"[{PLANES[judged.plane]}]"
+    head = f"{mark}{finding.rule}  {finding.path}"
+    plane = f"[{PLANES[finding.plane]}]"
     lines = [f"{head:<{width - len(plane) - 2}}  {plane}"]
-    for text in (judged.finding.message, *judged.finding.details):
+    for text in (finding.finding.message, *finding.finding.details):
         lines += wrapped(text, "  ", width=width)
-    lines += _suggestions(judged, width)
+    lines += _suggestions(finding, width)
     return "\n".join(lines)
 
 
 def lead(finding: Finding) -> str:
     """The text before a finding's suggestions, each of which is enough by itself; "fits" is said only where the
     planner computed it."""
-    if len([one for one in finding.suggestions if not one.endswith(PROBABLY)]) == 1:
+    if len([suggestion for suggestion in finding.suggestions if not suggestion.endswith(PROBABLY)]) == 1:
         return "this fits" if finding.computed else "change"
     return f"any one of these{' fits' if finding.computed else ''}"
 
@@ -172,16 +172,16 @@ def lead(finding: Finding) -> str:
 def advice(finding: Finding) -> list[str]:
     """A finding's suggestions as lines: one in its line, several as a list of which one is enough."""
     if len(finding.suggestions) < 2:
-        return [f"{lead(finding)}: {one}" for one in finding.suggestions]
-    return [f"{lead(finding)}:", *(f"- {one}" for one in finding.suggestions)]
+        return [f"{lead(finding)}: {suggestion}" for suggestion in finding.suggestions]
+    return [f"{lead(finding)}:", *(f"- {suggestion}" for suggestion in finding.suggestions)]
 
 
-def _suggestions(judged: Judged, width: int) -> list[str]:
+def _suggestions(finding: Judged, width: int) -> list[str]:
     """The suggestions as wrapped lines."""
-    every = judged.finding.suggestions
-    sure = [one for one in every if not one.endswith(PROBABLY)]
-    likely = [one.removesuffix(PROBABLY) for one in every if one.endswith(PROBABLY)]
-    return [*_listed(lead(judged.finding), sure, width), *_listed("probably fits", likely, width)]
+    every = finding.finding.suggestions
+    sure = [text for text in every if not text.endswith(PROBABLY)]
+    likely = [text.removesuffix(PROBABLY) for text in every if text.endswith(PROBABLY)]
+    return [*_listed(lead(finding.finding), sure, width), *_listed("probably fits", likely, width)]
 
 
 def _listed(lead: str, suggestions: Sequence[str], width: int) -> list[str]:
@@ -228,11 +228,11 @@ def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
 
 def warnings(report: Report) -> list[str]:
     """One line per finding that warns, by importance, but only the first pieces of advice."""
-    warned = sorted((judged for judged in report.findings if judged.mode == "warn"), key=importance)
-    serious = sum(judged.level != "advice" for judged in warned)
-    shown = warned[: serious + SHOWN_ADVICE]
-    lines = [warning(judged, _in_vain(judged)) for judged in shown]
-    if left := len(warned) - len(shown):
+    warned = sorted((finding for finding in report.findings if finding.mode == "warn"), key=importance)
+    serious = sum(finding.level != "advice" for finding in warned)
+    findings = warned[: serious + SHOWN_ADVICE]
+    lines = [warning(finding, _in_vain(finding)) for finding in findings]
+    if left := len(warned) - len(findings):
         lines.append(bounds.warning(f"podfit: {more_advice(left)} (podfit check shows all with -v)"))
     lines += [
         bounds.warning(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed")
@@ -258,19 +258,19 @@ HEADINGS: Mapping[Heading, str] = {
 _SURE = {"certain": 0, "likely": 1, "possible": 2}
 
 
-def weight(judged: Judged) -> tuple[bool, int, int]:
+def weight(finding: Judged) -> tuple[bool, int, int]:
     """The position of a finding among the warnings."""
-    return (not judged.is_softened, _THREAT_ORDER[judged.threatens], _SURE[judged.certainty])
+    return (not finding.is_softened, _THREAT_ORDER[finding.threatens], _SURE[finding.certainty])
 
 
 _Place = tuple[tuple[bool, int | str], ...]
 
 
-def importance(judged: Judged) -> tuple[int, bool, tuple[bool, int, int], _Place]:
+def importance(finding: Judged) -> tuple[int, bool, tuple[bool, int, int], _Place]:
     """The position of a finding in a list for people: by heading, memory before the rest, by weight, by path."""
-    heading = list(HEADINGS).index(judged.heading)
-    place = tuple((isinstance(part, str), part) for part in judged.field_path.parts)
-    return heading, judged.plane not in ("gpu", "host"), weight(judged), place
+    heading = list(HEADINGS).index(finding.heading)
+    place = tuple((isinstance(part, str), part) for part in finding.field_path.parts)
+    return heading, finding.plane not in ("gpu", "host"), weight(finding), place
 
 
 SHOWN_ADVICE = 3
@@ -286,25 +286,25 @@ MAX_CHANGE_LENGTH = 96
 """Characters of a warning up to which it begins with the change: some of the problem must be left."""
 
 
-def warning(judged: Judged, after: str = "") -> str:
+def warning(finding: Judged, after: str = "") -> str:
     """One finding as a warning: with its place where that fits into the line. If the problem does not fit either, the
     change comes first."""
-    line = one_line(f"podfit {judged.rule}: {judged.message}")
-    placed = f"{line} ({one_line(judged.path)}){after}"
+    line = one_line(f"podfit {finding.rule}: {finding.message}")
+    placed = f"{line} ({one_line(finding.path)}){after}"
     if bounds.warning(placed) == placed:
         return placed
     if after or bounds.warning(line) == line:
         return bounds.warning(line, after)
-    suggestion = next(iter(judged.finding.suggestions), "").removesuffix(PROBABLY)
-    changed = one_line(f"podfit {judged.rule}: change: {suggestion}")
+    suggestion = next(iter(finding.finding.suggestions), "").removesuffix(PROBABLY)
+    changed = one_line(f"podfit {finding.rule}: change: {suggestion}")
     if not suggestion or len(changed) > MAX_CHANGE_LENGTH:
         return bounds.warning(line)
-    return bounds.warning(one_line(f"{changed}: {judged.message}"))
+    return bounds.warning(one_line(f"{changed}: {finding.message}"))
 
 
-def _in_vain(judged: Judged) -> str:
+def _in_vain(finding: Judged) -> str:
     """A note that the author's annotation has no effect, and why."""
-    for note in judged.notes:
+    for note in finding.notes:
         if note.startswith(f"annotation {IGNORE}"):
             return f"; its annotation {note.partition(' ')[2].partition(' ')[2]}"
     return ""

@@ -130,17 +130,17 @@ def _walk(obj: JSON, texts: _Texts) -> None:
             elif "name" in value and isinstance(text := value.get("value"), str):
                 texts.public.append(str(value["name"]))
                 _add(text, texts, name != "httpHeaders" and is_open_variable(str(value["name"])))
-                stack += [(name, str(key), one, closed) for key, one in value.items() if key not in ("name", "value")]
+                stack += [(name, str(key), item, closed) for key, item in value.items() if key not in ("name", "value")]
             else:
-                stack += [(name, str(key), one, closed or name in CLOSED) for key, one in value.items()]
+                stack += [(name, str(key), item, closed or name in CLOSED) for key, item in value.items()]
         elif isinstance(value, list):
-            stack += [(parent, name, one, closed) for one in value]
+            stack += [(parent, name, item, closed) for item in value]
 
 
 def _add(text: str, texts: _Texts, is_public: bool) -> None:
     (texts.public if is_public else texts.private).append(text)
     if not is_public and ("=" in text or "$" in text):
-        texts.public += [one or other for one, other in _REFERENCE.findall(text)]
+        texts.public += [item or other for item, other in _REFERENCE.findall(text)]
 
 
 def _add_annotations(annotations: Mapping[Any, Any], texts: _Texts) -> None:
@@ -199,7 +199,7 @@ def _add_engine(engine: Engine, texts: _Texts) -> None:
 
 
 def _strings(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 _UNKNOWN = Option("")

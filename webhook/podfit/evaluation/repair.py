@@ -20,7 +20,7 @@ from podfit.vllm.facts import Facts
 class Repaired:
     """What repairing an object came to."""
 
-    made: tuple[Judged, ...]
+    repairs: tuple[Judged, ...]
     """The findings that were repaired, in the order of their repairs."""
     left: tuple[Judged, ...]
     """What the repaired object is still denied or warned for, by the rules that were asked for."""
@@ -30,17 +30,17 @@ class Repaired:
     @property
     def fixed(self) -> int:
         """How many findings the repairs removed."""
-        return len(self.made) + sum(map(len, self.settled))
+        return len(self.repairs) + sum(map(len, self.settled))
 
     @property
     def denied(self) -> tuple[Judged, ...]:
         """What is still denied."""
-        return tuple(judged for judged in self.left if judged.mode == "deny")
+        return tuple(finding for finding in self.left if finding.mode == "deny")
 
     @property
     def edits(self) -> list[Edit]:
         """The edits, in the order in which they are made."""
-        return [edit for judged in self.made for edit in judged.finding.fix]
+        return [edit for finding in self.repairs for edit in finding.finding.fix]
 
 
 def repair(
@@ -53,7 +53,7 @@ def repair(
     audited: bool = True,
     namespace: str | None = None,
     accepted: Iterable[tuple[Result, Judged]] = (),
-    found: Sequence[Result] | None = None,
+    rows: Sequence[Result] | None = None,
 ) -> Repaired:
     """Repairs every finding whose fix is applied there.
 
@@ -63,30 +63,33 @@ def repair(
     `namespace`: where the object goes, in case it does not say so. `accepted`: findings of `obj` that stay as they are.
     `found`: what `lint` says of `obj`, for a caller who has asked already.
     """
-    made: list[Judged] = []
+    items: list[Judged] = []
     settled: list[list[Judged]] = []
     tried: set[tuple[str, str, str]] = set()
-    kept = {_finding_identity(*one) for one in accepted}
-    results = lint(obj, policy, facts, where=where, namespace=namespace).results if found is None else found
+    kept = {_finding_identity(*pair) for pair in accepted}
+    results = lint(obj, policy, facts, where=where, namespace=namespace).results if rows is None else rows
     rounds = _rounds(where, len(results))
     while True:
         findings = [
-            (one, result) for result in results for one in result.findings if _finding_identity(result, one) not in kept
+            (finding, result)
+            for result in results
+            for finding in result.findings
+            if _finding_identity(result, finding) not in kept
         ]
-        wanted = [pair for pair in findings if _must_apply(pair[0], rules, audited) and _key(pair[0]) not in tried]
-        if not wanted or not rounds:
-            left = [one for one, _ in findings if _is_told(one, rules)]
-            return Repaired(tuple(made), tuple(left), tuple(map(tuple, settled)))
+        repairable = [pair for pair in findings if _must_apply(pair[0], rules, audited) and _key(pair[0]) not in tried]
+        if not repairable or not rounds:
+            left = [finding for finding, _ in findings if _is_told(finding, rules)]
+            return Repaired(tuple(items), tuple(left), tuple(map(tuple, settled)))
         rounds -= 1
-        chosen = _apart(wanted)
-        tried |= {_key(judged) for judged in chosen}
-        after, changed = edited(obj, [judged.finding.fix for judged in chosen])
+        chosen = _apart(repairable)
+        tried |= {_key(finding) for finding in chosen}
+        after, changed = edited(obj, [finding.finding.fix for finding in chosen])
         obj = with_parameters_of(obj, after)
         done = [*compress(chosen, changed)]
-        made += done
+        items += done
         results = lint(obj, policy, facts, where=where, namespace=namespace).results
-        told = [pair for pair in findings if _is_told(pair[0], rules)]
-        settled += _settled(done, told, results)
+        advised = [pair for pair in findings if _is_told(pair[0], rules)]
+        settled += _settled(done, advised, results)
 
 
 _READINGS, _ROUNDS = 2048, 8
@@ -101,31 +104,31 @@ def _rounds(where: Place, containers: int) -> int:
     return max(_ROUNDS, _READINGS // max(1, containers))
 
 
-def _apart(wanted: Sequence[tuple[Judged, Result]]) -> list[Judged]:
+def _apart(pairs: Sequence[tuple[Judged, Result]]) -> list[Judged]:
     """The first finding, and with it the first of each other Pod template, where their fixes touch nothing else."""
-    first, result = wanted[0]
+    first, result = pairs[0]
     chosen = {result.engine.workload.path: first}
     if _is_within(first, result):
-        for judged, other in wanted:
-            if other.engine.workload.path not in chosen and _is_within(judged, other):
-                chosen[other.engine.workload.path] = judged
+        for finding, other in pairs:
+            if other.engine.workload.path not in chosen and _is_within(finding, other):
+                chosen[other.engine.workload.path] = finding
     return list(chosen.values())
 
 
-def _is_within(judged: Judged, result: Result) -> bool:
+def _is_within(finding: Judged, result: Result) -> bool:
     """The fix changes nothing but the Pod template."""
     parts = result.engine.workload.path.parts
-    return all(edit.path.parts[: len(parts)] == parts for edit in judged.finding.fix)
+    return all(edit.path.parts[: len(parts)] == parts for edit in finding.finding.fix)
 
 
-def _must_apply(judged: Judged, rules: Collection[str], audited: bool) -> bool:
+def _must_apply(finding: Judged, rules: Collection[str], audited: bool) -> bool:
     """Whether the finding has a fix that applies, of one of the rules (none named: of any)."""
-    return judged.applies and (audited or judged.shown) and (not rules or judged.rule in rules)
+    return finding.applies and (audited or finding.shown) and (not rules or finding.rule in rules)
 
 
-def _is_told(judged: Judged, rules: Collection[str]) -> bool:
+def _is_told(finding: Judged, rules: Collection[str]) -> bool:
     """Whether the finding counts for what is left."""
-    return judged.shown and (not rules or judged.rule in rules)
+    return finding.shown and (not rules or finding.rule in rules)
 
 
 def _settled(
@@ -133,34 +136,36 @@ def _settled(
 ) -> list[list[Judged]]:
     """For each repair: other findings that are gone after it. If several repairs may be the reason, the one in the same
     Pod template counts."""
-    shown = [(one, result) for result in after for one in result.findings if one.shown]
-    known = {_finding_identity(result, one) for one, result in before}
-    now = {_finding_identity(result, one) for one, result in shown}
+    items = [(judgement, result) for result in after for judgement in result.findings if judgement.shown]
+    known = {_finding_identity(result, judgement) for judgement, result in before}
+    now = {_finding_identity(result, judgement) for judgement, result in items}
     fresh = Counter(
-        (one.rule, result.engine.container.path) for one, result in shown if _finding_identity(result, one) not in known
+        (judgement.rule, result.engine.container.path)
+        for judgement, result in items
+        if _finding_identity(result, judgement) not in known
     )
-    repaired = {id(one) for one in done}
-    found: list[list[Judged]] = [[] for _ in done]
-    for one, result in before:
-        if not done or id(one) in repaired or _finding_identity(result, one) in now:
+    repaired = {id(judgement) for judgement in done}
+    rows: list[list[Judged]] = [[] for _ in done]
+    for finding, result in before:
+        if not done or id(finding) in repaired or _finding_identity(result, finding) in now:
             continue
-        rule = one.rule, result.engine.container.path
+        rule = finding.rule, result.engine.container.path
         if fresh[rule]:  # it is still there, in other words
             fresh[rule] -= 1
             continue
         parts = result.engine.workload.path.parts
         at = next((at for at, other in enumerate(done) if other.field_path.parts[: len(parts)] == parts), 0)
-        found[at].append(one)
-    return found
+        rows[at].append(finding)
+    return rows
 
 
-def _finding_identity(result: Result, judged: Judged) -> tuple[str, str, str]:
+def _finding_identity(result: Result, finding: Judged) -> tuple[str, str, str]:
     """How a finding is known again when others are repaired: what is in a list moves, and keeps its words."""
-    path = judged.field_path
+    path = finding.field_path
     in_list = bool(path.parts) and isinstance(path.parts[-1], int)
-    return judged.rule, result.engine.container.name, judged.message if in_list else str(path)
+    return finding.rule, result.engine.container.name, finding.message if in_list else str(path)
 
 
-def _key(judged: Judged) -> tuple[str, str, str]:
+def _key(finding: Judged) -> tuple[str, str, str]:
     # The message too: all words of a script have one path, and what moves up in a list takes another's.
-    return judged.rule, str(judged.field_path), judged.message
+    return finding.rule, str(finding.field_path), finding.message

@@ -50,7 +50,7 @@ class Shadowed:
     policy: str
     outcome: Literal["denied", "would_deny", "allowed"]
     """would_deny: denied without the limit of `enforce.mode`."""
-    found: tuple[FoundRule, ...]
+    rules: tuple[FoundRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Decision:
 
     request: Request
     outcome: Outcome
-    found: tuple[FoundRule, ...] = ()
+    rules: tuple[FoundRule, ...] = ()
     """Each finding's rule and modes."""
     errors: tuple[RuleError, ...] = ()
     """Rules that failed with an error: they denied nothing."""
@@ -81,7 +81,7 @@ class Decision:
     @property
     def would_deny(self) -> bool:
         """The validating webhook would deny without the limit of `enforce.mode`, and does not."""
-        return self.outcome == "allowed" and any(would == "deny" for _, _, would in self.found)
+        return self.outcome == "allowed" and any(would == "deny" for _, _, would in self.rules)
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -104,17 +104,17 @@ class Decision:
         `would` and `would-rules`: the same without the limit of `enforce.mode`, if that is different."""
         modes: dict[str, Mode] = {}
         unlimited: dict[str, Mode] = {}
-        for rule, mode, would in self.found:
+        for rule, mode, would in self.rules:
             modes[rule] = harder_mode(mode, modes.get(rule, "ignore"))
             unlimited[rule] = harder_mode(would, unlimited.get(rule, "ignore"))
         limited = {rule: f"{modes[rule]}({would})" for rule, would in unlimited.items() if would != modes[rule]}
         lists: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(self.exempted), "would-rules": limited}
-        shown = {
+        entries = {
             key: bounds.listed([f"{rule}={words[rule]}" for rule in sorted(words)])
             for key, words in lists.items()
             if words
         }
-        return {**shown, "would": "denied"} if self.would_deny else shown
+        return {**entries, "would": "denied"} if self.would_deny else entries
 
 
 def validate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
         "denied" if report.denied else "allowed",
         _rules_and_modes(report.findings),
         report.errors,
-        exempted=tuple((judged.rule, judged.exempted) for judged in report.findings if judged.exempted),
+        exempted=tuple((finding.rule, finding.exempted) for finding in report.findings if finding.exempted),
         shadowed=tuple(map(_shadowed, report.shadows)),
         warnings=tuple(denial.warnings(report)),
         status=_status(report) if report.denied else None,
@@ -200,30 +200,30 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
     if not report.results and not report.errors:
         return Decision(request, "skipped")
     # All that a second call would repair is repaired now: API servers call again where others changed the object.
-    made = (
-        repair(report.object, policy, facts, where="admission", namespace=request.namespace, found=report.results)
+    repaired = (
+        repair(report.object, policy, facts, where="admission", namespace=request.namespace, rows=report.results)
         if report.edits
         else None
     )
-    operations = json_patch(report.object, made.edits) if made else []
+    operations = json_patch(report.object, repaired.edits) if repaired else []
     return Decision(
         request,
         "patched" if operations else "allowed",
         _rules_and_modes(report.findings),
         report.errors,
-        warnings=_repaired(made) if made and operations else (),
+        warnings=_repaired(repaired) if repaired and operations else (),
         patch=base64.b64encode(json.dumps(operations).encode()).decode() if operations else None,
         versions=_versions(policy, facts),
     )
 
 
-def _repaired(made: Repaired) -> tuple[str, ...]:
-    return tuple(bounds.warnings([denial.warning(one, "; repaired") for one in made.made]))
+def _repaired(repaired: Repaired) -> tuple[str, ...]:
+    return tuple(bounds.warnings([denial.warning(finding, "; repaired") for finding in repaired.repairs]))
 
 
 def _rules_and_modes(findings: Iterable[Judged]) -> tuple[FoundRule, ...]:
     """Each finding's rule and modes."""
-    return tuple((judged.rule, judged.mode, judged.would) for judged in findings)
+    return tuple((finding.rule, finding.mode, finding.would) for finding in findings)
 
 
 def _shadowed(shadow: Shadow) -> Shadowed:
@@ -257,7 +257,9 @@ def _compared_part(obj: JSON) -> dict[str, Any]:
 
 
 def _status(report: Report) -> dict[str, Any]:
-    rows = [(one.rule, one_line(one.path), one_line(one.finding.message)) for one in denial.denials(report)]
+    rows = [
+        (finding.rule, one_line(finding.path), one_line(finding.finding.message)) for finding in denial.denials(report)
+    ]
     return _forbidden(denial.refusal(report), bounds.causes(rows))
 
 

@@ -18,10 +18,12 @@ DocumentEdits = Sequence[tuple[int, Sequence[Edit]]]
 
 def rooted(document: Document, changes: Sequence[Edit]) -> tuple[Edit, ...]:
     """Edits of an object as edits of its document (an item of a List is below `items`)."""
-    return tuple(Edit(document.root.join(*one.path.parts), one.value, one.op) for one in changes)
+    return tuple(Edit(document.root.join(*edit.path.parts), edit.value, edit.op) for edit in changes)
 
 
-def is_proved(obj: JSON, result: Result, judged: Judged, changes: Sequence[Edit], policy: Policy, facts: Facts) -> bool:
+def is_proved(
+    obj: JSON, result: Result, finding: Judged, changes: Sequence[Edit], policy: Policy, facts: Facts
+) -> bool:
     """With the edits the finding is gone, and the container has no other one that is denied or likely and was not
     there before."""
     if not changes:
@@ -32,21 +34,21 @@ def is_proved(obj: JSON, result: Result, judged: Judged, changes: Sequence[Edit]
         return False
     path = result.engine.container.path
     results = lint(after, policy, facts, where="check").results
-    now = next((one for one in results if one.engine.container.path == path), None)
+    now = next((other_result for other_result in results if other_result.engine.container.path == path), None)
     if now is None or not all(done):
         return False
-    before = {(one.rule, one.finding.message) for one in result.findings}
+    before = {(judgement.rule, judgement.finding.message) for judgement in result.findings}
     return not any(
-        (one.rule == judged.rule and str(one.field_path) == str(judged.field_path))
-        or (one.level != "advice" and one.shown and (one.rule, one.finding.message) not in before)
-        for one in now.findings
-        if one.shown
+        (graded.rule == finding.rule and str(graded.field_path) == str(finding.field_path))
+        or (graded.level != "advice" and graded.shown and (graded.rule, graded.finding.message) not in before)
+        for graded in now.findings
+        if graded.shown
     )  # fmt: skip
 
 
 def proved_edits(
-    obj: JSON, result: Result, judged: Judged, text: str, policy: Policy, facts: Facts
+    obj: JSON, result: Result, finding: Judged, text: str, policy: Policy, facts: Facts
 ) -> tuple[Edit, ...]:
     """The edits that follow one suggestion of a finding, if they are proved to help; else none."""
-    changes = suggestion.edits(result.engine, judged.field_path, text)
-    return changes if is_proved(obj, result, judged, changes, policy, facts) else ()
+    changes = suggestion.edits(result.engine, finding.field_path, text)
+    return changes if is_proved(obj, result, finding, changes, policy, facts) else ()

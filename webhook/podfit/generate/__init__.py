@@ -33,7 +33,9 @@ def other_labels(named: Accelerator | None, product: str | None = None) -> tuple
     if named is None or len(named.gpus) < 2:
         return ()
     written = product or next(iter(gpu.commonest(named.gpus).labels), None)
-    return tuple(one.labels[0] for one in named.gpus if one.labels and written not in one.labels)
+    return tuple(
+        other_gpu.labels[0] for other_gpu in named.gpus if other_gpu.labels and written not in other_gpu.labels
+    )
 
 
 def slug(model: str) -> str:

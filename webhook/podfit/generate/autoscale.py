@@ -83,7 +83,7 @@ def usage_metric(release: Release) -> str:
     return _USAGE if release >= _USAGE_SINCE else _USAGE_BEFORE
 
 
-def behavior(wanted: Targets) -> Object:
+def behavior(targets: Targets) -> Object:
     """Up at once, down one by one: a replica that went is missed for a whole start."""
     return {
         "scaleUp": {
@@ -91,25 +91,25 @@ def behavior(wanted: Targets) -> Object:
             "policies": [{"type": "Pods", "value": UP_PODS, "periodSeconds": UP_SECONDS}],
         },
         "scaleDown": {
-            "stabilizationWindowSeconds": wanted.window,
+            "stabilizationWindowSeconds": targets.window,
             "policies": [{"type": "Pods", "value": DOWN_PODS, "periodSeconds": DOWN_SECONDS}],
         },
     }
 
 
-def write_manifests(engine: Engine, autoscaler: Object, wanted: Targets, head: Iterator[str]) -> str:
+def write_manifests(engine: Engine, autoscaler: Object, targets: Targets, head: Iterator[str]) -> str:
     """The workload with at least two replicas, whose number the autoscaler alone sets, and the autoscaler."""
-    made = list(workload.objects(scaled(engine, wanted)))
-    del made[-1]["spec"]["replicas"]
+    items = list(workload.objects(scaled(engine, targets)))
+    del items[-1]["spec"]["replicas"]
     text = "".join(
-        f"# {line}".rstrip() + "\n" for line in (*head, *_explain_targets(wanted, made[-1]["metadata"]["name"]))
+        f"# {line}".rstrip() + "\n" for line in (*head, *_explain_targets(targets, items[-1]["metadata"]["name"]))
     )
-    return text + "---\n".join(yaml.safe_dump(one, sort_keys=False, width=120) for one in (*made, autoscaler))
+    return text + "---\n".join(yaml.safe_dump(item, sort_keys=False, width=120) for item in (*items, autoscaler))
 
 
-def scaled(engine: Engine, wanted: Targets) -> Engine:
+def scaled(engine: Engine, targets: Targets) -> Engine:
     """The same engine in as many replicas as there always are."""
-    return replace(engine, workload=replace(engine.workload, replicas=wanted.least))
+    return replace(engine, workload=replace(engine.workload, replicas=targets.least))
 
 
 def target(engine: Engine) -> dict[str, Any]:
@@ -117,19 +117,19 @@ def target(engine: Engine) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name_of(engine)}
 
 
-def _explain_targets(wanted: Targets, name: str) -> Iterator[str]:
+def _explain_targets(targets: Targets, name: str) -> Iterator[str]:
     """Comment lines that explain the numbers."""
     yield (
-        f"one replica holds {wanted.requests:.1f} requests of {wanted.length:,} tokens at once, and starts in about "
-        f"{wanted.start:.0f} s"
+        f"one replica holds {targets.requests:.1f} requests of {targets.length:,} tokens at once, and starts in about "
+        f"{targets.start:.0f} s"
     )
-    waiting = f"{wanted.waiting} request{'s' * (wanted.waiting > 1)} for each waiting"
+    waiting = f"{targets.waiting} request{'s' * (targets.waiting > 1)} for each waiting"
     yield f"a replica more: {waiting} (a quarter of what it holds, {MOST_WAITING} at most),"
-    yield f"  or {wanted.usage:.0%} of the KV caches in use (room for one more request of the full length)"
+    yield f"  or {targets.usage:.0%} of the KV caches in use (room for one more request of the full length)"
     yield (
-        f"a replica less: not before {wanted.window} s of less load, one in {DOWN_SECONDS} s: a start is paid for it "
+        f"a replica less: not before {targets.window} s of less load, one in {DOWN_SECONDS} s: a start is paid for it "
         "when the load is back"
     )
-    yield f"at most {wanted.most} replicas: what your quota of GPUs allows is yours to say"
+    yield f"at most {targets.most} replicas: what your quota of GPUs allows is yours to say"
     yield "the replicas read one claim, which needs a storage class with ReadWriteMany"
     yield f"where Deployment {name} is there already, apply the budget and the autoscaler alone"

@@ -13,11 +13,11 @@ from podfit.rules.engine import Engine
 def render(engine: Engine) -> str:
     """The manifests, and in their head the two rules that prometheus-adapter needs; raises ValueError as the workload
     does, and where it is not known how many requests a replica holds."""
-    wanted = autoscale.scaling_targets(engine)
-    return autoscale.write_manifests(engine, _autoscaler(engine, wanted), wanted, _comment_lines(engine, wanted))
+    targets = autoscale.scaling_targets(engine)
+    return autoscale.write_manifests(engine, _autoscaler(engine, targets), targets, _comment_lines(engine, targets))
 
 
-def _autoscaler(engine: Engine, wanted: Targets) -> Object:
+def _autoscaler(engine: Engine, targets: Targets) -> Object:
     """The HorizontalPodAutoscaler."""
     name = workload.name_of(engine)
     return {
@@ -26,13 +26,13 @@ def _autoscaler(engine: Engine, wanted: Targets) -> Object:
         "metadata": workload.metadata(engine, name),
         "spec": {
             "scaleTargetRef": autoscale.target(engine),
-            "minReplicas": wanted.least,
-            "maxReplicas": wanted.most,
+            "minReplicas": targets.least,
+            "maxReplicas": targets.most,
             "metrics": [
-                _pods(autoscale.WAITING, str(wanted.waiting)),
-                _pods(wanted.usage_metric, f"{wanted.usage * 1000:.0f}m"),
+                _pods(autoscale.WAITING, str(targets.waiting)),
+                _pods(targets.usage_metric, f"{targets.usage * 1000:.0f}m"),
             ],
-            "behavior": autoscale.behavior(wanted),
+            "behavior": autoscale.behavior(targets),
         },
     }
 
@@ -47,13 +47,13 @@ def _adapted(series: str) -> str:
     return series.replace(":", "_")
 
 
-def _comment_lines(engine: Engine, wanted: Targets) -> Iterator[str]:
+def _comment_lines(engine: Engine, targets: Targets) -> Iterator[str]:
     """The comment at the top, with prometheus-adapter's rules for the metrics."""
     yield f"{engine.args.model}, scaled on what waits, written by `podfit plan -o hpa`"
     yield "the metrics come from prometheus-adapter (its Helm chart's values), of series with labels namespace and pod:"
     yield "  rules:"
     yield "    custom:"
-    for series, how in ((autoscale.WAITING, "sum"), (wanted.usage_metric, "avg")):
+    for series, how in ((autoscale.WAITING, "sum"), (targets.usage_metric, "avg")):
         yield f'    - seriesQuery: \'{series}{{namespace!="",pod!=""}}\''
         yield "      resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}"
         yield f"      name: {{as: {_adapted(series)}}}"

@@ -17,11 +17,11 @@ _POLL = 15
 def render(engine: Engine) -> str:
     """The manifests; raises ValueError as the workload does, and where it is not known how many requests a replica
     holds."""
-    wanted = autoscale.scaling_targets(engine)
-    return autoscale.write_manifests(engine, _scaled_object(engine, wanted), wanted, _comment_lines(engine))
+    targets = autoscale.scaling_targets(engine)
+    return autoscale.write_manifests(engine, _scaled_object(engine, targets), targets, _comment_lines(engine))
 
 
-def _scaled_object(engine: Engine, wanted: Targets) -> Object:
+def _scaled_object(engine: Engine, targets: Targets) -> Object:
     """The KEDA ScaledObject."""
     name = workload.name_of(engine)
     return {
@@ -30,13 +30,13 @@ def _scaled_object(engine: Engine, wanted: Targets) -> Object:
         "metadata": workload.metadata(engine, name),
         "spec": {
             "scaleTargetRef": autoscale.target(engine),
-            "minReplicaCount": wanted.least,
-            "maxReplicaCount": wanted.most,
+            "minReplicaCount": targets.least,
+            "maxReplicaCount": targets.most,
             "pollingInterval": _POLL,
-            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": autoscale.behavior(wanted)}},
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": autoscale.behavior(targets)}},
             "triggers": [
-                _trigger(engine, f"sum({autoscale.WAITING}{{0}})", str(wanted.waiting)),
-                _trigger(engine, f"sum(avg by (pod) ({wanted.usage_metric}{{0}}))", f"{wanted.usage:g}"),
+                _trigger(engine, f"sum({autoscale.WAITING}{{0}})", str(targets.waiting)),
+                _trigger(engine, f"sum(avg by (pod) ({targets.usage_metric}{{0}}))", f"{targets.usage:g}"),
             ],
         },
     }

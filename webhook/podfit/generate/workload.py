@@ -43,10 +43,10 @@ Object = dict[str, Any]
 def render(engine: Engine) -> str:
     """The manifests of one planned engine, with a head that says where the numbers are from. Raises ValueError if
     model or GPU are not known, or no Deployment with one Pod per replica can serve them."""
-    made = list(objects(engine))
-    whole = _read(made[-1], engine)
-    head = "".join(f"# {line}".rstrip() + "\n" for line in _comment_lines(whole, made))
-    return head + "---\n".join(yaml.safe_dump(one, sort_keys=False, width=120) for one in made)
+    items = list(objects(engine))
+    written_engine = _read(items[-1], engine)
+    head = "".join(f"# {line}".rstrip() + "\n" for line in _comment_lines(written_engine, items))
+    return head + "---\n".join(yaml.safe_dump(item, sort_keys=False, width=120) for item in items)
 
 
 def objects(engine: Engine) -> Iterator[Object]:
@@ -73,7 +73,7 @@ def _check_supported(engine: Engine) -> None:
         raise ValueError(f"{engine.args.model!r} is a path: which volume holds it only you can say; name a hub's id")
     if engine.gpu is None or not engine.gpu.value.gpus:
         raise ValueError("which GPU is not known; --gpu NAME names one")
-    if any(one.vendor != "nvidia" or one.mig for one in engine.gpu.value.gpus):
+    if any(product.vendor != "nvidia" or product.mig for product in engine.gpu.value.gpus):
         raise ValueError(f"{engine.gpu.value.name}: manifests are written for whole NVIDIA GPUs alone")
     if engine.spans_pods:
         raise ValueError("the engine spans several Pods; a Deployment can't say that, a LeaderWorkerSet can")
@@ -135,7 +135,7 @@ def _make_pod_spec(engine: Engine, name: str, replicas: int) -> Object:
 
 def _node_selection(engine: Engine) -> Object:
     """The GPU by its label; for a name that several GPU models have, the commonest's."""
-    labeled = [one for one in (engine.gpu.value.gpus if engine.gpu else ()) if one.labels]
+    labeled = [product for product in (engine.gpu.value.gpus if engine.gpu else ()) if product.labels]
     if not labeled:
         raise ValueError("no node label is known for this GPU")
     return {"nodeSelector": {PRODUCT: gpu.commonest(labeled).labels[0]}}
@@ -266,14 +266,16 @@ def make_disruption_budget(engine: Engine, name: str) -> Object:
 
 def _read(deployment: Mapping[str, Any], engine: Engine) -> Engine:
     """The Deployment as the webhook reads it, with what is known of the model."""
-    (one,) = workload.find(deployment)
-    found = reading.read(one, one.containers[0], replace(engine.facts, companions=Companions(), gpu=None))
-    if found is None:
+    (written_workload,) = workload.find(deployment)
+    written_engine = reading.read(
+        written_workload, written_workload.containers[0], replace(engine.facts, companions=Companions(), gpu=None)
+    )
+    if written_engine is None:
         raise ValueError("the command starts no server of vLLM")
-    return found
+    return written_engine
 
 
-def _comment_lines(read: Engine, made: list[Object]) -> Iterator[str]:
+def _comment_lines(read: Engine, objects: list[Object]) -> Iterator[str]:
     """Why the numbers are what they are."""
     plan, accelerator = read.plan, read.gpu.value if read.gpu else None
     count = read.requested[1] if read.requested else None
@@ -298,7 +300,9 @@ def _comment_lines(read: Engine, made: list[Object]) -> Iterator[str]:
         if size and "download" not in dict(plan.startup.parts):
             more = duration.human(startup.first_download(size))
             yield f"  the first start also downloads {human(size)} to the volume, which takes about {more} more"
-    if any(one["kind"] == "PersistentVolumeClaim" and one["spec"]["accessModes"] == ["ReadWriteMany"] for one in made):
+    if any(
+        item["kind"] == "PersistentVolumeClaim" and item["spec"]["accessModes"] == ["ReadWriteMany"] for item in objects
+    ):
         yield "storage: replicas on several nodes read one claim, which needs a storage class with ReadWriteMany"
     if read.model is not None and read.model.value.gated:
         yield f"the model is gated: kubectl create secret generic {TOKEN} --from-literal=token=…"

@@ -34,7 +34,7 @@ class Companions:
     """The objects of one input: a directory's files, standard input, or all of a cluster's."""
 
     objects: tuple[JSON, ...] = ()
-    whole: bool = False
+    is_complete: bool = False
     """All objects of the namespace are here, so an absent object does not exist."""
     around: Snapshot = field(default_factory=Snapshot)
     """The cluster's objects (nodes, namespaces, classes) from elsewhere in the input."""
@@ -42,15 +42,15 @@ class Companions:
     @cached_property
     def config_maps(self) -> Mapping[str, JSON]:
         """Name → ConfigMap."""
-        return {_name(one): one for one in self._by_kind.get(_CONFIG_MAP, ())}
+        return {_name(item): item for item in self._by_kind.get(_CONFIG_MAP, ())}
 
     def services(self, workload: Workload) -> list[JSON]:
         """The Services that select the workload's Pods."""
         labels = mapping(workload.metadata.get("labels"))
         return [
-            one
-            for one in self._in_namespace_of(_SERVICE, workload)
-            if (selector := mapping(FieldPath(("spec", "selector")).get(one)))
+            item
+            for item in self._in_namespace_of(_SERVICE, workload)
+            if (selector := mapping(FieldPath(("spec", "selector")).get(item)))
             and all(labels.get(key) == value for key, value in selector.items())
         ]
 
@@ -60,109 +60,113 @@ class Companions:
         kubernetes pkg/kubelet/envvars: a headless Service and an ExternalName have none.
         """
         return [
-            (_name(one), one)
-            for one in self._in_namespace_of(_SERVICE, workload)
-            if FieldPath(("spec", "clusterIP")).get(one) != "None"
-            and FieldPath(("spec", "type")).get(one) != "ExternalName"
+            (_name(item), item)
+            for item in self._in_namespace_of(_SERVICE, workload)
+            if FieldPath(("spec", "clusterIP")).get(item) != "None"
+            and FieldPath(("spec", "type")).get(item) != "ExternalName"
         ]
 
     def autoscalers(self, workload: Workload) -> list[JSON]:
         """The HorizontalPodAutoscalers and KEDA ScaledObjects whose target the workload is."""
         return [
-            one
+            item
             for kind in (_HPA, _SCALED_OBJECT)
-            for one in self._in_namespace_of(kind, workload)
-            if _is_scale_target(one, workload) and workload.name
+            for item in self._in_namespace_of(kind, workload)
+            if _is_scale_target(item, workload) and workload.name
         ]
 
     def disruption_budgets(self, workload: Workload) -> list[JSON]:
         """The PodDisruptionBudgets that select the workload's Pods."""
         labels = mapping(workload.metadata.get("labels"))
         return [
-            one
-            for one in self._in_namespace_of(_BUDGET, workload)
-            if _selects_labels(mapping(FieldPath(("spec", "selector")).get(one)), labels)
+            item
+            for item in self._in_namespace_of(_BUDGET, workload)
+            if _selects_labels(mapping(FieldPath(("spec", "selector")).get(item)), labels)
         ]
 
     def claim(self, workload: Workload, name: str) -> JSON | None:
         """The PersistentVolumeClaim of that name that the workload's Pods mount, None if it is not here."""
         if not self.objects:
             return None
-        return next((one for one in self._in_namespace_of(_CLAIM, workload) if _name(one) == name), None)
+        return next((item for item in self._in_namespace_of(_CLAIM, workload) if _name(item) == name), None)
 
     def is_new_claim(self, workload: Workload, name: str) -> bool:
         """Whether the claim is one of these objects, starts empty, and nothing else here can fill it."""
         claim = self.claim(workload, name)
         spec = mapping(mapping(claim).get("spec"))
-        if claim is None or self.whole or any(spec.get(key) for key in ("dataSource", "dataSourceRef", "volumeName")):
+        if (
+            claim is None
+            or self.is_complete
+            or any(spec.get(key) for key in ("dataSource", "dataSourceRef", "volumeName"))
+        ):
             return False
-        others = (one for one in self.objects if one is not workload.object and one is not claim)
-        return not any(_names_claim(one, name) for one in others)
+        others = (item for item in self.objects if item is not workload.object and item is not claim)
+        return not any(_names_claim(other, name) for other in others)
 
     def serving_runtime(self, workload: Workload, name: str) -> JSON | None:
         """The KServe runtime of that name that the workload may use; a namespace's own comes first."""
         own = self._in_namespace_of((_KSERVE, "ServingRuntime"), workload)
         shared = self._by_kind.get((_KSERVE, "ClusterServingRuntime"), ())
-        return next((one for one in (*own, *shared) if _name(one) == name), None)
+        return next((item for item in (*own, *shared) if _name(item) == name), None)
 
     def services_of_runtime(self, workload: Workload) -> list[str]:
         """The names of the InferenceServices that name the runtime."""
-        listed = self._by_kind.get((_KSERVE, "InferenceService"), ())
+        items = self._by_kind.get((_KSERVE, "InferenceService"), ())
         if workload.kind == "ServingRuntime":
-            listed = list(self._in_namespace_of((_KSERVE, "InferenceService"), workload))
-        return [_name(one) for one in listed if kserve_runtime.runtime_name(one) == workload.name]
+            items = list(self._in_namespace_of((_KSERVE, "InferenceService"), workload))
+        return [_name(item) for item in items if kserve_runtime.runtime_name(item) == workload.name]
 
     def holds_release(self, workload: Workload) -> bool:
         """What belongs to the workload is plausibly all here: something that addresses or scales it is."""
-        return self.whole or bool(self.services(workload) or self.autoscalers(workload))
+        return self.is_complete or bool(self.services(workload) or self.autoscalers(workload))
 
     @cached_property
     def _by_kind(self) -> Mapping[Key, list[JSON]]:
         """(API group, kind) → the objects of that kind."""
-        found: dict[Key, list[JSON]] = {}
-        for one in self.objects:
-            found.setdefault(group_and_kind(one), []).append(one)
-        return found
+        entries: dict[Key, list[JSON]] = {}
+        for item in self.objects:
+            entries.setdefault(group_and_kind(item), []).append(item)
+        return entries
 
     def _in_namespace_of(self, kind: Key, workload: Workload) -> Iterator[JSON]:
         """The objects of a kind in the workload's namespace, where both say one (what applies them may add it)."""
-        for one in self._by_kind.get(kind, ()):
-            namespace = mapping(one.get("metadata")).get("namespace")
+        for item in self._by_kind.get(kind, ()):
+            namespace = mapping(item.get("metadata")).get("namespace")
             if not namespace or not workload.namespace or namespace == workload.namespace:
-                yield one
+                yield item
 
 
 def can_be_one_release(objects: Iterable[JSON]) -> bool:
     """Whether the objects can be one release: none of them would overwrite another one."""
     names = Counter(
-        (*group_and_kind(one), mapping(one.get("metadata")).get("namespace"), _name(one))
-        for one in objects
-        if _name(one)
+        (*group_and_kind(item), mapping(item.get("metadata")).get("namespace"), _name(item))
+        for item in objects
+        if _name(item)
     )
     return max(names.values(), default=0) <= 1
 
 
-def config_map_names(obj: Any, found: set[str] | None = None) -> set[str]:
+def config_map_names(obj: Any, names: set[str] | None = None) -> set[str]:
     """The names of the ConfigMaps that an object's Pods refer to, wherever in it."""
-    found = set() if found is None else found
+    names = set() if names is None else names
     if isinstance(obj, Mapping):
         for key, value in obj.items():
             if key in ("configMapRef", "configMapKeyRef", "configMap") and isinstance(value, Mapping):
                 if isinstance(value.get("name"), str):
-                    found.add(value["name"])
+                    names.add(value["name"])
             else:
-                config_map_names(value, found)
+                config_map_names(value, names)
     elif isinstance(obj, list):
-        for one in obj:
-            config_map_names(one, found)
-    return found
+        for item in obj:
+            config_map_names(item, names)
+    return names
 
 
 def _names_claim(value: Any, name: str) -> bool:
     """Whether an object refers to the claim, wherever in it."""
     if isinstance(value, Mapping):
-        return value.get("claimName") == name or any(_names_claim(one, name) for one in value.values())
-    return isinstance(value, list) and any(_names_claim(one, name) for one in value)
+        return value.get("claimName") == name or any(_names_claim(other_value, name) for other_value in value.values())
+    return isinstance(value, list) and any(_names_claim(item, name) for item in value)
 
 
 def describe(obj: JSON) -> str:
@@ -193,9 +197,9 @@ def _is_scale_target(obj: JSON, workload: Workload) -> bool:
     (keda.sh ScaledObject specification)."""
     ref = mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
     kind, name = ref.get("kind", "Deployment"), ref.get("name")
-    made = _MADE.get(workload.kind)
+    text = _MADE.get(workload.kind)
     return (kind, name) == (workload.kind, workload.name) or (
-        made is not None and kind == "Deployment" and name == workload.name + made
+        text is not None and kind == "Deployment" and name == workload.name + text
     )
 
 

@@ -47,61 +47,67 @@ class Everywhere:
     def _snapshot_and_contradictions(self) -> tuple[Snapshot, tuple[str, ...]]:
         """The cluster's objects of all files, without those that files define differently, and a line about each of
         these."""
-        seen: dict[tuple[str, snapshot.Key], dict[str, JSON]] = {}
+        entries: dict[tuple[str, snapshot.Key], dict[str, JSON]] = {}
         for file, _, obj in self.held:
             kind = snapshot.of_cluster(obj)
             if kind is not None:
-                seen.setdefault((kind, snapshot.key(obj)), {})[file] = obj
-        kept, said, lost = [], [], set()
-        for (kind, (_, name)), files in seen.items():
+                entries.setdefault((kind, snapshot.key(obj)), {})[file] = obj
+        kept, texts, lost = [], [], set()
+        for (kind, (_, name)), files in entries.items():
             reduced = {file: snapshot.from_objects([obj]).objects.get(kind) for file, obj in files.items()}
             first = next(iter(reduced.values()))
-            if other := next((file for file, one in reduced.items() if one != first), None):
+            if other := next((file for file, item in reduced.items() if item != first), None):
                 lost.add(kind)
                 what = next(iter(files.values())).get("kind")
-                said.append(_contradiction(f"{what} {name}", next(iter(files)), other))
+                texts.append(_contradiction(f"{what} {name}", next(iter(files)), other))
             else:
                 kept.append((kind, next(iter(files.values()))))
         # What nodes there are is only known where each of them is.
-        return snapshot.from_objects(obj for kind, obj in kept if kind != "nodes" or kind not in lost), tuple(said)
+        return snapshot.from_objects(obj for kind, obj in kept if kind != "nodes" or kind not in lost), tuple(texts)
 
     @cached_property
     def _config_maps(self) -> Mapping[str, Sequence[PlacedObject]]:
         """Name → the ConfigMaps of that name."""
-        found: dict[str, list[PlacedObject]] = {}
-        for one in self.held:
-            if one.object.get("kind") == "ConfigMap" and one.object.get("apiVersion") == "v1":
-                found.setdefault(snapshot.key(one.object)[1], []).append(one)
-        return found
+        entries: dict[str, list[PlacedObject]] = {}
+        for placed_object in self.held:
+            if placed_object.object.get("kind") == "ConfigMap" and placed_object.object.get("apiVersion") == "v1":
+                entries.setdefault(snapshot.key(placed_object.object)[1], []).append(placed_object)
+        return entries
 
     def config_maps(
         self, folder: str, objects: Sequence[JSON], own: Mapping[str, JSON]
     ) -> tuple[dict[str, JSON], list[str]]:
         """Name → ConfigMap for a file's objects, including `own`, which are next to it; and notes on unknown ones."""
-        found, said = dict(own), list[str]()
+        config_maps, texts = dict(own), list[str]()
         asks = [(snapshot.key(obj)[0], config_map_names(obj)) for obj in objects] if self._config_maps else []
         missing = {name for _, names in asks for name in names} - own.keys()
         spaces = {space for space, names in asks if names}
         for name in sorted(missing):
-            held = [one for one in self._config_maps.get(name, ()) if _may_be_in(one.object, spaces)]
-            near = [one for one in held if one.folder == folder] or held
-            if other := next((one for one in near if _data(one.object) != _data(near[0].object)), None):
-                said.append(_contradiction(f"ConfigMap {name}", near[0].file, other.file))
+            held = [
+                placed_object
+                for placed_object in self._config_maps.get(name, ())
+                if _may_be_in(placed_object.object, spaces)
+            ]
+            near = [placed_object for placed_object in held if placed_object.folder == folder] or held
+            if other := next(
+                (placed_object for placed_object in near if _data(placed_object.object) != _data(near[0].object)), None
+            ):
+                texts.append(_contradiction(f"ConfigMap {name}", near[0].file, other.file))
             elif near:
-                found[name] = near[0].object
-        return found, said
+                config_maps[name] = near[0].object
+        return config_maps, texts
 
 
-def _contradiction(what: str, one: str, other: str) -> str:
+def _contradiction(what: str, text: str, other: str) -> str:
     """The line that says that an object is left out, since two files define it differently."""
-    where = f"twice in {one}" if one == other else f"in {one} and {other}"
+    where = f"twice in {text}" if text == other else f"in {text} and {other}"
     return f"{what} is defined differently {where}: it is unknown to files without their own definition"
 
 
 def _may_be_in(obj: JSON, spaces: Iterable[str]) -> bool:
     """What applies a file may add the namespace to both, hardly the other's to one of them."""
     own = snapshot.key(obj)[0]
-    return not own or all(own == one for one in spaces)
+    return not own or all(own == space for space in spaces)
 
 
 def _data(obj: JSON) -> tuple[JSON, JSON]:

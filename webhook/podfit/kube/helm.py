@@ -55,29 +55,35 @@ def notes(files: Iterable[tuple[str, Sequence[Mapping[str, Any]], str]], folders
     """One note per chart and per values file without one, if they name vLLM; and one for all other charts.
 
     `files`: name, objects and text of each. `folders`: charts that are known besides."""
-    listed = list(files)
-    found = {
-        posixpath.dirname(name) or "."
-        for name, objects, _ in listed
-        if len(objects) == 1 and is_chart(name, objects[0])
+    items = list(files)
+    names = {
+        posixpath.dirname(name) or "." for name, objects, _ in items if len(objects) == 1 and is_chart(name, objects[0])
     }
-    found |= set(folders)
-    charts = {one: Chart(one) for one in sorted(found) if _innermost(one, found - {one}) is None}
+    names |= set(folders)
+    charts = {folder: Chart(folder) for folder in sorted(names) if _innermost(folder, names - {folder}) is None}
     lone = []
-    for name, objects, text in listed:
+    for name, objects, text in items:
         chart = charts.get(_innermost(name, charts) or "")
-        has_values = bool(objects) and all(is_values(name, one) for one in objects)
+        has_values = bool(objects) and all(is_values(name, item) for item in objects)
         if chart is not None:
             chart.names_vllm = chart.names_vllm or names_vllm(text)
             chart.values += [name] if has_values else []
         elif has_values and names_vllm(text):
             command = f"podfit check --helm CHART --values {name}"
             lone.append(f"{name}: values for a Helm chart, which is not rendered here: {command}")
-    own = [one for one in charts.values() if one.names_vllm]
-    rest = [one for one in charts.values() if not one.names_vllm]
-    return [*(one.note() for one in own), *(one.note(len(rest) - 1) for one in rest[:1]), *lone]
+    own = [value for value in charts.values() if value.names_vllm]
+    rest = [value for value in charts.values() if not value.names_vllm]
+    return [
+        *(other_chart.note() for other_chart in own),
+        *(other_chart.note(len(rest) - 1) for other_chart in rest[:1]),
+        *lone,
+    ]
 
 
 def _innermost(name: str, folders: Iterable[str]) -> str | None:
     """The innermost folder that the file or folder is in."""
-    return max([one for one in folders if one == "." or name.startswith(one.rstrip("/") + "/")], key=len, default=None)
+    return max(
+        [folder for folder in folders if folder == "." or name.startswith(folder.rstrip("/") + "/")],
+        key=len,
+        default=None,
+    )

@@ -21,8 +21,8 @@ _SELECTING = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"})
 def patch_files(kustomization: JSON) -> Iterator[str]:
     """The files that a kustomization lists as patches, relative to its folder."""
     for key in ("patches", "patchesStrategicMerge", "patchesJson6902"):
-        for one in as_list(kustomization.get(key)):
-            path = mapping(one).get("path") if is_object(one) else one
+        for item in as_list(kustomization.get(key)):
+            path = mapping(item).get("path") if is_object(item) else item
             if isinstance(path, str) and "\n" not in path:
                 yield path
 
@@ -30,7 +30,7 @@ def patch_files(kustomization: JSON) -> Iterator[str]:
 def resource_files(kustomization: JSON) -> Iterator[str]:
     """The files and folders that a kustomization lists as whole objects, relative to its folder."""
     for key in ("resources", "bases", "components"):
-        yield from (one for one in as_list(kustomization.get(key)) if isinstance(one, str))
+        yield from (item for item in as_list(kustomization.get(key)) if isinstance(item, str))
 
 
 def replaced_images(kustomization: JSON) -> tuple[str, ...]:
@@ -61,9 +61,9 @@ def sign_of_patch(obj: JSON) -> str | None:
         return None
     if group == "apps" and kind in _SELECTING and not mapping(obj.get("spec")).get("selector"):
         return "it lacks spec.selector"
-    pods = (FieldPath(tuple(one.path.split("."))).get(obj) for one in row.pods)
-    containers = (mapping(one) for pod in pods for one in as_list(mapping(pod).get("containers")))
-    return "a container lacks its image" if any(one.get("image") is None for one in containers) else None
+    pods = (FieldPath(tuple(pod.path.split("."))).get(obj) for pod in row.pods)
+    containers = (mapping(item) for pod in pods for item in as_list(mapping(pod).get("containers")))
+    return "a container lacks its image" if any(container.get("image") is None for container in containers) else None
 
 
 def _has_directive(obj: JSON) -> bool:
@@ -72,7 +72,7 @@ def _has_directive(obj: JSON) -> bool:
         if isinstance(value, Mapping):
             if DIRECTIVE in value:
                 return True
-            queue += [one for one in value.values() if isinstance(one, Mapping | list)]
+            queue += [other_value for other_value in value.values() if isinstance(other_value, Mapping | list)]
         else:
-            queue += [one for one in value if isinstance(one, Mapping | list)]
+            queue += [item for item in value if isinstance(item, Mapping | list)]
     return False

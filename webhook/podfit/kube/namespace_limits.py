@@ -69,34 +69,35 @@ class _Pod:
     """A Pod's resources once the API server has filled in what is not given."""
 
     containers: tuple[tuple[str, _Amounts], ...]
-    whole: _Amounts
+    total: _Amounts
 
     @classmethod
     def of(cls, spec: JSON, limits: Sequence[tuple[str, JSON]]) -> _Pod:
         """The resources of a PodSpec, with the defaults of the namespace's LimitRanges."""
-        mains = [one for one in as_list(spec.get("containers")) if isinstance(one, Mapping)]
-        inits = [one for one in as_list(spec.get("initContainers")) if isinstance(one, Mapping)]
-        named = [(str(one.get("name")), _with_defaults(one, limits)) for one in mains]
-        before = [(str(one.get("name")), _with_defaults(one, limits)) for one in inits]
-        aside = [amounts for one, (_, amounts) in zip(inits, before, strict=True) if one.get("restartPolicy")]
+        mains = [item for item in as_list(spec.get("containers")) if isinstance(item, Mapping)]
+        inits = [item for item in as_list(spec.get("initContainers")) if isinstance(item, Mapping)]
+        named = [(str(main.get("name")), _with_defaults(main, limits)) for main in mains]
+        before = [(str(init.get("name")), _with_defaults(init, limits)) for init in inits]
+        aside = [amounts for item, (_, amounts) in zip(inits, before, strict=True) if item.get("restartPolicy")]
         running = [*aside, *(amounts for _, amounts in named)]
         once = [amounts for _, amounts in before]
-        whole = _Amounts(
-            _effective_sum([one.requests for one in running], [one.requests for one in once]),
-            _effective_sum([one.limits for one in running], [one.limits for one in once]),
+        total = _Amounts(
+            _effective_sum([amounts.requests for amounts in running], [amounts.requests for amounts in once]),
+            _effective_sum([amounts.limits for amounts in running], [amounts.limits for amounts in once]),
         )
         own = mapping(spec.get("resources"))  # of the Pod itself: they win over the containers' sum
-        whole = _Amounts(
-            {**whole.requests, **_amounts(own.get("requests"))}, {**whole.limits, **_amounts(own.get("limits"))}
+        total = _Amounts(
+            {**total.requests, **_amounts(own.get("requests"))}, {**total.limits, **_amounts(own.get("limits"))}
         )
-        return cls((*named, *before), whole)
+        return cls((*named, *before), total)
 
 
 def _effective_sum(running: Sequence[Mapping[str, int]], once: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """The sum of those that run together, or the most that one of those before them takes."""
-    names = {name for one in (*running, *once) for name in one}
+    names = {name for amounts in (*running, *once) for name in amounts}
     return {
-        name: max([sum(one.get(name, 0) for one in running), *(one.get(name, 0) for one in once)]) for name in names
+        name: max([sum(amounts.get(name, 0) for amounts in running), *(amounts.get(name, 0) for amounts in once)])
+        for name in names
     }
 
 
@@ -121,7 +122,7 @@ def _violations(pod: _Pod, limits: Sequence[tuple[str, JSON]]) -> Iterator[tuple
     """The violations of LimitRanges: a name and a reason for each."""
     for name, item in limits:
         extent = item.get("type")
-        subjects = [("", pod.whole)] if extent == "Pod" else pod.containers if extent == "Container" else ()
+        subjects = [("", pod.total)] if extent == "Pod" else pod.containers if extent == "Container" else ()
         for whose, amounts in subjects:
             for word, resource, value in _broken_bounds(item, amounts):
                 what = f"{word} {resource} {value} for a {str(extent).lower()}"
@@ -147,15 +148,15 @@ def _broken_bounds(item: JSON, amounts: _Amounts) -> Iterator[tuple[str, str, An
 
 def _added_to_quota(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
     """What the change adds to a quota. How much of it is left another Pod may take meanwhile."""
-    if bool(was.whole.requests or was.whole.limits) != bool(becomes.whole.requests or becomes.whole.limits) and any(
+    if bool(was.total.requests or was.total.limits) != bool(becomes.total.requests or becomes.total.limits) and any(
         scope in _EXTENT for scope in as_list(quota.get("scopes"))
     ):
         return "a Pod that requests something is counted by another quota"
     for resource in as_list(quota.get("hard")):
         part = "limits" if str(resource).startswith("limits.") else "requests"
         name = str(resource).removeprefix(f"{part}.")
-        old, new = getattr(was.whole, part), getattr(becomes.whole, part)
-        complete = all(name in getattr(one, part) for _, one in was.containers)  # else it was rejected before
+        old, new = getattr(was.total, part), getattr(becomes.total, part)
+        complete = all(name in getattr(amounts, part) for _, amounts in was.containers)  # else it was rejected before
         if complete and new.get(name, 0) > old.get(name, 0):
             return f"it counts {resource}"
     return None

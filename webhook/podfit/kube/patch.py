@@ -43,19 +43,19 @@ def json_patch(obj: Any, edits: Iterable[Edit]) -> list[dict[str, Any]]:
 def edited(obj: Any, several: Iterable[Iterable[Edit]]) -> tuple[Any, list[bool]]:
     """`obj` with several groups of edits made, as a new object, and of each group whether it changed anything. Raises
     ValueError as `json_patch` does."""
-    whole = [_copy(obj)]
-    changed = [bool(_made(whole, edits)) for edits in several]
-    return whole[0], changed
+    items = [_copy(obj)]
+    changed = [bool(_made(items, edits)) for edits in several]
+    return items[0], changed
 
 
-def _made(whole: list[Any], edits: Iterable[Edit]) -> list[dict[str, Any]]:
+def _made(values: list[Any], edits: Iterable[Edit]) -> list[dict[str, Any]]:
     """The patch of the edits, which are made on `whole`."""
     patch: list[dict[str, Any]] = []
     for edit in edits:
         if edit.op == "swap":
-            patch += _swap_operations(whole, edit)
+            patch += _swap_operations(values, edit)
             continue
-        operation = _operation(whole, edit)
+        operation = _operation(values, edit)
         if operation is not None and not _join_operation(patch, operation):
             patch.append(operation)
     return patch
@@ -109,11 +109,11 @@ def shrinks(obj: Any, edits: Iterable[Edit]) -> str | None:
     return None
 
 
-def _deepest_existing(whole: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]:
+def _deepest_existing(values: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]:
     """How far the edit's path exists: the parent, the key in it, and the path of that key."""
-    at: Any = whole
+    at: Any = values
     key: str | int = 0
-    parts, child = edit.path.parts, whole[0]
+    parts, child = edit.path.parts, values[0]
     for depth, part in enumerate(parts):
         if child is None:
             return at, key, FieldPath(parts[:depth])
@@ -131,9 +131,9 @@ def _list(value: Any, path: FieldPath) -> list[Any] | None:
     raise ValueError(f"{path} holds a {type(value).__name__}, no list to append to")
 
 
-def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
+def _operation(values: list[Any], edit: Edit) -> dict[str, Any] | None:
     """The edit as one operation, made on `whole` too; None if it changes nothing."""
-    at, key, path = _deepest_existing(whole, edit)
+    at, key, path = _deepest_existing(values, edit)
     rest = edit.path.parts[len(path.parts) :]
     now = _child(at, key)
     if edit.op == "remove":
@@ -161,9 +161,9 @@ def _operation(whole: list[Any], edit: Edit) -> dict[str, Any] | None:
     return {"op": op, "path": path.pointer(), "value": _copy(value)}
 
 
-def _swap_operations(whole: list[Any], edit: Edit) -> list[dict[str, Any]]:
+def _swap_operations(values: list[Any], edit: Edit) -> list[dict[str, Any]]:
     """The operations of a `swap`, made on `whole` too: items that only move are not touched."""
-    at, key, path = _deepest_existing(whole, edit)
+    at, key, path = _deepest_existing(values, edit)
     now, (old, new) = _child(at, key), edit.value
     if path != edit.path or not old:
         return []
@@ -225,15 +225,15 @@ def _has_child(at: Any, key: str | int) -> bool:
     return key in at
 
 
-def _equal_as_json(one: Any, other: Any) -> bool:
+def _equal_as_json(first: Any, other: Any) -> bool:
     """Equal as JSON: unlike in Python, `true` is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal_as_json(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal_as_json, one, other))
-    return bool(one == other)
+    if isinstance(first, bool) or isinstance(other, bool):
+        return first is other
+    if isinstance(first, Mapping) and isinstance(other, Mapping):
+        return first.keys() == other.keys() and all(_equal_as_json(value, other[key]) for key, value in first.items())
+    if isinstance(first, list) and isinstance(other, list):
+        return len(first) == len(other) and all(map(_equal_as_json, first, other))
+    return bool(first == other)
 
 
 def _is_in(value: Any, items: list[Any]) -> bool:

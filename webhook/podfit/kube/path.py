@@ -117,7 +117,7 @@ def group_and_kind(obj: Mapping[Any, Any]) -> tuple[str, str]:
 
 def mappings(value: object) -> list[Mapping[Any, Any]]:
     """The objects in a list; none if the value is not a list."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def mapping(value: object) -> Mapping[Any, Any]:

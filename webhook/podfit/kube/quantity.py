@@ -32,10 +32,10 @@ class QuantityError(ValueError):
 def parse(value: object) -> int:
     """The quantity as an integer (bytes for memory), rounded up and capped as Kubernetes does; raises QuantityError."""
     text = value if isinstance(value, str) else _as_text(value)
-    found = _parse_exact(text) if len(text) <= 64 else None
-    if found is None:
+    amount = _parse_exact(text) if len(text) <= 64 else None
+    if amount is None:
         raise QuantityError(f"{value!r:.60} is not a quantity such as 64Gi, 500M or 2")
-    return found
+    return amount
 
 
 @lru_cache(1024)
@@ -64,12 +64,12 @@ def try_parse(value: object) -> int | None:
     return _parse_exact(text) if 0 < len(text) <= 64 else None
 
 
-def equal(one: object, other: object) -> bool:
+def equal(first: object, other: object) -> bool:
     """The same amount ("1" and "1000m"); False if one is not a quantity. The API server compares amounts, not text."""
-    parsed = try_parse(one), try_parse(other)
+    parsed = try_parse(first), try_parse(other)
     if None in parsed:
         return False
-    return _as_decimal(one) == _as_decimal(other)
+    return _as_decimal(first) == _as_decimal(other)
 
 
 def _as_decimal(value: object) -> Decimal:

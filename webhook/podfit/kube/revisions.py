@@ -23,7 +23,11 @@ _ADDED = "pod-template-hash"
 def reduce_revision(obj: JSON) -> JSON:
     """What is kept of a ReplicaSet or a ControllerRevision: whose it is, and its template's digest."""
     owners = mapping(obj.get("metadata")).get("ownerReferences")
-    owner = next((mapping(one) for one in owners if mapping(one).get("controller") is True), {}) if owners else {}
+    owner = (
+        next((mapping(other_owner) for other_owner in owners if mapping(other_owner).get("controller") is True), {})
+        if owners
+        else {}
+    )
     spec = mapping(obj.get("spec")) or mapping(mapping(obj.get("data")).get("spec"))
     template = mapping(spec.get("template"))
     if not owner or not template:
@@ -48,8 +52,8 @@ def digest(template: JSON) -> str:
 def _without_nulls(value: Any) -> Any:
     """Without nulls, and without the directive that makes a ControllerRevision's template a patch."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None and key != "$patch"}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None and key != "$patch"}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def kept_by(obj: JSON) -> str:
@@ -57,18 +61,18 @@ def kept_by(obj: JSON) -> str:
     return _KEPT.get(str(obj.get("kind")), "")
 
 
-def returned_to(obj: JSON, namespace: str | None, seen: Mapping[str, Mapping[tuple[str, str], JSON]]) -> str | None:
+def returned_to(obj: JSON, namespace: str | None, entries: Mapping[str, Mapping[tuple[str, str], JSON]]) -> str | None:
     """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None if none is seen.
 
     `seen`: kind → its objects, as `reduce_revision` leaves them.
     """
     kind, name = str(obj.get("kind")), mapping(obj.get("metadata")).get("name")
-    revisions = seen.get(kept_by(obj), {})
+    revisions = entries.get(kept_by(obj), {})
     template = mapping(mapping(obj.get("spec")).get("template"))
     if not revisions or not template:
         return None
-    wanted = {"owner": (kind, str(name)), "template": digest(template)}
-    if not wanted["template"]:
+    target = {"owner": (kind, str(name)), "template": digest(template)}
+    if not target["template"]:
         return None
     of = "ReplicaSet" if kind == "Deployment" else "ControllerRevision"
-    return next((f"{of} {key[1]}" for key, one in revisions.items() if one == wanted and key[0] == namespace), None)
+    return next((f"{of} {key[1]}" for key, item in revisions.items() if item == target and key[0] == namespace), None)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from podfit.kube.path import mapping
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
-_OPERATORS: Mapping[str, Operator] = {one: one for one in get_args(Operator)}
+_OPERATORS: Mapping[str, Operator] = {get_argument: get_argument for get_argument in get_args(Operator)}
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -24,10 +24,10 @@ class Requirement:
     operator: Operator
     values: tuple[str, ...] = ()
 
-    def holds(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
+    def holds(self, labels: Mapping[str, str], *, is_complete: bool = True) -> bool | None:
         """Whether labels fulfil it; None if that depends on labels that are not known (`whole` is False)."""
         value = labels.get(self.key)
-        if value is None and not whole:
+        if value is None and not is_complete:
             return None
         if self.operator == "In":
             return value is not None and value in self.values
@@ -42,26 +42,28 @@ class Selector:
 
     requirements: tuple[Requirement, ...] = ()
 
-    def selects(self, labels: Mapping[str, str], *, whole: bool = True) -> bool | None:
+    def selects(self, labels: Mapping[str, str], *, is_complete: bool = True) -> bool | None:
         """Whether it selects an object with these labels; `whole`: it has no others."""
-        return all_known(one.holds(labels, whole=whole) for one in self.requirements)
+        return all_known(requirement.holds(labels, is_complete=is_complete) for requirement in self.requirements)
 
 
-def of_object(said: Mapping[str, Any]) -> Selector | None:
+def of_object(obj: Mapping[str, Any]) -> Selector | None:
     """`matchLabels` and `matchExpressions` as an object has them; None if one of them can't be read.
 
     An API server rejects an invalid selector (for example with an unknown operator), so it selects nothing.
     """
-    wanted = [Requirement(str(key), "In", (str(value),)) for key, value in mapping(said.get("matchLabels")).items()]
-    expressions = said.get("matchExpressions")
-    for one in expressions if isinstance(expressions, list) else ():
-        operator = _OPERATORS.get(str(mapping(one).get("operator")))
+    requirements = [
+        Requirement(str(key), "In", (str(value),)) for key, value in mapping(obj.get("matchLabels")).items()
+    ]
+    expressions = obj.get("matchExpressions")
+    for item in expressions if isinstance(expressions, list) else ():
+        operator = _OPERATORS.get(str(mapping(item).get("operator")))
         if operator is None:
             return None
-        values = mapping(one).get("values")
-        listed = tuple(str(value) for value in values) if isinstance(values, list) else ()
-        wanted.append(Requirement(str(mapping(one).get("key")), operator, listed))
-    return Selector(tuple(wanted))
+        values = mapping(item).get("values")
+        names = tuple(str(value) for value in values) if isinstance(values, list) else ()
+        requirements.append(Requirement(str(mapping(item).get("key")), operator, names))
+    return Selector(tuple(requirements))
 
 
 _TERM = re.compile(
@@ -75,21 +77,21 @@ def parse(text: str) -> Selector:
 
     k8s.io/apimachinery pkg/labels Parse, without `>` and `<`.
     """
-    wanted, place = [], 0
+    requirements, place = [], 0
     while place < len(text):
-        found = _TERM.match(text, place)
-        written = found and (found["sign"] or found["word"])
-        if found is None or (found["not"] and written) or key_problem(found["key"]):
+        match = _TERM.match(text, place)
+        written = match and (match["sign"] or match["word"])
+        if match is None or (match["not"] and written) or key_problem(match["key"]):
             raise ValueError(f"no label selector from {text[place:].strip()!r} on: expected `key=value`, `key!=value`, "
                              "`key in (a,b)`, `key notin (a,b)`, `key` or `!key`, with commas between")  # fmt: skip
         if not written:
-            wanted.append(Requirement(found["key"], "DoesNotExist" if found["not"] else "Exists"))
+            requirements.append(Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists"))
         else:
-            listed = found["values"].split(",") if found["word"] else [found["value"]]
+            names = match["values"].split(",") if match["word"] else [match["value"]]
             operator: Operator = "NotIn" if written in ("!=", "notin") else "In"
-            wanted.append(Requirement(found["key"], operator, tuple(one.strip() for one in listed)))
-        place = found.end()
-    return Selector(tuple(wanted))
+            requirements.append(Requirement(match["key"], operator, tuple(part.strip() for part in names)))
+        place = match.end()
+    return Selector(tuple(requirements))
 
 
 def all_known(answers: Iterable[bool | None]) -> bool | None:

@@ -94,8 +94,8 @@ class Snapshot:
 
     def get(self, kind: str, namespace: str | None, name: object) -> JSON | None:
         """One object; one without a namespace (a file's) stands in for any."""
-        found = self.objects.get(kind, {})
-        return found.get((namespace or "", str(name))) or found.get(("", str(name)))
+        entries = self.objects.get(kind, {})
+        return entries.get((namespace or "", str(name))) or entries.get(("", str(name)))
 
     def joined(self, other: Snapshot) -> Snapshot:
         """The objects of both; of two with one name, this snapshot's."""
@@ -124,16 +124,16 @@ class Snapshot:
 
         A thousand nodes are mostly of a few kinds. Names that no node has are ignored, which keeps the cache small."""
         nodes = self.nodes or ()
-        beside = [(one.hardware, frozenset(one.allocatable.items()), repr(one.taints)) for one in nodes]
-        known = frozenset(name for one in nodes for name in one.labels)
+        items = [(node.hardware, frozenset(node.allocatable.items()), repr(node.taints)) for node in nodes]
+        known = frozenset(name for node in nodes for name in node.labels)
 
         @lru_cache(ALIKE)
         def sorts(names: frozenset[str]) -> tuple[Alike, ...]:
             """The nodes, grouped by the values of these labels and by the other properties."""
-            found: dict[object, list[Node]] = {}
-            for one, rest in zip(nodes, beside, strict=True):
-                found.setdefault((rest, *map(one.labels.get, names)), []).append(one)
-            return tuple(Alike(of[0], len(of)) for of in found.values())
+            entries: dict[object, list[Node]] = {}
+            for node, rest in zip(nodes, items, strict=True):
+                entries.setdefault((rest, *map(node.labels.get, names)), []).append(node)
+            return tuple(Alike(of[0], len(of)) for of in entries.values())
 
         return lambda names: sorts(names & known)
 
@@ -151,15 +151,17 @@ def from_objects(objects: Iterable[JSON], around: Snapshot | None = None) -> Sna
     With the output of `kubectl get nodes -o yaml` next to the manifests, `podfit check` checks for that cluster.
     `around`: objects from elsewhere in the input, which `objects` override; if `objects` have nodes, only those count.
     """
-    found: dict[str, dict[Key, JSON]] = {}
+    entries: dict[str, dict[Key, JSON]] = {}
     for obj in objects:
         if kind := _kind(obj):
-            found.setdefault(kind.name, {})[key(obj)] = kind.keep(obj)
+            entries.setdefault(kind.name, {})[key(obj)] = kind.keep(obj)
     if around is None:
-        return Snapshot(found)
-    if not found:
+        return Snapshot(entries)
+    if not entries:
         return around
-    near = {name: held if name == "nodes" else {**around.objects.get(name, {}), **held} for name, held in found.items()}
+    near = {
+        name: held if name == "nodes" else {**around.objects.get(name, {}), **held} for name, held in entries.items()
+    }
     return Snapshot({**around.objects, **near})
 
 
@@ -198,8 +200,8 @@ def _node(obj: JSON) -> JSON:
     if extended:
         kept["allocatable"] = extended
     taints = spec.get("taints")
-    if found := [one for one in taints if isinstance(one, Mapping)] if isinstance(taints, list) else []:
-        kept["taints"] = tuple({word: one[word] for word in _TAINT if word in one} for one in found)
+    if items := [taint for taint in taints if isinstance(taint, Mapping)] if isinstance(taints, list) else []:
+        kept["taints"] = tuple({word: item[word] for word in _TAINT if word in item} for item in items)
     return kept
 
 
@@ -235,7 +237,13 @@ def _device_class(obj: JSON) -> JSON:
 
 def _devices(spec: JSON) -> JSON:
     """What `podfit.vllm.gpu.claim` reads of a ResourceClaimSpec; a driver's own configuration may be large."""
-    return {"devices": {"requests": [_request(one) for one in mappings(mapping(spec.get("devices")).get("requests"))]}}
+    return {
+        "devices": {
+            "requests": [
+                _request(other_mapping) for other_mapping in mappings(mapping(spec.get("devices")).get("requests"))
+            ]
+        }
+    }
 
 
 def _request(request: JSON) -> JSON:
@@ -244,7 +252,7 @@ def _request(request: JSON) -> JSON:
     if "exactly" in request:
         kept["exactly"] = _request(mapping(request["exactly"]))
     if subrequests := mappings(request.get("firstAvailable")):
-        kept["firstAvailable"] = [_request(one) for one in subrequests]
+        kept["firstAvailable"] = [_request(subrequest) for subrequest in subrequests]
     return kept
 
 
@@ -255,7 +263,9 @@ def _scalar(value: object) -> object:
 
 def _selectors(request: JSON) -> dict[str, Any]:
     """The CEL selectors of a DeviceRequest or a DeviceClass."""
-    texts = (mapping(one.get("cel")).get("expression") for one in mappings(request.get("selectors")))
+    texts = (
+        mapping(other_mapping.get("cel")).get("expression") for other_mapping in mappings(request.get("selectors"))
+    )
     selectors = [{"cel": {"expression": text}} for text in texts if isinstance(text, str)]
     return {"selectors": selectors} if selectors else {}
 
@@ -298,38 +308,38 @@ def _quota(obj: JSON) -> JSON:
     """Which resources it counts and for which Pods; how much of them is left changes too often to rest on."""
     spec = mapping(obj.get("spec"))
     chosen = mapping(spec.get("scopeSelector")).get("matchExpressions")
-    given, selected = (one if isinstance(one, list) else [] for one in (spec.get("scopes"), chosen))
-    scopes = [*given, *(mapping(one).get("scopeName") for one in selected)]
+    given, selected = (item if isinstance(item, list) else [] for item in (spec.get("scopes"), chosen))
+    scopes = [*given, *(mapping(item).get("scopeName") for item in selected)]
     return {"hard": sorted(map(str, mapping(spec.get("hard")))), "scopes": scopes}
 
 
 def _node_pool(obj: JSON) -> JSON:
     """What a NodePool says of its nodes: their labels, and requirements on the rest (karpenter.sh/v1 NodePool)."""
     template = mapping(mapping(obj.get("spec")).get("template"))
-    found = mapping(template.get("spec")).get("requirements")
+    value = mapping(template.get("spec")).get("requirements")
     return {
         **_labels(template),
         "requirements": tuple(
-            {"key": str(one.get("key")), "operator": str(one.get("operator")), "values": tuple(map(str, values))}
-            for one in (found if isinstance(found, list) else ())
-            if isinstance(one, Mapping) and isinstance(values := one.get("values") or [], list)
+            {"key": str(item.get("key")), "operator": str(item.get("operator")), "values": tuple(map(str, values))}
+            for item in (value if isinstance(value, list) else ())
+            if isinstance(item, Mapping) and isinstance(values := item.get("values") or [], list)
         ),
     }
 
 
 def _compute_class(obj: JSON) -> JSON:
     """The labels that identify the machines of each priority of a ComputeClass (cloud.google.com/v1)."""
-    found = mapping(obj.get("spec")).get("priorities")
-    said = []
-    for one in map(mapping, found if isinstance(found, list) else ()):
+    priorities = mapping(obj.get("spec")).get("priorities")
+    items = []
+    for item in map(mapping, priorities if isinstance(priorities, list) else ()):
         values = {
-            "node.kubernetes.io/instance-type": one.get("machineType"),
-            "cloud.google.com/machine-family": one.get("machineFamily"),
-            "cloud.google.com/gke-accelerator": mapping(one.get("gpu")).get("type"),
-            "cloud.google.com/gke-tpu-accelerator": mapping(one.get("tpu")).get("type"),
+            "node.kubernetes.io/instance-type": item.get("machineType"),
+            "cloud.google.com/machine-family": item.get("machineFamily"),
+            "cloud.google.com/gke-accelerator": mapping(item.get("gpu")).get("type"),
+            "cloud.google.com/gke-tpu-accelerator": mapping(item.get("tpu")).get("type"),
         }
-        said.append({key: str(value) for key, value in values.items() if value})
-    return {"priorities": tuple(said)}
+        items.append({key: str(value) for key, value in values.items() if value})
+    return {"priorities": tuple(items)}
 
 
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")

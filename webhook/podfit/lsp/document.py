@@ -60,30 +60,32 @@ class CheckedText:
     text: str
     source: ManifestFile
     settings: Settings
-    found: CheckedFile
+    checked_file: CheckedFile
 
     @cached_property
     def items(self) -> Sequence[Item]:
         """The findings that are not accepted, the most important first."""
-        every = [item for one in self.found.containers for item in one.items if item.accepted is None]
-        return sorted(every, key=lambda item: (list(LEVELS).index(item.judged.level), item.mark.line))
+        every = [
+            item for container in self.checked_file.containers for item in container.items if item.accepted is None
+        ]
+        return sorted(every, key=lambda item: (list(LEVELS).index(item.finding.level), item.mark.line))
 
     def repairs_of(self, item: Item) -> list[Repair]:
         """What repairs one finding: the repair of `podfit fix`, then each suggestion whose text says what to write and
         after which the finding is gone and nothing new is found."""
-        made = []
-        if item.judged.applies and (text := self._fixed(item)) is not None:
-            made.append(Repair(f"podfit: repair {item.judged.rule}", item, text, is_preferred=True))
+        items = []
+        if item.finding.applies and (text := self._fixed(item)) is not None:
+            items.append(Repair(f"podfit: repair {item.finding.rule}", item, text, is_preferred=True))
         policy, facts = self.settings.policy, self.source.facts
-        for suggestion in item.judged.finding.suggestions:
-            edits = suggested.proved_edits(item.document.object, item.result, item.judged, suggestion, policy, facts)
+        for suggestion in item.finding.finding.suggestions:
+            edits = suggested.proved_edits(item.document.object, item.result, item.finding, suggestion, policy, facts)
             text = self._rewritten([(item.document.index, suggested.rooted(item.document, edits))]) if edits else None
-            if text is not None and text not in [one.text for one in made]:
-                made.append(Repair(f"podfit: {suggestion}", item, text, is_preferred=False))
-        return made
+            if text is not None and text not in [repair.text for repair in items]:
+                items.append(Repair(f"podfit: {suggestion}", item, text, is_preferred=False))
+        return items
 
     def _fixed(self, item: Item) -> str | None:
-        rules = frozenset({item.judged.rule})
+        rules = frozenset({item.finding.rule})
         return self._rewritten(repairs.edits(repairs.repaired(self.source, self.settings.policy, rules, audited=False)))
 
     def _rewritten(self, edits: suggested.DocumentEdits) -> str | None:

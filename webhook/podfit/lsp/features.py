@@ -66,10 +66,10 @@ class Places:
 
 def diagnostics(checked: CheckedText, places: Places) -> list[types.Diagnostic]:
     """Findings, and what can't be read."""
-    found = [diagnostic(item, places) for item in checked.items]
-    for problem in checked.found.problems:
+    items = [diagnostic(item, places) for item in checked.items]
+    for problem in checked.checked_file.problems:
         line = places.line(problem.line or 1)
-        found.append(
+        items.append(
             types.Diagnostic(
                 places.lines_of(line, line + 1), problem.message, types.DiagnosticSeverity.Error, source=SOURCE
             )
@@ -79,8 +79,8 @@ def diagnostics(checked: CheckedText, places: Places) -> list[types.Diagnostic]:
         (checked.settings.note, types.DiagnosticSeverity.Information),
     ):
         if text_of_settings:
-            found.append(types.Diagnostic(places.lines_of(0, 1), text_of_settings, severity, source=SOURCE))
-    return found
+            items.append(types.Diagnostic(places.lines_of(0, 1), text_of_settings, severity, source=SOURCE))
+    return items
 
 
 def not_checked(characters: int, limit: int) -> types.Diagnostic:
@@ -92,40 +92,40 @@ def not_checked(characters: int, limit: int) -> types.Diagnostic:
 
 def diagnostic(item: Item, places: Places) -> types.Diagnostic:
     """One finding at its place."""
-    finding = item.judged.finding
+    finding = item.finding.finding
     lines = (finding.message, *finding.details, *denial.advice(finding))
     return types.Diagnostic(
         range=places.range(item.mark),
         message="\n".join(lines),
-        severity=SEVERITIES[item.judged.level],
-        code=item.judged.rule,
-        code_description=types.CodeDescription(RULE_PAGES.format(rule=item.judged.rule)),
+        severity=SEVERITIES[item.finding.level],
+        code=item.finding.rule,
+        code_description=types.CodeDescription(RULE_PAGES.format(rule=item.finding.rule)),
         source=SOURCE,
     )
 
 
-def actions(checked: CheckedText, places: Places, uri: str, asked: types.Range) -> list[types.CodeAction]:
+def actions(checked: CheckedText, places: Places, uri: str, selection: types.Range) -> list[types.CodeAction]:
     """What repairs the findings in a range; a change that repairs several of them once."""
-    made: dict[str, types.CodeAction] = {}
+    entries: dict[str, types.CodeAction] = {}
     for item in checked.items:
-        if not _meets(places.range(item.mark), asked):
+        if not _meets(places.range(item.mark), selection):
             continue
         for repair in checked.repairs_of(item):
-            if repair.text in made:
-                made[repair.text].diagnostics = [*(made[repair.text].diagnostics or ()), diagnostic(item, places)]
+            if repair.text in entries:
+                entries[repair.text].diagnostics = [*(entries[repair.text].diagnostics or ()), diagnostic(item, places)]
                 continue
-            made[repair.text] = types.CodeAction(
+            entries[repair.text] = types.CodeAction(
                 title=repair.title,
                 kind=types.CodeActionKind.QuickFix,
                 diagnostics=[diagnostic(item, places)],
                 is_preferred=repair.is_preferred,
                 edit=types.WorkspaceEdit(changes={uri: list(_changes(repair.text, places))}),
             )
-    return list(made.values())
+    return list(entries.values())
 
 
-def _meets(one: types.Range, other: types.Range) -> bool:
-    return one.start.line <= other.end.line and other.start.line <= one.end.line
+def _meets(first: types.Range, other: types.Range) -> bool:
+    return first.start.line <= other.end.line and other.start.line <= first.end.line
 
 
 def _changes(after: str, places: Places) -> Iterator[types.TextEdit]:
@@ -138,17 +138,17 @@ def _changes(after: str, places: Places) -> Iterator[types.TextEdit]:
 
 def hover(checked: CheckedText, places: Places, position: types.Position) -> types.Hover | None:
     """The memory of the container whose command is there."""
-    for one in checked.found.containers:
-        if place := _command(one, places, position):
-            shown = markdown.memory(explained.explain(one.report, one.result))
-            return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, shown), place)
+    for container in checked.checked_file.containers:
+        if place := _command(container, places, position):
+            sentence = markdown.memory(explained.explain(container.report, container.result))
+            return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, sentence), place)
     return None
 
 
-def _command(one: CheckedContainer, places: Places, position: types.Position) -> types.Range | None:
+def _command(container: CheckedContainer, places: Places, position: types.Position) -> types.Range | None:
     """The range of the container's arguments or command, if the position is within."""
     for field in ("args", "command"):
-        mark = one.document.value_at(one.result.engine.container.path / field)
+        mark = container.document.value_at(container.result.engine.container.path / field)
         if mark is not None:
             place = places.range(mark)
             if place.start.line <= position.line <= place.end.line:
@@ -158,12 +158,12 @@ def _command(one: CheckedContainer, places: Places, position: types.Position) ->
 
 def lenses(checked: CheckedText, places: Places) -> list[types.CodeLens]:
     """One line above each container that runs vLLM: whether it fits, and how many requests."""
-    found = []
-    for one in checked.found.containers:
-        line = places.line(one.document.line_of(one.result.engine.container.path))
-        title = _lens(one.report, one.result)
-        found.append(types.CodeLens(places.lines_of(line, line), types.Command(title, "")))
-    return found
+    items = []
+    for container in checked.checked_file.containers:
+        line = places.line(container.document.line_of(container.result.engine.container.path))
+        title = _lens(container.report, container.result)
+        items.append(types.CodeLens(places.lines_of(line, line), types.Command(title, "")))
+    return items
 
 
 def _lens(report: Report, result: Result) -> str:

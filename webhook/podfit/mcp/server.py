@@ -72,7 +72,10 @@ def answer(podfit: CommandLine, name: str, arguments: dict[str, Any]) -> CallToo
     try:
         reply = function(model.model_validate(arguments), podfit)
     except ValidationError as error:
-        problems = (f"{'.'.join(map(str, one['loc'])) or name}: {one['msg'].lower()}" for one in error.errors())
+        problems = (
+            f"{'.'.join(map(str, other_error['loc'])) or name}: {other_error['msg'].lower()}"
+            for other_error in error.errors()
+        )
         return _refused("; ".join(problems))
     except ToolError as error:
         return _refused(str(error))

@@ -156,10 +156,10 @@ def check(arguments: CheckArguments, podfit: CommandLine) -> Answer:
         for row in tree["results"]
     ]
     counts = tree["summary"]
-    said = ", ".join(f"{counts[level]} {level}" for level in ("denied", "likely", "advice"))
-    rules = Counter(one["rule"] for row in containers for one in row["findings"] if one["level"] != "advice")
+    text = ", ".join(f"{counts[level]} {level}" for level in ("denied", "likely", "advice"))
+    rules = Counter(item["rule"] for row in containers for item in row["findings"] if item["level"] != "advice")
     named = f": {', '.join(rules)}" if rules else ""
-    summary = f"{many(counts['containers'], 'vLLM container')}; findings: {said}{named}"
+    summary = f"{many(counts['containers'], 'vLLM container')}; findings: {text}{named}"
     skipped, errors = tree["skipped"], tree["errors"]
     return Answer(summary, {"containers": containers, "skipped": skipped, "errors": errors, **_notes(output)})
 
@@ -285,8 +285,8 @@ def count_objects(text: str) -> int:
             return count
     if re.search(r"items['\"]?\s*:\s*\[", text):
         try:
-            listed = json.loads(text).get("items")
-            count += len(listed) if isinstance(listed, list) else 0
+            value = json.loads(text).get("items")
+            count += len(value) if isinstance(value, list) else 0
         except (ValueError, AttributeError, RecursionError):  # YAML with a list in brackets
             count += text.count("{")
     return count
@@ -307,19 +307,19 @@ def _rule(name: str) -> str:
 
 def _run(podfit: CommandLine, argv: Sequence[str], text: str = "") -> Output:
     """Run a command of podfit in this process. Raises ToolError if it can't use its arguments."""
-    shown, told = io.StringIO(), io.StringIO()
+    string_io, stderr_text = io.StringIO(), io.StringIO()
     outer, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(text.encode(errors="replace")), encoding="utf-8")
     try:
-        with redirect_stdout(shown), redirect_stderr(told):
+        with redirect_stdout(string_io), redirect_stderr(stderr_text):
             code = podfit.run(argv)
     except SystemExit as error:  # argparse
         code = error.code if isinstance(error.code, int) else 2
     finally:
         sys.stdin = outer
-    notes = told.getvalue().splitlines()
-    if code == 2 or (code == 3 and not shown.getvalue()):
+    notes = stderr_text.getvalue().splitlines()
+    if code == 2 or (code == 3 and not string_io.getvalue()):
         raise ToolError("; ".join(line.removeprefix("error: ") for line in notes if not line.startswith("note: ")))
-    return Output(code, shown.getvalue(), notes)
+    return Output(code, string_io.getvalue(), notes)
 
 
 def _json(podfit: CommandLine, argv: Sequence[str], text: str = "") -> tuple[Output, Any]:

@@ -52,24 +52,24 @@ def _layout_unknown(engine: Engine) -> bool:
 
 def newer_releases(checked: Checked) -> list[str]:
     """A sentence for each vLLM release that is newer than podfit's facts."""
-    newer = dict.fromkeys(newer_than_read(one.result.engine.release) for one in checked.containers)
+    newer = dict.fromkeys(newer_than_read(container.result.engine.release) for container in checked.containers)
     return [text for text in newer if text is not None]
 
 
 def line(engines: Iterable[Engine]) -> str:
     """One line for people; empty if each container has one answer for a known GPU."""
-    listed = list(engines)
-    reasons = unanswered(listed)
+    items = list(engines)
+    reasons = unanswered(items)
     open_gpu = sum(
         engine.gpu is None
         and engine.facts.fleet is None  # `nodes:` is there, and does not name the GPU
         and engine.gpus is not None
         and not engine.gpus.is_unsure
-        for engine in listed
+        for engine in items
     )
     if not reasons and not open_gpu:
         return ""
-    parts = [f"GPU memory: known for {len(listed) - reasons.total()} of {many(len(listed), 'container')}"]
+    parts = [f"GPU memory: known for {len(items) - reasons.total()} of {many(len(items), 'container')}"]
     if reasons:
         parts.append(f"unknown for {', '.join(f'{number} ({reason})' for reason, number in reasons.most_common())}")
     if open_gpu:

@@ -21,34 +21,40 @@ def tree(objects: Sequence[tuple[JSON, Facts]], policy: Policy, namespace: str |
     the objects as they were given, without their texts. `objects`: each with what is known next to it. `namespace`: of
     objects that name none.
     """
-    decisions, results, errors, found = [], [], [], []
+    decisions, results, errors, rows = [], [], [], []
     items = [(published(obj), obj, facts) for obj, facts in objects if obj.get("kind") != "Secret"]
-    for shown, obj, facts in items:
+    for item, obj, facts in items:
         original = lint(obj, policy, facts, where="check", namespace=namespace)
         if not original.results and not original.errors:
             continue
-        asked = lint(shown, policy, facts, namespace=namespace)
-        name = subject.describe_object(shown)
+        own_report = lint(item, policy, facts, namespace=namespace)
+        name = subject.describe_object(item)
         decisions.append(
             {
                 "object": name,
-                "denied": asked.denied,
-                "message": denial.refusal(asked) if asked.denied else None,
-                "warnings": denial.warnings(asked),
+                "denied": own_report.denied,
+                "message": denial.refusal(own_report) if own_report.denied else None,
+                "warnings": denial.warnings(own_report),
             }
         )
-        report = lint(shown, policy, facts, where="check", namespace=namespace)
-        results += [as_json.result(name, report, one) for one in report.results]
+        report = lint(item, policy, facts, where="check", namespace=namespace)
+        results += [as_json.result(name, report, result) for result in report.results]
         errors += [f"{error.rule}: {error.error.partition(':')[0]}" for error in original.errors]
-        found += [
-            {"object": name, "rule": one.rule, "mode": one.mode, "level": one.level, "path": str(one.finding.path)}
-            for one in original.findings
+        rows += [
+            {
+                "object": name,
+                "rule": finding.rule,
+                "mode": finding.mode,
+                "level": finding.level,
+                "path": str(finding.finding.path),
+            }
+            for finding in original.findings
         ]
     return {
         "apiVersion": "v1",
         "kind": "List",
-        "items": [shown for shown, _, _ in items],
+        "items": [entry for entry, _, _ in items],
         "podfit": {
-            "policy": policy.version, "decisions": decisions, "errors": errors, "found": found, "results": results,
+            "policy": policy.version, "decisions": decisions, "errors": errors, "found": rows, "results": results,
         },
     }  # fmt: skip

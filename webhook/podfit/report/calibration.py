@@ -20,50 +20,52 @@ TITLES = {**lines.TITLES, "kv_cache_tokens": "KV cache, tokens"}
 def text(all_of_them: Sequence[StartComparison]) -> str:
     """A table for each start, and a line about all."""
     out = []
-    for one in all_of_them:
-        engine, start = one.engine, one.start
+    for comparison in all_of_them:
+        engine, start = comparison.engine, comparison.start
         gpu = engine.gpu.value.gpus[0].name if engine.gpu and engine.gpu.value.gpus else "GPU not known"
         count = engine.world_size
         where = f"{count} × {gpu}" if count > 1 else gpu
         model = engine.model.value.id if engine.model else start.model or "model not known"
-        out.append(clean(f"{one.source}:{start.line}: {model} on {where}, vLLM {engine.release or start.release}"))
-        rows = list(one.printed_lines())
+        out.append(
+            clean(f"{comparison.source}:{start.line}: {model} on {where}, vLLM {engine.release or start.release}")
+        )
+        rows = list(comparison.printed_lines())
         if rows:
             out.append(f"  {'of one GPU':18} {'planned':>10} {'95 % interval':>23} {'printed':>10}   off by")
-        out += [_line(row, one) for row in rows]
-        out.append(f"  not written down: {one.problem}" if one.problem else "  written down")
+        out += [_line(row, comparison) for row in rows]
+        out.append(f"  not written down: {comparison.problem}" if comparison.problem else "  written down")
         out.append("")
-    rows = [row for one in all_of_them for row in one.printed_lines()]
+    rows = [row for other_comparison in all_of_them for row in other_comparison.printed_lines()]
     if rows:
         inside = sum(row.is_in_interval for row in rows)
         out.append(f"{_plural(len(all_of_them), 'start')}: {inside} of {len(rows)} printed values lie in the interval")
     return "\n".join(out) + "\n"
 
 
-def _line(row: PrintedLine, one: StartComparison) -> str:
+def _line(row: PrintedLine, comparison: StartComparison) -> str:
     if row.name == "kv_cache_tokens":
-        shown = [f"{number:,}" for number in (row.likely, row.low, row.high, row.printed)]
+        texts = [f"{number:,}" for number in (row.likely, row.low, row.high, row.printed)]
     else:
-        shown = [human(size) for size in (row.likely, row.low, row.high, row.printed)]
-    likely, low, high, printed = shown
-    off = _off(row, one)
-    beyond = "" if row.is_in_interval else "  outside"
-    return f"  {TITLES[row.name]:18} {likely:>10} {f'{low} … {high}':>23} {printed:>10}   {off}{beyond}"
+        texts = [human(size) for size in (row.likely, row.low, row.high, row.printed)]
+    likely, low, high, printed = texts
+    off = _off(row, comparison)
+    mark = "" if row.is_in_interval else "  outside"
+    return f"  {TITLES[row.name]:18} {likely:>10} {f'{low} … {high}':>23} {printed:>10}   {off}{mark}"
 
 
-def _off(row: PrintedLine, one: StartComparison) -> str:
+def _off(row: PrintedLine, comparison: StartComparison) -> str:
     """The error as a share of the printed value, and for GPU memory also of the GPU. A small line may be off by a large
     part of itself."""
     difference = row.likely - row.printed
     share = _percent(difference / row.printed) if row.printed else f"{difference:+,}"
-    if row.name == "kv_cache_tokens" or one.engine.plan.gpu is None:
+    if row.name == "kv_cache_tokens" or comparison.engine.plan.gpu is None:
         return share
-    return f"{share}, {_percent(difference / max(1, one.engine.plan.gpu.total.likely))} of the GPU"
+    return f"{share}, {_percent(difference / max(1, comparison.engine.plan.gpu.total.likely))} of the GPU"
 
 
 def _percent(share: float) -> str:
-    shown = f"{100 * share:+.1f}"
-    return f"{'0.0' if shown in ('-0.0', '+0.0') else shown} %"
+    sentence = f"{100 * share:+.1f}"
+    return f"{'0.0' if sentence in ('-0.0', '+0.0') else sentence} %"
 
 
 def tree(all_of_them: Sequence[StartComparison]) -> dict[str, Any]:
@@ -71,22 +73,22 @@ def tree(all_of_them: Sequence[StartComparison]) -> dict[str, Any]:
     return {
         "results": [
             {
-                "source": one.source,
-                "line": one.start.line,
-                "model": one.engine.model.value.id if one.engine.model else one.start.model,
-                "gpu": one.engine.gpu.value.gpus[0].name if one.engine.gpu and one.engine.gpu.value.gpus else None,
-                "vllm_version": str(one.engine.release) if one.engine.release else None,
+                "source": start.source,
+                "line": start.start.line,
+                "model": start.engine.model.value.id if start.engine.model else start.start.model,
+                "gpu": gpu.value.gpus[0].name if (gpu := start.engine.gpu) and gpu.value.gpus else None,
+                "vllm_version": str(start.engine.release) if start.engine.release else None,
                 "lines": {
                     row.name: {
                         "low": row.low, "likely": row.likely, "high": row.high, "printed": row.printed,
                         "inside": row.is_in_interval,
                     }
-                    for row in one.printed_lines()
+                    for row in start.printed_lines()
                 },
-                "problem": one.problem or None,
-                "measured": one.measured_row(),
+                "problem": start.problem or None,
+                "measured": start.measured_row(),
             }
-            for one in all_of_them
+            for start in all_of_them
         ]
     }  # fmt: skip
 
@@ -94,7 +96,7 @@ def tree(all_of_them: Sequence[StartComparison]) -> dict[str, Any]:
 def facts(all_of_them: Sequence[StartComparison], before: Sequence[Mapping[str, Any]] = ()) -> str:
     """A `*.measured.json`: what was there before, and the new starts in place of those of the same engine."""
     rows: dict[str, Mapping[str, Any]] = {}
-    for row in [*before, *(fact for one in all_of_them if (fact := one.measured_row()))]:
+    for row in [*before, *(fact for comparison in all_of_them if (fact := comparison.measured_row()))]:
         rows[json.dumps([row.get(word) for word in SAME], sort_keys=True)] = row
     return json.dumps({"measured": list(rows.values())}, indent=1) + "\n"
 
@@ -105,7 +107,7 @@ SAME = ("model", "gpu", "vllm_version", "arguments", "env")
 
 def config_map(all_of_them: Sequence[StartComparison], namespace: str | None) -> dict[str, Any]:
     """The ConfigMap from which webhook, scan and check read the same."""
-    named = sorted({str(fact["model"]) for one in all_of_them if (fact := one.measured_row())})
+    named = sorted({str(fact["model"]) for comparison in all_of_them if (fact := comparison.measured_row())})
     word = re.sub(r"[^a-z0-9.]+", "-", (named[0] if len(named) == 1 else "models").lower()).strip("-.")[:200]
     metadata: dict[str, Any] = {"name": f"podfit-measured-{word}", "labels": {snapshot.MODEL_CONFIG: "true"}}
     if namespace:

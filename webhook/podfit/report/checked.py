@@ -41,7 +41,7 @@ class Item:
     document: Document
     report: Report
     result: Result
-    judged: Judged
+    finding: Judged
     mark: Mark
     accepted: Accepted | None = None
     more_marks: tuple[Mark, ...] = ()
@@ -50,7 +50,7 @@ class Item:
     @property
     def severity(self) -> Severity:
         """What formats with three severities call its level."""
-        return SEVERITIES[self.judged.level]
+        return SEVERITIES[self.finding.level]
 
     @property
     def object(self) -> str:
@@ -71,8 +71,8 @@ class Item:
     def _hashed(self, *names: str) -> str:
         from hashlib import sha256  # only baselines and reports want it, and a start waits for it
 
-        field = re.sub(r"\[\d+\]", "[]", str(self.judged.field_path))
-        parts = (self.judged.rule, self.object, self.result.engine.container.name, field, *names)
+        field = re.sub(r"\[\d+\]", "[]", str(self.finding.field_path))
+        parts = (self.finding.rule, self.object, self.result.engine.container.name, field, *names)
         return sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:16]
 
     @property
@@ -103,14 +103,14 @@ def starred(line: str, number: int, mark: Mark) -> str:
 def _names(item: Item) -> Iterator[str]:
     """What shows a finding from others of its rule in one field: names of the list's items on the way there (`env`,
     `volumes`), and in a command the flag's."""
-    path, obj = item.judged.field_path, item.report.object
+    path, obj = item.finding.field_path, item.report.object
     for end, part in enumerate(path.parts, 1):
         if isinstance(part, int):
             yield str(mapping(FieldPath(path.parts[:end]).get(obj)).get("name") or "")
     value = path.get(obj)
     text = value if isinstance(value, str) else ""
     if "--" in text or not {"args", "command"}.isdisjoint(path.parts):
-        flag = _ONE_FLAG.match(text) or _FLAG.search(item.judged.finding.message)
+        flag = _ONE_FLAG.match(text) or _FLAG.search(item.finding.finding.message)
         yield flag[0].replace("_", "-") if flag else ""
 
 
@@ -149,7 +149,7 @@ class CheckedContainer:
     @property
     def state(self) -> Literal["denied", "warned", "clean"]:
         """What its findings come to, without what is accepted."""
-        modes = {item.judged.mode for item in self.items if item.accepted is None}
+        modes = {item.finding.mode for item in self.items if item.accepted is None}
         return "denied" if "deny" in modes else "warned" if modes else "clean"
 
 
@@ -198,12 +198,12 @@ class Checked:
 
     def count(self, level: Level) -> int:
         """How many open findings have this level."""
-        return sum(item.judged.level == level for item in self.open)
+        return sum(item.finding.level == level for item in self.open)
 
     @property
     def headings(self) -> Mapping[Heading, int]:
         """Each heading with the number of its open findings."""
-        return Counter(item.judged.heading for item in self.open)
+        return Counter(item.finding.heading for item in self.open)
 
     def page(self, rule: str) -> str:
         """The URL of a rule's page."""
@@ -213,7 +213,7 @@ class Checked:
     def fails(self, item: Item) -> bool:
         """This finding makes the run fail."""
         levels = list(LEVELS)
-        return item.accepted is None and levels.index(item.judged.level) <= levels.index(self.fail_on)
+        return item.accepted is None and levels.index(item.finding.level) <= levels.index(self.fail_on)
 
     @property
     def code(self) -> int:
@@ -232,37 +232,37 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     """The findings of one container at their places, with what annotations and comments accept."""
     comments = _comments(document.text)
     items = []
-    for judged in result.findings:
-        if judged.exempted is None and not judged.shown:
+    for finding in result.findings:
+        if finding.exempted is None and not finding.shown:
             continue
-        accepted = Accepted(judged.exempted, judged.why_softened or "") if judged.exempted is not None else None
-        mark = _narrowed(document, judged)
-        accepted = accepted or _accepted_by_comment(comments, judged.rule, mark, report.secrets)
-        items.append(Item(file, document, report, result, judged, mark, accepted))
+        accepted = Accepted(finding.exempted, finding.why_softened or "") if finding.exempted is not None else None
+        mark = _narrowed(document, finding)
+        accepted = accepted or _accepted_by_comment(comments, finding.rule, mark, report.secrets)
+        items.append(Item(file, document, report, result, finding, mark, accepted))
     return CheckedContainer(file, document, report, result, tuple(items))
 
 
-def is_audited(judged: Judged) -> bool:
+def is_audited(finding: Judged) -> bool:
     """The policy only audits it, also if it enforced, and no exception accepts it."""
-    return judged.mode == "audit" and not judged.shown and judged.exempted is None
+    return finding.mode == "audit" and not finding.shown and finding.exempted is None
 
 
 def audited(file: str, document: Document, report: Report) -> Iterator[str]:
     """A line for each finding that a policy only audits, without those with an exception."""
     for result in report.results:
-        for judged in result.findings:
-            if is_audited(judged):
-                line = document.line_of(judged.field_path)
-                yield f"{file}:{line}: only audited: {judged.rule}: {judged.finding.message}"
+        for finding in result.findings:
+            if is_audited(finding):
+                line = document.line_of(finding.field_path)
+                yield f"{file}:{line}: only audited: {finding.rule}: {finding.finding.message}"
 
 
 def commented(document: Document, report: Report) -> Iterator[tuple[Result, Judged]]:
     """The findings that a comment in the file accepts, those too that are not shown."""
     if comments := _comments(document.text):
         for result in report.results:
-            for judged in result.findings:
-                if _accepted_by_comment(comments, judged.rule, _narrowed(document, judged), report.secrets):
-                    yield result, judged
+            for finding in result.findings:
+                if _accepted_by_comment(comments, finding.rule, _narrowed(document, finding), report.secrets):
+                    yield result, finding
 
 
 # ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -271,21 +271,21 @@ _ONE_FLAG = re.compile(r"--?[A-Za-z][\w-]*(?=[=\s.]|\Z)")
 _FLAG = re.compile(r"--[a-z][\w-]*")
 
 
-def _narrowed(document: Document, judged: Judged) -> Mark:
+def _narrowed(document: Document, judgement: Judged) -> Mark:
     """Where the finding's value is; in a text of several lines or words (a script) the flag that it speaks of, or
     that it would change."""
-    mark = document.mark_of(judged.field_path)
+    mark = document.mark_of(judgement.field_path)
     lines = document.text.split("\n")
-    finding = judged.finding
+    finding = judgement.finding
     for flag in dict.fromkeys(_FLAG.findall(" ".join((finding.message, *finding.details, *finding.suggestions)))):
         name = "[-_]".join(map(re.escape, flag[2:].split("-")))
         pattern = re.compile(rf"(?<![\w-])--{name}(?:[= ]+[^\s\\,\]\"']+)?(?![\w-])")
         for number in range(mark.line, mark.end_line + 1):
             first = mark.column - 1 if number == mark.line else 0
             last = mark.end_column - 1 if number == mark.end_line else None
-            found = pattern.search(lines[number - 1][:last], first) if number <= len(lines) else None
-            if found:
-                return Mark(number, found.start() + 1, number, found.end() + 1)
+            match = pattern.search(lines[number - 1][:last], first) if number <= len(lines) else None
+            if match:
+                return Mark(number, match.start() + 1, number, match.end() + 1)
     if mark.end_line == mark.line:
         return mark
     # The text begins in its header's next line (`args: - |`).
@@ -311,9 +311,9 @@ _SEPARATOR = re.compile(r"^[\s:—–-]+")
 def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:
     """Line → the rules that a comment silences there, and why. A comment of its own line speaks of the next one that is
     none."""
-    found: dict[int, tuple[frozenset[str], str]] = {}
+    entries: dict[int, tuple[frozenset[str], str]] = {}
     if "podfit:" not in text:
-        return found
+        return entries
     lines = text.split("\n")
     for index, line in enumerate(lines):
         match = _COMMENT.search(line)
@@ -327,9 +327,9 @@ def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:
                 index,
             )
         rules = frozenset(re.split(r"\s*,\s*", match["rules"]))
-        before = found.get(at + 1, (frozenset(), ""))
-        found[at + 1] = (rules | before[0], reason if not before[1] else f"{before[1]}; {reason}")
-    return found
+        before = entries.get(at + 1, (frozenset(), ""))
+        entries[at + 1] = (rules | before[0], reason if not before[1] else f"{before[1]}; {reason}")
+    return entries
 
 
 def _accepted_by_comment(
@@ -369,11 +369,11 @@ def baseline(items: Iterable[Item]) -> dict[str, Any]:
     rows = [
         {
             "fingerprint": item.fingerprint,
-            "rule": item.judged.rule,
+            "rule": item.finding.rule,
             "file": item.file,
             "object": item.object,
             "container": item.result.engine.container.name,
-            "path": str(item.judged.field_path),
+            "path": str(item.finding.field_path),
         }
         for item in kept
     ]
@@ -399,7 +399,9 @@ def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checke
         left[fingerprint] -= 1
         return replace(item, accepted=Accepted("baseline", "known before"))
 
-    containers = tuple(replace(one, items=tuple(accept(item) for item in one.items)) for one in checked.containers)
+    containers = tuple(
+        replace(container, items=tuple(accept(item) for item in container.items)) for container in checked.containers
+    )
     read = {posixpath.normpath(file) for file in checked.files}
-    seen = Counter(str(row["fingerprint"]) for row in rows if posixpath.normpath(str(row.get("file"))) in read)
-    return replace(checked, containers=containers), (left & seen).total()
+    counts = Counter(str(row["fingerprint"]) for row in rows if posixpath.normpath(str(row.get("file"))) in read)
+    return replace(checked, containers=containers), (left & counts).total()

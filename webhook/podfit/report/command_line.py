@@ -38,13 +38,13 @@ def judged_as(
     return lint(pod, policy, facts, where="check")
 
 
-def is_spoken_of(judged: Judged) -> bool:
+def is_spoken_of(finding: Judged) -> bool:
     """Whether a finding is shown, and about something that a command line says."""
-    return judged.shown and judged.plane != "host" and any(part in SPOKEN_OF for part in judged.field_path.parts)
+    return finding.shown and finding.plane != "host" and any(part in SPOKEN_OF for part in finding.field_path.parts)
 
 
 def tree(report: Report) -> dict[str, Any]:
     """The plan and the findings of a report of `judged_as`, as JSON."""
     (result,) = report.results
-    findings = [as_json.finding(report, judged) for judged in result.findings if is_spoken_of(judged)]
+    findings = [as_json.finding(report, finding) for finding in result.findings if is_spoken_of(finding)]
     return {**as_plan.tree(result.engine, report.secrets), "findings": findings}

@@ -38,7 +38,7 @@ SETTINGS = {**LINE_NAMES, "cuda_graphs": "place of CUDA graphs"}
 
 def render_json(changes: Sequence[ContainerComparison]) -> str:
     """For machines (docs/schemas/diff.json)."""
-    return dumps({"changes": [_tree(one) for one in changes]}, indent=1, default=str) + "\n"
+    return dumps({"changes": [_tree(comparison) for comparison in changes]}, indent=1, default=str) + "\n"
 
 
 def _tree(change: ContainerComparison) -> dict[str, Any]:
@@ -46,21 +46,31 @@ def _tree(change: ContainerComparison) -> dict[str, Any]:
         "object": subject.object_reference(change.side.report.object),
         "container": change.side.engine.container.name,
         "state": change.state,
-        **{one.name: _pair(*_shown(change, one)) for one in change.facts if one.name != "vLLM"},
+        **{
+            difference.name: _pair(*_shown(change, difference))
+            for difference in change.facts
+            if difference.name != "vLLM"
+        },
         "vllm": _pair(change.facts[0].before, change.facts[0].after),
-        "settings": {one.name: _pair(one.before, one.after) for one in change.settings},
-        "arguments": {one.name: _pair(*_shown(change, one)) for one in change.flags},
-        "masked": [one.name for one in change.flags if _is_masked(change, one)],
-        "defaults": {one.name: _pair(one.before, one.after) for one in change.defaults},
+        "settings": {difference.name: _pair(difference.before, difference.after) for difference in change.settings},
+        "arguments": {difference.name: _pair(*_shown(change, difference)) for difference in change.flags},
+        "masked": [difference.name for difference in change.flags if _is_masked(change, difference)],
+        "defaults": {difference.name: _pair(difference.before, difference.after) for difference in change.defaults},
         "new_arguments": list(change.new_flags),
         "dropped_arguments": list(change.dropped_flags),
         "new_variables": list(change.gained_variables),
         "dropped_variables": list(change.lost_variables),
-        "gpu": {one.name: _pair(_bytes(one.before), _bytes(one.after)) for one in change.gpu},
-        "host": {one.name: _pair(_bytes(one.before), _bytes(one.after)) for one in change.host},
-        "numbers": {one.name: _pair(one.before, one.after) for one in change.numbers},
-        "appeared": [_finding(one) for one in change.appeared],
-        "gone": [_finding(one) for one in change.gone],
+        "gpu": {
+            other_change.name: _pair(_bytes(other_change.before), _bytes(other_change.after))
+            for other_change in change.gpu
+        },
+        "host": {
+            other_change.name: _pair(_bytes(other_change.before), _bytes(other_change.after))
+            for other_change in change.host
+        },
+        "numbers": {difference.name: _pair(difference.before, difference.after) for difference in change.numbers},
+        "appeared": [_finding(finding) for finding in change.appeared],
+        "gone": [_finding(finding) for finding in change.gone],
         "newly_denied": bool(change.newly_denied),
     }
 
@@ -73,34 +83,36 @@ def _bytes(line: Estimate | None) -> dict[str, int | None] | None:
     return line.json() if line else None
 
 
-def _finding(judged: Judged) -> dict[str, Any]:
+def _finding(finding: Judged) -> dict[str, Any]:
     return {
-        "rule": judged.rule,
-        "level": judged.level,
-        "mode": judged.mode,
-        "would": judged.would,
-        "plane": judged.plane,
-        "path": str(judged.finding.path),
-        "message": judged.finding.message,
-        "masked": judged.masked,
+        "rule": finding.rule,
+        "level": finding.level,
+        "mode": finding.mode,
+        "would": finding.would,
+        "plane": finding.plane,
+        "path": str(finding.finding.path),
+        "message": finding.finding.message,
+        "masked": finding.masked,
     }
 
 
-def _shown(change: ContainerComparison, one: Difference) -> tuple[Any, Any]:
+def _shown(change: ContainerComparison, difference: Difference) -> tuple[Any, Any]:
     """What is written, with stars for secrets."""
-    return _masked(change.before, one.name, one.before), _masked(change.after, one.name, one.after)
+    return _masked(change.before, difference.name, difference.before), _masked(
+        change.after, difference.name, difference.after
+    )
 
 
-def _is_masked(change: ContainerComparison, one: Difference) -> bool:
-    values = [value if value is None else str(value) for value in (one.before, one.after)]
-    return values != [value if value is None else str(value) for value in _shown(change, one)]
+def _is_masked(change: ContainerComparison, difference: Difference) -> bool:
+    values = [value if value is None else str(value) for value in (difference.before, difference.after)]
+    return values != [value if value is None else str(value) for value in _shown(change, difference)]
 
 
 def _masked(side: Side | None, name: str, value: Any) -> Any:
     if side is None or value is None:
         return value
-    shown = side.report.secrets.shown(value, name)
-    return shown if isinstance(shown, bool | int | float) else str(shown)
+    masked_value = side.report.secrets.shown(value, name)
+    return masked_value if isinstance(masked_value, bool | int | float) else str(masked_value)
 
 
 # ── Text ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,16 +134,19 @@ def _text(change: ContainerComparison) -> str:
     out = [f"{_name(change)}{_state(change)}"]
     if change.before and change.after:
         out.append(f"  {'your command':<14}{_for_you(change)}")
-    for one in change.facts:
-        if not one.same or one.name in ("vLLM", "verdict"):
-            out.append(f"  {one.name:<14}{_arrow(one, *_shown(change, one))}")
-    out += _section("what the release makes of it", [_line(one) for one in (*change.settings, *change.defaults)])
-    out += _section("command line", [_line(one, *_shown(change, one)) for one in change.flags])
+    for difference in change.facts:
+        if not difference.same or difference.name in ("vLLM", "verdict"):
+            out.append(f"  {difference.name:<14}{_arrow(difference, *_shown(change, difference))}")
+    out += _section(
+        "what the release makes of it",
+        [_line(other_difference) for other_difference in (*change.settings, *change.defaults)],
+    )
+    out += _section("command line", [_line(flag, *_shown(change, flag)) for flag in change.flags])
     out += _section("options of vLLM", _changed_options(change))
     for title, amounts in (("GPU memory of one GPU", change.gpu), ("host memory", change.host)):
-        out += _ledger(title, [one for one in amounts if _counts(one)])
-    numbers = [one for one in change.numbers if one.before is not None or one.after is not None]
-    out += _section("what follows", [_line(one) for one in numbers if not one.same])
+        out += _ledger(title, [amount for amount in amounts if _counts(amount)])
+    numbers = [number for number in change.numbers if number.before is not None or number.after is not None]
+    out += _section("what follows", [_line(number) for number in numbers if not number.same])
     out += _section("findings", _findings(change))
     return "\n".join(line.rstrip() for line in out) + "\n"
 
@@ -156,7 +171,7 @@ def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:
     if not moved:
         return ["", f"{title}: the same"]
     head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   certain"
-    same = ", ".join(LINE_NAMES.get(one.name, one.name) for one in rows if one not in moved)
+    same = ", ".join(LINE_NAMES.get(change.name, change.name) for change in rows if change not in moved)
     return ["", title, head, *map(_row, moved), *([f"  the same: {same}"] if same else [])]
 
 
@@ -172,18 +187,21 @@ def _state(change: ContainerComparison) -> str:
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = [f"  {line}" for line in lines]
-    return ["", title, *found] if found else []
+    names = [f"  {line}" for line in lines]
+    return ["", title, *names] if names else []
 
 
-def _arrow(one: Difference, before: Any = None, after: Any = None) -> str:
-    old, new = _value(one.before if before is None else before), _value(one.after if after is None else after)
+def _arrow(difference: Difference, before: Any = None, after: Any = None) -> str:
+    old, new = (
+        _value(difference.before if before is None else before),
+        _value(difference.after if after is None else after),
+    )
     return old if old == new else f"{old} → {new}"
 
 
-def _line(one: Difference, before: Any = None, after: Any = None) -> str:
-    by = "" if one.given or one.name in LINE_NAMES else "  (default)"
-    return f"{_spelt(one.name):<27} {_arrow(one, before, after)}{by}"
+def _line(difference: Difference, before: Any = None, after: Any = None) -> str:
+    by = "" if difference.given or difference.name in LINE_NAMES else "  (default)"
+    return f"{_spelt(difference.name):<27} {_arrow(difference, before, after)}{by}"
 
 
 def _spelt(name: str) -> str:
@@ -212,51 +230,57 @@ def _value(value: Any) -> str:
 def _changed_options(change: ContainerComparison) -> list[str]:
     """How many options the other release adds and drops, and which of them this command line has."""
     counts = {"new": change.new_flags, "gone": change.dropped_flags}
-    told = ", ".join(f"{len(names)} {word}" for word, names in counts.items() if names)
+    text = ", ".join(f"{len(names)} {word}" for word, names in counts.items() if names)
     used = [_spelt(name) for name in (*change.gained_flags, *change.lost_flags)]
-    return [f"{told}; in this command: {', '.join(used) or 'none of them'}"] if told else []
+    return [f"{text}; in this command: {', '.join(used) or 'none of them'}"] if text else []
 
 
-def _counts(one: EstimateChange) -> bool:
+def _counts(change: EstimateChange) -> bool:
     """A line that is there, on one side at least, and not nothing on both."""
-    return any(line is not None and line.likely for line in (one.before, one.after))
+    return any(line is not None and line.likely for line in (change.before, change.after))
 
 
-def _row(one: EstimateChange) -> str:
-    name = LINE_NAMES.get(one.name, one.name)
-    before, after = one.before, one.after
+def _row(change: EstimateChange) -> str:
+    name = LINE_NAMES.get(change.name, change.name)
+    before, after = change.before, change.after
     floors = " → ".join(dict.fromkeys(left(line.floor) if line else ABSENT for line in (before, after)))
-    floors = f"at {'most' if one.name == 'kv_cache' else 'least'} {floors}"  # what is left has a certain maximum
+    floors = f"at {'most' if change.name == 'kv_cache' else 'least'} {floors}"  # what is left has a certain maximum
     return (
         f"  {name:<20}{left(before.likely) if before else ABSENT:>11} →{left(after.likely) if after else ABSENT:>11}"
-        f"{_delta(one):>13}   {floors}"
+        f"{_delta(change):>13}   {floors}"
     )
 
 
-def _delta(one: EstimateChange) -> str:
+def _delta(change: EstimateChange) -> str:
     """The change of an estimate with its sign; empty if one side is unknown."""
-    if one.before is None or one.after is None:
+    if change.before is None or change.after is None:
         return ""
-    moved = one.after.likely - one.before.likely
+    moved = change.after.likely - change.before.likely
     return "same" if not moved else f"{'+' if moved > 0 else '−'}{human(abs(moved))}"
 
 
 def _findings(change: ContainerComparison) -> list[str]:
-    lines = [f"+ {HEADINGS[one.heading]}  {one.rule}: {one_line(one.finding.message)}" for one in change.appeared]
-    return lines + [f"- {HEADINGS[one.heading]}  {one.rule}: {one_line(one.finding.message)}" for one in change.gone]
+    lines = [
+        f"+ {HEADINGS[finding.heading]}  {finding.rule}: {one_line(finding.finding.message)}"
+        for finding in change.appeared
+    ]
+    return lines + [
+        f"- {HEADINGS[finding.heading]}  {finding.rule}: {one_line(finding.finding.message)}" for finding in change.gone
+    ]
 
 
 def _tally(changes: Sequence[ContainerComparison]) -> str:
     """The last line: how many containers changed, and new denials."""
     count = {
-        state: sum(one.state == state for one in changes) for state in ("changed", "added", "removed", "unchanged")
+        state: sum(comparison.state == state for comparison in changes)
+        for state in ("changed", "added", "removed", "unchanged")
     }
-    told = ", ".join(f"{number} {state}" for state, number in count.items() if number) or "nothing in either"
-    denied = sum(len(one.newly_denied) for one in changes)
+    text = ", ".join(f"{number} {state}" for state, number in count.items() if number) or "nothing in either"
+    denied = sum(len(comparison.newly_denied) for comparison in changes)
     end = f"; {many(denied, 'new denial')}" if denied else ""
-    would = sum(len(one.would_newly_deny) for one in changes)
+    would = sum(len(comparison.would_newly_deny) for comparison in changes)
     end += f"; {many(would, 'new denial')} if enforced" if would else ""
-    return f"{many(len(changes), 'vLLM container')}: {told}{end}"
+    return f"{many(len(changes), 'vLLM container')}: {text}{end}"
 
 
 # ── Markdown ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,34 +296,37 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
         if change.state == "unchanged":
             continue
         out += ["", f"#### {escaped(_name(change))}{_state(change)}", "", "| | before | after |", "| --- | --- | --- |"]
-        rows = [one for one in change.facts if not one.same or one.name in ("vLLM", "verdict")]
-        numbers = [one for one in change.numbers if not one.same]
-        for one in (*rows, *change.settings, *numbers, *change.flags):
-            out.append(_tabled(_spelt(one.name), *map(_value, _shown(change, one))))
+        rows = [fact for fact in change.facts if not fact.same or fact.name in ("vLLM", "verdict")]
+        numbers = [number for number in change.numbers if not number.same]
+        for difference in (*rows, *change.settings, *numbers, *change.flags):
+            out.append(_tabled(_spelt(difference.name), *map(_value, _shown(change, difference))))
         for amount in (*change.gpu, *change.host):
             if _counts(amount) and not amount.same:
                 sides = (left(line.likely) if line else ABSENT for line in (amount.before, amount.after))
                 out.append(_tabled(LINE_NAMES.get(amount.name, amount.name), *sides))
-        found = [f"- {SIGNS[one.heading]} new, {HEADINGS[one.heading]}: {_said(one)}" for one in change.appeared]
-        found += [f"- 🟢 gone: {_said(one)}" for one in change.gone]
-        out += ["", *found] if found else []
+        names = [
+            f"- {SIGNS[finding.heading]} new, {HEADINGS[finding.heading]}: {_said(finding)}"
+            for finding in change.appeared
+        ]
+        names += [f"- 🟢 gone: {_said(appeared)}" for appeared in change.gone]
+        out += ["", *names] if names else []
         if change.lost_flags or change.gained_flags or change.lost_variables or change.gained_variables:
             out += ["", f"your command: {escaped(_for_you(change))}"]
         if change.defaults:
             title = f"{many(len(change.defaults), 'default')} of options that you do not set"
             out += ["", f"<details><summary>{title}</summary>", "", "| | before | after |", "| --- | --- | --- |"]
-            out += [_tabled(_spelt(one.name), *map(_value, _shown(change, one))) for one in change.defaults]
+            out += [_tabled(_spelt(default.name), *map(_value, _shown(change, default))) for default in change.defaults]
             out += ["", "</details>"]
     return "\n".join(out) + "\n"
 
 
 def _tabled(name: str, before: str, after: str) -> str:
-    shown = escaped(after) if before == after else f"**{escaped(after)}**"
-    return f"| {escaped(name)} | {escaped(before)} | {shown} |"
+    text = escaped(after) if before == after else f"**{escaped(after)}**"
+    return f"| {escaped(name)} | {escaped(before)} | {text} |"
 
 
-def _said(judged: Judged) -> str:
-    return f"`{judged.rule}` ({PLANES[judged.plane]}): {escaped(judged.finding.message)}"
+def _said(finding: Judged) -> str:
+    return f"`{finding.rule}` ({PLANES[finding.plane]}): {escaped(finding.finding.message)}"
 
 
 FORMATS: dict[str, Callable[[Sequence[ContainerComparison]], str]] = {

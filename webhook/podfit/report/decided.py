@@ -20,13 +20,13 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
     top = cap(policy, subject)
     lines = [f"no mode is stronger than {top.value}: {_where(top)}", ""] if top and top.value != "deny" else []
     for rule in rules:
-        found = decided_fields(policy, rule, subject)
-        if not every and all(word.decided.place == BUILT_IN_POLICY for word in found):
+        items = decided_fields(policy, rule, subject)
+        if not every and all(word.decided.place == BUILT_IN_POLICY for word in items):
             continue
         lines.append(rule.id())
-        for word in found:
+        for word in items:
             last = word.decided
-            over = f" (over {_over(word.said[-2])})" if len(word.said) > 1 else ""
+            over = f" (over {_over(word.policy_values[-2])})" if len(word.policy_values) > 1 else ""
             value = last.value
             if word.name == "mode" and top is not None and softer_mode(value, top.value) != value:
                 over, value = f" ({value}: {_where(last)})", top.value
@@ -45,37 +45,39 @@ def findings(report: Report, rule: str) -> str:
         return "no container in it runs vLLM"
     lines = []
     for result in report.results:
-        judged = [one for one in result.findings if one.rule == rule and one.mode != "ignore"]
-        for one in judged:
-            lines.append(f"{place(result.engine)}: {_consequence(one)}: {one.finding.message}")
-            lines += [f"  not denied: {one.why_softened}"] if one.why_softened and not one.exempted else []
-        if not judged:
+        rule_findings = [
+            judgement for judgement in result.findings if judgement.rule == rule and judgement.mode != "ignore"
+        ]
+        for finding in rule_findings:
+            lines.append(f"{place(result.engine)}: {_consequence(finding)}: {finding.finding.message}")
+            lines += [f"  not denied: {finding.why_softened}"] if finding.why_softened and not finding.exempted else []
+        if not rule_findings:
             lines.append(f"{place(result.engine)}: no finding")
     return "\n".join(clean(line) for line in lines)
 
 
-def _consequence(judged: Judged) -> str:
+def _consequence(finding: Judged) -> str:
     """What follows from a finding here, and what would if the policy enforced."""
-    if judged.exempted is not None:
-        return f"accepted by an {judged.exempted} ({judged.why_softened})"
+    if finding.exempted is not None:
+        return f"accepted by an {finding.exempted} ({finding.why_softened})"
     consequence = {"deny": "denied", "warn": "warned about", "audit": "only audited", "ignore": "ignored"}
-    today = consequence[judged.mode]
-    return today if judged.would == judged.mode else f"{today} today, {consequence[judged.would]} if enforced"
+    today = consequence[finding.mode]
+    return today if finding.would == finding.mode else f"{today} today, {consequence[finding.would]} if enforced"
 
 
-def _where(said: PolicyValue) -> str:
-    unsure = "" if said.certain else ", if it is for this object: its namespace is not known well enough"
-    return f"{said.place}, policy {said.policy}{unsure}" if said.policy else said.place
+def _where(policy_value: PolicyValue) -> str:
+    unsure = "" if policy_value.certain else ", if it is for this object: its namespace is not known well enough"
+    return f"{policy_value.place}, policy {policy_value.policy}{unsure}" if policy_value.policy else policy_value.place
 
 
-def _over(said: PolicyValue) -> str:
-    return f"{_shown(said.value)}, {said.place}"
+def _over(policy_value: PolicyValue) -> str:
+    return f"{_shown(policy_value.value)}, {policy_value.place}"
 
 
 def _shown(value: Any) -> str:
     """A value as a policy has it, in one line."""
     if is_dataclass(value):
-        given = [(one.name, getattr(value, one.name)) for one in fields(value)]
+        given = [(field.name, getattr(value, field.name)) for field in fields(value)]
         return f"{{{', '.join(f'{camel(name)}: {_shown(it)}' for name, it in given if it not in (None, ()))}}}"
     if isinstance(value, tuple):
         return f"[{', '.join(map(_shown, value))}]" if value else "none"

@@ -53,54 +53,60 @@ class DiagnosedPod:
     @property
     def remedy(self) -> str | None:
         """What helps, with the values of the log and of the manifest."""
-        judged, engine = self.judged, next(iter(self.engines), None)
+        judgement, engine = self.judged, next(iter(self.engines), None)
         more: list[str] = []
-        if judged is not None and judged.finding.suggestions:
-            more = [f"In the manifest, {denial.lead(judged.finding)}: {'; '.join(judged.finding.suggestions)}."]
+        if judgement is not None and judgement.finding.suggestions:
+            more = [f"In the manifest, {denial.lead(judgement.finding)}: {'; '.join(judgement.finding.suggestions)}."]
         elif engine is not None and self.diagnosis.plane == "gpu" and (fits := engine.changes(most=MOST_CHANGES)):
-            more = [f"Each of these fits: {'; '.join(one.text for one in fits)}."]
+            more = [f"Each of these fits: {'; '.join(alternative.text for alternative in fits)}."]
         if engine is not None and self.diagnosis.cause and self.diagnosis.cause.id == "probe-killed":
-            more = [*([said] if (said := window.remedy(self.diagnosis, engine)) else []), *more]
-        said = self.diagnosis.remedy_for(engine, more)
-        return said and self.secrets.line(said)
+            more = [*([sentence] if (sentence := window.remedy(self.diagnosis, engine)) else []), *more]
+        sentence = self.diagnosis.remedy_for(engine, more)
+        return sentence and self.secrets.line(sentence)
 
     @property
     def judged(self) -> Judged | None:
         """The finding of the rule in the manifest."""
-        return next((one for one in self.report.findings if one.rule == self.rule), None) if self.report else None
+        return (
+            next((judgement for judgement in self.report.findings if judgement.rule == self.rule), None)
+            if self.report
+            else None
+        )
 
     @property
     def rule(self) -> str | None:
         """The rule that would have caught it: the one that finds it in the Pod, else the likeliest."""
         known = [rule for rule in self.diagnosis.rules if rule in all_rules()]
-        found = {judged.rule for judged in self.report.findings} if self.report else set()
-        return next((rule for rule in known if rule in found), next(iter(known), None))
+        names = {judgement.rule for judgement in self.report.findings} if self.report else set()
+        return next((rule for rule in known if rule in names), next(iter(known), None))
 
 
 def case(file: str, diagnosis: Diagnosis, pod: JSON | None, policy: Policy, facts: Facts) -> DiagnosedPod:
     """The diagnosis with the plan of `pod`, and of the object in the file itself where none is given. What the log says
     of the start is measured, and takes the place of what the manifest says or lets expect."""
-    shown = pod or diagnosis.pod
-    if shown is None:
+    entries = pod or diagnosis.pod
+    if entries is None:
         return DiagnosedPod(file, diagnosis, None, [])
     start = diagnosis.start
-    report = lint(shown, policy, facts, where="check")
+    report = lint(entries, policy, facts, where="check")
     engines = [result.engine for result in report.results]
     if start is None or not engines:
-        return _case(file, diagnosis, shown, report, policy, facts, engines)
-    ran = next((one for one in engines if one.args.model == start.model), engines[0])
-    found = tuple(contradiction.find(start, ran))
+        return _case(file, diagnosis, entries, report, policy, facts, engines)
+    ran = next((engine for engine in engines if engine.args.model == start.model), engines[0])
+    contradictions = tuple(contradiction.find(start, ran))
     facts = replace(facts, gpu_memory=start.sizes.get("total") or facts.gpu_memory)
-    logged = contradiction.as_logged(shown, ran, start)
+    logged = contradiction.as_logged(entries, ran, start)
     measured = lint(logged, policy, replace(facts, kv_cache_memory=start.sizes.get("kv_cache")), where="check")
     engines = [result.engine for result in measured.results] or engines
-    return _case(file, diagnosis, shown, lint(shown, policy, facts, where="check"), policy, facts, engines, found)
+    return _case(
+        file, diagnosis, entries, lint(entries, policy, facts, where="check"), policy, facts, engines, contradictions
+    )
 
 
 def _case(
     file: str,
     diagnosis: Diagnosis,
-    shown: JSON,
+    value: JSON,
     report: Report,
     policy: Policy,
     facts: Facts,
@@ -108,45 +114,45 @@ def _case(
     contradictions: tuple[Contradiction, ...] = (),
 ) -> DiagnosedPod:
     diagnosis = window.with_probe(diagnosis, engines[0]) if engines else diagnosis
-    patch = patch_of(report, repair(shown, policy, facts, audited=False).edits)
+    patch = patch_of(report, repair(value, policy, facts, audited=False).edits)
     return DiagnosedPod(file, diagnosis, report if report.results else None, patch, tuple(engines), contradictions)
 
 
-def tree(one: DiagnosedPod) -> dict[str, Any]:
+def tree(case: DiagnosedPod) -> dict[str, Any]:
     """Plain JSON values."""
-    found = one.diagnosis
+    diagnosis = case.diagnosis
     out: dict[str, Any] = {
-        "file": one.file,
-        "object": _object(one),
-        "plane": found.plane,
-        "cause": found.cause.id if found.cause else None,
-        "evidence": list(one.evidence),
-        "rule": one.rule if found.cause else None,
-        "certainty": found.certainty,
-        "line": found.line,
-        "title": found.cause.title if found.cause else _outcome(found),
-        "phase": found.phase if found.cause else None,
-        "remedy": one.remedy,
-        "then": list(found.then),
-        "log": _log(found),
+        "file": case.file,
+        "object": _object(case),
+        "plane": diagnosis.plane,
+        "cause": diagnosis.cause.id if diagnosis.cause else None,
+        "evidence": list(case.evidence),
+        "rule": case.rule if diagnosis.cause else None,
+        "certainty": diagnosis.certainty,
+        "line": diagnosis.line,
+        "title": diagnosis.cause.title if diagnosis.cause else _outcome(diagnosis),
+        "phase": diagnosis.phase if diagnosis.cause else None,
+        "remedy": case.remedy,
+        "then": list(diagnosis.then),
+        "log": _log(diagnosis),
         "contradictions": [
-            {"name": item.name, "log": one.secrets.line(item.log), "manifest": one.secrets.line(item.manifest)}
-            for item in one.contradictions
+            {"name": item.name, "log": case.secrets.line(item.log), "manifest": case.secrets.line(item.manifest)}
+            for item in case.contradictions
         ],
     }
-    if one.report is not None:
-        report = one.report
+    if case.report is not None:
+        report = case.report
         out["plans"] = [
-            {"container": engine.container.name, **plan.tree(engine, report.secrets)} for engine in one.engines
+            {"container": engine.container.name, **plan.tree(engine, report.secrets)} for engine in case.engines
         ]
-        out["findings"] = [finding(report, judged) for judged in report.findings if judged.shown]
-        out["patch"] = one.patch
+        out["findings"] = [finding(report, judgement) for judgement in report.findings if judgement.shown]
+        out["patch"] = case.patch
     return out
 
 
-def _log(found: Diagnosis) -> dict[str, Any] | None:
+def _log(diagnosis: Diagnosis) -> dict[str, Any] | None:
     """What the log prints of the start that the manifest, or a plan, can be compared with."""
-    start = found.start
+    start = diagnosis.start
     if start is None:
         return None
     return {
@@ -159,44 +165,44 @@ def _log(found: Diagnosis) -> dict[str, Any] | None:
     }
 
 
-def _object(one: DiagnosedPod) -> dict[str, Any] | None:
+def _object(case: DiagnosedPod) -> dict[str, Any] | None:
     """What the input says the Pod or workload is called."""
-    found = one.diagnosis.pod
-    if found is None:
+    entries = case.diagnosis.pod
+    if entries is None:
         return None
-    metadata = found.get("metadata")
+    metadata = entries.get("metadata")
     named = metadata if isinstance(metadata, Mapping) else {}
-    return {"kind": found.get("kind"), "namespace": named.get("namespace"), "name": named.get("name")}
+    return {"kind": entries.get("kind"), "namespace": named.get("namespace"), "name": named.get("name")}
 
 
-def _where(one: DiagnosedPod) -> str:
+def _where(case: DiagnosedPod) -> str:
     """ "pods.json: Pod chat/vllm-0", "crash.log:17"."""
-    named = _object(one)
+    named = _object(case)
     if named is not None:
         place = "/".join(str(part) for part in (named["namespace"], named["name"]) if part)
-        return one_line(f"{one.file}: {named['kind']} {place or '(no name)'}")
-    return clean(f"{one.file}:{one.diagnosis.line}" if one.diagnosis.line else one.file)
+        return one_line(f"{case.file}: {named['kind']} {place or '(no name)'}")
+    return clean(f"{case.file}:{case.diagnosis.line}" if case.diagnosis.line else case.file)
 
 
-def text(one: DiagnosedPod, *, verbose: bool = False, width: int = denial.WIDTH) -> str:
+def text(case: DiagnosedPod, *, verbose: bool = False, width: int = denial.WIDTH) -> str:
     """What people read: where the log contradicts the manifest, the cause, why, what helps and the line that says so.
     `verbose`: all of the evidence, the plan, the other findings and the changes. `width`: of a line, in characters."""
-    found = one.diagnosis
-    differs = _contradicted(one, width)
-    if found.cause is None or found.plane is None:
-        return "\n".join([*differs, *_without_cause(one, width)]) + "\n"
-    plane = f"[{denial.PLANES[found.plane]}]"
-    sure = "" if found.certainty == "certain" else " (likely: only a symptom was seen)"
-    head = [f"{_where(one)}: {found.cause.title}{sure}  {plane}", f"  cause     {found.cause.id}"]
-    why = _labelled("why", _rule(one), width) if one.rule else []
-    helps = one.remedy or ""
+    diagnosis = case.diagnosis
+    differs = _contradicted(case, width)
+    if diagnosis.cause is None or diagnosis.plane is None:
+        return "\n".join([*differs, *_without_cause(case, width)]) + "\n"
+    plane = f"[{denial.PLANES[diagnosis.plane]}]"
+    sure = "" if diagnosis.certainty == "certain" else " (likely: only a symptom was seen)"
+    head = [f"{_where(case)}: {diagnosis.cause.title}{sure}  {plane}", f"  cause     {diagnosis.cause.id}"]
+    why = _labelled("why", _rule(case), width) if case.rule else []
+    helps = case.remedy or ""
     remedy = _labelled("remedy", helps, width)
-    also = _labelled("also", "other causes in the log: " + ", ".join(found.then), width) if found.then else []
-    sections = [differs, head, why, remedy, also, _pod(one, width) if verbose else _rest(one, width)]
+    also = _labelled("also", "other causes in the log: " + ", ".join(diagnosis.then), width) if diagnosis.then else []
+    sections = [differs, head, why, remedy, also, _pod(case, width) if verbose else _rest(case, width)]
     if not verbose:
         _shorten(sections, (also, why, differs), MAX_LINES - MIN_EVIDENCE)
     room = max(MIN_EVIDENCE, MAX_LINES - sum(map(len, sections)))
-    evidence = _evidence(one.evidence, width) if verbose else _first(one.evidence, helps, room, width)
+    evidence = _evidence(case.evidence, width) if verbose else _first(case.evidence, helps, room, width)
     sections.insert(4, evidence)
     return "\n".join(line for section in sections for line in section) + "\n"
 
@@ -220,37 +226,39 @@ def _shorten(sections: Sequence[list[str]], spare: Sequence[list[str]], most: in
             section[-1] = section[-1].rstrip(" ,;.0123456789") + " … (-v shows all)"  # no number without its unit
 
 
-def _contradicted(one: DiagnosedPod, width: int) -> list[str]:
-    if not one.contradictions:
+def _contradicted(case: DiagnosedPod, width: int) -> list[str]:
+    if not case.contradictions:
         return []
-    named = "; ".join(one_line(one.secrets.line(str(item))) for item in one.contradictions)
-    said = f"warning: {one.file} is not the log of this manifest: {named}. The plan uses the values of the log."
-    return textwrap.wrap(clean(said), width, break_long_words=False, break_on_hyphens=False)
+    named = "; ".join(one_line(case.secrets.line(str(item))) for item in case.contradictions)
+    sentence = f"warning: {case.file} is not the log of this manifest: {named}. The plan uses the values of the log."
+    return textwrap.wrap(clean(sentence), width, break_long_words=False, break_on_hyphens=False)
 
 
-def _rest(one: DiagnosedPod, width: int) -> list[str]:
+def _rest(case: DiagnosedPod, width: int) -> list[str]:
     """What is there to see besides."""
-    if one.report is None:
+    if case.report is None:
         return []
-    others = sum(judged.shown and judged.rule != one.rule for judged in one.report.findings)
+    others = sum(judgement.shown and judgement.rule != case.rule for judgement in case.report.findings)
     counts = [f"{others} other finding{'s' * (others != 1)}"] if others else []
-    if one.patch:
-        counts.append(f"{len(one.patch)} change{'s' * (len(one.patch) != 1)} that `podfit fix` makes")
-    return _labelled("more", f"-v shows the plan{''.join(f', {one}' for one in counts)}", width)
+    if case.patch:
+        counts.append(f"{len(case.patch)} change{'s' * (len(case.patch) != 1)} that `podfit fix` makes")
+    return _labelled("more", f"-v shows the plan{''.join(f', {count}' for count in counts)}", width)
 
 
-def _without_cause(one: DiagnosedPod, width: int) -> list[str]:
+def _without_cause(case: DiagnosedPod, width: int) -> list[str]:
     """A Pod for which no known cause was found."""
-    found, where = one.diagnosis, _where(one)
-    if not found.evidence and found.foreign:
-        said = f"{where}: no line of vLLM, an Event or a container's status. Fix: give the log of the container that "
-        return textwrap.wrap(f"{said}failed, as in kubectl logs --previous POD -c CONTAINER", width)
-    out = textwrap.wrap(f"{where}: {_outcome(found)}", width)
-    if found.healthy:
+    diagnosis, where = case.diagnosis, _where(case)
+    if not diagnosis.evidence and diagnosis.foreign:
+        sentence = (
+            f"{where}: no line of vLLM, an Event or a container's status. Fix: give the log of the container that "
+        )
+        return textwrap.wrap(f"{sentence}failed, as in kubectl logs --previous POD -c CONTAINER", width)
+    out = textwrap.wrap(f"{where}: {_outcome(diagnosis)}", width)
+    if diagnosis.healthy:
         return out
-    out += _evidence(one.evidence, width)
-    out += _labelled("remedy", WITHOUT_CAUSE, width) if found.line is None else []
-    if any("137" in line for line in found.evidence):
+    out += _evidence(case.evidence, width)
+    out += _labelled("remedy", WITHOUT_CAUSE, width) if diagnosis.line is None else []
+    if any("137" in line for line in diagnosis.evidence):
         out += _labelled(
             "",
             (
@@ -268,11 +276,11 @@ WITHOUT_CAUSE = (
 )
 
 
-def _outcome(found: Diagnosis) -> str:
+def _outcome(diagnosis: Diagnosis) -> str:
     """What is known without a cause, in one line."""
-    if found.healthy:
+    if diagnosis.healthy:
         return "no failure seen"
-    return "an error that podfit does not know" if found.line else "this text shows no cause"
+    return "an error that podfit does not know" if diagnosis.line else "this text shows no cause"
 
 
 def _evidence(lines: Sequence[str], width: int) -> list[str]:
@@ -289,17 +297,17 @@ _PREFIX = re.compile(r"^(?:\([\w ]+=?[\w= ]*\) )?(?:ERROR|CRITICAL|WARNING|INFO)
 def _first(lines: Sequence[str], remedy: str, room: int, width: int) -> list[str]:
     """The first line's message in `room` lines of a terminal; of a longer one its beginning, and its last number that
     the remedy uses."""
-    whole = _PREFIX.sub("", one_line(lines[0])) if lines else ""
-    shown, length = _labelled("evidence", whole, width), room * (width - 12)
-    end = max((whole.rfind(number) + len(number) for number in re.findall(r"\d{2,}", remedy)), default=0)
-    while len(shown) > room:
+    sentence = _PREFIX.sub("", one_line(lines[0])) if lines else ""
+    texts, length = _labelled("evidence", sentence, width), room * (width - 12)
+    end = max((sentence.rfind(number) + len(number) for number in re.findall(r"\d{2,}", remedy)), default=0)
+    while len(texts) > room:
         length -= 10
-        cut = f"{whole[:length]}…"
+        cut = f"{sentence[:length]}…"
         if end > length:
-            tail = whole[end - length // 2 : end].partition(" ")[2]
-            cut = f"{whole[: length // 2].rpartition(' ')[0]} … {tail}…"
-        shown = _labelled("evidence", cut, width)
-    return shown
+            tail = sentence[end - length // 2 : end].partition(" ")[2]
+            cut = f"{sentence[: length // 2].rpartition(' ')[0]} … {tail}…"
+        texts = _labelled("evidence", cut, width)
+    return texts
 
 
 def _labelled(label: str, words: str, width: int) -> list[str]:
@@ -310,44 +318,46 @@ def _labelled(label: str, words: str, width: int) -> list[str]:
     )  # fmt: skip
 
 
-def _rule(one: DiagnosedPod) -> str:
+def _rule(pod: DiagnosedPod) -> str:
     """What the rule says of the Pod, where it is known and says something."""
-    if (judged := one.judged) is not None:
-        return f"{one.rule} reports it in the manifest: {one_line(judged.finding.message)} ({judged.path})"
-    if one.report is not None:
+    if (judgement := pod.judged) is not None:
+        return f"{pod.rule} reports it in the manifest: {one_line(judgement.finding.message)} ({judgement.path})"
+    if pod.report is not None:
         return (
-            f"{one.rule} checks for this cause but reports no problem in the given manifest (podfit explain {one.rule})"
+            f"{pod.rule} checks for this cause but reports no problem in the given manifest (podfit explain {pod.rule})"
         )
-    return f"{one.rule} reports this in a manifest (podfit explain {one.rule})"
+    return f"{pod.rule} reports this in a manifest (podfit explain {pod.rule})"
 
 
-def _pod(one: DiagnosedPod, width: int) -> list[str]:
-    if one.report is None:
+def _pod(case: DiagnosedPod, width: int) -> list[str]:
+    if case.report is None:
         return []
     out = []
-    for engine in one.engines:
+    for engine in case.engines:
         name = subject.shown(engine.container.name)
-        table = plan.table(engine, one.secrets)
-        out += ["", f"plan of container '{name}' of {subject.describe_object(one.report.object)}"]
+        table = plan.table(engine, case.secrets)
+        out += ["", f"plan of container '{name}' of {subject.describe_object(case.report.object)}"]
         out += textwrap.indent(table.rstrip(), "  ").splitlines()
-    for result in one.report.results:
-        for judged in result.findings:
-            if judged.shown:
+    for result in case.report.results:
+        for judgement in result.findings:
+            if judgement.shown:
                 out += [
                     "",
-                    textwrap.indent(denial.block(judged, f"{denial.HEADINGS[judged.heading]}  ", width - 2), "  "),
+                    textwrap.indent(
+                        denial.block(judgement, f"{denial.HEADINGS[judgement.heading]}  ", width - 2), "  "
+                    ),
                 ]
-    if one.patch:
-        out += ["", "what `podfit fix` would change:", *(f"  {line}" for line in _changes(one))]
+    if case.patch:
+        out += ["", "what `podfit fix` would change:", *(f"  {line}" for line in _changes(case))]
     return out
 
 
-def _changes(one: DiagnosedPod) -> list[str]:
+def _changes(case: DiagnosedPod) -> list[str]:
     """The patch as a person reads it: place and value."""
     from json import dumps
 
     return [
         f"{operation['op']:<8}{shortened(clean(operation['path']))}"
         + (f"  {shortened(clean(dumps(operation['value'], ensure_ascii=False)))}" if "value" in operation else "")
-        for operation in one.patch or ()
+        for operation in case.patch or ()
     ]

@@ -18,60 +18,60 @@ _PAINT = {"above": "deny", "below": "warn", "as-planned": "", "unknown": ""}
 COLUMNS = ("off", "memory", "line", "planned (95 %)", "used", "workload", "from")
 
 
-def tree(found: Sequence[Drift]) -> list[dict[str, Any]]:
+def tree(drifts: Sequence[Drift]) -> list[dict[str, Any]]:
     """Plain JSON values."""
     return [
         {
-            "object": ref(one.object), "container": one.container, "plane": one.plane, "line": one.line,
-            "unit": one.unit, "planned": as_span(one.planned) if one.planned else None, "used": one.used,
-            "off": None if one.off is None else round(one.off, 4), "state": one.state, "pods": one.pods,
-            "source": one.source,
+            "object": ref(drift.object), "container": drift.container, "plane": drift.plane, "line": drift.line,
+            "unit": drift.unit, "planned": as_span(drift.planned) if drift.planned else None, "used": drift.used,
+            "off": None if drift.off is None else round(drift.off, 4), "state": drift.state, "pods": drift.pods,
+            "source": drift.source,
         }
-        for one in found
+        for drift in drifts
     ]  # fmt: skip
 
 
-def cells(one: Drift) -> tuple[str, ...]:
+def cells(drift: Drift) -> tuple[str, ...]:
     """One row of the table whose head is COLUMNS."""
-    off = "?" if one.off is None else f"{one.off:+.0%}"
-    planned = "unknown" if one.planned is None else _interval(one.planned, one.unit)
-    used = "unknown" if one.used is None else _size(one.used, one.unit)
-    return off, PLANES[one.plane], one.line, planned, used, _name(one), one.source
+    off = "?" if drift.off is None else f"{drift.off:+.0%}"
+    planned = "unknown" if drift.planned is None else _interval(drift.planned, drift.unit)
+    used = "unknown" if drift.used is None else _size(drift.used, drift.unit)
+    return off, PLANES[drift.plane], drift.line, planned, used, _name(drift), drift.source
 
 
-def text(found: Sequence[Drift], limit: int = 5, paint: Paint = plain) -> str:
+def text(drifts: Sequence[Drift], limit: int = 5, paint: Paint = plain) -> str:
     """Headline and table: contradictions, then what is as planned, then what is not known and why, at most `limit`
     names of one reason (0: all)."""
-    count = Counter(one.state for one in found)
+    count = Counter(drift.state for drift in drifts)
     head = (
         f"planned and used: {count['above']} above the plan, {count['below']} below it, "
         f"{count['as-planned']} as planned, {count['unknown']} unknown"
     )
-    known = [one for one in found if one.state != "unknown"]
+    known = [drift for drift in drifts if drift.state != "unknown"]
     rows = [COLUMNS, *map(cells, known)] if known else []
     widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS) - 1)] if rows else []
     lines = [_line(row, widths) for row in rows]
-    shown = [*lines[:1], *(paint(line, _PAINT[one.state]) for one, line in zip(known, lines[1:], strict=True))]
-    return "\n\n".join("\n".join(block) for block in ([head], shown, list(_unknown(found, limit))) if block) + "\n"
+    texts = [*lines[:1], *(paint(line, _PAINT[drift.state]) for drift, line in zip(known, lines[1:], strict=True))]
+    return "\n\n".join("\n".join(block) for block in ([head], texts, list(_unknown(drifts, limit))) if block) + "\n"
 
 
-def _unknown(found: Sequence[Drift], limit: int) -> Iterator[str]:
+def _unknown(drifts: Sequence[Drift], limit: int) -> Iterator[str]:
     """A line for each reason, with its workloads."""
     reasons: dict[str, dict[str, None]] = {}
-    for one in found:
-        if one.state == "unknown":
-            reasons.setdefault(one.source, {})[str(one.object)] = None
+    for drift in drifts:
+        if drift.state == "unknown":
+            reasons.setdefault(drift.source, {})[str(drift.object)] = None
     for why, names in reasons.items():
-        shown = list(names)[:limit] if limit else list(names)
-        more = f" … and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-        yield clean(f"unknown, {why}: {', '.join(shown)}{more}")
+        texts = list(names)[:limit] if limit else list(names)
+        more = f" … and {len(names) - len(texts)} more" if len(names) > len(texts) else ""
+        yield clean(f"unknown, {why}: {', '.join(texts)}{more}")
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     *fixed, last = row
-    shown = [f"{cell:>{width}}" if place == 0 else f"{cell:<{width}}" for place, (cell, width) in
+    texts = [f"{cell:>{width}}" if place == 0 else f"{cell:<{width}}" for place, (cell, width) in
              enumerate(zip(fixed, widths, strict=True))]  # fmt: skip
-    return clean("  ".join([*shown, last])).rstrip()
+    return clean("  ".join([*texts, last])).rstrip()
 
 
 def _interval(span: Span, unit: str) -> str:
@@ -82,6 +82,6 @@ def _size(value: int, unit: str) -> str:
     return human(value) if unit == "bytes" else f"{value:,} tokens"
 
 
-def _name(one: Drift) -> str:
-    pods = f", {many(one.pods, 'Pod')}" if one.pods else ""
-    return clean(f'{one.object}, container "{one.container}"{pods}')
+def _name(drift: Drift) -> str:
+    pods = f", {many(drift.pods, 'Pod')}" if drift.pods else ""
+    return clean(f'{drift.object}, container "{drift.container}"{pods}')

@@ -30,7 +30,7 @@ def events(scan: Scan, now: datetime) -> Iterator[dict[str, Any]]:
     """An Event for each workload with a finding that denies or is likely."""
     rows: dict[Ref, list[ScannedContainer]] = {}
     for row in scan.rows:
-        if row.object.uid and any(one.shown and one.heading in SERIOUS for one in row.findings):
+        if row.object.uid and any(finding.shown and finding.heading in SERIOUS for finding in row.findings):
             rows.setdefault(row.object, []).append(row)
     for ref, containers in rows.items():
         yield _event(ref, containers, now)
@@ -38,9 +38,11 @@ def events(scan: Scan, now: datetime) -> Iterator[dict[str, Any]]:
 
 def _event(ref: Ref, rows: list[ScannedContainer], now: datetime) -> dict[str, Any]:
     """The Event of one workload."""
-    serious = [(row, one) for row in rows for one in row.findings if one.shown and one.heading in SERIOUS]
-    denied = [(row, one) for row, one in serious if one.heading in _DENIED]
-    text = headline([(row.container, one) for row, one in denied or serious], ref.kind, _place(ref))
+    serious = [
+        (row, finding) for row in rows for finding in row.findings if finding.shown and finding.heading in SERIOUS
+    ]
+    denied = [(row, finding) for row, finding in serious if finding.heading in _DENIED]
+    text = headline([(row.container, finding) for row, finding in denied or serious], ref.kind, _place(ref))
     at = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {
         "apiVersion": "v1",
@@ -65,7 +67,7 @@ def _place(ref: Ref) -> str:
 def _name(ref: Ref, serious: list[tuple[ScannedContainer, ScannedFinding]]) -> str:
     """The same for the same workload, templates and rules."""
     templates = sorted({row.template for row, _ in serious})
-    rules = sorted({f"{row.container} {one.rule} {one.heading}" for row, one in serious})
+    rules = sorted({f"{row.container} {finding.rule} {finding.heading}" for row, finding in serious})
     digest = hashlib.sha256("\n".join([ref.uid, *templates, *rules]).encode()).hexdigest()
     return f"podfit-{digest[:32]}"
 

@@ -63,10 +63,10 @@ def masked(text: str, manifests: manifest.Manifests, sign: str) -> str:
         for mark in checked.secret_marks(document, Secrets.of(document.object)):
             for number in range(mark.line, min(mark.end_line, len(lines)) + 1):
                 lines[number - 1] = checked.starred(lines[number - 1], number, mark)
-    whole = "\n".join(lines)
+    sentence = "\n".join(lines)
     secrets = Secrets.of(*(document.object for document in manifests.documents))
-    stars = secrets.masked(whole, quoted=True)
-    if len(stars) != len(whole):
+    stars = secrets.masked(sentence, quoted=True)
+    if len(stars) != len(sentence):
         return stars  # all of it is withheld
     pairs = zip(text, stars, strict=True)
     return "".join([before if before == after or before.isspace() else sign for before, after in pairs])
@@ -112,8 +112,8 @@ def _with_findings_of(report: Report, rules: frozenset[str]) -> Report:
     if len(rules) == len(all_rules()):
         return report
     results = (
-        replace(one, findings=tuple(judged for judged in one.findings if judged.rule in rules))
-        for one in report.results
+        replace(result, findings=tuple(finding for finding in result.findings if finding.rule in rules))
+        for result in report.results
     )
     return replace(report, results=tuple(results))
 

@@ -20,15 +20,15 @@ def render(checked: Checked) -> str:
 
 
 def _item(item: Item, checked: Checked) -> str:
-    finding = item.judged.finding
-    command = "error" if checked.fails(item) else "notice" if item.judged.level == "advice" else "warning"
+    finding = item.finding.finding
+    command = "error" if checked.fails(item) else "notice" if item.finding.level == "advice" else "warning"
     mark = item.mark
     where = f"file={_property(_path(item.file))},line={mark.line},endLine={mark.end_line}"
     if mark.line == mark.end_line:
         where += f",col={mark.column},endColumn={max(mark.end_column - 1, mark.column)}"
     lines = [finding.message, *finding.details, *advice(finding)]
-    lines.append(f"{item.object}, {item.judged.path} (podfit explain {item.judged.rule})")
-    return f"::{command} {where},title={_property(item.judged.rule)}::{_data(chr(10).join(lines))}"
+    lines.append(f"{item.object}, {item.finding.path} (podfit explain {item.finding.rule})")
+    return f"::{command} {where},title={_property(item.finding.rule)}::{_data(chr(10).join(lines))}"
 
 
 def _problem(problem: FileProblem) -> str:

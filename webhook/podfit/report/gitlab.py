@@ -18,17 +18,17 @@ GRADES: Mapping[Level, str] = {"denied": "critical", "likely": "major", "advice"
 
 def render(checked: Checked) -> str:
     """One entry per finding that is not accepted, and one per file that can't be read."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     out = []
     for item in checked.open:
-        seen[item.fingerprint] += 1
+        counts[item.fingerprint] += 1
         out.append(
             {
-                "description": one_line(f"{item.judged.rule}: {item.judged.finding.message}"),
-                "check_name": item.judged.rule,
-                "fingerprint": _unique(f"{item.fingerprint} {item.file} {seen[item.fingerprint]}"),
-                "severity": GRADES[item.judged.level],
-                "content": {"body": checked.page(item.judged.rule)},
+                "description": one_line(f"{item.finding.rule}: {item.finding.finding.message}"),
+                "check_name": item.finding.rule,
+                "fingerprint": _unique(f"{item.fingerprint} {item.file} {counts[item.fingerprint]}"),
+                "severity": GRADES[item.finding.level],
+                "content": {"body": checked.page(item.finding.rule)},
                 "location": {"path": one_line(item.file.removeprefix("./")), "lines": {"begin": item.mark.line}},
             }
         )

@@ -19,13 +19,13 @@ def render(checked: Checked) -> str:
     """Everything that `podfit check` found. Secrets are stars, which `masked` marks. `fix` and `patch` are null if they
     would contain a secret, or lack a fix that does."""
     results = []
-    for one in checked.containers:
-        tree = result(one.file, one.report, one.result)
-        places = {id(item.judged): item for item in one.items}
-        told = [judged for judged in one.result.findings if judged.mode != "ignore"]
+    for container in checked.containers:
+        tree = result(container.file, container.report, container.result)
+        places = {id(item.finding): item for item in container.items}
+        findings = [judgement for judgement in container.result.findings if judgement.mode != "ignore"]
         rows = []
-        for judged, row in zip(told, tree["findings"], strict=True):
-            item = places.get(id(judged))
+        for finding, row in zip(findings, tree["findings"], strict=True):
+            item = places.get(id(finding))
             if item is None and not checked.audit:
                 continue
             row["line"], row["column"] = (item.mark.line, item.mark.column) if item else (None, None)
@@ -35,18 +35,18 @@ def render(checked: Checked) -> str:
             rows.append(row)
         tree["findings"] = tree["plan"]["findings"] = rows
         tree["masked"] = _masked(tree)
-        tree["denied"] = one.state == "denied"
+        tree["denied"] = container.state == "denied"
         results.append(tree)
     tree = {
         "summary": _summary(checked),
-        "unanswered": answers.unanswered(one.result.engine for one in checked.containers),
+        "unanswered": answers.unanswered(other_container.result.engine for other_container in checked.containers),
         "newer_releases": answers.newer_releases(checked),
         "results": results,
         "skipped": [
-            {"file": one.file, "line": one.line, "reason": one.skips, "message": FORMS.line(one.message)}
-            for one in checked.skips
+            {"file": note.file, "line": note.line, "reason": note.skips, "message": FORMS.line(note.message)}
+            for note in checked.skips
         ],
-        "errors": [{"file": one.file, "message": str(one)} for one in checked.problems],
+        "errors": [{"file": problem.file, "message": str(problem)} for problem in checked.problems],
     }
     return dumps(tree, indent=1, default=str) + "\n"
 
@@ -60,26 +60,28 @@ def _summary(checked: Checked) -> dict[str, int]:
         "would_deny": checked.headings["would_deny"],
         "repairable": checked.repairable,
         "accepted": len(checked.items) - len(checked.open),
-        "audited": sum(is_audited(judged) for one in checked.containers for judged in one.result.findings),
+        "audited": sum(
+            is_audited(finding) for container in checked.containers for finding in container.result.findings
+        ),
         "skipped": len({note.file for note in checked.skips}),
         "errors": len(checked.problems),
     }
 
 
-def result(file: str, report: Report, one: Result) -> dict[str, Any]:
+def result(file: str, report: Report, result: Result) -> dict[str, Any]:
     """One vLLM container."""
-    findings = [finding(report, judged) for judged in one.findings if judged.mode != "ignore"]
-    planned = plan.tree(one.engine, report.secrets)
-    edits = [edit for judged in one.findings if _repaired(judged) for edit in judged.finding.fix]
-    changes = patch(report, edits) if not any(judged.withheld for judged in one.findings) else None
+    findings = [finding(report, judgement) for judgement in result.findings if judgement.mode != "ignore"]
+    planned = plan.tree(result.engine, report.secrets)
+    edits = [edit for finding in result.findings if _repaired(finding) for edit in finding.finding.fix]
+    changes = patch(report, edits) if not any(finding.withheld for finding in result.findings) else None
     tree = {
         "file": file,
         "object": subject.object_reference(report.object),
-        "container": one.engine.container.name,
-        "path": str(one.engine.container.path),
+        "container": result.engine.container.name,
+        "path": str(result.engine.container.path),
         "plan": {**planned, "findings": findings},
         "findings": findings,
-        "denied": one.denied,
+        "denied": result.denied,
         "patch": changes,
     }
     return {**tree, "masked": _masked(tree)}
@@ -91,30 +93,30 @@ def _masked(tree: Mapping[str, Any]) -> bool:
     return tree["patch"] is None or any(masked)
 
 
-def finding(report: Report, judged: Judged) -> dict[str, Any]:
+def finding(report: Report, finding: Judged) -> dict[str, Any]:
     """One finding; one that the policy only audits has the level `audited`. `fix` is a JSON Patch exactly where it is
     applied (here: by `podfit fix`)."""
-    fix = patch(report, judged.finding.fix) if _repaired(judged) else None
+    fix = patch(report, finding.finding.fix) if _repaired(finding) else None
     return {
-        "rule": judged.rule,
-        "level": "audited" if is_audited(judged) else judged.level,
-        "mode": judged.mode,
-        "would": judged.would,
-        "plane": judged.plane,
-        "path": str(judged.finding.path),
-        "message": judged.finding.message,
-        "details": list(judged.finding.details),
-        "certainty": judged.finding.certainty,
-        "softened_by": list(judged.softened_by),
-        "masked": judged.masked or judged.withheld or (_repaired(judged) and fix is None),
+        "rule": finding.rule,
+        "level": "audited" if is_audited(finding) else finding.level,
+        "mode": finding.mode,
+        "would": finding.would,
+        "plane": finding.plane,
+        "path": str(finding.finding.path),
+        "message": finding.finding.message,
+        "details": list(finding.finding.details),
+        "certainty": finding.finding.certainty,
+        "softened_by": list(finding.softened_by),
+        "masked": finding.masked or finding.withheld or (_repaired(finding) and fix is None),
         "fix": fix,
-        "suggestions": list(judged.finding.suggestions),
+        "suggestions": list(finding.finding.suggestions),
     }
 
 
-def _repaired(judged: Judged) -> bool:
+def _repaired(finding: Judged) -> bool:
     """`podfit fix` repairs it without --audit."""
-    return judged.applies and judged.shown
+    return finding.applies and finding.shown
 
 
 def patch(report: Report, edits: Iterable[Edit]) -> list[dict[str, Any]] | None:

@@ -29,17 +29,19 @@ def render(checked: Checked) -> str:
 
 def _suite(number: int, file: str, checked: Checked, notes: list[str]) -> list[str]:
     """The test suite of one file. `notes`: of the whole run."""
-    containers = [one for one in checked.containers if one.file == file]
-    problems = [one for one in checked.problems if (one.file or "podfit") == file]
+    containers = [container for container in checked.containers if container.file == file]
+    problems = [problem for problem in checked.problems if (problem.file or "podfit") == file]
     cases = [case for container in containers for case in _cases(container, checked)]
-    cases += [_case("readable", file, _outcome("error", "unreadable", str(one), str(one))) for one in problems]
+    cases += [
+        _case("readable", file, _outcome("error", "unreadable", str(problem), str(problem))) for problem in problems
+    ]
     skips = [note for note in checked.skips if note.file == file]
     cases += [_case(f"skipped: {note.skips}, line {note.line or 1}", file, _skip(note, checked)) for note in skips]
     items = [item for container in containers for item in container.items]
     failures = sum(map(checked.fails, items)) + checked.fail_on_skipped * len(skips)
     skipped = sum(item.accepted is not None for item in items) + (not checked.fail_on_skipped) * len(skips)
     warned = [
-        block(item.judged, f"{HEADINGS[item.judged.heading]}  ")
+        block(item.finding, f"{HEADINGS[item.finding.heading]}  ")
         for item in items
         if item.accepted is None and not checked.fails(item)
     ]
@@ -64,7 +66,7 @@ def _cases(container: CheckedContainer, checked: Checked) -> list[str]:
     name = f"{place}{template}, container {subject.shown(engine.container.name)}"
     if not container.items:
         return [_case(name, container.file, "")]
-    return [_case(f"{name}: {item.judged.rule}", container.file, _finding(item, checked)) for item in container.items]
+    return [_case(f"{name}: {item.finding.rule}", container.file, _finding(item, checked)) for item in container.items]
 
 
 def _finding(item: Item, checked: Checked) -> str:
@@ -73,7 +75,7 @@ def _finding(item: Item, checked: Checked) -> str:
     if not checked.fails(item):
         return ""
     place = f"{one_line(item.file)}:{item.mark.line}:{item.mark.column}"
-    return _outcome("failure", item.judged.rule, item.judged.finding.message, f"{place}\n{block(item.judged)}")
+    return _outcome("failure", item.finding.rule, item.finding.finding.message, f"{place}\n{block(item.finding)}")
 
 
 def _skip(note: Note, checked: Checked) -> str:

@@ -16,7 +16,7 @@ from podfit.report.text import MANY, chosen_of, places, summary, tally
 
 def render(checked: Checked) -> str:
     """What is wrong first; what is clean in one line."""
-    answered = answers.line(one.result.engine for one in checked.containers)
+    answered = answers.line(other_container.result.engine for other_container in checked.containers)
     out = ["## podfit", "", tally(checked), "", *([escaped(answered), ""] if answered else [])]
     for newer in answers.newer_releases(checked):
         out += [escaped(newer), ""]
@@ -33,7 +33,7 @@ def render(checked: Checked) -> str:
     accepted = [item for item in checked.items if item.accepted is not None and item.accepted.by != "baseline"]
     if accepted:
         out += [f"<details><summary>{len(accepted)} accepted</summary>", ""]
-        out += [f"- `{item.judged.rule}` {_place(item)}: {escaped(_why(item))}" for item in accepted]
+        out += [f"- `{item.finding.rule}` {_place(item)}: {escaped(_why(item))}" for item in accepted]
         out += ["", "</details>", ""]
     return "\n".join(out)
 
@@ -44,7 +44,7 @@ def _why(item: Item) -> str:
 
 def _container(container: CheckedContainer) -> list[str]:
     """The section of one container: its state, summary and table of findings."""
-    open_headings = [item.judged.heading for item in container.items if item.accepted is None]
+    open_headings = [item.finding.heading for item in container.items if item.accepted is None]
     state = next(words for heading, words in HEADINGS.items() if heading in open_headings)
     first = container.items[0]
     engine = container.result.engine
@@ -63,17 +63,17 @@ def _container(container: CheckedContainer) -> list[str]:
 
 
 def _row(item: Item) -> str:
-    finding = item.judged.finding
-    mark = HEADINGS[item.judged.heading]
-    mark = f"**{mark}**" if item.judged.level == "denied" else mark
+    finding = item.finding.finding
+    mark = HEADINGS[item.finding.heading]
+    mark = f"**{mark}**" if item.finding.level == "denied" else mark
     helps = "<br>".join(escaped(text) for text in finding.suggestions)
-    said = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
-    return f"| {mark} | `{item.judged.rule}`<br>{PLANES[item.judged.plane]} | {_place(item)} | {said} | {helps} |"
+    sentence = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
+    return f"| {mark} | `{item.finding.rule}`<br>{PLANES[item.finding.plane]} | {_place(item)} | {sentence} | {helps} |"
 
 
 def _place(item: Item) -> str:
     also = f"<br>also in {places(item)}" if item.more_marks else ""
-    return f"{code(f'{item.file}:{item.mark.line}')}{also}<br>{code(item.judged.path)}"
+    return f"{code(f'{item.file}:{item.mark.line}')}{also}<br>{code(item.finding.path)}"
 
 
 def code(text: str) -> str:

@@ -56,11 +56,11 @@ class Marked:
         self.step, self.offset = 2, 2
         self._measure()
 
-    def change(self, operation: Mapping[str, Any], wanted: Any) -> str:
+    def change(self, operation: Mapping[str, Any], target: Any) -> str:
         """The text with the operation made; `wanted` is the object after it. Raises ValueError where there is no such
         place."""
         path = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
-        at, done = self.root, wanted
+        at, done = self.root, target
         for index, part in enumerate(path[:-1]):
             done = done[int(part)] if isinstance(done, list) else done[part]
             key, child, alias = self._child(at, part)
@@ -99,10 +99,10 @@ class Marked:
         """Where the alias is that `value` is the target of; None where `value` itself is after `after`."""
         if value.start_mark.index >= after:
             return None
-        found = _ALIAS.match(self.text, after)
-        if found is None:
+        match = _ALIAS.match(self.text, after)
+        if match is None:
             raise ValueError("an alias that can't be found")
-        return found.start(1), found.end(1)
+        return match.start(1), match.end(1)
 
     def _item_start(self, at: SequenceNode, index: int) -> int:
         """Somewhere between the item's dash or comma and the item."""
@@ -211,8 +211,8 @@ class Marked:
 
     def _lead(self, index: int) -> str:
         """The indentation of the line in which `index` is."""
-        found = re.match(r"[ \t]*", self.text[self._line(index) :])
-        return found[0] if found else ""
+        match = re.match(r"[ \t]*", self.text[self._line(index) :])
+        return match[0] if match else ""
 
     def _replace(self, at: Node, key: Node | None, child: Node, value: Any) -> str:
         """The text with another value of a field."""
@@ -246,8 +246,8 @@ class Marked:
         if not more or word is None or old[:at] + more + old[at:] != new:
             return None
         before = self.text[start:end]
-        for found in re.finditer(re.escape(word[0]), before):
-            longer = before[: found.start()] + more + before[found.start() :]
+        for match in re.finditer(re.escape(word[0]), before):
+            longer = before[: match.start()] + more + before[match.start() :]
             node = yaml.compose(longer if before[:1] not in "|>" else f"{longer}\n", Loader=_LOADER)
             if isinstance(node, ScalarNode) and node.value == new:
                 return self._splice(start, end, longer)
@@ -260,12 +260,12 @@ class Marked:
         body = value.removesuffix("\n")
         header, *lines = text.splitlines()
         lead = next((re.match(r" *", line) for line in lines if line.strip()), None)
-        found = re.fullmatch(r"[|>][-+]?([ \t].*)?", header)
-        if lead is None or found is None or not body or body[0] in " \n" or body[-1] in " \n\t" or "\r" in body:
+        match = re.fullmatch(r"[|>][-+]?([ \t].*)?", header)
+        if lead is None or match is None or not body or body[0] in " \n" or body[-1] in " \n\t" or "\r" in body:
             return None
         chomp = "" if value.endswith("\n") else "-"
         new = [f"{lead[0]}{line}" if line else "" for line in body.split("\n")]
-        return self.newline.join([f"|{chomp}{found[1] or ''}", *new])
+        return self.newline.join([f"|{chomp}{match[1] or ''}", *new])
 
     def _remove(self, at: Node, part: str, path: Sequence[str]) -> str:
         """The text without a field or item."""
@@ -277,8 +277,8 @@ class Marked:
             start, end = at.start_mark.index, self._end(at, at.start_mark.index)
             return self._splice(start, end, "{}" if isinstance(at, MappingNode) else "[]")
         if isinstance(at, MappingNode):
-            index = next(i for i, (_, one) in enumerate(entries) if one is child)
-            starts = [one.start_mark.index for one, _ in entries]
+            index = next(i for i, (_, node) in enumerate(entries) if node is child)
+            starts = [item.start_mark.index for item, _ in entries]
             end = self._end(child, entries[index][0].end_mark.index)
         elif isinstance(at, SequenceNode):
             index = int(part)
@@ -347,11 +347,11 @@ class Marked:
 
     def _measure(self) -> None:
         """How the document indents: objects below a key, and the dashes of a list below its key."""
-        steps, offsets, queue, seen = [], [], [self.root], set()
+        steps, offsets, queue, visited = [], [], [self.root], set()
         for node in queue:
-            if id(node) in seen or not self._block(node):
+            if id(node) in visited or not self._block(node):
                 continue
-            seen.add(id(node))
+            visited.add(id(node))
             if isinstance(node, SequenceNode):
                 queue += node.value
                 continue

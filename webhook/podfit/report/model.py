@@ -28,8 +28,8 @@ def tree(fact: Fact[Model]) -> dict[str, Any]:
     formula = None
     if counted is not None and counted.known:
         plain = counted.elements + tower.parameters(model)
-        said = model.parameters or plain  # with multi-token-prediction layers, where the checkpoint has them
-        formula = min(plain, plain + counted.extra, key=lambda one: abs(one - said))
+        stated = model.parameters or plain  # with multi-token-prediction layers, where the checkpoint has them
+        formula = min(plain, plain + counted.extra, key=lambda number: abs(number - stated))
     layers = model.layer_types
     return {
         "id": model.id,
@@ -57,71 +57,74 @@ def tree(fact: Fact[Model]) -> dict[str, Any]:
 
 def text(fact: Fact[Model]) -> str:
     """The same as lines; what is not known is said so."""
-    found = tree(fact)
+    entries = tree(fact)
     rows = [
-        ("source", found["source"]),
-        ("found in", found["found_in"]),
-        ("may deny", "yes" if found["may_deny"] else "no: it informs only"),
-        ("architecture", _architecture(found)),
-        ("layers", _layers(found)),
-        ("experts", _experts(found)),
-        ("parameters", _parameters(found)),
-        ("quantized", found["scheme"] or "no"),
-        ("weights", _weights(found)),
-        ("KV cache", _cache(found)),
-        ("context", f"{found['derived_max_model_len']:,} tokens" if found["derived_max_model_len"] else "not known"),
-        ("gated", "on Hugging Face: needs a token" if found["gated"] else None),
-        ("also", ", ".join(found["aliases"]) or None),
+        ("source", entries["source"]),
+        ("found in", entries["found_in"]),
+        ("may deny", "yes" if entries["may_deny"] else "no: it informs only"),
+        ("architecture", _architecture(entries)),
+        ("layers", _layers(entries)),
+        ("experts", _experts(entries)),
+        ("parameters", _parameters(entries)),
+        ("quantized", entries["scheme"] or "no"),
+        ("weights", _weights(entries)),
+        ("KV cache", _cache(entries)),
+        (
+            "context",
+            f"{entries['derived_max_model_len']:,} tokens" if entries["derived_max_model_len"] else "not known",
+        ),
+        ("gated", "on Hugging Face: needs a token" if entries["gated"] else None),
+        ("also", ", ".join(entries["aliases"]) or None),
     ]
-    return "\n".join([found["id"], *(f"  {name:<13} {value}" for name, value in rows if value)]) + "\n"
+    return "\n".join([entries["id"], *(f"  {name:<13} {value}" for name, value in rows if value)]) + "\n"
 
 
-def _architecture(found: dict[str, Any]) -> str:
-    name = ", ".join(found["architectures"]) or "not known"
-    return f"{name} ({found['model_type']})" if found["model_type"] else name
+def _architecture(obj: dict[str, Any]) -> str:
+    name = ", ".join(obj["architectures"]) or "not known"
+    return f"{name} ({obj['model_type']})" if obj["model_type"] else name
 
 
-def _layers(found: dict[str, Any]) -> str | None:
+def _layers(obj: dict[str, Any]) -> str | None:
     """Layers, hidden size and heads, with the number of layers of each kind."""
-    if not found["num_hidden_layers"]:
+    if not obj["num_hidden_layers"]:
         return "not known"
-    kinds = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in found["layer_types"].items())
+    kinds = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in obj["layer_types"].items())
     heads = ""
-    if found["num_attention_heads"] and found["kv_lora_rank"]:
-        heads = f", {found['num_attention_heads']} heads over latents of {found['kv_lora_rank']}"
-    elif found["num_attention_heads"]:
-        heads = f", {found['num_attention_heads']} heads, {found['num_key_value_heads']} of keys and values"
-        heads += f" × {found['head_dim']}" if found["head_dim"] else ""
-    width = f" × {found['hidden_size']:,}" if found["hidden_size"] else ""
-    return f"{found['num_hidden_layers']}{width}{heads}" + (f" ({kinds})" if kinds else "")
+    if obj["num_attention_heads"] and obj["kv_lora_rank"]:
+        heads = f", {obj['num_attention_heads']} heads over latents of {obj['kv_lora_rank']}"
+    elif obj["num_attention_heads"]:
+        heads = f", {obj['num_attention_heads']} heads, {obj['num_key_value_heads']} of keys and values"
+        heads += f" × {obj['head_dim']}" if obj["head_dim"] else ""
+    width = f" × {obj['hidden_size']:,}" if obj["hidden_size"] else ""
+    return f"{obj['num_hidden_layers']}{width}{heads}" + (f" ({kinds})" if kinds else "")
 
 
-def _experts(found: dict[str, Any]) -> str | None:
+def _experts(obj: dict[str, Any]) -> str | None:
     """Experts, and how many each token takes; None for a dense model."""
-    if not found["num_experts"]:
+    if not obj["num_experts"]:
         return None
-    return f"{found['num_experts']}, {found['num_experts_per_tok'] or '?'} for each token"
+    return f"{obj['num_experts']}, {obj['num_experts_per_tok'] or '?'} for each token"
 
 
-def _parameters(found: dict[str, Any]) -> str:
-    said, formula = found["parameters"], found["parameters_by_formula"]
-    if not said:
+def _parameters(obj: dict[str, Any]) -> str:
+    stated, formula = obj["parameters"], obj["parameters_by_formula"]
+    if not stated:
         return f"{formula / 1e9:.2f} billion, from the architecture" if formula else "not known"
-    off = f"; the architecture has {formula / 1e9:.2f}" if formula and abs(formula - said) > 0.02 * said else ""
-    return f"{said / 1e9:.2f} billion{off}"
+    off = f"; the architecture has {formula / 1e9:.2f}" if formula and abs(formula - stated) > 0.02 * stated else ""
+    return f"{stated / 1e9:.2f} billion{off}"
 
 
-def _weights(found: dict[str, Any]) -> str:
+def _weights(obj: dict[str, Any]) -> str:
     """Bytes of weights on the GPUs, and of the checkpoint."""
-    if not found["weights_bytes_loaded"]:
+    if not obj["weights_bytes_loaded"]:
         return "not known"
-    counted = f", the checkpoint has {human(found['weights_bytes'])}" if found["weights_bytes"] else ", computed"
-    return f"{human(found['weights_bytes_loaded'])} on the GPUs{counted}"
+    counted = f", the checkpoint has {human(obj['weights_bytes'])}" if obj["weights_bytes"] else ", computed"
+    return f"{human(obj['weights_bytes_loaded'])} on the GPUs{counted}"
 
 
-def _cache(found: dict[str, Any]) -> str:
+def _cache(obj: dict[str, Any]) -> str:
     """Bytes of KV cache per token."""
-    if not found["kv_cache_bytes_per_token"]:
-        return "none" if found["kv_cache_known"] else "not known"
-    partly = "" if found["kv_cache_known"] else ", only partly known"
-    return f"{human(found['kv_cache_bytes_per_token'])} a token in 16 bits, before it is cut over GPUs{partly}"
+    if not obj["kv_cache_bytes_per_token"]:
+        return "none" if obj["kv_cache_known"] else "not known"
+    partly = "" if obj["kv_cache_known"] else ", only partly known"
+    return f"{human(obj['kv_cache_bytes_per_token'])} a token in 16 bits, before it is cut over GPUs{partly}"

@@ -96,20 +96,22 @@ def _way(offer: Offer, serving: Serving, facts: Facts, policy: Policy) -> Way:
         "spec": {"replicas": offer.replicas, "template": {"spec": {"containers": [container], "volumes": volumes}}},
     }
     (result,) = lint(obj, policy, known, where="check").results
-    shown = (judged for judged in result.findings if judged.mode in ("deny", "warn") and judged.threatens == "start")
+    findings = (
+        finding for finding in result.findings if finding.mode in ("deny", "warn") and finding.threatens == "start"
+    )
     # the manifest itself has the token, the volumes and the tolerations that the others are about
-    denied = next((judged for judged in shown if judged.mode == "deny" or judged.plane == "gpu"), None)
+    denied = next((finding for finding in findings if finding.mode == "deny" or finding.plane == "gpu"), None)
     return Way(offer, tuple(words), result.engine, f"{denied.rule}: {denied.finding.message}" if denied else None)
 
 
-def tree(asked: Asked, ways: Sequence[Way]) -> dict[str, Any]:
+def tree(need: Asked, ways: Sequence[Way]) -> dict[str, Any]:
     """For machines (docs/schemas/needs.json)."""
     return {
-        "model": asked.model.id,
-        "context": asked.context,
-        "users": asked.users,
-        "vllm_version": asked.version,
-        "offers": [_row(one) for one in ways],
+        "model": need.model.id,
+        "context": need.context,
+        "users": need.users,
+        "vllm_version": need.version,
+        "offers": [_row(way) for way in ways],
     }
 
 
@@ -134,34 +136,34 @@ FARTHEST = 4
 """Times the least GPU memory; offers with more are left out of the table."""
 
 
-def table(asked: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Sequence[int]) -> str:
+def table(need: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Sequence[int]) -> str:
     """For people: what keeps the model's output, then what changes it, each with the least GPU memory first."""
-    size = f" ({asked.model.parameters / 1e9:.1f} B parameters)" if asked.model.parameters else ""
-    requests = f"{asked.users} requests at once" if asked.users > 1 else "one request"
-    newest = " (the newest that podfit knows)" if asked.assumed else ""
-    out = [f"{asked.model.id}{size}: {requests} of {asked.context:,} tokens, vLLM {asked.version}{newest}", ""]
+    size = f" ({need.model.parameters / 1e9:.1f} B parameters)" if need.model.parameters else ""
+    requests = f"{need.users} requests at once" if need.users > 1 else "one request"
+    newest = " (the newest that podfit knows)" if need.assumed else ""
+    out = [f"{need.model.id}{size}: {requests} of {need.context:,} tokens, vLLM {need.version}{newest}", ""]
     if not ways:
-        shorter = asked.context // 2
+        shorter = need.context // 2
         out += [f"nothing holds them: tried {_and(sizes)} of {', '.join(looked)}"]
-        out += [f"next: podfit plan {asked.model.id} --context {shorter} --users {asked.users}; or --gpu NAME"]
+        out += [f"next: podfit plan {need.model.id} --context {shorter} --users {need.users}; or --gpu NAME"]
         return "\n".join(out) + "\n"
-    shown = near(ways)
+    items = near(ways)
     groups = {
-        "same output": [one for one in shown if not one.offer.changes],
-        "changed output": [one for one in shown if one.offer.changes],
+        "same output": [way for way in items if not way.offer.changes],
+        "changed output": [way for way in items if way.offer.changes],
     }
-    names = short_names(shown)
-    rows = {title: [cells(one, names) for one in group] for title, group in groups.items() if group}
+    names = short_names(items)
+    rows = {title: [cells(way, names) for way in group] for title, group in groups.items() if group}
     lines = [HEADING, *(row for group in rows.values() for row in group)]
     widths = [max(len(row[column]) for row in lines) for column in range(len(HEADING))]
     one_replica = sum(widths[:4]) + 2 * 3
     out += [f"{'':18}{'per replica':<{one_replica}}    in total"]
     for title, group in rows.items():
         out += [_line(title, HEADING, widths), *(_line("", row, widths) for row in group), ""]
-    if left_out := len(ways) - len(shown):
+    if left_out := len(ways) - len(items):
         out += [f"{left_out} more need over {FARTHEST} times the least GPU memory; --format json has all"]
     out += ["Least GPU memory first: podfit knows no prices. Each row is what the low end of the estimate holds."]
-    best = next((one for one in shown if one.refused is None), None)
+    best = next((way for way in items if way.refused is None), None)
     if best is not None:
         out += ["", f"the first: vllm serve {shlex.join(best.words)}"]
         if best.offer.changes:

@@ -48,7 +48,7 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
         else {
             "name": gpu.name,
             "count": gpu.count,
-            "memory_bytes": engine.facts.gpu_memory or min(one.memory for one in gpu.gpus),
+            "memory_bytes": engine.facts.gpu_memory or min(product.memory for product in gpu.gpus),
         },
         "gpus": partition(engine),
         "gpu": _gpu(planned.gpu) if planned.gpu else None,
@@ -92,7 +92,10 @@ def partition(engine: Engine, *, one_release: bool = True) -> dict[str, Any] | N
     gpus = engine.gpus if one_release else engine.planned_gpus(one_release=False)
     if gpus is None:
         return None
-    names = {verdict: [one.gpu.name for one in listed] for verdict, listed in gpus.by_verdict.items()}
+    names = {
+        verdict: [planned_gpu.gpu.name for planned_gpu in planned_gpus]
+        for verdict, planned_gpus in gpus.by_verdict.items()
+    }
     return {
         "fits": names["fits"],
         "unsure": names["unsure"],
@@ -136,11 +139,11 @@ def table(engine: Engine, secrets: Secrets, refusal: str | None = None, *, assum
     newest one, since none is given.
     """
     planned = engine.plan
-    told = verdict(engine)
-    head, _, doubt = told.partition(": ")
+    text = verdict(engine)
+    head, _, doubt = text.partition(": ")
     out = [f"{head.upper()}: {f'{doubt}; ' if doubt else ''}{reason(engine)}", ""]
     if refusal and planned.verdict != "does-not-fit":
-        out = [f"WILL NOT START: {refusal}", f"memory alone: {told}: {reason(engine)}", ""]
+        out = [f"WILL NOT START: {refusal}", f"memory alone: {text}: {reason(engine)}", ""]
     out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
     why = "  (assumed: the newest release that podfit knows; --vllm-version sets another)" if assumed else ""
     out += [f"  vLLM         {engine.release or 'release unknown'}{why}"]
@@ -176,13 +179,13 @@ def alternatives(changes: Iterable[Alternative]) -> list[dict[str, Any]]:
     """Changes that would fit as plain JSON values, best first."""
     return [
         {
-            "text": one.text,
-            "changes": dict(one.changes),
-            "edits": one.edits,
-            "loss": round(one.loss, 3),
-            "changes_output": one.changes_output,
+            "text": alternative.text,
+            "changes": dict(alternative.changes),
+            "edits": alternative.edits,
+            "loss": round(alternative.loss, 3),
+            "changes_output": alternative.changes_output,
         }
-        for one in changes
+        for alternative in changes
     ]
 
 
@@ -196,7 +199,10 @@ def fit(verdict: Verdict, changes: Sequence[Alternative], *, unknown: Sequence[s
     head = "what would fit, each by itself, best first"
     if verdict == "fits":
         head = "it fits as it is; so would, each by itself"
-    return "\n".join([head, *(f"  {number:>2}. {one.text}" for number, one in enumerate(changes, 1))]) + "\n"
+    return (
+        "\n".join([head, *(f"  {number:>2}. {alternative.text}" for number, alternative in enumerate(changes, 1))])
+        + "\n"
+    )
 
 
 LEDGER_HEADING = f"{'':<22}{'likely':>11}  {'95 % interval':<23}  arithmetic"
@@ -231,11 +237,11 @@ def source_for(source: str, release: Release | None) -> str:
 
 def _sources(lines: Iterable[tuple[str, Estimate]], release: Release | None) -> list[str]:
     """The source of each line's formula or measurement."""
-    found = [(name, line.source) for name, line in lines if line.source]
-    cited = next((of[1] for _, source in found if (of := _READ_IN.match(source))), None)
+    items = [(name, line.source) for name, line in lines if line.source]
+    cited = next((of[1] for _, source in items if (of := _READ_IN.match(source))), None)
     other = cited and release is not None and not str(release).startswith(f"{cited}.")
     head = f"sources: formulas of vLLM {release}, files named as in {cited}" if other else "sources"
-    return [head, *(f"  {name:<20} {_READ_IN.sub('', source) if other else source}" for name, source in found)]
+    return [head, *(f"  {name:<20} {_READ_IN.sub('', source) if other else source}" for name, source in items)]
 
 
 def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:

@@ -62,8 +62,8 @@ def name(ref: Ref) -> str:
 
 def report(ref: Ref, rows: Sequence[ScannedContainer], api: Api, now: datetime) -> dict[str, Any]:
     """One workload's report. Kubernetes removes it with the workload, which owns it."""
-    results = [one for row in rows for one in _results(row, now)]
-    summary = Counter(str(one["result"]) for one in results)
+    results = [result for row in rows for result in _results(row, now)]
+    summary = Counter(str(result["result"]) for result in results)
     target = {"apiVersion": ref.api_version, "kind": ref.kind, "name": ref.name}
     metadata: dict[str, Any] = {"name": name(ref), "labels": {LABEL[0]: LABEL[1]}}
     if ref.namespace:
@@ -94,32 +94,32 @@ def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
     known = {"container": row.container, "verdict": row.verdict, "model": row.model, "accelerator": row.gpu,
              "vllm": row.release}  # fmt: skip
     properties = {word: str(value) for word, value in known.items() if value}
-    for one in row.findings:
+    for finding in row.findings:
         yield {
             **common,
-            "rule": one.rule,
-            "category": PLANES[one.plane],
-            "severity": _severity(one),
-            "result": _result(one),
-            "message": one_line(one.message)[:MAX_MESSAGE_BYTES],
-            "properties": {**properties, "path": one.path, "plane": one.plane, "mode": one.mode,
-                           "would": one.would, "certainty": one.certainty,
-                           **({"why": one_line(one.why)[:MAX_MESSAGE_BYTES]} if one.why else {})},
+            "rule": finding.rule,
+            "category": PLANES[finding.plane],
+            "severity": _severity(finding),
+            "result": _result(finding),
+            "message": one_line(finding.message)[:MAX_MESSAGE_BYTES],
+            "properties": {**properties, "path": finding.path, "plane": finding.plane, "mode": finding.mode,
+                           "would": finding.would, "certainty": finding.certainty,
+                           **({"why": one_line(finding.why)[:MAX_MESSAGE_BYTES]} if finding.why else {})},
         }  # fmt: skip
     if not row.findings:
-        said = one_line(row.why)[:MAX_MESSAGE_BYTES]
-        yield {**common, "rule": "all", "severity": "info", "result": "pass", "message": said, "properties": properties}
+        text = one_line(row.why)[:MAX_MESSAGE_BYTES]
+        yield {**common, "rule": "all", "severity": "info", "result": "pass", "message": text, "properties": properties}
 
 
-def _result(one: ScannedFinding) -> str:
-    return {"deny": "fail", "warn": "warn"}.get(one.would, "skip")
+def _result(finding: ScannedFinding) -> str:
+    return {"deny": "fail", "warn": "warn"}.get(finding.would, "skip")
 
 
-def _severity(one: ScannedFinding) -> str:
+def _severity(finding: ScannedFinding) -> str:
     """The severity in a PolicyReport: of the mode, and of what the finding threatens."""
-    if one.would == "deny":
+    if finding.would == "deny":
         return "high"
-    return "info" if one.would != "warn" else "low" if one.threatens == "practice" else "medium"
+    return "info" if finding.would != "warn" else "low" if finding.threatens == "practice" else "medium"
 
 
 def render(scan: Scan, now: datetime) -> str:

@@ -98,8 +98,8 @@ def plan(
         begun = shortened(FORMS.line(" ".join(words[:4])))
         raise ValueError(f"{begun} …: not a command that starts vLLM")
     (result,) = report.results
-    shown = [judged for judged in result.findings if command_line.is_spoken_of(judged)]
-    return _plan(command_line.tree(report), shown)
+    findings = [finding for finding in result.findings if command_line.is_spoken_of(finding)]
+    return _plan(command_line.tree(report), findings)
 
 
 def check(
@@ -117,15 +117,15 @@ def check(
     read = manifest.read(text.encode(), "manifests")
     unread = [*read.errors, *(note for note in read.notes if note.skips in ("not-an-object", "helm-template"))]
     if unread:
-        raise ValueError("; ".join(FORMS.line(str(one)) for one in unread))
+        raise ValueError("; ".join(FORMS.line(str(reason)) for reason in unread))
     objects = tuple(document.object for document in read.documents)
     around = Everywhere([PlacedObject("manifests", "", obj) for obj in objects]).snapshot
     companions = Companions(objects, around=around)
     facts = replace(_facts(gpu), companions=companions, config_maps=companions.config_maps)
-    found = files.check(ManifestFile("manifests", read, facts), _policy(policy))
-    if found.problems:
-        raise ValueError("; ".join(map(str, found.problems)))
-    return [_check(one.report, one.result) for one in found.containers]
+    checked_file = files.check(ManifestFile("manifests", read, facts), _policy(policy))
+    if checked_file.problems:
+        raise ValueError("; ".join(map(str, checked_file.problems)))
+    return [_check(container.report, container.result) for container in checked_file.containers]
 
 
 def _listed(manifests: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -154,7 +154,7 @@ def _policy(text: str | None) -> Policy:
 
 
 def _check(report: Report, result: Result) -> Check:
-    findings = [judged for judged in result.findings if judged.shown]
+    findings = [finding for finding in result.findings if finding.shown]
     planned = _plan(as_plan.tree(result.engine, report.secrets), findings)
     return Check(
         object=subject.describe_object(report.object),
@@ -169,11 +169,11 @@ def _plan(tree: Mapping[str, Any], findings: Sequence[Judged]) -> Plan:
     return Plan(verdict=tree["verdict"], why=tree["why"], findings=tuple(map(_finding, findings)), json=tree)
 
 
-def _finding(judged: Judged) -> Finding:
+def _finding(finding: Judged) -> Finding:
     return Finding(
-        rule=judged.rule,
-        level=judged.level,
-        path=str(judged.finding.path),
-        message=judged.finding.message,
-        suggestions=judged.finding.suggestions,
+        rule=finding.rule,
+        level=finding.level,
+        path=str(finding.finding.path),
+        message=finding.finding.message,
+        suggestions=finding.finding.suggestions,
     )

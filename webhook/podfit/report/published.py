@@ -54,23 +54,23 @@ def _value(field: str, value: object, parent: str = "") -> Any:
     if isinstance(value, Mapping):
         if field in ("data", "stringData", "binaryData", "annotations"):
             return {str(name): HIDDEN for name in value if name != LAST_APPLIED}
-        return {str(name): _value(str(name), one, field) for name, one in value.items() if name != "managedFields"}
+        return {str(name): _value(str(name), item, field) for name, item in value.items() if name != "managedFields"}
     if isinstance(value, list):
         if field in ("args", "command"):
-            return [_script(word) or shown for word, shown in zip(value, _words(value), strict=True)]
+            return [_script(word) or text for word, text in zip(value, _words(value), strict=True)]
         if field == "env":
-            return [_variable(one) for one in value]
-        return [_value(field if field in LISTS else "", one, field) for one in value]
+            return [_variable(item) for item in value]
+        return [_value(field if field in LISTS else "", item, field) for item in value]
     return value
 
 
 def _variable(entry: object) -> Any:
     variable = mapping(entry)
     name, text = str(variable.get("name")), variable.get("value")
-    shown = {str(key): _value(str(key), one, "env") for key, one in variable.items()}
+    entries = {str(key): _value(str(key), item, "env") for key, item in variable.items()}
     if isinstance(text, str) and VARIABLES.fullmatch(name) and not SECRET.search(name):
-        shown["value"] = text if NUMBER.fullmatch(text) or BOOLEAN.fullmatch(text) else HIDDEN
-    return shown
+        entries["value"] = text if NUMBER.fullmatch(text) or BOOLEAN.fullmatch(text) else HIDDEN
+    return entries
 
 
 def _script(word: object) -> str | None:
@@ -105,8 +105,8 @@ def _option(flag: str) -> Option | None:
     name = flag.replace("_", "-") if flag.startswith("--") else flag
     table = builtin()
     for release in (table.releases[-1], *reversed(table.releases)):
-        if found := table.parser(release, "serve").spellings.get(name):
-            return found[0]
+        if option := table.parser(release, "serve").spellings.get(name):
+            return option[0]
     return None
 
 

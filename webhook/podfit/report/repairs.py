@@ -30,30 +30,30 @@ def repaired(
     """Each document with what its repair changes. `namespace`: of objects that name none. `accepted`: findings that
     stay as they are, besides those that a comment accepts."""
 
-    def of(one: Document) -> Repaired:
+    def of(document: Document) -> Repaired:
         report = (
-            lint(one.object, policy, source.facts, where="check", namespace=namespace)
-            if "podfit:" in one.text
+            lint(document.object, policy, source.facts, where="check", namespace=namespace)
+            if "podfit:" in document.text
             else None
         )
-        commented = checked.commented(one, report) if report is not None else ()
+        commented = checked.commented(document, report) if report is not None else ()
         return repair(
-            one.object,
+            document.object,
             policy,
             source.facts,
             rules=rules,
             audited=audited,
             namespace=namespace,
-            accepted=[*commented, *accepted.get(id(one), ())],
+            accepted=[*commented, *accepted.get(id(document), ())],
         )
 
-    return [(one, of(one)) for one in source.manifests.documents]
+    return [(document, of(document)) for document in source.manifests.documents]
 
 
 def edits(repairs: list[tuple[Document, Repaired]]) -> list[tuple[int, tuple[Edit, ...]]]:
     """The repairs of each document, their paths from the document's root (an item of a List is below `items`)."""
-    found: dict[int, tuple[Edit, ...]] = {}
-    for document, one in repairs:
-        if one.edits:
-            found[document.index] = (*found.get(document.index, ()), *rooted(document, one.edits))
-    return list(found.items())
+    entries: dict[int, tuple[Edit, ...]] = {}
+    for document, repaired in repairs:
+        if repaired.edits:
+            entries[document.index] = (*entries.get(document.index, ()), *rooted(document, repaired.edits))
+    return list(entries.items())

@@ -13,11 +13,15 @@ from podfit.report.checked import CheckedContainer, Item
 def merged(containers: Iterable[CheckedContainer]) -> tuple[CheckedContainer, ...]:
     """The containers for people: a finding that several containers of one object have is shown in the first of them,
     with all its places."""
-    listed = list(containers)
-    count = Counter(id(container.report) for container in listed)
+    items = list(containers)
+    count = Counter(id(container.report) for container in items)
     marks: dict[object, list[Mark]] = {}
-    kept = [one if count[id(one.report)] == 1 else _without_repeated(one, marks) for one in listed]
-    return tuple([one if count[id(one.report)] == 1 else _with_marks(one, marks) for one in kept])
+    kept = [
+        container if count[id(container.report)] == 1 else _without_repeated(container, marks) for container in items
+    ]
+    return tuple(
+        [container if count[id(container.report)] == 1 else _with_marks(container, marks) for container in kept]
+    )
 
 
 def _without_repeated(container: CheckedContainer, marks: dict[object, list[Mark]]) -> CheckedContainer:
@@ -34,8 +38,15 @@ def _without_repeated(container: CheckedContainer, marks: dict[object, list[Mark
 
 def _same(item: Item) -> object:
     """What is equal for a finding of another container that reads the same."""
-    finding = item.judged.finding
-    return id(item.report), item.judged.rule, item.judged.heading, finding.message, finding.details, finding.suggestions
+    finding = item.finding.finding
+    return (
+        id(item.report),
+        item.finding.rule,
+        item.finding.heading,
+        finding.message,
+        finding.details,
+        finding.suggestions,
+    )
 
 
 def _with_marks(container: CheckedContainer, marks: Mapping[object, Sequence[Mark]]) -> CheckedContainer:

@@ -47,25 +47,25 @@ def _content(text: str) -> bool:
 
 def _document(text: str, changes: Sequence[Edit]) -> str:
     before = manifest.load(text)
-    wanted = before
+    target = before
     for operation in json_patch(before, changes):
-        items = [*_items(wanted, operation)]
-        itemwise = _changed(text, wanted, items) if items else None
+        items = [*_items(target, operation)]
+        itemwise = _changed(text, target, items) if items else None
         if itemwise is None or manifest.load(itemwise[0]) != itemwise[1]:
-            itemwise = _changed(text, wanted, _small(wanted, operation))
-        text, wanted = itemwise
-    if manifest.load(text) != wanted:
+            itemwise = _changed(text, target, _small(target, operation))
+        text, target = itemwise
+    if manifest.load(text) != target:
         raise ValueError("the YAML shares what is to be changed with other places (an anchor, a merge key)")
     return text
 
 
-def _changed(text: str, wanted: Any, operations: Iterable[Operation]) -> tuple[str, Any]:
+def _changed(text: str, value: Any, operations: Iterable[Operation]) -> tuple[str, Any]:
     """The text and the object with the operations made."""
     for small in operations:
-        wanted = apply(wanted, [dict(small)])
+        value = apply(value, [dict(small)])
         if not _made(manifest.load(text), small):  # an anchor that was changed has changed its aliases too
-            text = Marked(text).change(small, wanted)
-    return text, wanted
+            text = Marked(text).change(small, value)
+    return text, value
 
 
 def _items(obj: Any, operation: Operation) -> Iterator[Operation]:
@@ -75,7 +75,7 @@ def _items(obj: Any, operation: Operation) -> Iterator[Operation]:
     old = _get(obj, tokens(path)) if operation["op"] == "replace" else None
     if not (isinstance(old, list) and isinstance(value, list) and old and value):
         return
-    if not all(isinstance(one, str) for one in (*old, *value)):
+    if not all(isinstance(item, str) for item in (*old, *value)):
         return
     shift = 0
     for _, start, end, first, last in difflib.SequenceMatcher(None, old, value, autojunk=False).get_opcodes():

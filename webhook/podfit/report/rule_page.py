@@ -27,18 +27,18 @@ def body(rule: type[Rule]) -> str:
 def parameters(rule: type[Rule]) -> list[tuple[str, str, str]]:
     """Name as in a policy, default ("none" if it sets nothing), meaning of each parameter."""
     return [
-        (camel(one.name), "none" if one.metadata["example"] else str(one.default), one.metadata["description"])
-        for one in fields(rule)
+        (camel(field.name), "none" if field.metadata["example"] else str(field.default), field.metadata["description"])
+        for field in fields(rule)
     ]
 
 
 def parameter_lines(rule: type[Rule], indent: str) -> list[str]:
     """Each parameter in YAML with its default; as a comment with an example if the default sets nothing."""
     return [
-        f"{indent}# {camel(one.name)}: {example}    # {one.metadata['description']}"
-        if (example := one.metadata["example"])
-        else f"{indent}{camel(one.name)}: {one.default}    # {one.metadata['description']}"
-        for one in fields(rule)
+        f"{indent}# {camel(field.name)}: {example}    # {field.metadata['description']}"
+        if (example := field.metadata["example"])
+        else f"{indent}{camel(field.name)}: {field.default}    # {field.metadata['description']}"
+        for field in fields(rule)
     ]
 
 

@@ -20,7 +20,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def render(checked: Checked) -> str:
     """The log of one run, findings that are accepted among it as suppressed results."""
-    used = sorted({item.judged.rule for item in checked.items})
+    used = sorted({item.finding.rule for item in checked.items})
     run = {
         "tool": {
             "driver": {
@@ -36,8 +36,14 @@ def render(checked: Checked) -> str:
                 "executionSuccessful": not checked.problems,
                 "exitCode": checked.code,
                 "toolExecutionNotifications": [
-                    *(_notification("error", one.file, one.line, one.message) for one in checked.problems),
-                    *(_notification("warning", one.file, one.line, FORMS.line(one.message)) for one in checked.skips),
+                    *(
+                        _notification("error", problem.file, problem.line, problem.message)
+                        for problem in checked.problems
+                    ),
+                    *(
+                        _notification("warning", note.file, note.line, FORMS.line(note.message))
+                        for note in checked.skips
+                    ),
                     *(_notification("note", None, None, text) for text in answers.newer_releases(checked)),
                 ],
             }
@@ -63,11 +69,11 @@ def _rule(rule_id: str, page: str) -> dict[str, Any]:
 
 def _result(item: Item, used: list[str]) -> dict[str, Any]:
     """One result of the run, with its fixes and suppressions."""
-    finding = item.judged.finding
+    finding = item.finding.finding
     text = "\n".join((finding.message, *finding.details, *advice(finding)))
     out: dict[str, Any] = {
-        "ruleId": item.judged.rule,
-        "ruleIndex": used.index(item.judged.rule),
+        "ruleId": item.finding.rule,
+        "ruleIndex": used.index(item.finding.rule),
         "level": item.severity,
         "message": {"text": text},
         "locations": [
@@ -82,11 +88,11 @@ def _result(item: Item, used: list[str]) -> dict[str, Any]:
                         "snippet": {"text": shortened(clean(item.source))},
                     },
                 },
-                "logicalLocations": [{"fullyQualifiedName": f"{item.object}: {item.judged.path}", "kind": "member"}],
+                "logicalLocations": [{"fullyQualifiedName": f"{item.object}: {item.finding.path}", "kind": "member"}],
             }
         ],
         "partialFingerprints": {"podfit/v2": item.fingerprint},
-        "properties": {"plane": item.judged.plane, "certainty": finding.certainty},
+        "properties": {"plane": item.finding.plane, "certainty": finding.certainty},
     }
     if item.accepted is not None:
         out["suppressions"] = [_suppression(item.accepted)]

@@ -30,17 +30,17 @@ def _head(scan: Scan) -> dict[str, Any]:
                 for name, count in scan.namespaces()
             ],
             "rules": [
-                {"rule": rule, "mode": mode, "would": would, "workloads": len({row.object for row, _ in found})}
-                for mode, would, rule, found in scan.rules()
+                {"rule": rule, "mode": mode, "would": would, "workloads": len({row.object for row, _ in items})}
+                for mode, would, rule, items in scan.rules()
             ],
         },
         "ready": None
         if scan.ready_and_denied is None
         else {
             "workloads": len(scan.ready),
-            "denied": [ref(one) for one in scan.ready_and_denied],
+            "denied": [ref(other_ref) for other_ref in scan.ready_and_denied],
         },
-        "what_if": None if scan.what_if is None else [_broken(one) for one in scan.what_if],
+        "what_if": None if scan.what_if is None else [_broken(new_denial) for new_denial in scan.what_if],
         "not_read": [{"kind": kind, "message": why} for kind, why in scan.not_read.items()],
         "errors": [{"message": message} for message in scan.errors],
     }
@@ -60,11 +60,11 @@ def _counts(count: Mapping[Any, int]) -> dict[str, int]:
     return {state: count.get(state, 0) for state in DECISION_ORDER}
 
 
-def ref(one: Ref) -> dict[str, Any]:
+def ref(ref: Ref) -> dict[str, Any]:
     """An object."""
     return {
-        "apiVersion": one.api_version, "kind": one.kind, "namespace": one.namespace or None, "name": one.name,
-        "uid": one.uid,
+        "apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace or None, "name": ref.name,
+        "uid": ref.uid,
     }  # fmt: skip
 
 
@@ -82,30 +82,35 @@ def _row(row: ScannedContainer) -> dict[str, Any]:
         "why": row.why,
         "planned": _planned(row.planned),
         "kv_cache_tokens": as_span(row.tokens) if row.tokens else None,
-        "findings": [_finding(one) for one in row.findings],
+        "findings": [_finding(finding) for finding in row.findings],
     }
 
 
 def _planned(planned: Planned) -> dict[str, Any]:
-    return {plane: {name: as_span(one) for name, one in lines.items()} for plane, lines in planned.items()}
+    return {plane: {name: as_span(span) for name, span in lines.items()} for plane, lines in planned.items()}
 
 
-def as_span(one: Span) -> dict[str, int]:
+def as_span(span: Span) -> dict[str, int]:
     """An interval."""
-    return {"low": one.low, "likely": one.likely, "high": one.high}
+    return {"low": span.low, "likely": span.likely, "high": span.high}
 
 
-def _finding(one: ScannedFinding) -> dict[str, Any]:
+def _finding(row: ScannedFinding) -> dict[str, Any]:
     return {
-        "rule": one.rule, "level": one.level, "mode": one.mode, "would": one.would, "plane": one.plane,
-        "path": one.path, "message": one.message,
-        "details": list(one.details), "certainty": one.certainty, "suggestions": list(one.suggestions),
-        "why": one.why, "softened_by": list(one.softened_by), "accepted": one.accepted,
+        "rule": row.rule, "level": row.level, "mode": row.mode, "would": row.would, "plane": row.plane,
+        "path": row.path, "message": row.message,
+        "details": list(row.details), "certainty": row.certainty, "suggestions": list(row.suggestions),
+        "why": row.why, "softened_by": list(row.softened_by), "accepted": row.accepted,
     }  # fmt: skip
 
 
-def _broken(one: NewDenial) -> dict[str, Any]:
-    return {"object": ref(one.object), "container": one.container, "rule": one.rule, "message": one.message}
+def _broken(new_denial: NewDenial) -> dict[str, Any]:
+    return {
+        "object": ref(new_denial.object),
+        "container": new_denial.container,
+        "rule": new_denial.rule,
+        "message": new_denial.message,
+    }
 
 
 # ── For people ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -135,7 +140,7 @@ def _ready(scan: Scan) -> list[str]:
     denied = scan.ready_and_denied
     if denied is None or not scan.ready:
         return []
-    named = f": {', '.join(clean(str(one)) for one in denied[:3])}{' …' if len(denied) > 3 else ''}" if denied else ""
+    named = f": {', '.join(clean(str(ref)) for ref in denied[:3])}{' …' if len(denied) > 3 else ''}" if denied else ""
     enforced = " if enforced" if scan.workloads("would_deny") else ""
     count = f"{len(denied)} would be denied{enforced}"
     return [f"{many(len(scan.ready), 'workload')} running and ready, of which {count}{named}"]
@@ -151,22 +156,24 @@ def _namespaces(scan: Scan) -> list[str]:
     if not scan.workloads("would_deny"):
         del columns["would_deny"]
     head = "  ".join([f"{'namespace':<{width}}", "workloads", *columns.values()])
-    shown = [
-        "  ".join([f"{clean(name):<{width}}", f"{all_:>9}", *(f"{of[one]:>{len(columns[one])}}" for one in columns)])
+    texts = [
+        "  ".join(
+            [f"{clean(name):<{width}}", f"{all_:>9}", *(f"{of[column]:>{len(columns[column])}}" for column in columns)]
+        )
         for name, all_, of in rows[:20]
     ]
-    return [head, *shown, *([f"… and {len(rows) - 20} more namespaces"] if len(rows) > 20 else [])]
+    return [head, *texts, *([f"… and {len(rows) - 20} more namespaces"] if len(rows) > 20 else [])]
 
 
 def _summary(scan: Scan) -> list[str]:
     """The last lines of the report: counts, and what could not be read."""
-    found = scan.headings()
-    if not found:
+    items = scan.headings()
+    if not items:
         return []
-    width = max(len(rule) for _, rule, _ in found)
-    longest = max(len(HEADINGS[heading]) for heading, _, _ in found)
+    width = max(len(rule) for _, rule, _ in items)
+    longest = max(len(HEADINGS[heading]) for heading, _, _ in items)
     lines = []
-    for heading, rule, rows in found:
+    for heading, rule, rows in items:
         workloads = many(len({row.object for row, _ in rows}), "workload")
         lead = THREATS[rows[0][1].threatens] if heading in DENIALS else f"[{PLANES[rows[0][1].plane]}]"
         lines.append(f"{HEADINGS[heading]:<{longest}}  {rule:<{width}}  {workloads:>14}  {lead}")
@@ -177,20 +184,20 @@ def _grouped(scan: Scan, limit: int) -> Iterator[list[str]]:
     """Findings with the same rule and message as one group, with the workloads that have them."""
     for heading, rule, rows in scan.headings():
         plane = PLANES[rows[0][1].plane]
-        shown = rows[:limit] if limit else rows
+        items = rows[:limit] if limit else rows
         lines = [f"{HEADINGS[heading]}  {rule}  [{plane}]"]
-        for row, found in shown:
-            lines.append(f"  {_name(row)}: {one_line(found.message)}")
-            if heading in DENIALS and found.suggestions:
-                lines.append(f"    {_suggestions_label(found)}: {one_line(' · '.join(found.suggestions[:3]))}")
-        yield [*lines, *_more(len(rows) - len(shown))]
+        for row, finding in items:
+            lines.append(f"  {_name(row)}: {one_line(finding.message)}")
+            if heading in DENIALS and finding.suggestions:
+                lines.append(f"    {_suggestions_label(finding)}: {one_line(' · '.join(finding.suggestions[:3]))}")
+        yield [*lines, *_more(len(rows) - len(items))]
 
 
-def _suggestions_label(found: ScannedFinding) -> str:
+def _suggestions_label(finding: ScannedFinding) -> str:
     """Words before a finding's suggestions; "fits" only if the planner computed them."""
-    if not found.computed:
-        return "change" if len(found.suggestions) == 1 else "change one of these"
-    return "this fits" if len(found.suggestions) == 1 else "one of these fits"
+    if not finding.computed:
+        return "change" if len(finding.suggestions) == 1 else "change one of these"
+    return "this fits" if len(finding.suggestions) == 1 else "one of these fits"
 
 
 def _name(row: ScannedContainer) -> str:
@@ -199,15 +206,15 @@ def _name(row: ScannedContainer) -> str:
 
 def _what_if(broken: list[NewDenial], limit: int) -> Iterator[str]:
     """What another policy would newly deny, at most `limit` workloads."""
-    names = list(dict.fromkeys(one.object for one in broken))
+    names = list(dict.fromkeys(other_new_denial.object for other_new_denial in broken))
     if not broken:
         yield "what if: no more workloads would be denied than today"
         return
     yield f"what if: {many(len(names), 'more workload')} would be denied if applied again:"
-    shown = broken[:limit] if limit else broken
-    for one in shown:
-        yield f"  {clean(str(one.object))}: {one.rule}: {one_line(one.message)}"
-    yield from _more(len(broken) - len(shown))
+    new_denials = broken[:limit] if limit else broken
+    for new_denial in new_denials:
+        yield f"  {clean(str(new_denial.object))}: {new_denial.rule}: {one_line(new_denial.message)}"
+    yield from _more(len(broken) - len(new_denials))
 
 
 def _more(count: int) -> Iterable[str]:

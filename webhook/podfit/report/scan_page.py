@@ -46,7 +46,7 @@ def render(scan: Scan, now: datetime, drift: Sequence[Sequence[str]] | None = No
     yield from _table("Rules", ("rule", "mode", "about", "#workloads"), _rules(scan), "rules")
     if scan.what_if is not None:
         yield from _what_if(scan.what_if)
-    spaces = ("namespace", "#workloads", *(f"#{_WORDS[one]}" for one in _states(scan)))
+    spaces = ("namespace", "#workloads", *(f"#{_WORDS[state]}" for state in _states(scan)))
     if drift:
         rows = ([_e(cell) for cell in row] for row in drift[1:])
         yield from _table("Planned and used", drift[0], rows, "drift")
@@ -64,7 +64,7 @@ def _e(value: object) -> str:
 def _cards(scan: Scan) -> str:
     rows = [
         ("vLLM workloads", scan.workloads(), ""),
-        *((_WORDS[one], scan.workloads(one), one) for one in _states(scan)),
+        *((_WORDS[state], scan.workloads(state), state) for state in _states(scan)),
     ]
     cells = "".join(f'<div class="card {kind}"><b>{count:,}</b> {name}</div>' for name, count, kind in rows)
     return f'<section class="cards">{cells}</section>'
@@ -72,7 +72,7 @@ def _cards(scan: Scan) -> str:
 
 def _states(scan: Scan) -> list[State]:
     """The states to show: would_deny only if there is any, since most clusters enforce everywhere or nowhere."""
-    return [one for one in DECISION_ORDER if one != "would_deny" or scan.workloads(one)]
+    return [state for state in DECISION_ORDER if state != "would_deny" or scan.workloads(state)]
 
 
 def _not_whole(scan: Scan) -> str:
@@ -104,13 +104,13 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], na
 
 def _cells(columns: Sequence[str], row: Sequence[str]) -> Iterator[str]:
     for column, cell in zip(columns, row, strict=True):
-        by, sign, shown = cell.partition("\0")
+        by, sign, text = cell.partition("\0")
         sort = f' data-by="{_e(by)}"' if sign else ""
-        yield f"<td{' class=n' if column.startswith('#') else ''}{sort}>{shown if sign else cell}</td>"
+        yield f"<td{' class=n' if column.startswith('#') else ''}{sort}>{text if sign else cell}</td>"
 
 
-def _by(value: object, shown: str) -> str:
-    return f"{value}\0{shown}"
+def _by(value: object, text: str) -> str:
+    return f"{value}\0{text}"
 
 
 def _badge(kind: str, word: str) -> str:
@@ -139,15 +139,15 @@ def _spaces(scan: Scan) -> Iterator[list[str]]:
 
 
 def _what_if(broken: list[NewDenial]) -> Iterator[str]:
-    count = len({one.object for one in broken})
+    count = len({new_denial.object for new_denial in broken})
     yield f"<h2>What if</h2><p>{many(count, 'more workload')} would be denied if applied again.</p>"
-    rows = ([_e(one.object.namespace), _named(one.object), f"<code>{_e(one.rule)}</code>", _e(one.message)]
-            for one in broken)  # fmt: skip
+    rows = ([_e(denial.object.namespace), _named(denial.object), f"<code>{_e(denial.rule)}</code>", _e(denial.message)]
+            for denial in broken)  # fmt: skip
     yield from _table("", ("namespace", "workload", "rule", "why"), rows, "whatif")
 
 
-def _named(one: Ref) -> str:
-    return f'<span class="dim">{_e(one.kind)}</span> {_e(one.name)}'
+def _named(ref: Ref) -> str:
+    return f'<span class="dim">{_e(ref.kind)}</span> {_e(ref.name)}'
 
 
 _COLUMNS = ("state", "namespace", "workload", "container", "model", "GPU", "vLLM", "verdict", "#GPU plan", "#host plan",
@@ -156,7 +156,7 @@ _COLUMNS = ("state", "namespace", "workload", "container", "model", "GPU", "vLLM
 
 def _workloads(scan: Scan) -> Iterator[list[str]]:
     for row in sorted(scan.rows, key=lambda row: (DECISION_ORDER[row.state], row.object.namespace, row.object.name)):
-        shown = [one for one in row.findings if one.shown]
+        findings = [finding for finding in row.findings if finding.shown]
         gpu = f"{f'{row.gpus} × ' if row.gpus else ''}{row.gpu}" if row.gpu else "unknown"
         yield [
             _by(DECISION_ORDER[row.state], _badge(row.state, _WORDS[row.state])), _e(row.object.namespace),
@@ -164,7 +164,7 @@ def _workloads(scan: Scan) -> Iterator[list[str]]:
             _e(row.release or "unknown"),
             _by(row.verdict, f'<span title="{_e(row.why)}">{_e(IN_WORDS[row.verdict])}</span>'),
             _size(row, "gpu", USED), _size(row, "host", STEADY), str(row.replicas if row.replicas is not None else ""),
-            _by(len(shown), _findings(row, shown)),
+            _by(len(findings), _findings(row, findings)),
         ]  # fmt: skip
 
 
@@ -173,17 +173,17 @@ def _size(row: ScannedContainer, plane: Any, line: str) -> str:
     return _by(span.likely, human(span.likely)) if span else ""
 
 
-def _findings(row: ScannedContainer, shown: Sequence[ScannedFinding]) -> str:
-    if not shown:
+def _findings(row: ScannedContainer, findings: Sequence[ScannedFinding]) -> str:
+    if not findings:
         return ""
     items = "".join(
-        f"<li>{_badge(_BADGES[one.heading], HEADINGS[one.heading])} <code>{_e(one.rule)}</code> "
-        f'<span class="dim">[{_e(PLANES[one.plane])}] {_e(one.path)}</span><br>{_e(one.message)}'
-        + "".join(f'<br><span class="fit">{_e(text)}</span>' for text in one.suggestions)
+        f"<li>{_badge(_BADGES[finding.heading], HEADINGS[finding.heading])} <code>{_e(finding.rule)}</code> "
+        f'<span class="dim">[{_e(PLANES[finding.plane])}] {_e(finding.path)}</span><br>{_e(finding.message)}'
+        + "".join(f'<br><span class="fit">{_e(text)}</span>' for text in finding.suggestions)
         + "</li>"
-        for one in sorted(shown, key=lambda one: list(HEADINGS).index(one.heading))
+        for finding in sorted(findings, key=lambda finding: list(HEADINGS).index(finding.heading))
     )
-    return f"<details><summary>{len(shown)}</summary><p>{_e(row.why)}</p><ul>{items}</ul></details>"
+    return f"<details><summary>{len(findings)}</summary><p>{_e(row.why)}</p><ul>{items}</ul></details>"
 
 
 _HEAD = """\

@@ -32,7 +32,7 @@ def table(rows: Sequence[SweepRow]) -> str:
     wide = max(len(_name(row)) for row in rows)
     out = ["requests of that many tokens at once, by what the KV cache holds (? may not start, – does not)", ""]
     out.append(" " * wide + "".join(f"{length:>10,}" for length in lengths))
-    out += [f"{_name(row):<{wide}}" + "".join(f"{_cell(row.cells[one]):>10}" for one in lengths) for row in rows]
+    out += [f"{_name(row):<{wide}}" + "".join(f"{_cell(row.cells[length]):>10}" for length in lengths) for row in rows]
     return "\n".join(out) + "\n"
 
 

@@ -101,14 +101,18 @@ def standing(findings: Iterable[Judged]) -> str:
     """What the findings of one container come to: "DENIED: vLLM would not start (shm-missing)", "likely to fail:
     memory-limit-too-low; advice: unknown-gpu", "no findings"."""
     by_heading: dict[Heading, list[Judged]] = {heading: [] for heading in HEADINGS}
-    for judged in findings:
-        if judged.shown:
-            by_heading[judged.heading].append(judged)
+    for finding in findings:
+        if finding.shown:
+            by_heading[finding.heading].append(finding)
     if denied := by_heading["denied"]:
-        threat = next(threat for threat in THREATS if any(judged.threatens == threat for judged in denied))
+        threat = next(threat for threat in THREATS if any(judgement.threatens == threat for judgement in denied))
         return f"DENIED: {THREATS[threat]} ({', '.join(quoted_rules(*denied))})"
-    said = [f"{HEADINGS[heading]}: {', '.join(quoted_rules(*found))}" for heading, found in by_heading.items() if found]
-    return "; ".join(said) or "no findings"
+    texts = [
+        f"{HEADINGS[heading]}: {', '.join(quoted_rules(*other_findings))}"
+        for heading, other_findings in by_heading.items()
+        if other_findings
+    ]
+    return "; ".join(texts) or "no findings"
 
 
 Paint = Callable[[str, str], str]
@@ -154,16 +158,16 @@ def highlighted(text: str) -> str:
     """Text of any command with its decisions, levels and rules in color."""
     levels = {words: heading for heading, words in HEADINGS.items()}
 
-    def painted(found: re.Match[str]) -> str:
-        if words := found["level"]:
-            shown = f"{coloured(words, levels[words])}{found['gap']}{coloured(found['rule'], 'rule')}"
+    def painted(match: re.Match[str]) -> str:
+        if words := match["level"]:
+            painted_words = f"{coloured(words, levels[words])}{match['gap']}{coloured(match['rule'], 'rule')}"
         else:
-            group = found.lastgroup or "label"
-            shown = coloured(found[group], _GROUPS[group])
-        return found["indent"] + shown
+            group = match.lastgroup or "label"
+            painted_words = coloured(match[group], _GROUPS[group])
+        return match["indent"] + painted_words
 
-    shown = _HIGHLIGHTS.sub(painted, text)
-    return shown.replace(DENIED_NOW, coloured(DENIED_NOW, "denied"))
+    sentence = _HIGHLIGHTS.sub(painted, text)
+    return sentence.replace(DENIED_NOW, coloured(DENIED_NOW, "denied"))
 
 
 _DIFF = (("+++", "rule"), ("---", "rule"), ("@@", "place"), ("+", "clean"), ("-", "mark"))
@@ -189,8 +193,10 @@ def check(
     """
     width = readable(width)
     quiet = detail == "quiet"
-    shown = merged([one for one in checked.containers if not quiet or any(map(checked.fails, one.items))])
-    return "\n".join(_container(one, checked, paint, width, detail, source=source) for one in shown)
+    containers = merged(
+        [container for container in checked.containers if not quiet or any(map(checked.fails, container.items))]
+    )
+    return "\n".join(_container(container, checked, paint, width, detail, source=source) for container in containers)
 
 
 def readable(width: int) -> int:
@@ -203,10 +209,10 @@ def tally(checked: Checked) -> str:
     accepted = len(checked.items) - len(checked.open)
     counts = checked.headings
     words = {**HEADINGS, "denied": "denied today", "would_deny": "would be if enforced"}
-    shown = words if counts["would_deny"] else LEVELS
-    found = ", ".join(f"{counts[heading]} {words}" for heading, words in shown.items())
+    entries = words if counts["would_deny"] else LEVELS
+    tallied = ", ".join(f"{counts[heading]} {words}" for heading, words in entries.items())
     parts = [
-        f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}; findings: {found}"
+        f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}; findings: {tallied}"
     ]
     parts += [f"{many(accepted, 'finding')} accepted"] if accepted else []
     if checked.skipped:
@@ -220,7 +226,7 @@ def tally(checked: Checked) -> str:
 def closing(checked: Checked) -> list[str]:
     """The last lines: the counts, how many containers have an answer about GPU memory, releases that are newer than
     podfit's facts, and what to do next."""
-    answered = answers.line(one.result.engine for one in checked.containers)
+    answered = answers.line(container.result.engine for container in checked.containers)
     return [tally(checked), *([answered] if answered else []), *answers.newer_releases(checked), *next_command(checked)]
 
 
@@ -231,45 +237,49 @@ def next_command(checked: Checked) -> list[str]:
         command = shlex.join(["podfit", "fix", *checked.fix])
         total = many(len(checked.open), "finding")
         return [f"next: {one_line(command)}    # a repair for {checked.repairable} of {total}"]
-    first = min(checked.open, key=lambda item: importance(item.judged), default=None)
+    first = min(checked.open, key=lambda item: importance(item.finding), default=None)
     if first is not None:
-        return [f"next: podfit explain {first.judged.rule}"]
-    files = [one.file for one in checked.containers if one.file not in checked.printed and not one.file.startswith("<")]
+        return [f"next: podfit explain {first.finding.rule}"]
+    files = [
+        container.file
+        for container in checked.containers
+        if container.file not in checked.printed and not container.file.startswith("<")
+    ]
     return [f"next: {one_line(shlex.join(['podfit', 'explain', files[0]]))}    # what uses the memory"] if files else []
 
 
 def _container(
-    one: CheckedContainer, checked: Checked, paint: Paint, width: int, detail: Detail, *, source: bool
+    container: CheckedContainer, checked: Checked, paint: Paint, width: int, detail: Detail, *, source: bool
 ) -> str:
     """The section of one container: its state, summary and findings."""
     quiet = detail == "quiet"
     chosen = chosen_of(
-        (item for item in one.items if not item.accepted and (checked.fails(item) or not quiet)),
+        (item for item in container.items if not item.accepted and (checked.fails(item) or not quiet)),
         all_advice=detail == "all" or quiet,
     )
-    above = [item for item in one.repeated if checked.fails(item) or not quiet]
-    findings = sorted([item.judged for item in (*chosen.items, *above)], key=importance)
+    above = [item for item in container.repeated if checked.fails(item) or not quiet]
+    findings = sorted([item.finding for item in (*chosen.items, *above)], key=importance)
     worst = findings[0].heading if findings else None
     painted = paint(HEADINGS[worst] if worst else "no findings", worst or "clean")
-    name = one_line(f"{subject.describe_object(one.report.object)}, {place(one.result.engine)}")
-    head = f"{paint(one_line(one.file), 'file')}: {name}"
-    told = any(finding.plane == "gpu" and finding.would == "deny" for finding in findings)
-    engine = one.result.engine
-    told = told or (
+    name = one_line(f"{subject.describe_object(container.report.object)}, {place(container.result.engine)}")
+    head = f"{paint(one_line(container.file), 'file')}: {name}"
+    is_explained = any(finding.plane == "gpu" and finding.would == "deny" for finding in findings)
+    engine = container.result.engine
+    is_explained = is_explained or (
         any(finding.rule == "unknown-gpu" for finding in findings) and engine.gpu is None and engine.gpus is not None
     )
-    about = summary(engine, one.report.secrets, why=not told)
+    about = summary(engine, container.report.secrets, why=not is_explained)
     lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
     for item in chosen.items:
-        page = checked.page(item.judged.rule) if checked.docs else None
+        page = checked.page(item.finding.rule) if checked.docs else None
         lines += ["", *_shown(item, page, paint, width, source=source).split("\n")]
     lines += ["", f"{many(len(above), 'finding')} as in an earlier container of the object"] if above else []
     for rule, (heading, left) in chosen.more.items():
         lines += ["", f"{paint(HEADINGS[heading], heading)}  {paint(rule, 'rule')}  {left}"]
     lines += ["", f"{more_advice(chosen.advice_left)}: -v"] if chosen.advice_left else []
     accepted = [
-        f"  accepted {item.judged.rule}: {one_line(_why(item.accepted))}"
-        for item in one.items
+        f"  accepted {item.finding.rule}: {one_line(_why(item.accepted))}"
+        for item in container.items
         if item.accepted and not quiet and (detail == "all" or item.accepted.by != "baseline")
     ]
     lines += ["", *accepted]
@@ -297,22 +307,22 @@ def chosen_of(items: Iterable[Item], *, all_advice: bool) -> Chosen:
 
     Of one rule with more than MANY findings under one heading, the first are shown and the rest is counted."""
     count: Counter[tuple[Heading, str]] = Counter()
-    shown: list[Item] = []
+    rows: list[Item] = []
     advice = 0
-    for item in sorted(items, key=lambda item: importance(item.judged)):
-        key = item.judged.heading, item.judged.rule
-        advice += item.judged.heading == "advice"
-        if item.judged.heading == "advice" and advice > SHOWN_ADVICE and not all_advice:
+    for item in sorted(items, key=lambda item: importance(item.finding)):
+        key = item.finding.heading, item.finding.rule
+        advice += item.finding.heading == "advice"
+        if item.finding.heading == "advice" and advice > SHOWN_ADVICE and not all_advice:
             continue
         count[key] += 1
         if count[key] <= MANY:
-            shown.append(item)
+            rows.append(item)
     more = {
         rule: (heading, f"and {number - MANY:,} more; --format json has all")
         for (heading, rule), number in count.items()
         if number > MANY
     }
-    return Chosen(tuple(shown), more, 0 if all_advice else max(0, advice - SHOWN_ADVICE))
+    return Chosen(tuple(rows), more, 0 if all_advice else max(0, advice - SHOWN_ADVICE))
 
 
 def _why(accepted: Accepted | None) -> str:
@@ -321,15 +331,15 @@ def _why(accepted: Accepted | None) -> str:
 
 def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bool) -> str:
     """One finding with its place or its snippet, colored."""
-    words, rule = HEADINGS[item.judged.heading], item.judged.rule
-    head, _, rest = block(item.judged, f"{words}  ", width).partition("\n")
-    head = head.replace(f"{words}  {rule}", f"{paint(words, item.judged.heading)}  {paint(rule, 'rule')}", 1)
+    words, rule = HEADINGS[item.finding.heading], item.finding.rule
+    head, _, rest = block(item.finding, f"{words}  ", width).partition("\n")
+    head = head.replace(f"{words}  {rule}", f"{paint(words, item.finding.heading)}  {paint(rule, 'rule')}", 1)
     at = [f"  at {paint(f'{one_line(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
     also = wrapped(f"also in {places(item)}", "  ", width=width) if item.more_marks else []
     lines = [head, *((source and _snippet(item, paint, width)) or at), *also, *(rest.split("\n") if rest else [])]
-    why = item.judged.why_softened
+    why = item.finding.why_softened
     newer = newer_than_read(item.result.engine.release)  # the last lines have it
-    if why and item.judged.mode == "warn" and not why.endswith(", not certain") and why != newer:
+    if why and item.finding.mode == "warn" and not why.endswith(", not certain") and why != newer:
         lines += wrapped(f"not denied: {why}", "  ", width=width)
     lines += [f"  see {one_line(page)}"] if page else []
     return "\n".join(lines)
@@ -352,13 +362,13 @@ def _snippet(item: Item, paint: Paint, width: int) -> list[str]:
     if start - cut > width // 2:
         cut = start - width // 4
     room = width - 12
-    shown = line[cut : cut + room] + ("…" if len(line) > cut + room else "")
-    length = min(max(end - start, 1), max(min(room, len(shown)) - (start - cut), 1))
+    text = line[cut : cut + room] + ("…" if len(line) > cut + room else "")
+    length = min(max(end - start, 1), max(min(room, len(text)) - (start - cut), 1))
     number = str(mark.line)
     gutter = " " * len(number)
     return [
         f"  {gutter} {paint('┌', 'place')} {paint(f'{one_line(item.file)}:{mark.line}:{mark.column}', 'place')}",
-        f"  {paint(number, 'place')} {paint('│', 'place')} {'…' if cut and line[:cut].strip() else ''}{shown}".rstrip(),
+        f"  {paint(number, 'place')} {paint('│', 'place')} {'…' if cut and line[:cut].strip() else ''}{text}".rstrip(),
         f"  {gutter} {paint('│', 'place')} {' ' * (start - cut + (1 if cut and line[:cut].strip() else 0))}"
         f"{paint('^' * length, 'mark')}",
     ]

@@ -151,7 +151,7 @@ def parser_near(engine: Engine) -> Parser | None:
     """The parser of the engine's release, or of the newest older one in the table, for suggestions."""
     if engine.release is None:
         return None
-    older = [one for one in builtin().releases if one <= engine.release]
+    older = [other_release for other_release in builtin().releases if other_release <= engine.release]
     entry = "module" if engine.command.entry == "module" else "serve"
     return builtin().parser(older[-1], entry) if older else None
 
@@ -217,7 +217,7 @@ def misplaced(engine: Engine) -> dict[int, str]:
     if engine.command.own_flags or not has_a_sign(engine):
         return {}
     spellings = builtin().spellings
-    found = {}
+    entries = {}
     for index, word in enumerate(engine.command.words):
         if word.unknown or not ("=" in word.text or word.text[-1:] == ":"):
             continue
@@ -225,10 +225,10 @@ def misplaced(engine: Engine) -> dict[int, str]:
             continue  # --flag=value
         without = _WITHOUT_DASHES.fullmatch(word.text)
         if without is not None and f"--{without['flag'].replace('_', '-')}" in spellings:
-            found[index] = f"--{without['flag']}={without['value']}"
+            entries[index] = f"--{without['flag']}={without['value']}"
         elif _YAML_KEY.fullmatch(word.text):
-            found[index] = ""
-    return found
+            entries[index] = ""
+    return entries
 
 
 def unknown(engine: Engine) -> Iterator[UnrecognizedFlag]:
@@ -242,8 +242,8 @@ def spoilt(engine: Engine, dest: str) -> bool:
     args, flag = engine.args, f"--{dest.replace('_', '-')}"
     if dest in args.given or dest in args.unresolved:
         return False
-    misspelt = (*args.unknown, *(args.unheard if engine.command.guessed else ()))
-    if dest in args.written or any(one.suggestion == flag for one in misspelt):
+    misspelt = (*args.unknown, *(args.unrecognized if engine.command.guessed else ()))
+    if dest in args.written or any(unrecognized_flag.suggestion == flag for unrecognized_flag in misspelt):
         return True
     ignored = dropped(engine)
     indices = {n for n, word in engine.once(unsplit).items() if word is not ignored}

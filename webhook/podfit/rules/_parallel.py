@@ -36,8 +36,8 @@ class Count:
     @property
     def holders(self) -> str:
         """ "8 × nvidia.com/gpu", "2 Pods with together 16 × nvidia.com/gpu"."""
-        whole = f"{self.have} × {self.resource}"
-        return whole if self.pods == 1 else f"{self.pods} Pods with together {whole}"
+        text = f"{self.have} × {self.resource}"
+        return text if self.pods == 1 else f"{self.pods} Pods with together {text}"
 
 
 def count(engine: Engine) -> Count | None:
@@ -46,17 +46,17 @@ def count(engine: Engine) -> Count | None:
         return None
     if joins_ray(engine):
         return None
-    found: Count | None = None
+    result: Count | None = None
     if engine.alone or (_over_nodes(engine) and not engine.args.get("headless")):
         needed = parallel.gpus_needed(engine.args)
         if engine.requested is not None and engine.requested[1] is not None and needed is not None:
             resource, have = engine.requested
-            found = Count(resource, have or 0, needed, 1, True)
+            result = Count(resource, have or 0, needed, 1, True)
     elif engine.group is not None and engine.group.pods > 1:
-        group, whole = engine.group, parallel.gpus_of_group(engine.args)
-        if whole is not None:
-            found = Count(group.resource, group.gpus, whole, group.pods, not _ray(engine))
-    return found if found is not None and found.resource.startswith(_ONE_RANK_EACH) else None
+        group, group_gpus = engine.group, parallel.gpus_of_group(engine.args)
+        if group_gpus is not None:
+            result = Count(group.resource, group.gpus, group_gpus, group.pods, not _ray(engine))
+    return result if result is not None and result.resource.startswith(_ONE_RANK_EACH) else None
 
 
 def requested_at(engine: Engine) -> FieldPath:
@@ -160,13 +160,13 @@ def visible(engine: Engine) -> int | None:
     text = engine.command.env.get("CUDA_VISIBLE_DEVICES")
     if engine.command.shell or text is None:
         return None
-    listed = engine.field("env")
-    said = {
-        str(one.get("name")): one.get("value")
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict)
+    value = engine.field("env")
+    entries = {
+        str(item.get("name")): item.get("value")
+        for item in (value if isinstance(value, list) else ())
+        if isinstance(item, dict)
     }
-    if said.get("CUDA_VISIBLE_DEVICES") != text:
+    if entries.get("CUDA_VISIBLE_DEVICES") != text:
         return None
     if not _INDICES.fullmatch(text):
         return None
@@ -182,12 +182,12 @@ _INDICES = re.compile(r"\d{1,2}(,\d{1,2})*")
 
 def sizes(engine: Engine) -> str:
     """ "--tensor-parallel-size 8 × --pipeline-parallel-size 2", as far as they are not 1."""
-    said = " × ".join(
+    text = " × ".join(
         f"--{dest.replace('_', '-')} {engine.args.get(dest)}"
         for dest in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
         if (engine.args.get(dest) or 1) != 1
     )
-    return said or "vLLM without --tensor-parallel-size"
+    return text or "vLLM without --tensor-parallel-size"
 
 
 def divides_model(engine: Engine) -> bool:
@@ -196,13 +196,13 @@ def divides_model(engine: Engine) -> bool:
     return engine.model is None or divisible(engine.model.value, size, engine.args)
 
 
-def other_sizes(engine: Engine, found: Count) -> tuple[str, ...]:
+def other_sizes(engine: Engine, count: Count) -> tuple[str, ...]:
     """The tensor-parallel size that would take exactly the GPUs that are there, unless the model does not fit them."""
     size = parallel.size(engine.args, "tensor_parallel_size")
-    rest = found.needed // size
-    if found.pods > 1 or _over_nodes(engine) or found.have < rest or found.have % rest:
+    rest = count.needed // size
+    if count.pods > 1 or _over_nodes(engine) or count.have < rest or count.have % rest:
         return ()
-    tp, model = found.have // rest, engine.model.value if engine.model else None
+    tp, model = count.have // rest, engine.model.value if engine.model else None
     if model is None:
         return (f"--tensor-parallel-size {tp}",)
     fits = divisible(model, tp, engine.args) and may_fit(engine, {"tensor_parallel_size": tp})
@@ -214,8 +214,8 @@ def may_fit(engine: Engine, changes: Mapping[str, Any]) -> bool:
     if engine.model is None or engine.gpu is None:
         return True
     changed = with_changes(engine.args, changes)
-    judged = plan.judge(changed, engine.model.value, engine.gpu.value, env=engine.command.env)
-    ledger = judged.ledger
-    if judged.verdict == "does-not-fit" or ledger is None:
-        return judged.verdict != "does-not-fit"
+    release_plan = plan.judge(changed, engine.model.value, engine.gpu.value, env=engine.command.env)
+    ledger = release_plan.ledger
+    if release_plan.verdict == "does-not-fit" or ledger is None:
+        return release_plan.verdict != "does-not-fit"
     return ledger.kv_cache.likely > max(0, (ledger.request_bytes or 1) - 1)

@@ -35,12 +35,12 @@ def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
     favorable end is too little."""
     left, capacity = ledger.kv_cache, ledger.kv_capacity
     probability = left.share_below(needed)
-    found = certainty(probability)
+    grade = certainty(probability)
     doubt = capacity.model.unknown
     if doubt is None and draft.is_unknown(capacity.resolved.settings):
         doubt = "the size of the drafter"
-    if found is None or doubt is None:
-        return found, sentence(probability, leaning.sentence(left, needed)) if found else ""
+    if grade is None or doubt is None:
+        return grade, sentence(probability, leaning.sentence(left, needed)) if grade else ""
     if left.high < needed / capacity.times_fewer:
-        return found, ""
+        return grade, ""
     return "possible", f"whether it is enough depends on what is unknown: {doubt}"

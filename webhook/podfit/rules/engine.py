@@ -78,7 +78,7 @@ class Engine:
     """The accelerator resource that the container asks for, and how many (None: can't be known)."""
     plan: MemoryPlan
     facts: Facts
-    whole: Whole = field(compare=False, repr=False)
+    invocation: Whole = field(compare=False, repr=False)
     """The object that it is in."""
     placement: Placement | None = None
     """The live nodes on which the Pod may run; None if nodes are not known."""
@@ -103,8 +103,8 @@ class Engine:
         known = self._once
         if of in known:
             return known[of]  # type: ignore[no-any-return]
-        found = known[of] = of(self)
-        return found
+        value = known[of] = of(self)
+        return value
 
     def at(self, *parts: str | int) -> FieldPath:
         """Where a field of the container is in the object: `at("resources", "limits", "memory")`."""
@@ -136,11 +136,11 @@ class Engine:
     @cached_property
     def variables(self) -> list[tuple[int, str, Any]]:
         """The container's `env`: each entry's index, name, and value (None if it comes from elsewhere)."""
-        listed = enumerate(as_list(self.container.spec.get("env")))
+        env_list = enumerate(as_list(self.container.spec.get("env")))
         return [
-            (index, name, one.get("value"))
-            for index, one in listed
-            if (isinstance(one, dict) or is_object(one)) and isinstance(name := one.get("name"), str)
+            (index, name, item.get("value"))
+            for index, item in env_list
+            if (isinstance(item, dict) or is_object(item)) and isinstance(name := item.get("name"), str)
         ]
 
     @cached_property
@@ -237,7 +237,7 @@ class Engine:
     @cached_property
     def group(self) -> Replica | None:
         """The Pods that serve the model together, seen from the one that leads; None if that can't be known."""
-        return group.group_of(self.workload, self.container, self.whole)
+        return group.group_of(self.workload, self.container, self.invocation)
 
     @cached_property
     def alone(self) -> bool:
@@ -308,15 +308,17 @@ class Engine:
         Empty if none is known: nothing plans the whole table while a review waits (`Facts.plans_table`)."""
         if self.gpu is not None:
             kinds = gpu.on_nodes(self.gpu, self.placement, self.workload)
-            return tuple([Candidate(one, kind.shared) for kind, _ in kinds for one in kind.gpus])
+            return tuple([Candidate(product, kind.shared) for kind, _ in kinds for product in kind.gpus])
         if self.placement is not None and self.placement.kinds:
-            return tuple([Candidate(one, kind.shared) for kind in self.placement.kinds for one in kind.gpus])
+            return tuple([Candidate(product, kind.shared) for kind in self.placement.kinds for product in kind.gpus])
         if not self.facts.plans_table:
             return ()
         request = gpu.device_request(self.workload, self.container, self.facts.snapshot)
         build = gpu.maker.of_build(self.field("image"), self.command.env, self.args.given.get("device"))
         shared = gpu.shared_by_resource(self.requested[0] if self.requested else None, self.workload)
-        return tuple([Candidate(one, shared) for one in gpu.of_table(self.workload, self.container, request, build)])
+        return tuple(
+            [Candidate(product, shared) for product in gpu.of_table(self.workload, self.container, request, build)]
+        )
 
     @cached_property
     def gpus(self) -> Partition | None:
@@ -356,34 +358,36 @@ class Engine:
         """Changes that likely fit the GPU, though not certainly, and give up less than those of `alternatives`."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return ()
-        if not self.whole.is_among(_SEARCHES, "searches"):
+        if not self.invocation.is_among(_SEARCHES, "searches"):
             return ()
-        found = probable_changes(
+        alternatives = probable_changes(
             self.args, self.model.value, self.gpu.value,
             certain=self._certain, gpu_memory=self.facts.gpu_memory, env=self.command.env,
             warm=volumes.keeps_compiled(self.mounts, self.command.env),
         )  # fmt: skip
-        return tuple(f"{one.text}{PROBABLY}" for one in found)
+        return tuple(f"{alternative.text}{PROBABLY}" for alternative in alternatives)
 
     def describe(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
         """Changes for people: in the words of this Pod, and with what must change besides."""
         return tuple(
-            text + self._accompanying_change(one) for one in changes if (text := self._written(one)) is not None
+            text + self._accompanying_change(alternative)
+            for alternative in changes
+            if (text := self._written(alternative)) is not None
         )
 
-    def _written(self, one: solve.Alternative) -> str | None:
+    def _written(self, alternative: solve.Alternative) -> str | None:
         """The change as text, with this Pod's own selectors; None if its cloud has no such machine."""
-        product, count = one.changes.get("product"), int(one.changes.get("gpus") or 0)
+        product, count = alternative.changes.get("product"), int(alternative.changes.get("gpus") or 0)
         if self.requested is not None and gpu.CLAIM in self.requested[0]:  # the claim selects the GPU, not a selector
-            return one.text.replace("nodeSelector nvidia.com/gpu.product:", "a claim for")
+            return alternative.text.replace("nodeSelector nvidia.com/gpu.product:", "a claim for")
         if product:
-            asked = count or (self.requested[1] if self.requested else None) or 1
+            amount = count or (self.requested[1] if self.requested else None) or 1
             usual = f"nodeSelector {gpu.advice.PRODUCT}: {product}"
-            return one.text.replace(usual, gpu.advice.of_product(self.workload.spec, product, asked))
+            return alternative.text.replace(usual, gpu.advice.of_product(self.workload.spec, product, amount))
         if count and self.gpu is not None:
             also = gpu.advice.of_count(self.workload.spec, self.gpu.value.gpus, count)
-            return None if also is None else one.text + also
-        return one.text
+            return None if also is None else alternative.text + also
+        return alternative.text
 
     def changes(
         self, *, most: int = solve.MAX_SUGGESTIONS, steps: int = solve.MAX_PLANS, also: Mapping[str, Any] | None = None
@@ -392,7 +396,7 @@ class Engine:
         in any case."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return []  # the KV cache memory that one engine had does not apply to another
-        if not self.whole.is_among(_SEARCHES, "searches"):
+        if not self.invocation.is_among(_SEARCHES, "searches"):
             return []
         args = with_changes(self.args, also or {})
         return solve.alternatives(
@@ -409,10 +413,10 @@ class Engine:
             return gpu.advice.nameable(spec, solve.PRODUCTS)
         sizes: dict[str, int] = {}
         sorts = self.facts.snapshot.alike(frozenset({gpu.advice.PRODUCT}))
-        for label in {one.node.labels.get(gpu.advice.PRODUCT, "") for one in sorts}:
+        for label in {sort.node.labels.get(gpu.advice.PRODUCT, "") for sort in sorts}:
             known = gpu.by_name(label) if label and not label.endswith("-SHARED") else ()
-            if known and not any(one.mig for one in known):
-                sizes[label] = min(one.memory for one in known)
+            if known and not any(product.mig for product in known):
+                sizes[label] = min(product.memory for product in known)
         there = tuple(sorted(sizes, key=lambda label: (sizes[label], label)))
         closed = bool(there) and self.facts.nodes_closed
         there = tuple(dict.fromkeys((*self.workload.once(_own_labels), *there)))

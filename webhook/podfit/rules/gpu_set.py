@@ -95,7 +95,7 @@ def smallest(engine: Engine) -> str | None:
 
 def _rented(engine: Engine) -> list[Gpu]:
     """The GPUs that fit, of those that clouds rent and that vLLM's builds run on."""
-    fitting = [one.gpu for one in engine.gpus.by_verdict["fits"]] if engine.gpus else []
+    fitting = [planned_gpu.gpu for planned_gpu in engine.gpus.by_verdict["fits"]] if engine.gpus else []
     return [model for model in fitting if model.name in gpu.rented()]
 
 
@@ -135,11 +135,12 @@ def selector(engine: Engine) -> str | None:
 
 def fits_whole_pod(engine: Engine, model: Gpu) -> bool:
     """Whether every other vLLM container of the Pod fits the GPU model, too."""
-    others = [one for one in engine.siblings if one.container != engine.container.name]
+    others = [sibling for sibling in engine.siblings if sibling.container != engine.container.name]
     return all(
-        one.model is not None
-        and plan.judge(one.args, one.model.value, Accelerator((model,), None), env=one.env).verdict == "fits"
-        for one in others
+        sibling.model is not None
+        and plan.judge(sibling.args, sibling.model.value, Accelerator((model,), None), env=sibling.env).verdict
+        == "fits"
+        for sibling in others
     )
 
 
@@ -157,15 +158,16 @@ def _sentence(engine: Engine) -> str | None:
         return _on_none(engine, of_table=of_table)
     if len(gpus.by_verdict["unsure"]) == len(gpus.gpus) > 1:
         return "; ".join([f"{UNSURE}: {_why(gpus)}", *_open(engine)])
-    shown, lacking = placements(engine)
+    nameds, lacking = placements(engine)
     sides = {
-        verdict: [one for one in shown if one.verdict == verdict] for verdict in ("fits", "unsure", "does-not-fit")
+        verdict: [other_named for other_named in nameds if other_named.verdict == verdict]
+        for verdict in ("fits", "unsure", "does-not-fit")
     }
     fits, unsure = sides["fits"], sides["unsure"]
-    small = sorted(sides["does-not-fit"], key=lambda one: -one.gigabytes)
+    small = sorted(sides["does-not-fit"], key=lambda candidate: -candidate.gigabytes)
     parts = []
     least = fits[0].gigabytes if fits else 0
-    if of_table and fits and all(one.gigabytes < least for one in (*unsure, *small)):
+    if of_table and fits and all(other_named.gigabytes < least for other_named in (*unsure, *small)):
         parts.append(f"fits whole GPUs of {least} GB and more ({_few(fits)})")
     elif fits:
         parts.append(f"fits {_sized(fits)}")
@@ -186,8 +188,8 @@ def fits_all(engine: Engine) -> bool:
     """Whether the container fits each GPU that a text would name, and lacks nothing there."""
     if engine.gpus is None or _open(engine):
         return False
-    shown, lacking = placements(engine)
-    return bool(shown) and not lacking and all(named.verdict == "fits" for named in shown)
+    nameds, lacking = placements(engine)
+    return bool(nameds) and not lacking and all(named.verdict == "fits" for named in nameds)
 
 
 UNSURE = "unsure on every one"
@@ -295,11 +297,17 @@ def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
     """The GPUs that a text names, least memory first. And those that have room but lack something: what → GPUs."""
     planned = list(engine.gpus.gpus) if engine.gpus else []
     if is_of_table(engine):
-        planned = [one for one in planned if one.gpu.name in WELL_KNOWN and is_supported(engine, one.gpu)] or planned
-    planned.sort(key=lambda one: (gpu.sold_gigabytes(one.gpu), _order(one.gpu), one.gpu.name))
+        planned = [
+            planned_gpu
+            for planned_gpu in planned
+            if planned_gpu.gpu.name in WELL_KNOWN and is_supported(engine, planned_gpu.gpu)
+        ] or planned
+    planned.sort(
+        key=lambda planned_gpu: (gpu.sold_gigabytes(planned_gpu.gpu), _order(planned_gpu.gpu), planned_gpu.gpu.name)
+    )
     lacking: dict[str, list[Named]] = {}
     lacks: dict[object, str | None] = {}
-    shown = []
+    nameds = []
     for named in _grouped(planned):
         model = named.planned.gpu
         kind = model.vendor, model.compute_capability, model.supports_bf16
@@ -307,19 +315,21 @@ def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
             lacks[kind] = lack(engine, model)
         what = lacks[kind]
         if what is None:
-            shown.append(named)
+            nameds.append(named)
         elif named.verdict == "fits":
             lacking.setdefault(what, []).append(named)
-    return shown, lacking
+    return nameds, lacking
 
 
 def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
     """GPU models of one short name; `unsure` if their plans differ."""
-    keyed = sorted(planned, key=lambda one: gpu.sold_gigabytes(one.gpu))
-    for (size, name), group in groupby(keyed, key=lambda one: (gpu.sold_gigabytes(one.gpu), _short(one.gpu))):
-        listed = list(group)
-        verdicts = {one.verdict for one in listed}
-        yield Named(name, size, verdicts.pop() if len(verdicts) == 1 else "unsure", listed[0])
+    keyed = sorted(planned, key=lambda planned_gpu: gpu.sold_gigabytes(planned_gpu.gpu))
+    for (size, name), group in groupby(
+        keyed, key=lambda planned_gpu: (gpu.sold_gigabytes(planned_gpu.gpu), _short(planned_gpu.gpu))
+    ):
+        planned_gpus = list(group)
+        verdicts = {planned_gpu.verdict for planned_gpu in planned_gpus}
+        yield Named(name, size, verdicts.pop() if len(verdicts) == 1 else "unsure", planned_gpus[0])
 
 
 _SIZE = re.compile(r" \([^)]*\)| \d+GB$| / .*")
@@ -333,13 +343,13 @@ def _short(model: Gpu) -> str:
 
 def _few(named: Sequence[Named]) -> str:
     """At most NAMES_PER_SIDE names."""
-    names = list(dict.fromkeys(one.name for one in named))
+    names = list(dict.fromkeys(other_named.name for other_named in named))
     return ", ".join(names[:NAMES_PER_SIDE]) + (" …" if len(names) > NAMES_PER_SIDE else "")
 
 
 def _sized(named: Sequence[Named]) -> str:
     """At most NAMES_PER_SIDE names with their sizes: "A10G, L4 (24 GB), T4 (16 GB)"."""
     texts = []
-    for size, group in groupby(named[:NAMES_PER_SIDE], key=lambda one: one.gigabytes):
-        texts.append(f"{', '.join(dict.fromkeys(one.name for one in group))} ({size} GB)")
+    for size, group in groupby(named[:NAMES_PER_SIDE], key=lambda candidate: candidate.gigabytes):
+        texts.append(f"{', '.join(dict.fromkeys(other_named.name for other_named in group))} ({size} GB)")
     return ", ".join(texts) + (" …" if len(named) > NAMES_PER_SIDE else "")

@@ -107,8 +107,8 @@ def advised_request(engine: Engine) -> int | None:
     host = engine.plan.host
     if host is None:
         return None
-    wanted = rounded(host.need.likely)
-    return wanted if engine.memory_limit is None else min(wanted, engine.memory_limit)
+    request = rounded(host.need.likely)
+    return request if engine.memory_limit is None else min(request, engine.memory_limit)
 
 
 def computable(engine: Engine) -> bool:
@@ -150,6 +150,6 @@ def raise_limit(engine: Engine, size: int) -> tuple[Edit, ...]:
         return ()
     if is_guess(engine) and size >= MOST_ON_A_GUESS * (engine.memory_limit or size):
         return ()
-    request, wanted = try_parse(engine.field("resources", "requests", "memory")), host.need.likely
-    raised = (Edit(request_at(engine), quantity(min(rounded(wanted), size))),)
-    return (Edit(where, quantity(size)), *(raised if request is not None and request < wanted else ()))
+    request, need = try_parse(engine.field("resources", "requests", "memory")), host.need.likely
+    raised = (Edit(request_at(engine), quantity(min(rounded(need), size))),)
+    return (Edit(where, quantity(size)), *(raised if request is not None and request < need else ()))

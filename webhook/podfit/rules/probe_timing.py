@@ -48,8 +48,8 @@ def startup_window(engine: Engine) -> int | None:
 
 
 def _startup_window(engine: Engine) -> int | None:
-    found = probe_of_vllm(engine, "startupProbe")
-    return None if found is None else window(found)
+    entries = probe_of_vllm(engine, "startupProbe")
+    return None if entries is None else window(entries)
 
 
 def tolerance(probe: Mapping[str, Any]) -> int:
@@ -59,13 +59,13 @@ def tolerance(probe: Mapping[str, Any]) -> int:
 
 def consequence(engine: Engine, name: str) -> tuple[str, ...]:
     """What becomes of a container whose probe of that name never succeeds, and when."""
-    found = probe(engine, name) or {}
+    entries = probe(engine, name) or {}
     if name == "readinessProbe":
         return ("a probe that never succeeds: the Pod is never ready, and no Service sends it requests",)
     since = "after each start"
-    seconds = window(found)
+    seconds = window(entries)
     if name == "livenessProbe" and probe(engine, "startupProbe"):
-        since, seconds = "after each startup probe's success", tolerance(found)
+        since, seconds = "after each startup probe's success", tolerance(entries)
     return (
         f"a probe that never succeeds: the kubelet restarts the container {duration.exact(seconds)} {since}, for ever",
     )
@@ -124,14 +124,14 @@ def _all_asked(engine: Engine) -> Asked:
 def probe_of_vllm(engine: Engine, name: str) -> Mapping[str, Any] | None:
     """The probe of that name if it asks vLLM's own port: by HTTP or TCP, or with curl or wget in the container. Also a
     probe of a port on which nothing listens (`presumed`)."""
-    found = probe(engine, name)
-    if found is None or engine.port is None:
+    entries = probe(engine, name)
+    if entries is None or engine.port is None:
         return None
-    if "exec" in found and _exec_probe.port(found) == engine.port:
-        return found
+    if "exec" in entries and _exec_probe.port(entries) == engine.port:
+        return entries
     for other, _, _, port in asked(engine):
         if other == name and (port == engine.port or misses(engine, port)):
-            return found
+            return entries
     return None
 
 
@@ -153,9 +153,9 @@ def port_number(engine: Engine, port: Any) -> int | None:
     """A probe's port, a name looked up in the container's ports."""
     if isinstance(port, str) and not port.isdigit():
         ports = engine.field("ports")
-        listed = ports if isinstance(ports, list) else ()
-        named = (one for one in listed if isinstance(one, Mapping) and one.get("name") == port)
-        port = next((one.get("containerPort") for one in named), None)
+        items = ports if isinstance(ports, list) else ()
+        named = (item for item in items if isinstance(item, Mapping) and item.get("name") == port)
+        port = next((item.get("containerPort") for item in named), None)
     if isinstance(port, str) and port.isascii() and port.isdigit() and len(port) < 6:
         port = int(port)
     return port if isinstance(port, int) and not isinstance(port, bool) else None
@@ -181,8 +181,8 @@ def others_listen(engine: Engine, port: int | None) -> bool:
         return True
     metadata = engine.workload.metadata
     for part in ("labels", "annotations"):
-        said = metadata.get(part)
-        for key, value in said.items() if isinstance(said, Mapping) else ():
+        entries = metadata.get(part)
+        for key, value in entries.items() if isinstance(entries, Mapping) else ():
             if _INJECTED.search(str(key)) and str(value).lower() not in ("false", "disabled", "no", ""):
                 return True
     return any(word in engine.raw_command for word in _SECOND_LISTENERS)
@@ -232,18 +232,20 @@ _OF_A_PORT = re.compile(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
 
 def _declaring(workload: Workload) -> dict[int, list[FieldPath]]:
     """Port → the first two containers that declare it."""
-    found: dict[int, list[FieldPath]] = {}
+    entries: dict[int, list[FieldPath]] = {}
     for container in workload.containers:
         for port in _declared(container.spec):
-            if len(paths := found.setdefault(port, [])) < 2:
+            if len(paths := entries.setdefault(port, [])) < 2:
                 paths.append(container.path)
-    return found
+    return entries
 
 
 def _declared(container: Mapping[str, Any]) -> set[int]:
     ports = container.get("ports")
-    found = (one.get("containerPort") for one in (ports if isinstance(ports, list) else ()) if isinstance(one, Mapping))
-    return {port for port in found if isinstance(port, int)}
+    items = (
+        item.get("containerPort") for item in (ports if isinstance(ports, list) else ()) if isinstance(item, Mapping)
+    )
+    return {port for port in items if isinstance(port, int)}
 
 
 def threshold(seconds: float, period: int = PERIOD) -> int:
@@ -285,11 +287,11 @@ def writable(engine: Engine, name: str) -> bool:
 
 def window_fix(engine: Engine) -> tuple[Edit, ...]:
     """The failureThreshold with which the startup probe waits long enough; the rest of the probe stays."""
-    found, seconds = probe(engine, "startupProbe"), enough(engine)
-    if found is None or seconds is None or not writable(engine, "startupProbe") or engine.spans_pods:
+    startup, seconds = probe(engine, "startupProbe"), enough(engine)
+    if startup is None or seconds is None or not writable(engine, "startupProbe") or engine.spans_pods:
         return ()
-    count = threshold(seconds - setting(found, "initialDelaySeconds"), setting(found, "periodSeconds"))
-    if count * setting(found, "periodSeconds") > LONGEST_REPAIR:
+    count = threshold(seconds - setting(startup, "initialDelaySeconds"), setting(startup, "periodSeconds"))
+    if count * setting(startup, "periodSeconds") > LONGEST_REPAIR:
         return ()
     return (Edit(engine.at("startupProbe", "failureThreshold"), max(1, count)),)
 

@@ -110,7 +110,7 @@ def next_server(engine: Engine) -> Engine | None:
     if not engine.command.then:
         return None
     first, *others = engine.command.then
-    surroundings = Surroundings(object=engine.whole, releases=engine.parsers, siblings=[*engine.siblings])
+    surroundings = Surroundings(object=engine.invocation, releases=engine.parsers, siblings=[*engine.siblings])
     return _engine(replace(first, then=tuple(others)), engine.workload, engine.container, engine.facts, surroundings)
 
 
@@ -126,9 +126,9 @@ def supposing(engine: Engine, supposed: Release, *, suggests: bool = False) -> E
         arguments = replace(arguments, release=supposed, releases=())
     else:
         arguments = args.parse(
-            running, supposed, engine.parsers, suggests=lambda: suggests and _may_compare_flags(engine.whole)
+            running, supposed, engine.parsers, suggests=lambda: suggests and _may_compare_flags(engine.invocation)
         )
-        arguments = replace(arguments, unheard=engine.args.unheard)  # no release knows them
+        arguments = replace(arguments, unrecognized=engine.args.unrecognized)  # no release knows them
     its_model = engine.model
     if arguments.given != engine.args.given:
         its_model = model.find(arguments, engine.workload, engine.container, engine.facts)
@@ -236,7 +236,7 @@ def _engine(
         placement=placement,
         mounts=mounts,
         siblings=surroundings.siblings,
-        whole=obj,
+        invocation=obj,
         errors=tuple(errors),
         parsers=releases,
         informs=of_image.informs,

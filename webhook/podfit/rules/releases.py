@@ -40,7 +40,7 @@ class Span(NamedTuple):
     """The releases that report a finding: the newest, and those before it without a gap."""
 
     oldest: Release
-    whole: bool
+    is_complete: bool
     """Every release that was read reports it."""
     recent: bool
     """Every release of the last twelve months reports it."""
@@ -81,7 +81,9 @@ def _likely_there(engine: Engine, rule: Rule) -> Iterator[Finding]:
 
 def nearest_read(release: Release | None) -> Release | None:
     """The newest release that was read and is not newer than this one."""
-    return next((one for one in read_releases() if release is not None and one <= release), None)
+    return next(
+        (read_release for read_release in read_releases() if release is not None and read_release <= release), None
+    )
 
 
 def _candidates(engine: Engine) -> Sequence[Release]:
@@ -112,7 +114,7 @@ def _subjects(rule: Rule, engine: Engine, release: Release) -> frozenset[str]:
     """The subjects of the rule's findings in a release; none if the object has been read by too many."""
     known, key = engine.once(_readings).subjects, (rule.id(), release)
     if key not in known:
-        allowed = engine.whole.is_among(MAX_READINGS_PER_OBJECT, "releases")
+        allowed = engine.invocation.is_among(MAX_READINGS_PER_OBJECT, "releases")
         known[key] = frozenset(map(_subject, rule.check(_as_of(engine, release))) if allowed else ())
     return known[key]
 
@@ -127,31 +129,31 @@ def proposed(engine: Engine) -> Release:
     It is the newest of which podfit reports no failure here, two minors behind the newest if that is one. Its CUDA is
     no newer than the drivers of the nodes, if these are known."""
     cuda = engine.once(_cuda_of_drivers)
-    releases = [one for one in read_releases() if cuda is None or cuda >= 13 or one < CUDA_13]
+    releases = [release for release in read_releases() if cuda is None or cuda >= 13 or release < CUDA_13]
     settled = (releases[0].major, releases[0].minor - MINORS_BEHIND)
-    usual = next((one for one in releases if one[:2] <= settled), releases[0])
+    usual = next((release for release in releases if release[:2] <= settled), releases[0])
     flags = frozenset(engine.args.releases)
-    likely = [one for one in releases if not flags or one in flags]
-    return next((one for one in dict.fromkeys((usual, *likely)) if _starts(engine, one)), usual)
+    likely = [release for release in releases if not flags or release in flags]
+    return next((release for release in dict.fromkeys((usual, *likely)) if _starts(engine, release)), usual)
 
 
 def _starts(engine: Engine, release: Release) -> bool:
     """No rule that depends on the release reports a failure there, and no memory is too small."""
     if shm_mounts.is_refused(engine, release):
         return False
-    if release in engine.once(_readings).engines or engine.whole.is_among(MAX_READINGS_PER_OBJECT, "releases"):
+    if release in engine.once(_readings).engines or engine.invocation.is_among(MAX_READINGS_PER_OBJECT, "releases"):
         as_of = _as_of(engine, release)
     else:
         return False
     try:
-        if any(one.certainty != "possible" for rule in _rules() for one in rule.check(as_of)):
+        if any(finding.certainty != "possible" for rule in _rules() for finding in rule.check(as_of)):
             return False
     except Exception:  # a rule's, which is an error of its own where its findings are reported
         return False
     if as_of.plan.verdict == "fits" or as_of.model is None or as_of.gpu is None:
         return True
-    judged = plan.judge(as_of.args, as_of.model.value, as_of.gpu.value, env=as_of.command.env)
-    return judged.verdict != "does-not-fit"
+    release_plan = plan.judge(as_of.args, as_of.model.value, as_of.gpu.value, env=as_of.command.env)
+    return release_plan.verdict != "does-not-fit"
 
 
 @cache
@@ -192,9 +194,9 @@ def _finding(finding: Finding, span: Span, engine: Engine) -> Finding:
     """The newest release's finding, as certain as the releases that report it make it."""
     if finding.certainty == "possible" and not finding.unknown_name:
         return finding  # no release rejects it
-    rejected = span.whole or (engine.pulls_newest and span.recent)
+    rejected = span.is_complete or (engine.pulls_newest and span.recent)
     likely = rejected and not finding.unknown_name
-    which = "every vLLM release that is known rejects it" if span.whole else f"rejected since vLLM {span.oldest}"
+    which = "every vLLM release that is known rejects it" if span.is_complete else f"rejected since vLLM {span.oldest}"
     newer = (f"vLLM is newer than {read_releases()[0]}, or this is a typo",) if finding.unknown_name else ()
     return replace(
         finding,

@@ -56,15 +56,15 @@ def _with_flags(engine: Engine, text: str) -> tuple[Edit, ...]:
         words = shlex.split(text)
     except ValueError:
         return ()
-    made: list[Edit] = []
+    items: list[Edit] = []
     for flag, values in _flags(words):
         if not _FLAG.fullmatch(flag) or "and" in values:
             return ()
         change = _set(engine, flag, values)
         if not change:
             return ()
-        made += change
-    return tuple(made)
+        items += change
+    return tuple(items)
 
 
 def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

@@ -41,35 +41,35 @@ class Acceptance:
 
     def tell(self, objects: Mapping[str, Mapping[str, Any]], problems: Mapping[str, tuple[str, ...]]) -> None:
         """Says of every object what is not said yet. Never raises: what fails is logged, and tried again."""
-        wanted: Told = {
+        entries: Told = {
             name: ((obj.get("metadata") or {}).get("generation"), problems.get(name, ()))
             for name, obj in objects.items()
         }
-        self._told = {name: said for name, said in self._told.items() if name in wanted}
+        self._told = {name: rows for name, rows in self._told.items() if name in entries}
         if self._clock() < self._after:
             return
-        for name, said in wanted.items():
-            if self._told.get(name) == said:
+        for name, items in entries.items():
+            if self._told.get(name) == items:
                 continue
             try:
-                self._write(name, *said, objects[name].get("spec"))
+                self._write(name, *items, objects[name].get("spec"))
             except (StatusError, OSError, ValueError) as error:
                 if not (isinstance(error, StatusError) and error.code == 404):  # it is gone again
                     log.warning("the status of policies.podfit.dev/%s can't be written: %s", name, error)
                     self._after = self._clock() + PAUSE
                     return
-            self._told[name] = said
+            self._told[name] = items
 
     def _write(self, name: str, generation: object, problems: tuple[str, ...], spec: object) -> None:
         path = f"/apis/podfit.dev/v1alpha1/policies/{name}/status"
         status = self._client.whole(path).get("status") or {}
-        listed = status.get("conditions") or []
-        before: dict[str, Any] = {str(one.get("type")): one for one in listed}
+        condition_list = status.get("conditions") or []
+        before: dict[str, Any] = {str(entry.get("type")): entry for entry in condition_list}
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        after = {one["type"]: one for one in conditions(name, generation, problems, now)}
-        for kind, one in after.items():
-            if before.get(kind, {}).get("status") == one["status"]:
-                one["lastTransitionTime"] = before[kind].get("lastTransitionTime", now)
+        after = {condition["type"]: condition for condition in conditions(name, generation, problems, now)}
+        for kind, item in after.items():
+            if before.get(kind, {}).get("status") == item["status"]:
+                item["lastTransitionTime"] = before[kind].get("lastTransitionTime", now)
         accepted = status.get("accepted") if problems else json.dumps(spec, sort_keys=True)
         if (before | after, accepted) != (before, status.get("accepted")):
             written = {"conditions": [*(before | after).values()], "accepted": accepted}
@@ -78,11 +78,11 @@ class Acceptance:
 
 def conditions(name: str, generation: object, problems: tuple[str, ...], now: str) -> list[dict[str, Any]]:
     """The conditions Accepted and Ready of a Policy."""
-    said = "; ".join(problem.removeprefix(f"policies.podfit.dev/{name}: ") for problem in problems)
+    text = "; ".join(problem.removeprefix(f"policies.podfit.dev/{name}: ") for problem in problems)
     common: dict[str, Any] = {
         "status": "False" if problems else "True",
         "reason": "Invalid" if problems else "Accepted",
-        "message": FORMS.masked(f"not taken over: {said}")[:LONGEST] if problems else "it holds",
+        "message": FORMS.masked(f"not taken over: {text}")[:LONGEST] if problems else "it holds",
         "lastTransitionTime": now,
     }
     if generation is not None:

@@ -49,21 +49,21 @@ class AccessLog:
         """An answered review: `seconds` from its first byte's reading to its answer, `waited` for a thread before."""
         if self._lines is None:
             return
-        asked, found = decision.request, decision.annotations()
+        request, audit = decision.request, decision.annotations()
         line = {
             "webhook": webhook,
-            "uid": asked.uid[:LONGEST],
-            "user": asked.user[:LONGEST],
-            "operation": asked.operation,
-            "group": asked.group[:LONGEST],
-            "kind": asked.kind[:LONGEST],
-            "subresource": asked.subresource[:LONGEST],
-            "namespace": (asked.namespace or "")[:LONGEST],
-            "name": (asked.name or "")[:LONGEST],
-            "dry_run": asked.dry_run,
+            "uid": request.uid[:LONGEST],
+            "user": request.user[:LONGEST],
+            "operation": request.operation,
+            "group": request.group[:LONGEST],
+            "kind": request.kind[:LONGEST],
+            "subresource": request.subresource[:LONGEST],
+            "namespace": (request.namespace or "")[:LONGEST],
+            "name": (request.name or "")[:LONGEST],
+            "dry_run": request.dry_run,
             "decision": decision.outcome,
-            "rules": listed(sorted({f"{rule}={mode}" for rule, mode, _ in decision.found}), RULES),
-            **{name: found.get(key, "") for name, key in FOUND.items()},
+            "rules": listed(sorted({f"{rule}={mode}" for rule, mode, _ in decision.rules}), RULES),
+            **{name: audit.get(key, "") for name, key in FOUND.items()},
             "remembered": decision.remembered,
             "policy": decision.versions.get("policy-version", ""),
             "seconds": round(seconds, 6),

@@ -81,13 +81,13 @@ def create_app(
     @app.get("/readyz")
     def readyz() -> Response:
         why = ready.why_not() if ready else None
-        told = [
+        items = [
             *(ready.problems() if ready else ()),
             *(policy.report() if isinstance(policy, Live) else ()),
             *(cluster.report() if cluster else ()),
             data.age(),
         ]
-        lines = ["ok", *told]
+        lines = ["ok", *items]
         text = "".join(f"{one_line(line)}\n" for line in lines)
         return _error(503, why) if why else Response(text, mimetype="text/plain")
 

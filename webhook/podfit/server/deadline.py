@@ -49,8 +49,8 @@ def patience(query: str) -> float:
     text = next((part[8:] for part in query.split("&") if part.startswith("timeout=")), "")
     parts = _PART.findall(text)
     read = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    whole = "".join(number + unit for number, unit in parts) == text
-    return REVIEW_SHARE * (min(read, LONGEST) if whole and read > 0 else DEFAULT_TIMEOUT)
+    is_valid = "".join(number + unit for number, unit in parts) == text
+    return REVIEW_SHARE * (min(read, LONGEST) if is_valid and read > 0 else DEFAULT_TIMEOUT)
 
 
 class DeadlineWatch:

@@ -43,7 +43,7 @@ as marshal writes a text of 21 bytes."""
 _NOBODY = review.unread("")
 """Placeholder for the user of the request."""
 
-_ALL = attrgetter(*(one.name for one in fields(Request)))
+_ALL = attrgetter(*(field.name for field in fields(Request)))
 _Key = tuple[str, str, str, bytes]
 
 
@@ -66,18 +66,18 @@ class DecisionCache:
 
         `compute`: called instead of `review.decide` for a new request; raises only what that raises.
         """
-        compute = compute or (lambda asked: review.decide(webhook, asked, policy, facts))
-        asked = _essential(request)
+        compute = compute or (lambda essential_request: review.decide(webhook, essential_request, policy, facts))
+        essential = _essential(request)
         try:
-            what = _bytes(asked)
+            what = _bytes(essential)
         except ValueError:  # nested deeper than marshal goes
             return compute(request)
         key = (webhook, policy.version, facts.version, hashlib.sha256(what).digest())
         with self._lock:
-            found = self._kept.get(key)
-        if found is not None:
-            return replace(found[0], request=request, remembered=True)
-        decision = compute(asked)
+            cached = self._kept.get(key)
+        if cached is not None:
+            return replace(cached[0], request=request, remembered=True)
+        decision = compute(essential)
         if decision.error is None and not _may_soften(decision):
             kept = replace(decision, request=_NOBODY)
             weight = _weight(kept)
@@ -95,7 +95,9 @@ def _may_soften(decision: Decision) -> bool:
 def _weight(decision: Decision) -> int:
     status = decision.status or {}
     causes = status.get("details", {}).get("causes", ())
-    pairs = len(decision.found) + len(decision.exempted) + sum(len(one.found) + 1 for one in decision.shadowed)
+    pairs = (
+        len(decision.rules) + len(decision.exempted) + sum(len(shadowed.rules) + 1 for shadowed in decision.shadowed)
+    )
     return (
         _ENTRY
         + sum(len(text) for text in (decision.patch or "", status.get("message", ""), *decision.warnings))
@@ -137,8 +139,8 @@ def _without_made_up(obj: JSON | None) -> JSON | None:
     return essential
 
 
-def _bytes(asked: Request) -> bytes:
+def _bytes(request: Request) -> bytes:
     """All that is asked. Format 2 writes equal values alike; newer ones also write which value is referenced twice."""
-    what = marshal.dumps(_ALL(asked), 2)
+    what = marshal.dumps(_ALL(request), 2)
     tokens = set(_TOKEN.findall(what))
     return what.replace(tokens.pop(), b"(token)") if len(tokens) == 1 else what

@@ -35,7 +35,7 @@ class CheckResult:
 
     state: State
     about: str
-    said: str
+    text: str
     next: str = ""
     """What to do; empty if all is well."""
 
@@ -80,7 +80,7 @@ class Observed:
     """The API server's, as text."""
     before: str | Unseen = ""
     """The same, before a Pod was tried."""
-    asked: str | Unseen = ""
+    answer: str | Unseen = ""
     """The API server's message about a faulty Pod, as a dry run; empty: it passed."""
     crd: JSON | Unseen | None = None
     policies: tuple[JSON, ...] | Unseen = ()
@@ -92,7 +92,9 @@ class Observed:
     @property
     def nothing(self) -> bool:
         """Whether nothing about podfit could be observed."""
-        return isinstance(self.asked, Unseen) and all(isinstance(one, Unseen) for one in self.configurations.values())
+        return isinstance(self.answer, Unseen) and all(
+            isinstance(value, Unseen) for value in self.configurations.values()
+        )
 
 
 @dataclass(frozen=True)
@@ -107,20 +109,29 @@ class _Names:
         return name in self.known or (not self.all_known and name.endswith(registration.DOMAIN))
 
 
-def examine(seen: Observed, mine: str) -> list[CheckResult]:
+def examine(observed: Observed, mine: str) -> list[CheckResult]:
     """All lines, in the order in which one would look; `mine` is this program's version."""
-    found = {kind: one for kind, one in seen.configurations.items() if isinstance(one, Mapping)}
-    unseen = any(isinstance(one, Unseen) for one in seen.configurations.values())
-    names = _Names(frozenset(hook["name"] for hook in hooks(found)), not unseen)
-    lines = [*_configurations(seen.configurations)]
-    if found:
-        lines += [*_switch(found), *_bundles(found, seen.now), *_served(seen.served, seen.now)]
-    if found or unseen:
-        replicas = [*_replicas(seen, found)]
+    entries = {
+        kind: other_unseen
+        for kind, other_unseen in observed.configurations.items()
+        if isinstance(other_unseen, Mapping)
+    }
+    unseen = any(isinstance(value, Unseen) for value in observed.configurations.values())
+    names = _Names(frozenset(hook["name"] for hook in hooks(entries)), not unseen)
+    lines = [*_configurations(observed.configurations)]
+    if entries:
+        lines += [*_switch(entries), *_bundles(entries, observed.now), *_served(observed.served, observed.now)]
+    if entries or unseen:
+        replicas = [*_replicas(observed, entries)]
         causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
-        lines += [*_asked(seen, found, names, tuple(causes)), *_fail_open(seen, names), *replicas, *_callers(seen)]
-        lines += [*_mutators(seen.mutators, found), *_policies(seen)]
-    return [*lines, *_versions(seen, mine), *_facts(seen.images)]
+        lines += [
+            *_asked(observed, entries, names, tuple(causes)),
+            *_fail_open(observed, names),
+            *replicas,
+            *_callers(observed),
+        ]
+        lines += [*_mutators(observed.mutators, entries), *_policies(observed)]
+    return [*lines, *_versions(observed, mine), *_facts(observed.images)]
 
 
 def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
@@ -133,14 +144,16 @@ def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
 
 
 def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Iterator[CheckResult]:
-    for kind, one in configurations.items():
+    for kind, configuration in configurations.items():
         validating = kind.startswith("validating")
         about = "validating" if validating else "mutating"
-        if isinstance(one, Unseen):
-            yield CheckResult("warn", about, f"can't be seen: {one.why}", f"needed: the right to get and list {kind}")
-        elif one is not None:
-            names = ", ".join(hook["name"] for hook in one.get("webhooks") or ())
-            yield CheckResult("ok", about, f"{_name(one)}: {names}")
+        if isinstance(configuration, Unseen):
+            yield CheckResult(
+                "warn", about, f"can't be seen: {configuration.why}", f"needed: the right to get and list {kind}"
+            )
+        elif configuration is not None:
+            names = ", ".join(hook["name"] for hook in configuration.get("webhooks") or ())
+            yield CheckResult("ok", about, f"{_name(configuration)}: {names}")
         elif validating:
             yield CheckResult(
                 "fail", about, "there is none: nothing is checked", "install the chart, or `helm upgrade` it"
@@ -149,26 +162,28 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
             yield CheckResult("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
 
 
-def _switch(found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+def _switch(entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
     """Whether `podfit off` has paused the webhooks."""
-    for kind, one in found.items():
-        state, note = registration.state(one), registration.note(one)
+    for kind, item in entries.items():
+        state, note = registration.state(item), registration.note(item)
         if state != "on":
-            end = registration.ends(one)
-            said = (
+            end = registration.ends(item)
+            text = (
                 f"{kind} is {state}"
                 + (f", {note}" if note else "")
                 + (f", until {end:%Y-%m-%d %H:%M} UTC" if end else "")
             )
-            yield CheckResult("warn", "switch", said, "podfit on" if state == "off" else "podfit off, or podfit on")
-    if all(registration.state(one) == "on" for one in found.values()):
+            yield CheckResult("warn", "switch", text, "podfit on" if state == "off" else "podfit off, or podfit on")
+    if all(registration.state(value) == "on" for value in entries.values()):
         yield CheckResult("ok", "switch", "on")
 
 
-def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
+def _bundles(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
     """Whether each webhook has a CA bundle, and how long its CAs are valid."""
     bundles = {
-        f"{kind}, {hook['name']}": renewal.bundle_of(hook) for kind, one in found.items() for hook in hooks({kind: one})
+        f"{kind}, {hook['name']}": renewal.bundle_of(hook)
+        for kind, item in entries.items()
+        for hook in hooks({kind: item})
     }
     advice = (
         "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's; "
@@ -178,8 +193,8 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
         if not cas:
             yield CheckResult("fail", "caBundle", f"{where}: empty, so the API server trusts no server", advice)
         elif cas == (renewal.BROKEN,):
-            said = f"{where}: nothing in it is a certificate, so the API server trusts no server"
-            yield CheckResult("fail", "caBundle", said, advice)
+            text = f"{where}: nothing in it is a certificate, so the API server trusts no server"
+            yield CheckResult("fail", "caBundle", text, advice)
         elif all(certs.not_after(ca) <= now for ca in cas if ca != renewal.BROKEN):
             yield CheckResult("fail", "caBundle", f"{where}: every CA in it has ended", advice)
         elif renewal.BROKEN in cas:
@@ -189,7 +204,7 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
     if len(good) == len(bundles) and good:
         several = sorted({len(cas) for cas in good})
         last = max(certs.not_after(ca) for cas in good for ca in cas)
-        count = " or ".join(str(one) for one in several)
+        count = " or ".join(str(number) for number in several)
         if len(set(good)) > 1:
             yield CheckResult(
                 "warn", "caBundle", "not the same in every webhook", "look again in a minute; then at podfit's log"
@@ -202,54 +217,59 @@ def _bundles(found: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
 
 def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
     """Whether each address has a certificate that the webhook's CAs verify, and how long it is valid."""
-    for one in served:
-        if not one.certificate:
+    for answer in served:
+        if not answer.certificate:
             yield CheckResult(
-                "fail", "certificate", f"{one.where}: {one.problem}", "is a replica running, and may you reach it?"
+                "fail",
+                "certificate",
+                f"{answer.where}: {answer.problem}",
+                "is a replica running, and may you reach it?",
             )
             continue
-        ends = certs.not_after(one.certificate)
-        if one.problem:
+        ends = certs.not_after(answer.certificate)
+        if answer.problem:
             advice = "podfit's log says why; until then the API server's calls fail"
-            yield CheckResult("fail", "certificate", f"{one.where}: {one.problem}", advice)
-        elif ends - now < EXPIRY_WARNING and certs.renew_at(one.certificate) < now:
+            yield CheckResult("fail", "certificate", f"{answer.where}: {answer.problem}", advice)
+        elif ends - now < EXPIRY_WARNING and certs.renew_at(answer.certificate) < now:
             left = max(ends - now, timedelta())
-            yield CheckResult("warn", "certificate", f"{one.where}: it ends in {_span(left)}, and was not renewed",
+            yield CheckResult("warn", "certificate", f"{answer.where}: it ends in {_span(left)}, and was not renewed",
                        "look at the log of podfit's Pods, or at cert-manager's Certificate")  # fmt: skip
         else:
             yield CheckResult(
-                "ok", "certificate", f"{one.where}: trusted by the caBundle, until {ends:%Y-%m-%d %H:%M} UTC"
+                "ok", "certificate", f"{answer.where}: trusted by the caBundle, until {ends:%Y-%m-%d %H:%M} UTC"
             )
 
 
 # ── the API server ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tuple[str, ...]) -> Iterator[CheckResult]:
+def _asked(
+    observed: Observed, entries: Mapping[str, JSON], names: _Names, causes: tuple[str, ...]
+) -> Iterator[CheckResult]:
     """`causes`: what else fails, which may be why."""
     about, advice = "API server", "podfit off lets everything pass"
-    if isinstance(seen.asked, Unseen):
-        said = f"not tried whether it asks podfit: {seen.asked.why}"
-        yield CheckResult("warn", about, said, "kubectl apply --dry-run=server -f your-vllm.yaml")
-    elif any(name in names for name in re.findall(r'admission webhook "([^"]*)" denied', seen.asked)):
+    if isinstance(observed.answer, Unseen):
+        text = f"not tried whether it asks podfit: {observed.answer.why}"
+        yield CheckResult("warn", about, text, "kubectl apply --dry-run=server -f your-vllm.yaml")
+    elif any(name in names for name in re.findall(r'admission webhook "([^"]*)" denied', observed.answer)):
         yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), and podfit denied it")
-    elif any(name in names for name in re.findall(r'failed calling webhook "([^"]*)"', seen.asked)):
+    elif any(name in names for name in re.findall(r'failed calling webhook "([^"]*)"', observed.answer)):
         yield CheckResult(
-            "fail", about, f"it can't reach podfit: {seen.asked.rpartition('failed calling webhook ')[2]}", advice
+            "fail", about, f"it can't reach podfit: {observed.answer.rpartition('failed calling webhook ')[2]}", advice
         )
-    elif seen.asked:
+    elif observed.answer:
         yield CheckResult(
-            "warn", about, f"the faulty Pod was denied, but not by podfit: {seen.asked}", "--probe-namespace NAME"
+            "warn", about, f"the faulty Pod was denied, but not by podfit: {observed.answer}", "--probe-namespace NAME"
         )
-    elif any(registration.state(one) != "on" for one in found.values()):
+    elif any(registration.state(value) != "on" for value in entries.values()):
         yield CheckResult("ok", about, "a faulty Pod (a dry run) passed: podfit is off")
-    elif _more(seen, FAIL_OPEN, names):
+    elif _more(observed, FAIL_OPEN, names):
         port = "is the port open from the control plane to podfit's Pods? docs/security.md"
         yield CheckResult("fail", about, "a faulty Pod (a dry run) passed unchecked: it can't reach podfit",
                    f"fix first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
-    elif _more(seen, ASKED, names):
+    elif _more(observed, ASKED, names):
         yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), which the policy allows")
-    elif isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
+    elif isinstance(observed.before, Unseen) or isinstance(observed.metrics, Unseen):
         yield CheckResult("warn", about, "a faulty Pod (a dry run) passed; whether podfit was asked is unknown",
                    "with the right to get /metrics of the API server this line says more")  # fmt: skip
     else:
@@ -257,31 +277,31 @@ def _asked(seen: Observed, found: Mapping[str, JSON], names: _Names, causes: tup
                    "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
 
 
-def _more(seen: Observed, family: str, names: _Names) -> bool:
+def _more(observed: Observed, family: str, names: _Names) -> bool:
     """Whether the API server has counted more of it than before the Pod was tried."""
-    if isinstance(seen.before, Unseen) or isinstance(seen.metrics, Unseen):
+    if isinstance(observed.before, Unseen) or isinstance(observed.metrics, Unseen):
         return False
-    return _counts(seen.metrics, family, names) != _counts(seen.before, family, names)
+    return _counts(observed.metrics, family, names) != _counts(observed.before, family, names)
 
 
-def _fail_open(seen: Observed, names: _Names) -> Iterator[CheckResult]:
+def _fail_open(observed: Observed, names: _Names) -> Iterator[CheckResult]:
     """How often objects passed unchecked; never a warning.
 
     The API server counts since its start, without times, and `_asked` reports what fails now. The Pod that is tried
     here is not counted."""
-    metrics = seen.before
+    metrics = observed.before
     if isinstance(metrics, Unseen):
         yield CheckResult("warn", "fail-open", f"not known how often objects passed unchecked: {metrics.why}",
                    "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
         return
     opened = _counts(metrics, FAIL_OPEN, names)
-    asked = _counts(metrics, ASKED, names)
-    calls = f"of {sum(asked.values()):.0f} calls of this API server"
+    entries = _counts(metrics, ASKED, names)
+    calls = f"of {sum(entries.values()):.0f} calls of this API server"
     if total := sum(opened.values()):
         which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
         since = f" since {began:%Y-%m-%d %H:%M} UTC" if (began := _began(metrics)) else ""
-        said = f"{total:.0f} failed, {calls}{since}, and what they asked about passed: {which}"
-        yield CheckResult("ok", "fail-open", said + " (an earlier podfit doctor's tries are among them)",
+        text = f"{total:.0f} failed, {calls}{since}, and what they asked about passed: {which}"
+        yield CheckResult("ok", "fail-open", text + " (an earlier podfit doctor's tries are among them)",
                    "when? ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
     else:
         yield CheckResult("ok", "fail-open", f"no object passed unchecked, {calls}")
@@ -289,48 +309,48 @@ def _fail_open(seen: Observed, names: _Names) -> Iterator[CheckResult]:
 
 def _began(metrics: str) -> datetime | None:
     """When the API server started."""
-    found = re.search(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
-    return datetime.fromtimestamp(float(found[1]), UTC) if found else None
+    match = re.search(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
+    return datetime.fromtimestamp(float(match[1]), UTC) if match else None
 
 
 def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
     """The sum of a metric's samples for each of these names."""
-    found: dict[str, float] = {}
-    wanted = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
-    for one in text_string_to_metric_families(wanted):
-        for sample in one.samples:
+    entries: dict[str, float] = {}
+    family_text = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
+    for metric in text_string_to_metric_families(family_text):
+        for sample in metric.samples:
             if (name := sample.labels.get("name", "")) in names:
-                found[name] = found.get(name, 0) + sample.value
-    return found
+                entries[name] = entries.get(name, 0) + sample.value
+    return entries
 
 
 # ── the replicas ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+def _replicas(observed: Observed, entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
     """Whether replicas are ready, what each says in /readyz, and what happens without them."""
-    fails = sorted({hook["name"] for hook in hooks(found) if hook.get("failurePolicy") == "Fail"})
-    deployment = seen.deployment
+    fails = sorted({hook["name"] for hook in hooks(entries) if hook.get("failurePolicy") == "Fail"})
+    deployment = observed.deployment
     if isinstance(deployment, Unseen):
         yield CheckResult("warn", "replicas", f"can't be seen: {deployment.why}")
     elif deployment is not None:
-        wanted = int((deployment.get("spec") or {}).get("replicas", 1))
+        replicas = int((deployment.get("spec") or {}).get("replicas", 1))
         ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
-        said = f"{ready} of {wanted} ready"
+        text = f"{ready} of {replicas} ready"
         if ready == 0:
-            yield CheckResult("fail", "replicas", said, "kubectl describe, and the log of podfit's Pods")
-        elif ready < wanted:
-            yield CheckResult("warn", "replicas", said, "kubectl describe, and the log of podfit's Pods")
+            yield CheckResult("fail", "replicas", text, "kubectl describe, and the log of podfit's Pods")
+        elif ready < replicas:
+            yield CheckResult("warn", "replicas", text, "kubectl describe, and the log of podfit's Pods")
         else:
-            yield CheckResult("ok", "replicas", said)
-        if fails and wanted < 2:
-            yield CheckResult("fail", "failurePolicy", f"Fail with {wanted} replica: {', '.join(fails)}",
+            yield CheckResult("ok", "replicas", text)
+        if fails and replicas < 2:
+            yield CheckResult("fail", "failurePolicy", f"Fail with {replicas} replica: {', '.join(fails)}",
                        "its restart stops every vLLM workload: replicaCount: 2, or Ignore")  # fmt: skip
     if fails:
         yield CheckResult("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are rejected")
-    elif found:
+    elif entries:
         yield CheckResult("ok", "failurePolicy", "Ignore: without an answer objects pass")
-    for pod, body in seen.ready.items():
+    for pod, body in observed.ready.items():
         if isinstance(body, Unseen):
             yield CheckResult("warn", "replica", f"{pod}: the API server can't ask its /readyz: {body.why}")
         elif body[:1] != ("ok",):
@@ -345,29 +365,33 @@ def _replicas(seen: Observed, found: Mapping[str, JSON]) -> Iterator[CheckResult
 _PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|failed")
 
 
-def _callers(seen: Observed) -> Iterator[CheckResult]:
+def _callers(observed: Observed) -> Iterator[CheckResult]:
     """Which callers can send reviews: the API server must, and every other caller costs processor time."""
     about = "callers"
-    if not isinstance(seen.deployment, Mapping):
+    if not isinstance(observed.deployment, Mapping):
         return  # `_replicas` reports it
-    template = mapping(mapping(seen.deployment.get("spec")).get("template"))
+    template = mapping(mapping(observed.deployment.get("spec")).get("template"))
     spec = mapping(template.get("spec"))
-    ours = [mapping(one) for one in as_list(spec.get("containers"))]
-    if any(str(word).startswith("--client-ca") for one in ours for word in as_list(one.get("args"))):
+    ours = [mapping(item) for item in as_list(spec.get("containers"))]
+    if any(str(word).startswith("--client-ca") for item in ours for word in as_list(item.get("args"))):
         yield CheckResult("ok", about, "clients that show a certificate of the CA in certificates.clientCA")
         return
     if spec.get("hostNetwork"):
-        said = "every Pod can call podfit: it is in the host network, to which no NetworkPolicy applies"
-        yield CheckResult("warn", about, said, f"set certificates.clientCA: {_WHO}")
+        text = "every Pod can call podfit: it is in the host network, to which no NetworkPolicy applies"
+        yield CheckResult("warn", about, text, f"set certificates.clientCA: {_WHO}")
         return
-    if isinstance(seen.network_policies, Unseen):
-        said = f"not known whether a NetworkPolicy limits who can call podfit: {seen.network_policies.why}"
-        yield CheckResult("warn", about, said, "needed: the right to list networkpolicies in podfit's namespace")
+    if isinstance(observed.network_policies, Unseen):
+        text = f"not known whether a NetworkPolicy limits who can call podfit: {observed.network_policies.why}"
+        yield CheckResult("warn", about, text, "needed: the right to list networkpolicies in podfit's namespace")
         return
     labels = mapping(mapping(template.get("metadata")).get("labels"))
-    ports = [mapping(port) for one in ours for port in as_list(one.get("ports"))]
-    applied = [one for one in seen.network_policies if _applies(mapping(one.get("spec")), labels)]
-    rules = [(_name(one), rule) for one in applied for rule in _rules(one, ports)]
+    ports = [mapping(port) for item in ours for port in as_list(item.get("ports"))]
+    applied = [
+        network_policy
+        for network_policy in observed.network_policies
+        if _applies(mapping(network_policy.get("spec")), labels)
+    ]
+    rules = [(_name(item), rule) for item in applied for rule in _rules(item, ports)]
     open_to_all = [name for name, rule in rules if _is_open(rule)]
     if open_to_all or not applied:
         why = f"NetworkPolicy {open_to_all[0]} allows every peer" if applied else "no NetworkPolicy selects its Pods"
@@ -375,9 +399,9 @@ def _callers(seen: Observed) -> Iterator[CheckResult]:
         yield CheckResult("warn", about, f"every Pod can call podfit: {why}", advice)
     else:
         peers = sum(len(as_list(rule.get("from"))) for _, rule in rules)
-        names = ", ".join(_name(one) for one in applied)
-        said = f"{peers} peer{'' if peers == 1 else 's'} of NetworkPolicy {names}, if the network plugin enforces it"
-        yield CheckResult("ok", about, said)
+        names = ", ".join(_name(item) for item in applied)
+        text = f"{peers} peer{'' if peers == 1 else 's'} of NetworkPolicy {names}, if the network plugin enforces it"
+        yield CheckResult("ok", about, text)
 
 
 _WHO = "docs/security.md, Callers"
@@ -392,24 +416,24 @@ def _applies(spec: JSON, labels: Mapping[str, str]) -> bool:
 def _rules(policy: JSON, ports: Iterable[JSON]) -> Iterator[JSON]:
     """A NetworkPolicy's rules of ingress to one of these ports of a container."""
     for rule in as_list(mapping(policy.get("spec")).get("ingress")):
-        wanted = [mapping(one) for one in as_list(mapping(rule).get("ports"))]
-        if not wanted or any(_is_in(port, one) for port in ports for one in wanted):
+        items = [mapping(item) for item in as_list(mapping(rule).get("ports"))]
+        if not items or any(_is_in(port, item) for port in ports for item in items):
             yield mapping(rule)
 
 
-def _is_in(port: JSON, wanted: JSON) -> bool:
-    first, number = wanted.get("port"), port.get("containerPort")
-    if wanted.get("protocol", "TCP") != "TCP":
+def _is_in(port: JSON, value: JSON) -> bool:
+    first, number = value.get("port"), port.get("containerPort")
+    if value.get("protocol", "TCP") != "TCP":
         return False
     if not isinstance(first, int) or not isinstance(number, int):
         return first is None or first == port.get("name")
-    return first <= number <= int(wanted.get("endPort") or first)
+    return first <= number <= int(value.get("endPort") or first)
 
 
 def _is_open(rule: JSON) -> bool:
     """Whether a rule of ingress allows every Pod."""
-    peers = [mapping(one) for one in as_list(rule.get("from"))]
-    return not peers or any(_admits_all_peers(one) for one in peers)
+    peers = [mapping(item) for item in as_list(rule.get("from"))]
+    return not peers or any(_admits_all_peers(peer) for peer in peers)
 
 
 def _admits_all_peers(peer: JSON) -> bool:
@@ -419,21 +443,21 @@ def _admits_all_peers(peer: JSON) -> bool:
     return peer.get("namespaceSelector") == {} and not peer.get("podSelector")
 
 
-def _mutators(mutators: tuple[JSON, ...] | Unseen, found: Mapping[str, JSON]) -> Iterator[CheckResult]:
+def _mutators(mutators: tuple[JSON, ...] | Unseen, entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
     """Other mutating webhooks that may change Pods after podfit's."""
     if isinstance(mutators, Unseen):
         yield CheckResult("warn", "other mutators", f"can't be seen: {mutators.why}")
         return
-    ours = {_name(one) for kind, one in found.items() if kind.startswith("mutating")}
-    others = sorted(_name(one) for one in mutators if _name(one) not in ours and _mutates_pods(one))
+    ours = {_name(item) for kind, item in entries.items() if kind.startswith("mutating")}
+    others = sorted(_name(mutator) for mutator in mutators if _name(mutator) not in ours and _mutates_pods(mutator))
     if not others:
         yield CheckResult("ok", "other mutators", "no other webhook changes Pods")
         return
     after = [name for name in others if ours and name > min(ours)]
-    said = f"Pods are changed by {', '.join(others)}, too"
+    text = f"Pods are changed by {', '.join(others)}, too"
     if after:
-        said += f"; after podfit: {', '.join(after)}, so that podfit is asked again (reinvocationPolicy: IfNeeded)"
-    yield CheckResult("ok", "other mutators", said)
+        text += f"; after podfit: {', '.join(after)}, so that podfit is asked again (reinvocationPolicy: IfNeeded)"
+    yield CheckResult("ok", "other mutators", text)
 
 
 def _mutates_pods(configuration: JSON) -> bool:
@@ -449,29 +473,29 @@ def _mutates_pods(configuration: JSON) -> bool:
 # ── policies, versions ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _policies(seen: Observed) -> Iterator[CheckResult]:
+def _policies(observed: Observed) -> Iterator[CheckResult]:
     """Whether the cluster's Policy objects are accepted."""
-    if isinstance(seen.crd, Unseen):
-        yield CheckResult("warn", "policies", f"can't be seen: {seen.crd.why}")
+    if isinstance(observed.crd, Unseen):
+        yield CheckResult("warn", "policies", f"can't be seen: {observed.crd.why}")
         return
-    if seen.crd is None:
-        if _watches_policies(seen.deployment):
-            said = "there is no CRD policies.podfit.dev: podfit enforces nothing"
-            yield CheckResult("fail", "policies", said, "helm upgrade makes it again; or set watch.policies to false")
+    if observed.crd is None:
+        if _watches_policies(observed.deployment):
+            text = "there is no CRD policies.podfit.dev: podfit enforces nothing"
+            yield CheckResult("fail", "policies", text, "helm upgrade makes it again; or set watch.policies to false")
         else:
             yield CheckResult("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
         return
-    if isinstance(seen.policies, Unseen):
-        if seen.policies.why.startswith("429:"):  # a CRD's first seconds
-            said = "the API server has not yet made ready what serves Policy objects"
-            yield CheckResult("warn", "policies", said, "look again in a minute")
+    if isinstance(observed.policies, Unseen):
+        if observed.policies.why.startswith("429:"):  # a CRD's first seconds
+            text = "the API server has not yet made ready what serves Policy objects"
+            yield CheckResult("warn", "policies", text, "look again in a minute")
         else:
-            yield CheckResult("warn", "policies", f"can't be seen: {seen.policies.why}")
+            yield CheckResult("warn", "policies", f"can't be seen: {observed.policies.why}")
         return
     bad = 0
-    for policy in seen.policies:
+    for policy in observed.policies:
         conditions = (policy.get("status") or {}).get("conditions") or ()
-        accepted = next((one for one in conditions if one.get("type") == "Accepted"), None)
+        accepted = next((condition for condition in conditions if condition.get("type") == "Accepted"), None)
         if accepted is None:
             bad += 1
             yield CheckResult(
@@ -483,7 +507,7 @@ def _policies(seen: Observed) -> Iterator[CheckResult]:
                 "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "fix it; the last good state applies"
             )
     if not bad:
-        yield CheckResult("ok", "policies", _policy_count(len(seen.policies)))
+        yield CheckResult("ok", "policies", _policy_count(len(observed.policies)))
 
 
 def _watches_policies(deployment: object) -> bool:
@@ -507,14 +531,14 @@ def _policy_count(number: int) -> str:
     )
 
 
-def _versions(seen: Observed, mine: str) -> Iterator[CheckResult]:
+def _versions(observed: Observed, mine: str) -> Iterator[CheckResult]:
     """The versions of this command, the installation and Kubernetes."""
-    deployment = seen.deployment if isinstance(seen.deployment, Mapping) else {}
+    deployment = observed.deployment if isinstance(observed.deployment, Mapping) else {}
     installed = _tag(deployment) or _label(deployment) or "not known"
-    said = f"podfit {mine} here, {installed} in the cluster; Kubernetes {seen.version or 'not known'}"
+    text = f"podfit {mine} here, {installed} in the cluster; Kubernetes {observed.version or 'not known'}"
     differs = installed not in (mine, "not known")
     yield CheckResult(
-        "warn" if differs else "ok", "versions", said, "use the same: findings may differ" if differs else ""
+        "warn" if differs else "ok", "versions", text, "use the same: findings may differ" if differs else ""
     )
 
 
@@ -526,8 +550,8 @@ def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
     last = known_releases()[-1]
     newer = {image: release for image in sorted(images) if (release := from_image(image)) and release > last}
     for image, release in newer.items():
-        said = f"{image} holds vLLM {release}, the newest release known is {last}: its flags are not checked"
-        yield CheckResult("warn", "facts", said, "a newer podfit, or podfit releases add (docs/releases.md)")
+        text = f"{image} holds vLLM {release}, the newest release known is {last}: its flags are not checked"
+        yield CheckResult("warn", "facts", text, "a newer podfit, or podfit releases add (docs/releases.md)")
     if not newer:
         yield CheckResult("ok", "facts", age())
 
@@ -535,9 +559,9 @@ def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
 def _tag(deployment: JSON) -> str:
     """The version of the image that runs: `image.tag` may be another than the chart's own; empty if it is none."""
     containers = _nested(deployment, "spec", "template", "spec").get("containers") or ()
-    image = next((str(one.get("image")) for one in containers if one.get("name") == "podfit"), "")
-    found = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
-    return found[1] if found else ""
+    image = next((str(container.get("image")) for container in containers if container.get("name") == "podfit"), "")
+    match = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
+    return match[1] if match else ""
 
 
 def _label(deployment: JSON) -> str:

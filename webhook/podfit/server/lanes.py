@@ -59,12 +59,12 @@ class Lanes:
                     raise HttpRefusal.too_large()
                 if size > SMALL and not large:
                     taken += self._take(large, size - taken)
-            asked = webhook, b"".join(parts), query, arrived
+            review = webhook, b"".join(parts), query, arrived
             parts.clear()
-            if not large and (answer := self._reviews.at_once(*asked)) is not None:
+            if not large and (answer := self._reviews.at_once(*review)) is not None:
                 return answer
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads[large], self._reviews.answer, *asked)
+            return await loop.run_in_executor(self._threads[large], self._reviews.answer, *review)
         finally:
             self._taken[large] -= taken
 

@@ -103,11 +103,11 @@ class Live:
         if self.unknown:
             lines.append(f"policy: nothing is enforced: {self.unknown}")
         lines += [f"policy: the last good state holds: {problem}" for problem in self.problems]
-        return lines + [f"policy: {one.place}: expired on {one.until}" for one in self.policy.expired]
+        return lines + [f"policy: {exception.place}: expired on {exception.until}" for exception in self.policy.expired]
 
     def look(self) -> None:
         """Reads everything once, and takes over what is good."""
-        before, told, expired = (self._files, self._seen, self.unknown), self.problems, self.policy.expired
+        before, texts, expired = (self._files, self._seen, self.unknown), self.problems, self.policy.expired
         self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
         if (objects := self._read_objects()) is not None:
             self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
@@ -116,14 +116,16 @@ class Live:
         if (self._files, self._seen, self.unknown) != before:
             self._take_over()
             for problem in self.problems:
-                if problem not in told:
+                if problem not in texts:
                     log.error("policy not taken over, the last good state holds: %s", problem)
-            if told and not self.problems:
+            if texts and not self.problems:
                 log.info("all policies hold again")
         self.policy = self.policy.at(self._clock())
-        for one in self.policy.expired:
-            if one not in expired:
-                log.warning("%s: an exception of policy %s expired on %s", one.place, one.policy, one.until)
+        for exception in self.policy.expired:
+            if exception not in expired:
+                log.warning(
+                    "%s: an exception of policy %s expired on %s", exception.place, exception.policy, exception.until
+                )
 
     def run(self, stop: Event) -> None:
         """Looks until `stop` is set. Never raises."""
@@ -186,9 +188,9 @@ def policy_now(texts: Iterable[tuple[str, str]], objects: Objects, now: datetime
     """The policy of a server that starts now with these files and Policy objects, and what is broken in the objects.
 
     Raises PolicyError as `Live`."""
-    seen = [_next_object(None, name, obj) for name, obj in objects.items()]
-    layers = [*document.read(texts), *(layer for source in seen for layer in source.layers)]
-    return of_layers(layers).at(now), tuple(problem for source in seen for problem in source.problems)
+    live_sources = [_next_object(None, name, obj) for name, obj in objects.items()]
+    layers = [*document.read(texts), *(layer for source in live_sources for layer in source.layers)]
+    return of_layers(layers).at(now), tuple(problem for source in live_sources for problem in source.problems)
 
 
 def _next(last: LiveSource | None, name: str, text: str | None) -> LiveSource:

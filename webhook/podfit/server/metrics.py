@@ -63,13 +63,13 @@ class _Cluster(Collector):
             "Objects of the cluster that are too large or too many to be known; the log names them",
             labels=["kind"],
         )
-        for one in self._status():
-            if one.served:
-                fresh.add_metric([one.kind], one.fresh)
-                unknown.add_metric([one.kind], one.unknown)
-            if one.objects is not None:
-                objects.add_metric([one.kind], one.objects)
-                age.add_metric([one.kind], one.silence)
+        for status in self._status():
+            if status.served:
+                fresh.add_metric([status.kind], status.fresh)
+                unknown.add_metric([status.kind], status.unknown)
+            if status.objects is not None:
+                objects.add_metric([status.kind], status.objects)
+                age.add_metric([status.kind], status.silence)
         yield from (objects, age, fresh, unknown)
 
 
@@ -261,7 +261,7 @@ class Metrics:
         for error in decision.errors:
             self._errors.labels(error.rule).inc()
         if webhook == "validate":
-            for rule, mode, would in decision.found:
+            for rule, mode, would in decision.rules:
                 self._finding_row(rule, mode, would, dry_run).inc()
             if decision.would_deny:
                 self._would_deny.labels(self._namespaces.label(request.namespace or ""), dry_run).inc()
@@ -269,7 +269,7 @@ class Metrics:
                 self._exempted.labels(rule, by, dry_run).inc()
             for shadow in decision.shadowed:
                 self._shadow_reviews.labels(shadow.policy, shadow.outcome, dry_run).inc()
-                for rule, mode, would in shadow.found:
+                for rule, mode, would in shadow.rules:
                     self._shadow_findings.labels(shadow.policy, rule, mode, would, dry_run).inc()
 
     def bad_request(self, code: int) -> None:
@@ -294,7 +294,7 @@ class Metrics:
             "podfit_policies": ("Policies in force", lambda: len(live.policy.everything)),
             "podfit_policy_exception_end_timestamp_seconds": (
                 "When the next exception ends; +Inf: none does",
-                lambda: min((one.expires.timestamp() for one in live.policy.holding), default=math.inf),
+                lambda: min((exception.expires.timestamp() for exception in live.policy.holding), default=math.inf),
             ),
             "podfit_policy_exceptions_expired": (
                 "Exceptions that no longer hold: to be renewed or removed",

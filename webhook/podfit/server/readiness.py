@@ -74,9 +74,9 @@ class SelfCall:
     def run(self, host: str, port: int, stop: Event) -> None:
         """Calls until an answer came, or `stop` is set. Never raises."""
         while self._why is not None and not stop.is_set():
-            for one in _EVERY.get(host, (host,)):
+            for text in _EVERY.get(host, (host,)):
                 try:
-                    self._why = _called(one, port)
+                    self._why = _called(text, port)
                 except Exception as error:
                     self._why = f"a TLS call to this server itself failed: {type(error).__name__}"
                     if not isinstance(error, OSError | http.client.HTTPException):

@@ -65,12 +65,12 @@ def off(configuration: JSON, reason: str, at: str, until: str | None = None) -> 
         if end == until and (not reason or before == f"{since}: {reason}"):
             return None
         reason = reason or before.partition(": ")[2]
-    said = f"{since}: {reason or 'no reason given'}"
+    text = f"{since}: {reason or 'no reason given'}"
     hooks = [
         hook if _is_off(hook) else {**hook, "matchConditions": [*(hook.get("matchConditions") or ()), dict(CONDITION)]}
         for hook in configuration.get("webhooks") or ()
     ]
-    return _patch(configuration, said, until, hooks)
+    return _patch(configuration, text, until, hooks)
 
 
 def on(configuration: JSON) -> dict[str, Any] | None:
@@ -98,19 +98,19 @@ def switched_on(configuration: JSON) -> dict[str, Any]:
 def _switched_on(configuration: JSON) -> list[Any]:
     """The webhooks without the condition."""
     return [
-        {**hook, "matchConditions": [one for one in hook.get("matchConditions") or () if not _ours(one)]}
+        {**hook, "matchConditions": [item for item in hook.get("matchConditions") or () if not _ours(item)]}
         for hook in configuration.get("webhooks") or ()
     ]
 
 
-def _patch(configuration: JSON, said: str | None, until: str | None, hooks: list[Any]) -> dict[str, Any]:
+def _patch(configuration: JSON, text: str | None, until: str | None, hooks: list[Any]) -> dict[str, Any]:
     version = (configuration.get("metadata") or {}).get("resourceVersion")
-    annotations = {OFF_ANNOTATION: said, OFF_UNTIL_ANNOTATION: until}
+    annotations = {OFF_ANNOTATION: text, OFF_UNTIL_ANNOTATION: until}
     return {"metadata": {"resourceVersion": version, "annotations": annotations}, "webhooks": hooks}
 
 
 def _is_off(hook: JSON) -> bool:
-    return any(_ours(one) for one in hook.get("matchConditions") or ())
+    return any(_ours(item) for item in hook.get("matchConditions") or ())
 
 
 def _ours(condition: JSON) -> bool:

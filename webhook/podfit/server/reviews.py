@@ -151,9 +151,9 @@ class Reviews:
         begun = time.monotonic()
         waited = begun - arrived
         try:
-            asked = review.parse(body)
+            request = review.parse(body)
             left = deadline.patience(query) - waited
-            decision = self._decide(webhook, asked, left, self._remembered if len(body) <= LARGE else None, here)
+            decision = self._decide(webhook, request, left, self._remembered if len(body) <= LARGE else None, here)
             answer = json.dumps(decision.answer).encode()
         except MemoryError as error:
             if (uid := _UID.search(body, 0, _HEAD)) is None:
@@ -170,15 +170,15 @@ class Reviews:
         return answer
 
     def _decide(
-        self, webhook: Webhook, asked: Request, left: float, remembered: DecisionCache | None, here: float | None
+        self, webhook: Webhook, late_request: Request, left: float, remembered: DecisionCache | None, here: float | None
     ) -> Decision:
         """The decision, which allows the object if there was no time for an evaluation.
 
         With any failurePolicy, a late answer delays the API server. A cluster that can't create Pods is worse than one
         vLLM Pod that was not checked."""
         if left <= 0:
-            log.warning("%s not checked, allowed: %s waited too long", webhook, _subject(asked))
-            return review.allowed_without_time(asked, "too much to do")
+            log.warning("%s not checked, allowed: %s waited too long", webhook, _subject(late_request))
+            return review.allowed_without_time(late_request, "too much to do")
         policy, facts = self._holding()
 
         def judged(request: Request) -> Decision:
@@ -187,14 +187,18 @@ class Reviews:
             return self._watch.within(left, lambda: review.decide(webhook, request, policy, facts), here)
 
         try:
-            return remembered.decide(webhook, asked, policy, facts, judged) if remembered is not None else judged(asked)
+            return (
+                remembered.decide(webhook, late_request, policy, facts, judged)
+                if remembered is not None
+                else judged(late_request)
+            )
         except OutOfTime as ended:
             if here is not None:
                 raise _Elsewhere from None
             rule = _where(ended)
             self._metrics.rule_error(rule)
-            log.error("%s not checked, allowed: %s took too long, in %s", webhook, _subject(asked), rule)
-            return review.allowed_without_time(asked, "it took too long")
+            log.error("%s not checked, allowed: %s took too long, in %s", webhook, _subject(late_request), rule)
+            return review.allowed_without_time(late_request, "it took too long")
 
 
 @contextmanager
@@ -219,8 +223,8 @@ def _complain(webhook: Webhook, decision: Decision) -> None:
         log.error("%s: %s raised %s: %s", webhook, error.rule, kind, _subject(decision.request))
 
 
-def _subject(asked: Request) -> str:
-    return one_line(f"{asked.kind} {asked.namespace or ''}/{asked.name or '(generated)'}, uid {asked.uid}")
+def _subject(request: Request) -> str:
+    return one_line(f"{request.kind} {request.namespace or ''}/{request.name or '(generated)'}, uid {request.uid}")
 
 
 def _where(error: BaseException) -> str:

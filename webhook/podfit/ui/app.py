@@ -107,24 +107,24 @@ def create_app(token: str, desk: Desk) -> Flask:
         can't be used."""
 
         def view() -> Response:
-            asked = request.get_json()
-            if not isinstance(asked, dict):
-                return _error(400, f"expected a JSON object, got {type(asked).__name__}")
-            for field in asked.keys() - fields:
+            value = request.get_json()
+            if not isinstance(value, dict):
+                return _error(400, f"expected a JSON object, got {type(value).__name__}")
+            for field in value.keys() - fields:
                 near = next(iter(nearest(field, fields)), None)
                 hint = f"Did you mean {near!r}?" if near else f"Expected {', '.join(sorted(fields))}"
                 return _error(422, FORMS.line(f"unknown field {field!r}. {hint}"), field)
             try:
-                return jsonify(answer(asked))
+                return jsonify(answer(value))
             except QuestionError as error:
                 return _error(422, str(error), error.field)
 
         app.add_url_rule(f"/{token}/{path}", path, view, methods=["POST"])
 
-    answers("plan", plan.FIELDS, lambda asked: plan.answer(asked, desk.policy, desk.facts))
-    answers("ways", plan.FIELDS, lambda asked: plan.ways(asked, desk.policy, desk.facts))
-    answers("check", check.FIELDS, lambda asked: check.answer(asked, desk))
-    answers("effect", effect.FIELDS, lambda asked: effect.answer(asked, desk))
+    answers("plan", plan.FIELDS, lambda obj: plan.answer(obj, desk.policy, desk.facts))
+    answers("ways", plan.FIELDS, lambda obj: plan.ways(obj, desk.policy, desk.facts))
+    answers("check", check.FIELDS, lambda obj: check.answer(obj, desk))
+    answers("effect", effect.FIELDS, lambda obj: effect.answer(obj, desk))
 
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Response:

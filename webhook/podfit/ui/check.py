@@ -52,7 +52,7 @@ def marks(desk: Desk) -> Mapping[str, Any]:
 
 def _marks(opened: Opened, policy: Policy) -> dict[str, Any]:
     every = [(file.source, files.check(file.source, policy)) for file in opened.files]
-    whole = Checked(
+    everything = Checked(
         files=tuple(source.name for source, _ in every),
         containers=tuple(container for _, checked in every for container in checked.containers),
         problems=(
@@ -62,7 +62,7 @@ def _marks(opened: Opened, policy: Policy) -> dict[str, Any]:
         notes=(),
         skips=tuple(note for source, _ in every for note in source.skips),
     )
-    return {"tally": tally(whole), "files": [_mark(source, checked) for source, checked in every]}
+    return {"tally": tally(everything), "files": [_mark(source, checked) for source, checked in every]}
 
 
 def _mark(source: ManifestFile, checked: CheckedFile) -> dict[str, Any]:
@@ -80,30 +80,30 @@ def _mark(source: ManifestFile, checked: CheckedFile) -> dict[str, Any]:
 def _counts(containers: Iterable[CheckedContainer]) -> dict[Heading, int]:
     """Heading → how many findings have it, without accepted ones, as `podfit check` counts them."""
     counted = Counter(
-        item.judged.heading for container in containers for item in container.items if item.accepted is None
+        item.finding.heading for container in containers for item in container.items if item.accepted is None
     )
     return {heading: counted[heading] for heading in HEADINGS}
 
 
-def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+def answer(obj: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     """The answer for one file: `name`, one of the command line or any other, and its `text`."""
-    name, body = text(asked, "name") or PASTED, raw(asked, "text")
+    name, body = text(obj, "name") or PASTED, raw(obj, "text")
     source, original, problems = _source(name, body, desk)
-    found = files.check(source, desk.policy)
+    checked_file = files.check(source, desk.policy)
     items = sorted(
-        (item for one in found.containers for item in one.items),
-        key=lambda item: (item.accepted is not None, list(HEADINGS).index(item.judged.heading), item.mark.line),
+        (item for container in checked_file.containers for item in container.items),
+        key=lambda item: (item.accepted is not None, list(HEADINGS).index(item.finding.heading), item.mark.line),
     )
     return {
         "findings": [_finding(item) for item in items],
-        "counts": _counts(found.containers),
+        "counts": _counts(checked_file.containers),
         "accepted": sum(item.accepted is not None for item in items),
         "problems": [
-            *({"line": None, "message": FORMS.line(one)} for one in problems),
-            *({"line": one.line, "message": one.message} for one in found.problems),
+            *({"line": None, "message": FORMS.line(problem)} for problem in problems),
+            *({"line": problem.line, "message": problem.message} for problem in checked_file.problems),
         ],
-        "notes": [FORMS.line(note) for note in found.notes],
-        "containers": [_container(one) for one in found.containers],
+        "notes": [FORMS.line(note) for note in checked_file.notes],
+        "containers": [_container(container) for container in checked_file.containers],
         "fix": _fix(source, desk.policy, body, original),
     }
 
@@ -112,13 +112,17 @@ def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, str, Sequen
     """The text as the command would read it, next to the other files of its directory: the file itself with its secrets
     if nothing of the masked text has changed."""
     opened = desk.open().files
-    for one in opened:
-        if one.source.name == name and body in (one.shown, one.text):
-            return one.source, one.text, ()
+    for opened_file in opened:
+        if opened_file.source.name == name and body in (opened_file.shown, opened_file.text):
+            return opened_file.source, opened_file.text, ()
     folder = posixpath.dirname(name)
-    others = [one for one in opened if one.source.name != name and posixpath.dirname(one.source.name) == folder]
+    others = [
+        other_opened_file
+        for other_opened_file in opened
+        if other_opened_file.source.name != name and posixpath.dirname(other_opened_file.source.name) == folder
+    ]
     read, problems = desk.read(
-        [(name, body.encode(errors="replace")), *((one.source.name, one.text.encode()) for one in others)]
+        [(name, body.encode(errors="replace")), *((other.source.name, other.text.encode()) for other in others)]
     )
     return read[0], body, problems
 
@@ -126,29 +130,29 @@ def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, str, Sequen
 def _finding(item: Item) -> dict[str, Any]:
     accepted = {"by": item.accepted.by, "reason": item.accepted.reason} if item.accepted else None
     return {
-        **as_json.finding(item.report, item.judged),
-        "heading": item.judged.heading,
+        **as_json.finding(item.report, item.finding),
+        "heading": item.finding.heading,
         "line": item.mark.line,
         "end_line": item.mark.end_line,
         "object": item.object,
         "container": item.result.engine.container.name,
-        "softened": item.judged.why_softened,
+        "softened": item.finding.why_softened,
         "accepted": accepted,
     }
 
 
-def _container(one: CheckedContainer) -> dict[str, Any]:
-    shown = explained.explain(one.report, one.result)
+def _container(container: CheckedContainer) -> dict[str, Any]:
+    explanation = explained.explain(container.report, container.result)
     return {
-        "title": shown.title,
-        "summary": shown.summary,
-        "state": one.state,
-        "verdict": shown.verdict,
-        "why": shown.why,
-        "charts": [chart(ledger) for ledger in shown.charts],
-        "tiles": tiles(one.result.engine),
-        "sides": sides(one.result.engine),
-        "changes": list(shown.changes),
+        "title": explanation.title,
+        "summary": explanation.summary,
+        "state": container.state,
+        "verdict": explanation.verdict,
+        "why": explanation.why,
+        "charts": [chart(ledger) for ledger in explanation.charts],
+        "tiles": tiles(container.result.engine),
+        "sides": sides(container.result.engine),
+        "changes": list(explanation.changes),
     }
 
 
@@ -157,16 +161,16 @@ def _fix(source: ManifestFile, policy: Policy, body: str, original: str) -> dict
 
     The diff is of the file itself, since it is applied."""
     repaired = repairs.repaired(source, policy, frozenset(), audited=False)
-    made = [judged for _, one in repaired for judged in one.made]
-    if not made:
+    findings = [finding for _, other_repaired in repaired for finding in other_repaired.repairs]
+    if not findings:
         return None
-    left = sum(len(one.left) for _, one in repaired)
-    rows = [{"rule": one.rule, "message": one.finding.message} for one in made]
+    left = sum(len(other_repaired.left) for _, other_repaired in repaired)
+    rows = [{"rule": finding.rule, "message": finding.finding.message} for finding in findings]
     try:
         edits = repairs.edits(repaired)
-        after, shown = rewrite(original, edits), rewrite(body, edits)
+        after, sentence = rewrite(original, edits), rewrite(body, edits)
     except ValueError as error:
         return {"made": rows, "left": left, "problem": FORMS.line(f"can't be rewritten: {error}")}
     if after == original:
         return None
-    return {"made": rows, "left": left, "problem": None, "diff": diff(original, after, source.name), "text": shown}
+    return {"made": rows, "left": left, "problem": None, "diff": diff(original, after, source.name), "text": sentence}

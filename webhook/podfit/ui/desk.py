@@ -57,14 +57,14 @@ class Decisions:
     """What policies make of the objects of the opened files, each evaluated once per policy and object."""
 
     opened: Opened | None = None
-    made: dict[str, dict[int, RehearsedDecision]] = field(default_factory=dict)
+    by_policy: dict[str, dict[int, RehearsedDecision]] = field(default_factory=dict)
     """Version of a policy → number of an object → its decision."""
 
     def of(self, policy: Policy, opened: Opened) -> dict[int, RehearsedDecision]:
         """The decisions of a policy that are made; empty for other files than before. Few policies are kept."""
-        if self.opened is not opened or len(self.made) > MOST_POLICIES:
-            self.opened, self.made = opened, {}
-        return self.made.setdefault(policy.version, {})
+        if self.opened is not opened or len(self.by_policy) > MOST_POLICIES:
+            self.opened, self.by_policy = opened, {}
+        return self.by_policy.setdefault(policy.version, {})
 
 
 @dataclass

@@ -24,9 +24,9 @@ FIELDS = frozenset({"shipped", "policy", "scan"})
 Asked = tuple[str, RehearsedObject, Facts]
 
 
-def answer(asked: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+def answer(obj: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     """The answer for the chosen policies; raises QuestionError for a policy or a scan that can't be used."""
-    policy, scan = _policy(asked, desk), raw(asked, "scan")
+    policy, scan = _policy(obj, desk), raw(obj, "scan")
     if scan.strip():
         return _tree(recorded.changes(_scan(scan), builtin(), policy), _RECORDED)
     problems: list[str] = []
@@ -44,9 +44,9 @@ _RECORDED = (
 )
 
 
-def _policy(asked: Mapping[str, Any], desk: Desk) -> Policy:
+def _policy(obj: Mapping[str, Any], desk: Desk) -> Policy:
     """The chosen and pasted policies over the default."""
-    names, pasted = asked.get("shipped") or [], raw(asked, "policy")
+    names, pasted = obj.get("shipped") or [], raw(obj, "policy")
     if not isinstance(names, list) or not all(isinstance(name, str) and name in desk.shipped for name in names):
         raise QuestionError("shipped", f"expected names of {', '.join(desk.shipped)}")
     texts = [(name, desk.shipped[name].text) for name in names]
@@ -60,64 +60,64 @@ def _policy(asked: Mapping[str, Any], desk: Desk) -> Policy:
 def _objects(opened: Opened, problems: list[str]) -> Iterator[Asked]:
     """Every object of the files, with what is known next to it; `problems` gets what can't be read."""
     problems += opened.problems
-    for one in opened.files:
-        problems += [str(error) for error in one.source.manifests.errors]
-        for document in one.source.manifests.documents:
+    for file in opened.files:
+        problems += [str(error) for error in file.source.manifests.errors]
+        for document in file.source.manifests.documents:
             try:
-                yield one.source.name, RehearsedObject.of(document.object), one.source.facts
+                yield file.source.name, RehearsedObject.of(document.object), file.source.facts
             except review.BadReview as error:
-                problems.append(f"{one.source.name}: {error}")
+                problems.append(f"{file.source.name}: {error}")
 
 
 def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[recorded.Changed]:
     """What the policy changes, compared with the default, for each object in the files of the command line."""
     opened, default = desk.open(), builtin()
-    made = [(one, desk.decisions.of(one, opened)) for one in (default, policy)]
-    for number, (where, one, facts) in enumerate(_objects(opened, problems)):
-        for rules, known in made:
+    items = [(other_policy, desk.decisions.of(other_policy, opened)) for other_policy in (default, policy)]
+    for number, (where, obj, facts) in enumerate(_objects(opened, problems)):
+        for rules, known in items:
             if number not in known:
-                known[number] = rehearse(one, rules, facts)
-        before, after = (known[number] for _, known in made)
-        name = subject.describe_object(one.object)
-        found = tuple(rule_changes(where, name, before, after))
-        yield _namespace(one), name, before.denied != after.denied, found
+                known[number] = rehearse(obj, rules, facts)
+        before, after = (known[number] for _, known in items)
+        name = subject.describe_object(obj.object)
+        rows = tuple(rule_changes(where, name, before, after))
+        yield _namespace(obj), name, before.denied != after.denied, rows
 
 
-def _namespace(one: RehearsedObject) -> str:
-    return str(mapping(one.object.get("metadata")).get("namespace") or one.namespace or "")
+def _namespace(obj: RehearsedObject) -> str:
+    return str(mapping(obj.object.get("metadata")).get("namespace") or obj.namespace or "")
 
 
 def _scan(text: str) -> Mapping[str, Any]:
     """A saved `podfit scan --format json`."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise QuestionError("scan", f"not JSON: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("results"), list):
+    if not isinstance(value, dict) or not isinstance(value.get("results"), list):
         raise QuestionError("scan", "expected what `podfit scan --format json` wrote: an object with results")
-    return found
+    return value
 
 
-def _tree(found: Iterable[recorded.Changed], note: str, problems: Iterable[str] = ()) -> dict[str, Any]:
+def _tree(changeds: Iterable[recorded.Changed], note: str, problems: Iterable[str] = ()) -> dict[str, Any]:
     """Changes of each object, grouped by what changes, then by namespace and rule."""
-    objects = list(found)
-    rows = [(namespace, one) for namespace, _, _, of_one in objects for one in of_one]
+    objects = list(changeds)
+    rows = [(namespace, rule_change) for namespace, _, _, of_one in objects for rule_change in of_one]
     groups = []
     for what in ORDER:
-        of_group = [(namespace, one) for namespace, one in rows if one.what == what]
-        counted = Counter((namespace, one.rule) for namespace, one in of_group)
+        of_group = [(namespace, rule_change) for namespace, rule_change in rows if rule_change.what == what]
+        counted = Counter((namespace, rule_change.rule) for namespace, rule_change in of_group)
         if of_group:
             groups.append({
                 "what": what,
                 "count": len(of_group),
-                "objects": len({(one.where, one.object) for _, one in of_group}),
+                "objects": len({(rule_change.where, rule_change.object) for _, rule_change in of_group}),
                 "counts": [
                     {"namespace": namespace, "rule": rule, "count": count}
                     for (namespace, rule), count in sorted(counted.items())
                 ],
-                "rows": [{"namespace": namespace, **_row(one)} for namespace, one in of_group],
+                "rows": [{"namespace": namespace, **_row(rule_change)} for namespace, rule_change in of_group],
             })  # fmt: skip
-    changed = len({(one.where, one.object) for _, one in rows})
+    changed = len({(rule_change.where, rule_change.object) for _, rule_change in rows})
     return {
         "objects": len(objects),
         "decided": sum(otherwise for _, _, otherwise, _ in objects),
@@ -126,9 +126,9 @@ def _tree(found: Iterable[recorded.Changed], note: str, problems: Iterable[str] 
         "groups": groups,
         "note": note,
         "folder": "",
-        "problems": [FORMS.line(one) for one in problems],
+        "problems": [FORMS.line(problem) for problem in problems],
     }
 
 
-def _row(one: RuleChange) -> dict[str, Any]:
-    return {**asdict(one), "message": FORMS.line(one.message)}
+def _row(rule_change: RuleChange) -> dict[str, Any]:
+    return {**asdict(rule_change), "message": FORMS.line(rule_change.message)}

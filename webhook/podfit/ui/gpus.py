@@ -38,7 +38,7 @@ def grid(engine: Engine) -> list[dict[str, Any]]:
     if engine.model is None or not length:
         return []
     rows: dict[str, list[dict[str, Any]]] = {}
-    for row in sweep.sweep(engine.args, engine.model.value, env=engine.command.env, asked=[length]):
+    for row in sweep.sweep(engine.args, engine.model.value, env=engine.command.env, context_lengths=[length]):
         cell = row.cells[length]
         count = None if cell.concurrency is None else round(cell.concurrency, 1)
         rows.setdefault(row.product, []).append(

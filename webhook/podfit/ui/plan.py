@@ -43,35 +43,35 @@ MAX_USERS = 100_000
 """Users of one configuration."""
 
 
-def answer(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
+def answer(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
     """The answer for one configuration; raises QuestionError for a control that can't be used."""
-    report, result = _judged(asked, policy, _given(asked, facts))
-    tree = _tree(command(asked), report, result)
-    users = _whole(asked, "users", MAX_USERS)
+    report, result = _judged(obj, policy, _given(obj, facts))
+    tree = _tree(command(obj), report, result)
+    users = _whole(obj, "users", MAX_USERS)
     held = of_users.held(result.engine, users) if users and tree["state"] != "does-not-fit" else None
     return {**tree, "users": held}
 
 
-def ways(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
+def ways(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
     """The ways to hold the users of the same question. They are an answer of their own, since they take longer."""
-    facts = _given(asked, facts)
-    report, result = _judged(asked, policy, facts)
+    facts = _given(obj, facts)
+    report, result = _judged(obj, policy, facts)
     serving = Serving(
-        model=text(asked, "model"),
-        arguments=tuple(command({**asked, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
+        model=text(obj, "model"),
+        arguments=tuple(command({**obj, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
         context=None,
-        users=_whole(asked, "users", MAX_USERS),
-        version=text(asked, "release") or str(NEWEST),
+        users=_whole(obj, "users", MAX_USERS),
+        version=text(obj, "release") or str(NEWEST),
     )
     return of_users.ways(result.engine, serving, facts, policy, report.secrets)
 
 
-def _judged(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> tuple[Report, Result]:
+def _judged(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> tuple[Report, Result]:
     """The report of the command line and its one result; raises QuestionError."""
-    argv, version = command(asked), text(asked, "release")
+    argv, version = command(obj), text(obj, "release")
     if version and release.parse(version) is None:
         raise QuestionError("release", f"{version!r} is not a version such as 0.27.1")
-    unnamed = None if facts.gpu else (RESOURCE, _count(asked))
+    unnamed = None if facts.gpu else (RESOURCE, _count(obj))
     report = judged_as(argv, version or None, facts, policy, resource=unnamed)
     if not report.results:
         problem = report.errors[0].error if report.errors else "vLLM does not start with these arguments"
@@ -80,38 +80,38 @@ def _judged(asked: Mapping[str, Any], policy: Policy, facts: Facts) -> tuple[Rep
     return report, result
 
 
-def command(asked: Mapping[str, Any]) -> list[str]:
+def command(obj: Mapping[str, Any]) -> list[str]:
     """The words of `vllm serve …`; raises QuestionError."""
-    model = text(asked, "model")
+    model = text(obj, "model")
     if not model:
         raise QuestionError("model", "Name a model, such as Qwen/Qwen3-14B.")
     if model.startswith("-") or any(letter.isspace() for letter in model):
         raise QuestionError("model", f"{model!r} is not a model's id or path")
     argv = ["vllm", "serve", model]
-    count, users = _count(asked), _whole(asked, "users", MAX_USERS)
+    count, users = _count(obj), _whole(obj, "users", MAX_USERS)
     for dest in VALUES:
-        value = text(asked, dest)
+        value = text(obj, dest)
         if dest == "tensor_parallel_size" and not value and count > 1:
             value = str(count)
         if dest == "max_num_seqs" and not value and users:
             value = str(min(users, SEQUENCES[-1]))
         if value:
             argv += [f"--{dest.replace('_', '-')}", value]
-    if asked.get("enforce_eager") is True:
+    if obj.get("enforce_eager") is True:
         argv.append("--enforce-eager")
     try:
-        return argv + shlex.split(text(asked, "other"))
+        return argv + shlex.split(text(obj, "other"))
     except ValueError as error:
         raise QuestionError("other", f"not a command line: {str(error).lower()}") from error
 
 
-def _count(asked: Mapping[str, Any]) -> int:
-    return _whole(asked, "gpus", MAX_GPUS) or 1
+def _count(obj: Mapping[str, Any]) -> int:
+    return _whole(obj, "gpus", MAX_GPUS) or 1
 
 
-def _whole(asked: Mapping[str, Any], field: str, most: int) -> int | None:
+def _whole(obj: Mapping[str, Any], field: str, most: int) -> int | None:
     """The whole number of a field; None if it is empty. Raises QuestionError."""
-    value = text(asked, field)
+    value = text(obj, field)
     if not value:
         return None
     if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= most):
@@ -119,9 +119,9 @@ def _whole(asked: Mapping[str, Any], field: str, most: int) -> int | None:
     return int(value)
 
 
-def _given(asked: Mapping[str, Any], facts: Facts) -> Facts:
+def _given(obj: Mapping[str, Any], facts: Facts) -> Facts:
     """The facts with the GPU and the config.json of the question."""
-    name, count, config = text(asked, "gpu"), _count(asked), text(asked, "config")
+    name, count, config = text(obj, "gpu"), _count(obj), text(obj, "config")
     if name:
         try:
             facts = replace(facts, gpu=gpu.parse(f"{name}:{count}"))
@@ -130,19 +130,19 @@ def _given(asked: Mapping[str, Any], facts: Facts) -> Facts:
     elif facts.gpu is not None:
         facts = replace(facts, gpu=replace(facts.gpu, count=count))
     if config:
-        found, errors = given.read({given.CONFIG: config}, "pasted", ("*",))
+        models, errors = given.read({given.CONFIG: config}, "pasted", ("*",))
         if errors:
             raise QuestionError("config", errors[0].removeprefix("pasted: "))
-        facts = replace(facts, models={"*": replace(found["*"], source="pasted config.json")})
+        facts = replace(facts, models={"*": replace(models["*"], source="pasted config.json")})
     return facts
 
 
 def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]:
     engine, secrets = result.engine, report.secrets
-    shown = explained.explain(report, result)
-    findings = [one for one in result.findings if is_spoken_of(one) and one.shown]
-    findings.sort(key=lambda one: list(LEVELS).index(one.level))
-    refused = next((one for one in findings if one.mode == "deny"), None)
+    explanation = explained.explain(report, result)
+    findings = [finding for finding in result.findings if is_spoken_of(finding) and finding.shown]
+    findings.sort(key=lambda finding: list(LEVELS).index(finding.level))
+    refused = next((finding for finding in findings if finding.mode == "deny"), None)
     plan = engine.plan
     state = "does-not-fit" if refused else plan.verdict
     manifest, missing = _manifest(engine)
@@ -150,11 +150,11 @@ def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]
         "state": state,
         "headline": "does not start" if refused and plan.verdict != "does-not-fit" else verdict(engine),
         "why": refused.finding.message if refused and plan.verdict != "does-not-fit" else secrets.line(reason(engine)),
-        "charts": [chart(one) for one in shown.charts],
+        "charts": [chart(other_chart) for other_chart in explanation.charts],
         "tiles": tiles(engine),
         "room": _room(engine),
-        "changes": list(shown.changes),
-        "findings": [{**as_json.finding(report, one), "field": _field(one)} for one in findings],
+        "changes": list(explanation.changes),
+        "findings": [{**as_json.finding(report, finding), "field": _field(finding)} for finding in findings],
         "hints": _hints(engine, secrets),
         "sliders": {dest: slider(engine, dest) for dest in SLIDERS},
         "gpus": grid(engine),
@@ -173,13 +173,13 @@ def _room(engine: Engine) -> str:
     return f"{ledger.max_concurrency:.2f}× {ledger.max_model_len:,} tokens at once"
 
 
-def chart(one: Chart) -> dict[str, Any]:
+def chart(chart: Chart) -> dict[str, Any]:
     """A waterfall as plain JSON values; sizes in bytes, with their texts."""
-    bars = [_bar(bar) for bar in one.bars]
+    bars = [_bar(bar) for bar in chart.bars]
     return {
-        "memory": one.title.split()[0],
-        "title": one.title,
-        "scale": max([one.scale, *(bar["to"] or 0 for bar in bars)]),
+        "memory": chart.title.split()[0],
+        "title": chart.title,
+        "scale": max([chart.scale, *(bar["to"] or 0 for bar in bars)]),
         "bars": bars,
     }
 
@@ -209,24 +209,24 @@ def _bar(bar: Bar) -> dict[str, Any]:
 def tiles(engine: Engine) -> list[dict[str, str]]:
     """The results as name, value and range."""
     ledger, startup = engine.plan.gpu, engine.plan.startup
-    found = []
+    items = []
     if ledger is not None and ledger.kv_cache_tokens:
         low, likely, high = ledger.kv_cache_tokens
-        found.append(("KV cache", f"{likely:,} tokens", f"{low:,} … {high:,}"))
+        items.append(("KV cache", f"{likely:,} tokens", f"{low:,} … {high:,}"))
     if ledger is not None and ledger.max_concurrency is not None and ledger.max_model_len:
         each = f"requests of {ledger.max_model_len:,} tokens"
-        found.append(("Maximum concurrency", f"{ledger.max_concurrency:.2f}×", each))
+        items.append(("Maximum concurrency", f"{ledger.max_concurrency:.2f}×", each))
     if ledger is not None and ledger.longest_request:
         most = f"model's limit: {ledger.model_length:,}" if ledger.model_length else ""
-        found.append(("Longest request", f"{ledger.longest_request:,} tokens", most))
+        items.append(("Longest request", f"{ledger.longest_request:,} tokens", most))
     if startup is not None:
-        found.append(("Start-up", f"{startup.likely:.0f} s", f"{startup.low:.0f} … {startup.high:.0f} s"))
-    return [{"name": name, "value": value, "range": span} for name, value, span in found]
+        items.append(("Start-up", f"{startup.likely:.0f} s", f"{startup.low:.0f} … {startup.high:.0f} s"))
+    return [{"name": name, "value": value, "range": span} for name, value, span in items]
 
 
-def _field(judged: Judged) -> str | None:
+def _field(finding: Judged) -> str | None:
     """The control that a finding is about."""
-    message = judged.finding.message
+    message = finding.finding.message
     places = {message.find(f"--{dest.replace('_', '-')}"): dest for dest in (*VALUES, "enforce_eager")}
     named = sorted(place for place in places if place >= 0)
     return places[named[0]] if named else None
@@ -246,7 +246,7 @@ def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
     accelerator = engine.gpu.value if engine.gpu else None
     if accelerator is None:
         return {"model": model, "gpu": {"text": "No GPU is named: the answer is for each GPU.", "wrong": False}}
-    memory = min((one.memory for one in accelerator.gpus), default=0)
+    memory = min((product.memory for product in accelerator.gpus), default=0)
     text_ = f"{accelerator.name}{f', {human(memory)}' if memory else ''}"
     return {"model": model, "gpu": {"text": secrets.line(text_), "wrong": False}}
 

@@ -16,14 +16,14 @@ class QuestionError(ValueError):
         super().__init__("\n".join(map(FORMS.line, message.splitlines())))
 
 
-def text(asked: Mapping[str, Any], field: str) -> str:
+def text(obj: Mapping[str, Any], field: str) -> str:
     """The text of a field without the blanks around it, "" if it is missing. Raises QuestionError for other types."""
-    return raw(asked, field).strip()
+    return raw(obj, field).strip()
 
 
-def raw(asked: Mapping[str, Any], field: str) -> str:
+def raw(obj: Mapping[str, Any], field: str) -> str:
     """The text of a field as it is."""
-    value = asked.get(field)
+    value = obj.get(field)
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -59,7 +59,7 @@ def _verdict(engine: Engine, dest: str, value: float) -> Verdict | None:
 
 def _words(engine: Engine, dest: str, stops: Sequence[float], verdicts: Sequence[Verdict | None]) -> str:
     """Where it fits, for people."""
-    fits = [stop for stop, one in zip(stops, verdicts, strict=True) if one == "fits"]
+    fits = [stop for stop, verdict in zip(stops, verdicts, strict=True) if verdict == "fits"]
     if verdicts[0] is None:
         return ""
     if len(fits) == len(stops):
@@ -79,7 +79,7 @@ def _last(engine: Engine, dest: str, stops: Sequence[float], fits: float) -> flo
     if not isinstance(fits, int) or not isinstance(after, int):
         return fits
     between = range(fits, after)
-    return between[bisect_right(between, 0, key=lambda one: _verdict(engine, dest, one) != "fits") - 1]
+    return between[bisect_right(between, 0, key=lambda number: _verdict(engine, dest, number) != "fits") - 1]
 
 
 def _shown(value: float) -> str:

@@ -150,8 +150,8 @@ class Facts:
     @cached_property
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
         """Namespace → its labels, for policies that select by them; other namespaces are unknown."""
-        seen = self.snapshot.objects.get("namespaces", {})
-        return {**self.namespace_labels, **{name: kept["labels"] for (_, name), kept in seen.items()}}
+        entries = self.snapshot.objects.get("namespaces", {})
+        return {**self.namespace_labels, **{name: kept["labels"] for (_, name), kept in entries.items()}}
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -173,15 +173,18 @@ class Facts:
     def measured(self) -> tuple[MeasuredStart, ...]:
         """Measurements in logs: from labeled ConfigMaps of the cluster or of the same input, and from the user's files.
         The user's come last and win."""
-        seen = self.snapshot.objects.get("configmaps", {})
-        return (*(one for obj in seen.values() for one in measured.of_config_map(obj)[0]), *self.given_measured)
+        entries = self.snapshot.objects.get("configmaps", {})
+        return (
+            *(measured_start for obj in entries.values() for measured_start in measured.of_config_map(obj)[0]),
+            *self.given_measured,
+        )
 
     @cached_property
     def version(self) -> str:
         """A short hash of the tables and of the inputs: equal versions lead to equal decisions."""
         import hashlib  # here, because `podfit check` does not need the version
 
-        beside = self.companions.objects
+        items = self.companions.objects
         given = [
             self.gpu,
             self.gpu_memory,
@@ -189,7 +192,7 @@ class Facts:
             self.weights_bytes,
             self.models,
             self.config_maps,
-            beside,
+            items,
             self.given_measured,
             self.namespace_labels,
         ]

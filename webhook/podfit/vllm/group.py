@@ -27,37 +27,37 @@ class Replica:
     """No other Pod can join: the object gives the whole size of the group."""
 
 
-def group_of(workload: Workload, container: Container, whole: Whole | None = None) -> Replica | None:
+def group_of(workload: Workload, container: Container, invocation: Whole | None = None) -> Replica | None:
     """The group of the container that leads it; None if its size or its GPUs are unknown, or another Pod leads.
 
     `whole`: the object that the workload is in, for a caller that checks all its containers.
     """
-    parts, whole = workload.path.parts, whole or Whole(workload.object)
+    parts, invocation = workload.path.parts, invocation or Whole(workload.object)
     if "headGroupSpec" in parts or "workerGroupSpecs" in parts:
-        return whole.once(_ray)
-    asked, size = gpu.requested_resource(workload, container), workload.pods_per_replica
-    resource, own = asked or ("", None)
+        return invocation.once(_ray)
+    names, size = gpu.requested_resource(workload, container), workload.pods_per_replica
+    resource, own = names or ("", None)
     if size is None or own is None:
         return None
     sized = "leaderWorkerTemplate" in parts or "workloadTemplate" in parts
     if size == 1:
         return Replica(1, own, resource, closed=sized)
     if parts[-2:] == ("workerTemplate", "spec"):
-        return None if whole.once(_is_led) else Replica(size, own * size, resource, closed=True)
+        return None if invocation.once(_is_led) else Replica(size, own * size, resource, closed=True)
     if parts[-1] in ("workerSpec", "worker"):
         return None
-    worker = whole.once(_by_path).get(_of_worker(_path_in_item(workload)))
+    worker = invocation.once(_by_path).get(_of_worker(_path_in_item(workload)))
     each = own if worker is None else worker.once(_requested_by_pod).get(resource, 0)
     return None if each is None else Replica(size, own + (size - 1) * each, resource, closed=sized)
 
 
-def _is_led(whole: Whole) -> bool:
+def _is_led(invocation: Whole) -> bool:
     """Whether the leader has a template of its own."""
-    return any({"leaderTemplate", "entryTemplate"} & {*one.path.parts} for one in whole.workloads)
+    return any({"leaderTemplate", "entryTemplate"} & {*workload.path.parts} for workload in invocation.workloads)
 
 
-def _by_path(whole: Whole) -> Mapping[FieldPath, Workload]:
-    return {one.path: one for one in reversed(whole.workloads)}
+def _by_path(invocation: Whole) -> Mapping[FieldPath, Workload]:
+    return {workload.path: workload for workload in reversed(invocation.workloads)}
 
 
 def _path_in_item(workload: Workload) -> FieldPath:
@@ -81,27 +81,29 @@ def _of_worker(leader: FieldPath) -> FieldPath:
 
 def _requested_by_pod(workload: Workload) -> dict[str, int | None]:
     """Resource → the devices that the Pod's containers request together; None if unknown."""
-    asked = (gpu.requested_resource(workload, one) for one in workload.containers if not one.init)
+    items = (gpu.requested_resource(workload, container) for container in workload.containers if not container.init)
     total: dict[str, int | None] = {}
-    for resource, count in (one for one in asked if one is not None):
+    for resource, count in (pair for pair in items if pair is not None):
         before = total.get(resource, 0)
         total[resource] = None if before is None or count is None else before + count
     return total
 
 
-def _ray(whole: Whole) -> Replica | None:
+def _ray(invocation: Whole) -> Replica | None:
     """A Ray cluster at its largest: Ray places an engine's ranks wherever there are GPUs."""
     pods = gpus = 0
     resource = None
-    for one in whole.workloads:
-        group = FieldPath(one.path.parts[:-2]).get(whole.object)
-        asked = next((found for c in one.containers if (found := gpu.requested_resource(one, c)) is not None), None)
-        many = _hosts(group) if isinstance(group, Mapping) and "workerGroupSpecs" in one.path.parts else 1
-        said = FieldPath(("rayStartParams", "num-gpus")).get(group)
-        each = int(said) if str(said or "").isdigit() else asked[1] if asked else 0
+    for workload in invocation.workloads:
+        group = FieldPath(workload.path.parts[:-2]).get(invocation.object)
+        request = next(
+            (names for c in workload.containers if (names := gpu.requested_resource(workload, c)) is not None), None
+        )
+        many = _hosts(group) if isinstance(group, Mapping) and "workerGroupSpecs" in workload.path.parts else 1
+        value = FieldPath(("rayStartParams", "num-gpus")).get(group)
+        each = int(value) if str(value or "").isdigit() else request[1] if request else 0
         if many is None or each is None:
             return None
-        resource = resource or (asked[0] if asked else None)
+        resource = resource or (request[0] if request else None)
         pods, gpus = pods + many, gpus + many * each
     return Replica(pods, gpus, resource, closed=False) if resource and gpus else None
 

@@ -99,13 +99,22 @@ def find_measured(
 ) -> MeasuredStart | None:
     """The measurement of exactly this setup; the last one of several. `models`: the names of the model. `memory`: bytes
     that processes see on this GPU, because another variant with the same name may have a different size."""
-    names = {one for one in models if one}
-    found = None
-    for one in known:
-        alike = one.release == release and one.arguments == arguments and one.gpu == gpu and one.model in names
-        if alike and (not one.gpu_memory or not memory or abs(one.gpu_memory / memory - 1) < 0.02):
-            found = one
-    return found
+    names = {model for model in models if model}
+    measured_start = None
+    for other_measured_start in known:
+        alike = (
+            other_measured_start.release == release
+            and other_measured_start.arguments == arguments
+            and other_measured_start.gpu == gpu
+            and other_measured_start.model in names
+        )
+        if alike and (
+            not other_measured_start.gpu_memory
+            or not memory
+            or abs(other_measured_start.gpu_memory / memory - 1) < 0.02
+        ):
+            measured_start = other_measured_start
+    return measured_start
 
 
 def read(text: str, at: str) -> tuple[tuple[MeasuredStart, ...], list[str]]:
@@ -116,13 +125,13 @@ def read(text: str, at: str) -> tuple[tuple[MeasuredStart, ...], list[str]]:
         return (), [f"{at}: not JSON: {error}"]
     if not isinstance(rows, list):
         return (), [f'{at}: no list "measured" in it']
-    found, errors = [], []
+    measured_starts, errors = [], []
     for number, row in enumerate(rows):
         try:
-            found.append(_measured_of_row(mapping(row), at))
+            measured_starts.append(_measured_of_row(mapping(row), at))
         except ValueError as error:
             errors.append(f"{at}: measured[{number}]{error}")
-    return tuple(found), errors
+    return tuple(measured_starts), errors
 
 
 def _measured_of_row(row: Mapping[str, Any], at: str) -> MeasuredStart:
@@ -158,10 +167,10 @@ def of_config_map(obj: Mapping[str, Any]) -> tuple[tuple[MeasuredStart, ...], li
     metadata = mapping(obj.get("metadata"))
     if snapshot.MODEL_CONFIG not in mapping(metadata.get("labels")):
         return (), []
-    found: tuple[MeasuredStart, ...] = ()
+    measured_starts: tuple[MeasuredStart, ...] = ()
     errors: list[str] = []
     for name, text in sorted(mapping(obj.get("data")).items()):
         if str(name).endswith(ENDING) and isinstance(text, str):
             rows, problems = read(text, f"ConfigMap {metadata.get('name')}: {name}")
-            found, errors = found + rows, errors + problems
-    return found, errors
+            measured_starts, errors = measured_starts + rows, errors + problems
+    return measured_starts, errors

@@ -50,8 +50,8 @@ class Mount:
     @property
     def empty_dir(self) -> JSON | None:
         """The emptyDir of the volume, None if it is another type of volume."""
-        found = self.volume.get("emptyDir")
-        return found if is_object(found) else {} if "emptyDir" in self.volume else None
+        value = self.volume.get("emptyDir")
+        return value if is_object(value) else {} if "emptyDir" in self.volume else None
 
     @property
     def memory(self) -> bool:
@@ -61,30 +61,30 @@ class Mount:
 
 def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
     """A container's mounts; invalid items are left out."""
-    listed = as_list(container.spec.get("volumeMounts"))
-    if not listed:
+    items = as_list(container.spec.get("volumeMounts"))
+    if not items:
         return ()
     volumes, declared, claims = as_list(workload.spec.get("volumes")), workload.volumes, workload.claims
     at = workload.path / "volumes"
-    found = []
-    for index, mount in enumerate(listed):
+    rows = []
+    for index, mount in enumerate(items):
         if not is_object(mount) or not isinstance(path := mount.get("mountPath"), str):
             continue
         name = str(mount.get("name"))
         where = None if name in claims else declared.get(name)
         volume = {} if where is None else volumes[where]
         place = claims.get(name, at) if where is None else at / where
-        found.append(Mount(posixpath.normpath(path), index, name, volume, place, mount.get("readOnly") is True))
-    return tuple(found)
+        rows.append(Mount(posixpath.normpath(path), index, name, volume, place, mount.get("readOnly") is True))
+    return tuple(rows)
 
 
 def mount_of_path(mounted: Iterable[Mount], path: str) -> Mount | None:
     """The deepest mount that contains `path`."""
     within = f"{posixpath.normpath(path)}/"
-    inside = [one for one in mounted if one.path == "/" or within.startswith(f"{one.path}/")]
+    inside = [mount for mount in mounted if mount.path == "/" or within.startswith(f"{mount.path}/")]
     if len(inside) < 2:
         return inside[0] if inside else None
-    return max(inside, key=lambda one: len(one.path))
+    return max(inside, key=lambda mount: len(mount.path))
 
 
 def download_directory(args: EngineArgs, env: Mapping[str, str]) -> str:
@@ -152,8 +152,8 @@ def is_offline(env: Mapping[str, str]) -> bool:
     """Whether vLLM uses no hub: the first of the two variables that is set decides (huggingface_hub constants.py
     `HF_HUB_OFFLINE`, `_is_true`)."""
     hub, transformers = OFFLINE
-    said = env.get(hub) or env.get(transformers) or ""
-    return said.lower() in ("1", "on", "yes", "true")
+    text = env.get(hub) or env.get(transformers) or ""
+    return text.lower() in ("1", "on", "yes", "true")
 
 
 def modelscope(env: Mapping[str, str]) -> bool:

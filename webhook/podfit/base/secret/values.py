@@ -64,7 +64,7 @@ def spellings(secret: str) -> Iterator[str]:
     yield secret
     if secret.isascii() and secret.isalnum():
         return
-    decoded = _PERCENT.sub(lambda one: chr(int(one[1], 16)), secret)
+    decoded = _PERCENT.sub(lambda match: chr(int(match[1], 16)), secret)
     for meant in {
         secret,
         secret.strip(),
@@ -79,7 +79,7 @@ def spellings(secret: str) -> Iterator[str]:
         yield repr(f"\"{meant}'")[2:-1].removesuffix("'").removesuffix("\\")
         yield from (_percent(meant, _UNRESERVED), _percent(meant, f"{_UNRESERVED}/"))
         yield meant.replace("'", "''")
-        yield "".join([one if one.isascii() else f"\\x{ord(one):02x}" for one in meant])
+        yield "".join([text if text.isascii() else f"\\x{ord(text):02x}" for text in meant])
         yield from filter(is_loose, _PARTED.split(meant))
 
 
@@ -104,7 +104,7 @@ _PERCENT = re.compile("%([0-9A-Fa-f]{2})")
 def _percent(text: str, safe: str) -> str:
     """Percent-encode `text` as in a URL (RFC 3986)."""
     return "".join(
-        [one if one in safe else "".join([f"%{byte:02X}" for byte in one.encode(errors="replace")]) for one in text]
+        [char if char in safe else "".join([f"%{byte:02X}" for byte in char.encode(errors="replace")]) for char in text]
     )
 
 

@@ -16,13 +16,13 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in it are accepted, new ones are not")
 
 
-def applied(found: Checked, path: Path) -> tuple[Checked, int]:
+def applied(outcome: Checked, path: Path) -> tuple[Checked, int]:
     """The run with the findings of the file accepted, and how many of the file are gone. Raises UnusableError."""
     try:
         known = json.loads(edge.read_text(path))
         if not isinstance(known, dict):
             raise ValueError("expected an object")
-        accepted = checked.with_baseline(found, known)
+        accepted = checked.with_baseline(outcome, known)
     except ValueError as error:
         raise edge.UnusableError(f"--baseline {path}: {error}", 3) from error
     except edge.UnusableError as error:

@@ -56,11 +56,11 @@ def answer(case: Mapping[str, Any], policy: Policy, known: Facts | None = None) 
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         return {"id": case.get("id"), "error": problem}
     own = replace(report.secrets, make_quotable=Quotable)  # all of the command line is the caller's, except for secrets
-    found = command_line.tree(replace(report, secrets=own))
+    entries = command_line.tree(replace(report, secrets=own))
     if resource is not None:
-        found["gpus"] = as_plan.partition(report.results[0].engine, one_release=False)
-    found["engine"] = _with_short_values(found["engine"], report.results[0].engine)
-    return {"id": case.get("id"), **found}
+        entries["gpus"] = as_plan.partition(report.results[0].engine, one_release=False)
+    entries["engine"] = _with_short_values(entries["engine"], report.results[0].engine)
+    return {"id": case.get("id"), **entries}
 
 
 SHORTEST_SECRET = 12
@@ -71,15 +71,15 @@ shorter value is not masked. Keys that services issue are longer (a Hugging Face
 def _with_short_values(engine: Mapping[str, Any], read: Engine) -> dict[str, Any]:
     """`engine` of the answer, in whose `arguments` values too short to be a secret are as given."""
     written = {**read.args.given, **read.args.written}
-    arguments = {name: _unmask_short(shown, written[name]) for name, shown in engine["arguments"].items()}
+    arguments = {name: _unmask_short(item, written[name]) for name, item in engine["arguments"].items()}
     masked = [name for name in engine["masked"] if arguments[name] != written[name]]
     return {**engine, "arguments": arguments, "masked": masked}
 
 
-def _unmask_short(shown: Any, given: Any) -> Any:
+def _unmask_short(value: Any, given: Any) -> Any:
     if isinstance(given, list | tuple):
-        return [_unmask_short(*pair) for pair in zip(shown, given, strict=True)]
-    return given if isinstance(given, str) and len(given) < SHORTEST_SECRET else shown
+        return [_unmask_short(*pair) for pair in zip(value, given, strict=True)]
+    return given if isinstance(given, str) and len(given) < SHORTEST_SECRET else value
 
 
 def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:

@@ -59,10 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def duration(text: str) -> timedelta:
     """A duration such as 90d, 12h, 10m or 30s."""
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
-    if not found:
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90d, 12h, 10m or 30s")
-    return timedelta(**{UNITS[found[2]]: int(found[1])})
+    return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
 def serving(args: argparse.Namespace, access: Access | None) -> Serving:

@@ -32,9 +32,9 @@ def locate(model: str, revision: str = "main") -> tuple[str, GivenModel]:
 
 def _name_of(path: Path) -> str:
     """A folder's model: of a Hugging Face cache its id, else the folder's own name."""
-    whole = path.resolve().as_posix()
-    found = given.cached(whole)
-    return found if found != whole else path.resolve().name
+    text = path.resolve().as_posix()
+    cached_name = given.cached(text)
+    return cached_name if cached_name != text else path.resolve().name
 
 
 def read_folder(folder: Path, source: str) -> GivenModel:
@@ -49,10 +49,10 @@ def read_folder(folder: Path, source: str) -> GivenModel:
         for name in (given.CONFIG, given.INDEX, *given.QUANTIZATION_FILES)
         if (folder / name).is_file()
     }
-    found, errors = given.read(entries, source, ("it",))
+    models, errors = given.read(entries, source, ("it",))
     if errors:
         raise UnusableError(errors, 3)
-    model = found["it"]
+    model = models["it"]
     files = _checkpoint(folder)
     if not files:
         return model
@@ -110,10 +110,10 @@ def from_hub(name: str, revision: str) -> GivenModel:
         config = Path(hub.hf_hub_download(name, given.CONFIG, revision=revision))
     except Exception as error:
         raise UnusableError(f"{name}: {_first_line(error)}", 3) from error
-    found, errors = given.read({given.CONFIG: edge.read_text(config)}, f"Hugging Face hub: {name}@{revision}", ("it",))
+    models, errors = given.read({given.CONFIG: edge.read_text(config)}, f"Hugging Face hub: {name}@{revision}", ("it",))
     if errors:
         raise UnusableError(errors, 3)
-    return GivenModel(found["it"].config, found["it"].source, _counted_by_hub(hub, name, revision))
+    return GivenModel(models["it"].config, models["it"].source, _counted_by_hub(hub, name, revision))
 
 
 def _counted_by_hub(hub: Any, name: str, revision: str) -> Counted:
@@ -126,10 +126,10 @@ def _counted_by_hub(hub: Any, name: str, revision: str) -> Counted:
 
 
 def _tensors(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for one in files.values():
+    for value in files.values():
         yield {
             name: {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": tensor.data_offsets}
-            for name, tensor in one.tensors.items()
+            for name, tensor in value.tensors.items()
         }
 
 

@@ -66,14 +66,16 @@ def read(args: argparse.Namespace, facts: Facts, files: Sequence[tuple[str, str]
     """The policy in force in the user's cluster, and the facts with the labels of its namespaces if the policy selects
     by them. Raises UnusableError (exit 3) if a part of the policy is unknown."""
     with user_cluster.client(args) as client, user_cluster.errors_reported("--policy cluster"):
-        found = in_force(client, files)
-        if found.unread:
-            raise edge.UnusableError([f"--policy cluster: {name}: {why}" for name, why in found.unread.items()], 3)
-        for note in found.notes:
+        policy_in_force = in_force(client, files)
+        if policy_in_force.unread:
+            raise edge.UnusableError(
+                [f"--policy cluster: {name}: {why}" for name, why in policy_in_force.unread.items()], 3
+            )
+        for note in policy_in_force.notes:
             edge.tell(f"note: {note}")
-        if found.policy.selects_by_namespace_labels:
+        if policy_in_force.policy.selects_by_namespace_labels:
             try:
                 facts = replace(facts, namespace_labels=cluster_policies.namespace_labels(client))
             except UnknownPolicyError as error:
                 edge.tell(f"note: namespaces: {error}; a policy that selects by their labels may apply or not")
-    return found.policy, facts
+    return policy_in_force.policy, facts

@@ -33,7 +33,7 @@ def joined(
     references = sorted({reference for references in missing for reference in references})
     runtimes, notes = _read(args, references) if references else ({}, [])
     files = [
-        _with_runtimes(source, tuple(runtimes[one] for one in references if one in runtimes))
+        _with_runtimes(source, tuple(runtimes[reference] for reference in references if reference in runtimes))
         for source, references in zip(sources, missing, strict=True)
     ]
     return files, notes

@@ -141,12 +141,14 @@ def _globbed(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
         path = Path(name)
         root = Path(path.anchor) if path.is_absolute() else Path()
         try:
-            found = sorted(str(one) for one in root.glob(str(path.relative_to(path.anchor))) if one.is_file())
+            file_names = sorted(
+                str(other_path) for other_path in root.glob(str(path.relative_to(path.anchor))) if other_path.is_file()
+            )
         except ValueError as error:
             raise UnusableError(f"{name}: {str(error).lower()}") from error
-        if not found:
+        if not file_names:
             raise UnusableError(f"{name}: no file matches")
-        yield from ((one, True) for one in found)
+        yield from ((text, True) for text in file_names)
 
 
 def files(names: Sequence[str]) -> Iterator[str]:
@@ -157,17 +159,17 @@ def files(names: Sequence[str]) -> Iterator[str]:
 
 def trees(names: Sequence[str]) -> list[Path]:
     """The folders in which files are looked for: those given, and those in which the given patterns begin."""
-    found = [Path(name) for name in names if name != "-" and Path(name).is_dir()]
+    paths = [Path(name) for name in names if name != "-" and Path(name).is_dir()]
     patterns = [Path(name) for name in names if any(sign in name for sign in "*?[") and not Path(name).exists()]
     for pattern in patterns:
         parts = itertools.takewhile(lambda part: not any(sign in part for sign in "*?["), pattern.parts)
-        found.append(Path(*parts))
-    return found
+        paths.append(Path(*parts))
+    return paths
 
 
-def names_any(name: str, found: Iterable[str]) -> bool:
+def names_any(name: str, names: Iterable[str]) -> bool:
     """A file, folder or pattern of a command line stands for one of these files."""
-    return not {*files([name])}.isdisjoint(found)
+    return not {*files([name])}.isdisjoint(names)
 
 
 def _files(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -185,14 +187,14 @@ def _walked(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
     for name, met in _globbed(names):
         path = Path(name)
         if name != "-" and path.is_dir():
-            found = [
+            matches = [
                 str(file)
                 for file in sorted(path.rglob("*"))
                 if file.suffix in MANIFEST_SUFFIXES and file.is_file() and not _hidden(file.relative_to(path))
             ]
-            if not found:
+            if not matches:
                 raise UnusableError(f"{name}: no file in it ends in {', '.join(MANIFEST_SUFFIXES)}")
-            yield from ((one, True) for one in found)
+            yield from ((text, True) for text in matches)
         else:
             yield name, met
 
@@ -214,12 +216,12 @@ def read_manifests(name: str, *, met: bool = False) -> manifest.Manifests:
     if name == "-" and not data.strip():  # `helm template … | podfit check -`, and helm failed
         empty = manifest.ReadError("<stdin>", None, "standard input is empty")
         return manifest.Manifests(documents=(), errors=(empty,))
-    found = manifest.read(data, "<stdin>" if name == "-" else name)
-    if met and found.errors and not found.documents and not _OURS.search(encoding.decode(data, "replace")):
-        why = found.errors[0]
+    manifests = manifest.read(data, "<stdin>" if name == "-" else name)
+    if met and manifests.errors and not manifests.documents and not _OURS.search(encoding.decode(data, "replace")):
+        why = manifests.errors[0]
         skipped = f"skipped: no manifest: {why.message}"
         return manifest.Manifests((), (), (manifest.Note(why.file, why.line, skipped, skips="not-a-manifest"),))
-    return found
+    return manifests
 
 
 def log_text(data: bytes) -> str:
@@ -229,10 +231,10 @@ def log_text(data: bytes) -> str:
 
 def read_workload(name: str) -> JSON:
     """The first Pod or workload of what `--manifest` names; raises UnusableError if there is none."""
-    found = read_manifests(name)
-    if found.errors:
-        raise UnusableError([str(error) for error in found.errors], 3)
-    for document in found.documents:
+    manifests = read_manifests(name)
+    if manifests.errors:
+        raise UnusableError([str(error) for error in manifests.errors], 3)
+    for document in manifests.documents:
         if workload.find(document.object):
             return document.object
     raise UnusableError(f"--manifest {name}: no Pod or workload in it", 3)
@@ -241,7 +243,7 @@ def read_workload(name: str) -> JSON:
 def read(
     names: Sequence[str],
     known: Facts,
-    made: Sequence[tuple[str, bytes]] = (),
+    pairs: Sequence[tuple[str, bytes]] = (),
     excluded: Callable[[str], bool] | None = None,
 ) -> tuple[list[ManifestFile], list[str]]:
     """Every file of `names` and of `made` (name, contents), and the problems in labeled ConfigMaps.
@@ -252,34 +254,40 @@ def read(
     files = [
         (name, met) for name, met in _files(names) if not (met and (_is_project(name) or (excluded and excluded(name))))
     ]
-    whole = [(name, read_manifests(name, met=met)) for name, met in files]
+    items = [(name, read_manifests(name, met=met)) for name, met in files]
     folders = kustomized.Kustomizations()
-    parted = [(name, *kustomized.parted(name, one, folders)) for name, one in whole]
-    found = [(name, one) for name, one, _ in parted]
-    found += [(name, manifest.read(data, name)) for name, data in made]
+    parted = [(name, *kustomized.parted(name, other_manifests, folders)) for name, other_manifests in items]
+    inputs = [(name, other_manifests) for name, other_manifests, _ in parted]
+    inputs += [(name, manifest.read(data, name)) for name, data in pairs]
     patches = {name: notes for name, _, notes in parted}
-    known, errors = with_config_maps(known, [document for _, one in found for document in one.documents])
+    known, errors = with_config_maps(
+        known, [document for _, other_manifests in inputs for document in other_manifests.documents]
+    )
     directories: dict[Path, list[JSON]] = {}
-    for name, manifests in found:
+    for name, manifests in inputs:
         directories.setdefault(Path(name).parent, []).extend(document.object for document in manifests.documents)
     releases = {
         path: Companions(tuple(held)) for path, held in directories.items() if companions.can_be_one_release(held)
     }
-    beyond = Everywhere(
-        [PlacedObject(name, _folder(name), one.object) for name, manifests in found for one in manifests.documents]
+    everywhere = Everywhere(
+        [
+            PlacedObject(name, _folder(name), document.object)
+            for name, manifests in inputs
+            for document in manifests.documents
+        ]
     )
     sources = []
-    for name, manifests in found:
-        beside = releases.get(Path(name).parent) if name != "-" else None
+    for name, manifests in inputs:
+        file_companions = releases.get(Path(name).parent) if name != "-" else None
         objects = tuple(document.object for document in manifests.documents)
-        beside = replace(beside or Companions(objects), around=beyond.snapshot)
-        maps, said = beyond.config_maps(_folder(name), objects, beside.config_maps)
-        notes = (*manifests.notes, *(manifest.Note(name, None, one) for one in said))
-        facts = replace(known, companions=beside, config_maps=maps)
+        file_companions = replace(file_companions or Companions(objects), around=everywhere.snapshot)
+        maps, texts = everywhere.config_maps(_folder(name), objects, file_companions.config_maps)
+        notes = (*manifests.notes, *(manifest.Note(name, None, text) for text in texts))
+        facts = replace(known, companions=file_companions, config_maps=maps)
         sources.append(ManifestFile(name, replace(manifests, notes=notes), facts, patches.get(name, ())))
-    if sources and beyond.contradictions:
+    if sources and everywhere.contradictions:
         first = sources[0]
-        notes = tuple(manifest.Note("input", None, one) for one in beyond.contradictions)
+        notes = tuple(manifest.Note("input", None, contradiction) for contradiction in everywhere.contradictions)
         sources[0] = replace(first, manifests=replace(first.manifests, notes=(*first.manifests.notes, *notes)))
     return sources, errors
 
@@ -319,21 +327,21 @@ def models(folder: Path) -> dict[str, GivenModel]:
             continue
         if given.is_read(place.as_posix(), beside_config=(path.parent / given.CONFIG).exists()):
             entries[place.as_posix()] = read_text(path)
-    found, errors = given.read(entries, str(folder), (str(folder), folder.resolve().name))
+    given_models, errors = given.read(entries, str(folder), (str(folder), folder.resolve().name))
     if errors:
         raise UnusableError(errors, 3)
-    return found
+    return given_models
 
 
 def facts(args: argparse.Namespace) -> Facts:
     """The facts given on the command line over the built-in ones."""
     folder = getattr(args, "models", None)
-    found = Facts(
+    local_facts = Facts(
         gpu=accelerator(getattr(args, "gpu", None)),
         plans_table=True,
         show_secrets=getattr(args, "show_secrets", False),
     )
-    return replace(found, models=models(folder), given_measured=measured(folder)) if folder else found
+    return replace(local_facts, models=models(folder), given_measured=measured(folder)) if folder else local_facts
 
 
 def webhook_facts(args: argparse.Namespace) -> Facts:
@@ -343,28 +351,28 @@ def webhook_facts(args: argparse.Namespace) -> Facts:
 
 def measured(folder: Path) -> tuple[prints.MeasuredStart, ...]:
     """The measured starts in the folder's `*.measured.json`; raises UnusableError with the unreadable files."""
-    found: tuple[prints.MeasuredStart, ...] = ()
+    measured_starts: tuple[prints.MeasuredStart, ...] = ()
     errors: list[str] = []
     for path in sorted(folder.rglob(f"*{prints.ENDING}")):
         if not _hidden(path.relative_to(folder)):
             rows, problems = prints.read(read_text(path), str(path))
-            found, errors = found + rows, errors + problems
+            measured_starts, errors = measured_starts + rows, errors + problems
     if errors:
         raise UnusableError(errors, 3)
-    return found
+    return measured_starts
 
 
 def with_config_maps(known: Facts, documents: Iterable[manifest.Document]) -> tuple[Facts, list[str]]:
     """The facts with the models and the measurements of labelled ConfigMaps among the documents, and what can't be read
     of them."""
-    found: dict[str, GivenModel] = {}
+    entries: dict[str, GivenModel] = {}
     printed: tuple[prints.MeasuredStart, ...] = ()
     errors: list[str] = []
     for document in documents:
         taught, problems = given.of_config_map(document.object)
-        found.update(taught)
+        entries.update(taught)
         printed += prints.of_config_map(document.object)[0]
         errors += problems
-    if found or printed:
-        known = replace(known, models={**found, **known.models}, given_measured=(*printed, *known.given_measured))
+    if entries or printed:
+        known = replace(known, models={**entries, **known.models}, given_measured=(*printed, *known.given_measured))
     return known, errors

@@ -59,9 +59,9 @@ class Planned(Collector):
             "podfit_scan_duration_seconds": ("How long it took", self.seconds),
         }
         for name, (says, value) in gauges.items():
-            made = GaugeMetricFamily(name, says)
-            made.add_metric([], value)
-            yield made
+            gauge_metric_family = GaugeMetricFamily(name, says)
+            gauge_metric_family.add_metric([], value)
+            yield gauge_metric_family
         yield from _counts(self.scan)
         yield from _planned(self.scan)
 
@@ -126,14 +126,14 @@ def _planned(scan: Scan) -> Iterator[Metric]:
 
 
 def _workload(row: ScannedContainer) -> list[str]:
-    return [clean(one) for one in (row.object.namespace, row.object.name, row.object.kind.lower())]
+    return [clean(name) for name in (row.object.namespace, row.object.name, row.object.kind.lower())]
 
 
 def registry(planned: Planned) -> CollectorRegistry:
     """A registry with nothing else in it."""
-    made = CollectorRegistry()
-    made.register(planned)
-    return made
+    collector_registry = CollectorRegistry()
+    collector_registry.register(planned)
+    return collector_registry
 
 
 def to_file(path: Path, scan: Scan, seconds: float) -> None:
@@ -145,20 +145,20 @@ def to_file(path: Path, scan: Scan, seconds: float) -> None:
 
 def _listening(host: str, port: int, numbers: CollectorRegistry) -> WSGIServer:
     """A server of /metrics; without a host on every interface, only with IPv4 if the machine has no IPv6."""
-    for one in (host,) if host else ("::", "0.0.0.0"):  # noqa: S104 - the metrics are for whoever scrapes
+    for text in (host,) if host else ("::", "0.0.0.0"):  # noqa: S104 - the metrics are for whoever scrapes
         try:
-            return start_http_server(port, one, numbers)[0]
+            return start_http_server(port, text, numbers)[0]
         except OSError as error:
-            if host or one != "::" or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+            if host or text != "::" or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 raise
     raise AssertionError("unreachable")
 
 
-def _whole(found: Scan, last: Scan | None) -> bool:
+def _whole(scan: Scan, last: Scan | None) -> bool:
     """Whether the scan finished and read every kind that the last complete scan could read.
 
     Kinds that podfit may never read do not count."""
-    return not found.cut_short and (last is None or found.kinds_missed <= last.kinds_missed)
+    return not scan.cut_short and (last is None or scan.kinds_missed <= last.kinds_missed)
 
 
 def serve(
@@ -178,11 +178,11 @@ def serve(
         while not stop.is_set():
             start = time.monotonic()
             try:
-                found = read()
-                planned.worked = _whole(found, planned.scan)
+                scan = read()
+                planned.worked = _whole(scan, planned.scan)
                 if planned.worked:
-                    planned.scan, planned.seconds, planned.at = found, time.monotonic() - start, time.time()
-                for message in found.errors:
+                    planned.scan, planned.seconds, planned.at = scan, time.monotonic() - start, time.time()
+                for message in scan.errors:
                     edge.tell(f"error: {message}")
             except Exception as error:  # the cluster is away, or we are at fault: the last good numbers stay
                 planned.worked = False

@@ -14,10 +14,10 @@ _FORMER: dict[str, Level] = {"deny": "denied", "warn": "advice"}
 
 def level(name: str) -> Level:
     """The level of a name; raises ArgumentTypeError."""
-    found: dict[str, Level] = {**{level: level for level in LEVELS}, **_FORMER}
-    if name not in found:
+    entries: dict[str, Level] = {**{level: level for level in LEVELS}, **_FORMER}
+    if name not in entries:
         raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(LEVELS)}")
-    return found[name]
+    return entries[name]
 
 
 def level_or_never(name: str) -> Level | None:
@@ -25,7 +25,7 @@ def level_or_never(name: str) -> Level | None:
     return None if name == "never" else level(name)
 
 
-def covers(lowest: Level, found: Level) -> bool:
+def covers(lowest: Level, level: Level) -> bool:
     """A finding of the level `found` ends the command with exit code 1."""
     order = list(LEVELS)
-    return order.index(found) <= order.index(lowest)
+    return order.index(level) <= order.index(lowest)

@@ -71,14 +71,14 @@ def read(name: str, context: str | None = None) -> ReadFleet:
         fleets = [_validated(name, document) for document in short]
         objects = [obj for fleet in fleets for obj in node_objects(fleet)]
         return ReadFleet(snapshot.from_objects(objects), all(fleet.complete for fleet in fleets))
-    seen = snapshot.from_objects(document.object for document in manifests.documents)
-    if seen.nodes is None:
+    stock = snapshot.from_objects(document.object for document in manifests.documents)
+    if stock.nodes is None:
         raise edge.UnusableError(
             f"--nodes {name}: no Node with a status in it; write it with kubectl get nodes -o yaml, or as a list of "
             "kinds (docs/nodes.md)",
             3,
         )
-    return ReadFleet(seen, complete=False)
+    return ReadFleet(stock, complete=False)
 
 
 def _of_cluster(context: str | None) -> Snapshot:
@@ -90,8 +90,8 @@ def _of_cluster(context: str | None) -> Snapshot:
         user_cluster.client(argparse.Namespace(context=context)) as client,
         user_cluster.errors_reported("--nodes cluster"),
     ):
-        nodes = (one for page in pages(client, "/api/v1/nodes") for one in page)
-        objects = [{"apiVersion": "v1", "kind": "Node", **one} for one in nodes]
+        nodes = (item for page in pages(client, "/api/v1/nodes") for item in page)
+        objects = [{"apiVersion": "v1", "kind": "Node", **node} for node in nodes]
         return snapshot.from_objects([*objects, *_pools(client)])
 
 
@@ -103,10 +103,10 @@ def _pools(client: Client) -> Iterator[JSON]:
     for kind in FILE_KINDS:
         for version in kind.versions:
             try:
-                objects = [one for page in pages(client, kind.path(version)) for one in page]
+                objects = [item for page in pages(client, kind.path(version)) for item in page]
             except StatusError:
                 continue
-            yield from ({"apiVersion": f"{kind.group}/{version}", "kind": kind.kind, **one} for one in objects)
+            yield from ({"apiVersion": f"{kind.group}/{version}", "kind": kind.kind, **item} for item in objects)
             break
 
 
@@ -120,7 +120,10 @@ def _validated(name: str, document: manifest.Document) -> Fleet:
         fleet = Fleet.model_validate(dict(document.object))
         problems = [(FieldPath(place), reason) for place, reason in _problems(fleet)]
     except ValidationError as error:
-        problems = [(FieldPath(one["loc"]), f"{one['msg']} ({one['input']!r})") for one in error.errors()]
+        problems = [
+            (FieldPath(other_error["loc"]), f"{other_error['msg']} ({other_error['input']!r})")
+            for other_error in error.errors()
+        ]
     if problems:
         lines = sorted((document.line_of(place), f"{place}: {reason}") for place, reason in problems)
         raise edge.UnusableError([f"{name}:{line}: {reason}" for line, reason in lines])
@@ -135,7 +138,9 @@ def _problems(fleet: Fleet) -> Iterator[tuple[tuple[str | int, ...], str]]:
             near = gpu.nearest(kind.gpu)
             hint = f"did you mean {', '.join(near)}?" if near else "expected a name such as l4, h100 or Tesla-T4"
             yield ("kinds", index, "gpu"), f"no GPU is known by the name {kind.gpu!r}; {hint}"
-        elif kind.memory and not any(0.5 * one.memory <= kind.memory <= 2.2 * one.memory_high for one in gpus):
+        elif kind.memory and not any(
+            0.5 * product.memory <= kind.memory <= 2.2 * product.memory_high for product in gpus
+        ):
             yield (
                 ("kinds", index, "memory"),
                 f"not a valid memory size of one {gpus[0].name} ({kind.memory:,} bytes, expected about "

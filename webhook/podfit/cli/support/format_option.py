@@ -60,9 +60,9 @@ class FormatOption:
     def chosen(self, args: argparse.Namespace, example: str) -> Sequence[Output]:
         """What to write; raises UnusableError, which shows how with the format `example`, where two want standard
         output."""
-        wanted: Sequence[Output] = args.format or (Output(self.names[0], None),)
-        if sum(output.file is None for output in wanted) > 1:
+        outputs: Sequence[Output] = args.format or (Output(self.names[0], None),)
+        if sum(output.file is None for output in outputs) > 1:
             raise edge.UnusableError(
                 f"--format: only one can go to standard output; give the others a file, as in {example}=FILE"
             )
-        return wanted
+        return outputs

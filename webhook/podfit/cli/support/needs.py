@@ -37,17 +37,17 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         if (value := getattr(args, flag))
         for word in (f"--{flag.replace('_', '-')}", value)
     ]
-    judged = _judged(model, given, version, facts, policy)
-    base = judged.engine
+    result = _judged(model, given, version, facts, policy)
+    base = result.engine
     if base.model is None:
         near = nearest(model)
         hint = f". Did you mean {' or '.join(near)}?" if near else ""
         raise edge.UnusableError(
             f"unknown model {model!r}{hint or '.'} For a model of your own, --model-config FILE gives its config.json"
         )
-    _refuse_unknown(judged)
-    model, told = _at_the_hub(model, base.model)
-    notes += told
+    _refuse_unknown(result)
+    model, texts = _at_the_hub(model, base.model)
+    notes += texts
     longest = longest_max_model_len(base.model.value, base.release)
     context = args.context or longest
     if context is None:
@@ -55,77 +55,77 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         raise edge.UnusableError(f"how long {model}'s context is, is not known: --context TOKENS says it")
     if longest and context > longest:
         raise edge.UnusableError(f"--context {context}: the model's own limit is {longest:,} tokens")
-    asked = Asked(base.model.value, context, args.users or 1, version, assumed=args.vllm_version is None)
-    found = needs.offers(
+    need = Asked(base.model.value, context, args.users or 1, version, assumed=args.vllm_version is None)
+    offers = needs.offers(
         base.args, base.model.value, context=context, users=args.users, having=having,
         gpus=facts.gpu.count if facts.gpu else None, env=base.command.env,
     )  # fmt: skip
-    if not found:
+    if not offers:
         _refuse_unsized(model, base.model)
     serving = Serving(
         model=model, arguments=tuple(given), context=args.context, users=args.users, version=version,
         namespace=args.namespace,
     )  # fmt: skip
-    ways = as_needs.check_offers(found, serving, facts, policy)
+    ways = as_needs.check_offers(offers, serving, facts, policy)
     for note in notes:
         edge.tell(f"note: {note}")
     if args.output:
-        return _write(args.output, ways, asked, facts.gpu)
+        return _write(args.output, ways, need, facts.gpu)
     if args.format == "json":
-        print(json.dumps(as_needs.tree(asked, ways), indent=1, default=str))
+        print(json.dumps(as_needs.tree(need, ways), indent=1, default=str))
     else:
         sizes = (facts.gpu.count,) if facts.gpu and facts.gpu.count else needs.GPU_COUNTS
-        terminal.show(as_needs.table(asked, ways, looked=[one.product for one in having], sizes=sizes))
+        terminal.show(as_needs.table(need, ways, looked=[stock.product for stock in having], sizes=sizes))
     return 0
 
 
-def _refuse_unknown(judged: Result) -> None:
+def _refuse_unknown(result: Result) -> None:
     """Raises UnusableError if a method or a type is named that a plugin would have to bring: it can't be planned. A
     name in whose place vLLM puts the checkpoint's own method can be (`marlin` for AWQ), as invalid-flag-value says."""
-    base = judged.engine
+    base = result.engine
     method, dtype = base.args.quantization, base.args.given.get("kv_cache_dtype")
-    found = settings.unknown_name("quantization", method, base.release) if method else None
+    refusal = settings.unknown_name("quantization", method, base.release) if method else None
     at, own = base.argument("quantization"), base.model is not None and base.model.value.quantization_config
-    refused = any(one.rule == "invalid-flag-value" and one.finding.path == at for one in judged.findings)
-    if found is not None and (refused or not own):
-        raise edge.UnusableError(f"--quantization {method}: vLLM {base.release} has {', '.join(found.allowed)}")
+    refused = any(finding.rule == "invalid-flag-value" and finding.finding.path == at for finding in result.findings)
+    if refusal is not None and (refused or not own):
+        raise edge.UnusableError(f"--quantization {method}: vLLM {base.release} has {', '.join(refusal.allowed)}")
     if isinstance(dtype, str) and not kv_specs.is_known(dtype):
         raise edge.UnusableError(f"--kv-cache-dtype {dtype}: podfit knows {', '.join(kv_specs.DTYPES)}")
 
 
-def _refuse_unsized(model: str, found: Fact[Model]) -> None:
+def _refuse_unsized(model: str, fact: Fact[Model]) -> None:
     """Raises UnusableError if the known sizes of the model are not enough to choose GPUs."""
-    known = as_model.tree(found)
+    known = as_model.tree(fact)
     sizes = {"the size of its weights": known["weights_bytes_loaded"], "its KV cache": known["kv_cache_known"]}
     missing = [what for what, size in sizes.items() if not size]
     if missing:
         are = "are" if len(missing) > 1 else "is"
         raise edge.UnusableError(
-            f"no GPUs can be chosen for {model}: {' and '.join(missing)} {are} not known ({found.source}). "
+            f"no GPUs can be chosen for {model}: {' and '.join(missing)} {are} not known ({fact.source}). "
             "Pass its config.json with --model-config FILE, or save it with `podfit models add` for --models DIR. "
             f"`podfit models show {model}` shows what is known"
         )
 
 
-def _at_the_hub(model: str, found: Fact[Model]) -> tuple[str, list[str]]:
+def _at_the_hub(model: str, fact: Fact[Model]) -> tuple[str, list[str]]:
     """The model to serve, and a note if its name has no organization: vLLM needs the hub's model ID, or a folder."""
-    id_ = found.value.id
-    if "/" in model or found.may_deny:  # of exactly that name
+    id_ = fact.value.id
+    if "/" in model or fact.may_deny:  # of exactly that name
         return model, []
     if last_part(id_) == last_part(model) and "/" in id_:
         return id_, [f"{model} is read as {id_}: vLLM needs a model ID of the hub, or the path of a folder"]
     return model, [f"{model} is not a model ID of the hub: vLLM needs one, or the path of a folder"]
 
 
-def _write(output: str, ways: Sequence[Way], asked: Asked, named: Accelerator | None) -> int:
+def _write(output: str, ways: Sequence[Way], need: Asked, named: Accelerator | None) -> int:
     """Prints the manifest of the best way. For a name that several GPU models have, that is the best way with the
     commonest of them, as long as it holds the requests."""
-    possible = [one for one in ways if one.refused is None]
+    possible = [way for way in ways if way.refused is None]
     usual = gpu.commonest(named.gpus).labels[:1] if named is not None else ()
-    best = min(possible, key=lambda one: one.offer.stock.product not in usual, default=None)
+    best = min(possible, key=lambda way: way.offer.stock.product not in usual, default=None)
     if best is None:
         raise edge.UnusableError(
-            f"-o {output}: nothing that was tried holds {asked.users} × {asked.context:,} tokens of {asked.model.id}; "
+            f"-o {output}: nothing that was tried holds {need.users} × {need.context:,} tokens of {need.model.id}; "
             "try a shorter --context, or other GPUs with --gpu NAME"
         )
     try:
@@ -141,7 +141,7 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
     if facts.gpu is not None:
         if args.nodes:
             raise edge.UnusableError("--gpu and --nodes exclude each other: --gpu names a GPU, --nodes offers a choice")
-        labels = [label for one in facts.gpu.gpus for label in one.labels[:1]]
+        labels = [label for product in facts.gpu.gpus for label in product.labels[:1]]
         if not labels:
             raise edge.UnusableError(
                 f"--gpu {args.gpu}: `plan MODEL` and -o support only whole NVIDIA GPUs. For other GPUs plan a command "
@@ -150,8 +150,8 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
         return facts, [Stock(label) for label in dict.fromkeys(labels)], []
     if not args.nodes:
         return facts, needs.CATALOGUE, []
-    seen = fleet.read(args.nodes).snapshot
-    nodes = seen.nodes or ()
+    snapshot = fleet.read(args.nodes).snapshot
+    nodes = snapshot.nodes or ()
     having = needs.stocks(nodes)
     if not having:
         raise edge.UnusableError(
@@ -159,11 +159,13 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
             "nvidia.com/gpu.product (GPU feature discovery sets it); --gpu NAME plans without them",
             3,
         )
-    unnamed = sum(bool(node.allocatable.get(needs.RESOURCE)) for node in nodes) - sum(one.nodes or 0 for one in having)
+    unnamed = sum(bool(node.allocatable.get(needs.RESOURCE)) for node in nodes) - sum(
+        stock.nodes or 0 for stock in having
+    )
     notes = (
         [f"{unnamed} nodes have GPUs that no label nvidia.com/gpu.product names, or parts of GPUs"] if unnamed else []
     )
-    return replace(facts, cluster=seen), having, notes
+    return replace(facts, cluster=snapshot), having, notes
 
 
 def _judged(model: str, given: Sequence[str], version: str, facts: Facts, policy: Policy) -> Result:

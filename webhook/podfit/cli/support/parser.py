@@ -43,23 +43,23 @@ class Parser(argparse.ArgumentParser):
 
     def unknown(self, words: Sequence[str], hint: str = "") -> NoReturn:
         """Ends with exit code 2 for options and operands that are not known; `hint` may replace "did you mean"."""
-        shown = Secrets.of(words).line(" ".join(words))
+        text = Secrets.of(words).line(" ".join(words))
         flag = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
         near = nearest(flag, set(re.findall(r"--[a-z][\w-]+", self.format_help())) - {flag}) if flag else []
-        self.error(f"unrecognized arguments: {shown}{_did_you_mean(near) if near and not hint else hint}")
+        self.error(f"unrecognized arguments: {text}{_did_you_mean(near) if near and not hint else hint}")
 
 
 def _with_hint(message: str) -> str:
     """argparse's message; of a wrong choice with the nearest one, and "unknown command" for a command."""
-    found = _CHOICE.fullmatch(message)
-    if not found:
+    match = _CHOICE.fullmatch(message)
+    if not match:
         return message
-    known = re.findall(r"[\w.|-]+", found["choices"])
-    near = _did_you_mean(nearest(found["given"], known))
-    about = found["about"].removeprefix("argument ").removesuffix(": ")
+    known = re.findall(r"[\w.|-]+", match["choices"])
+    near = _did_you_mean(nearest(match["given"], known))
+    about = match["about"].removeprefix("argument ").removesuffix(": ")
     if about in ("COMMAND", "ACTION"):
-        return f"unknown {about.lower()} '{found['given']}'{near or '. Allowed: ' + ', '.join(known)}"
-    return f"{about}: '{found['given']}' is not one of {', '.join(known)}{near}"
+        return f"unknown {about.lower()} '{match['given']}'{near or '. Allowed: ' + ', '.join(known)}"
+    return f"{about}: '{match['given']}' is not one of {', '.join(known)}{near}"
 
 
 def _did_you_mean(near: Sequence[str]) -> str:

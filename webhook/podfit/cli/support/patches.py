@@ -13,11 +13,11 @@ from podfit.kube import kustomize, manifest
 from podfit.kube.manifest import Document, Manifests, Note, encoding
 
 
-def notes(found: Iterable[Note]) -> list[str]:
+def notes(notes: Iterable[Note]) -> list[str]:
     """Lines about patches and templates: one for all that have the same reason. A template's line is where it begins
     to be one."""
     files: dict[str, dict[str, Note]] = {}
-    for note in found:
+    for note in notes:
         files.setdefault(note.message, {}).setdefault(note.file, note)
     lines = []
     for why, of in files.items():
@@ -46,22 +46,24 @@ class Kustomizations:
         """How a kustomization in the file's folder or above lists it, "patch" or "resource", and the kustomization."""
         file = file.resolve()
         for folder in itertools.islice(file.parents, _ABOVE):
-            for one in self._in(folder):
-                if file in one.resources or file in one.patches:
-                    return "resource" if file in one.resources else "patch", one.path
+            for kustomization in self._in(folder):
+                if file in kustomization.resources or file in kustomization.patches:
+                    return "resource" if file in kustomization.resources else "patch", kustomization.path
         return None
 
     def _in(self, folder: Path) -> list[Kustomization]:
         """The kustomizations of a folder."""
         if folder not in self._known:
-            found = self._known[folder] = []
+            kustomizations = self._known[folder] = []
             for name in kustomize.KUSTOMIZATION_FILES:
                 with suppress(OSError, UnicodeDecodeError):
                     value = manifest.load(encoding.decode((folder / name).read_bytes()))
                     if isinstance(value, dict):
-                        patches = {(folder / one).resolve() for one in kustomize.patch_files(value)}
-                        resources = {(folder / one).resolve() for one in kustomize.resource_files(value)}
-                        found.append(Kustomization(folder / name, patches, resources))
+                        patches = {(folder / patch_file).resolve() for patch_file in kustomize.patch_files(value)}
+                        resources = {
+                            (folder / resource_file).resolve() for resource_file in kustomize.resource_files(value)
+                        }
+                        kustomizations.append(Kustomization(folder / name, patches, resources))
         return self._known[folder]
 
 
@@ -69,21 +71,21 @@ _ABOVE = 8
 """Folders above a file in which a kustomization is looked for."""
 
 
-def parted(name: str, found: Manifests, folders: Kustomizations) -> tuple[Manifests, list[Note]]:
+def parted(name: str, manifests: Manifests, folders: Kustomizations) -> tuple[Manifests, list[Note]]:
     """The file with its whole objects only, and for each patch in it why it is one."""
     if Path(name).name in kustomize.KUSTOMIZATION_FILES:
-        found = replace(found, notes=(*found.notes, *_image_notes(name, found)))
+        manifests = replace(manifests, notes=(*manifests.notes, *_image_notes(name, manifests)))
     role, path = (folders.role(Path(name)) if name != "-" else None) or (None, None)
-    whole, patches = [], []
-    for one in found.documents:
-        sign = kustomize.sign_of_patch(one.object) if role is None else None
+    documents, patches = [], []
+    for document in manifests.documents:
+        sign = kustomize.sign_of_patch(document.object) if role is None else None
         if role == "patch" and path is not None:
-            patches.append(_skip(name, one, f"named in {_from_here(path)}", _from_here(path.parent)))
+            patches.append(_skip(name, document, f"named in {_from_here(path)}", _from_here(path.parent)))
         elif sign is not None:
-            patches.append(_skip(name, one, sign, "DIR"))
+            patches.append(_skip(name, document, sign, "DIR"))
         else:
-            whole.append(one)
-    return replace(found, documents=tuple(whole)), patches
+            documents.append(document)
+    return replace(manifests, documents=tuple(documents)), patches
 
 
 def _image_notes(name: str, kustomization: Manifests) -> Iterator[Note]:

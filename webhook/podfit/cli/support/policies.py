@@ -102,32 +102,36 @@ def title(name: str) -> str:
 
 def path(name: str) -> Path:
     """The file or folder: a path that exists, else a shipped policy of this name."""
-    found = Path(name)
-    return _shipped(name) if name in SHIPPED and not found.exists() else found
+    file_path = Path(name)
+    return _shipped(name) if name in SHIPPED and not file_path.exists() else file_path
 
 
 def _shipped(name: str) -> Path:
-    folder = next((one for one in _FOLDERS if one.is_dir()), _FOLDERS[0])
+    folder = next((path for path in _FOLDERS if path.is_dir()), _FOLDERS[0])
     return folder / f"{name}.yaml"
 
 
 def relative_to(folder: Path, name: str) -> str:
     """A name in a file of `folder`: a path relative to it, or the name of a shipped policy if there is no such path."""
-    found = folder / name
-    return name if name in SHIPPED and not found.exists() else str(found)
+    full_path = folder / name
+    return name if name in SHIPPED and not full_path.exists() else str(full_path)
 
 
 def texts(names: Iterable[str]) -> list[tuple[str, str]]:
     """Name and text of each file, those of folders included; a schema in a folder is left out."""
-    return [(name, edge.read_text(one)) for name, one in _files(names)]
+    return [(name, edge.read_text(path)) for name, path in _files(names)]
 
 
 def _files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
     for name in names:
-        found = path(name)
-        if found.is_dir():
-            inside = (one for one in sorted(found.iterdir()) if one.suffix in edge.MANIFEST_SUFFIXES and one.is_file())
-            shown = (one for one in inside if one.name[0] != "." and not is_schema(edge.read_text(one)))
-            yield from ((str(one), one) for one in shown)
+        policy_path = path(name)
+        if policy_path.is_dir():
+            inside = (
+                path
+                for path in sorted(policy_path.iterdir())
+                if path.suffix in edge.MANIFEST_SUFFIXES and path.is_file()
+            )
+            paths = (path for path in inside if path.name[0] != "." and not is_schema(edge.read_text(path)))
+            yield from ((str(path), path) for path in paths)
         else:
-            yield name, found
+            yield name, policy_path

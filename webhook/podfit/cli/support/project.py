@@ -71,7 +71,7 @@ def announce(path: Path | None) -> None:
 
 def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[object] | None:
     try:
-        return [args.formats(one) for one in project.formats] or None
+        return [args.formats(other_format) for other_format in project.formats] or None
     except argparse.ArgumentTypeError as error:
         read = manifest.read(edge.read_text(path).encode(), str(path))
         line = read.documents[0].line_of(FieldPath(("formats",)))
@@ -96,14 +96,14 @@ def nearest_file(start: Path) -> Path | None:
 def _upwards(start: Path) -> Iterator[Path]:
     home = Path.home()
     folders = [start, *start.parents]
-    last = next((one for one in folders if (one / ".git").exists() or one == home), start)
+    last = next((path for path in folders if (path / ".git").exists() or path == home), start)
     yield from folders[: folders.index(last) + 1]
 
 
 def _is_object(path: Path) -> bool:
     """A Kubernetes object or a policy with the name of a project file, which is not a project file."""
     documents = manifest.read(path.read_bytes(), str(path)).documents
-    return any(key in one.object for one in documents for key in ("apiVersion", "kind", "rules"))
+    return any(key in document.object for document in documents for key in ("apiVersion", "kind", "rules"))
 
 
 def _read(path: Path) -> Project:
@@ -123,7 +123,7 @@ def _read(path: Path) -> Project:
         project = Project.model_validate(dict(document.object))
         problems = [(FieldPath((field,)), reason) for field, reason in _values(project, path.parent)]
     except ValidationError as error:
-        problems = [(FieldPath(one["loc"]), described(one)) for one in error.errors()]
+        problems = [(FieldPath(other_error["loc"]), described(other_error)) for other_error in error.errors()]
     if problems:
         lines = sorted((document.line_of(place), f"{place}: {reason}") for place, reason in problems)
         raise edge.UnusableError([f"{path}:{line}: {reason}" for line, reason in lines])
@@ -143,11 +143,11 @@ def _values(project: Project, folder: Path) -> Iterator[tuple[str, str]]:
         if project.nodes != fleet.CLUSTER and not (folder / project.nodes).is_file():
             yield "nodes", f"no such file ({project.nodes!r})"
     for name in project.policies:
-        found = policies.relative_to(folder, name)
-        if found not in policies.SHIPPED and not Path(found).exists():
+        policy_name = policies.relative_to(folder, name)
+        if policy_name not in policies.SHIPPED and not Path(policy_name).exists():
             near = next(iter(nearest(name, policies.SHIPPED)), None)
             yield "policies", f"no such file or directory ({name!r}){f'. Did you mean {near}?' if near else ''}"
-        elif found not in policies.SHIPPED and not (Path(found).is_file() or Path(found).is_dir()):
+        elif policy_name not in policies.SHIPPED and not (Path(policy_name).is_file() or Path(policy_name).is_dir()):
             yield "policies", f"not a regular file ({name!r})"  # a pipe would block the editor
     if project.models is not None and not (folder / project.models).is_dir():
         yield "models", f"no such folder ({project.models!r})"
@@ -159,8 +159,8 @@ def _exclude(folder: Path, patterns: list[str]) -> Callable[[str], bool]:
 
     def excluded(name: str) -> bool:
         path = Path(name).resolve()
-        root = next((one for one in roots if path.is_relative_to(one)), None)
+        root = next((other_path for other_path in roots if path.is_relative_to(other_path)), None)
         place = (path.relative_to(root) if root else path).as_posix()
-        return any(fnmatch(place, one) or fnmatch(place, f"{one.rstrip('/')}/*") for one in patterns)
+        return any(fnmatch(place, pattern) or fnmatch(place, f"{pattern.rstrip('/')}/*") for pattern in patterns)
 
     return excluded

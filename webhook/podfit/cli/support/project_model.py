@@ -42,7 +42,7 @@ def described(error: ErrorDetails) -> str:
     """What is wrong with a field: the problem, the value, and what is expected."""
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
-        names = [one.alias or name for name, one in Project.model_fields.items()]
+        names = [field_info.alias or name for name, field_info in Project.model_fields.items()]
         near = _nearest(str(error["loc"][-1]), names)
         return f"unknown field. {f'Did you mean {near}?' if near else 'Expected one of ' + ', '.join(names)}"
     if kind == "literal_error":
@@ -63,6 +63,6 @@ _EXPECTED: Mapping[str, str] = {"list_type": "a list", "string_type": "text"}
 
 def _nearest(word: str, words: Iterable[str]) -> str | None:
     """The likeliest of the words: equal but for case and dashes, else similar."""
-    plain = {one.lower(): one for one in words}
+    plain = {other_word.lower(): other_word for other_word in words}
     known = word.lower().replace("-", "").replace("_", "")
-    return plain.get(known) or next((plain[one] for one in nearest(known, plain)), None)
+    return plain.get(known) or next((plain[text] for text in nearest(known, plain)), None)

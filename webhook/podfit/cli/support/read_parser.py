@@ -51,19 +51,19 @@ def plain(value: Any) -> Any:
 
 def options(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
     """Every option of an argparse parser."""
-    found = []
+    items = []
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):
             continue
         # 0.33 hides some from the action, which the parser still takes (argparse_utils.py _register_action)
-        spellings = [one for one, owner in parser._option_string_actions.items() if owner is action]
-        negatable = action.nargs == 0 and any(one.startswith("--no-") for one in spellings)
+        spellings = [text for text, owner in parser._option_string_actions.items() if owner is action]
+        negatable = action.nargs == 0 and any(spelling.startswith("--no-") for spelling in spellings)
         verb = {"--enable-": "--disable-", "--disable-": "--enable-"}
         other = next((new for old, new in verb.items() if spellings[:1] and spellings[0].startswith(old)), "--no-")
-        negative = [one for one in spellings if one.startswith(("--no-", other))] if negatable else []
-        found.append(
+        negative = [spelling for spelling in spellings if spelling.startswith(("--no-", other))] if negatable else []
+        items.append(
             {
-                "flags": [one for one in spellings if one not in negative],
+                "flags": [spelling for spelling in spellings if spelling not in negative],
                 "negative_flags": negative,
                 "dest": action.dest,
                 "nargs": action.nargs,
@@ -78,7 +78,7 @@ def options(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
                 "entrypoints": ["serve", "module"],
             }
         )
-    return found
+    return items
 
 
 def first_module(*names: str) -> Any:
@@ -101,9 +101,9 @@ def main() -> None:
             "vllm.entrypoints.launchers.cli_args",  # since 0.29
             "vllm.entrypoints.openai.cli_args",
         )
-        made = arguments.make_arg_parser(utils.FlexibleArgumentParser())
+        value = arguments.make_arg_parser(utils.FlexibleArgumentParser())
         version = importlib.import_module("vllm").__version__
-    json.dump({"version": version, "options": options(made)}, sys.stdout, indent=1)
+    json.dump({"version": version, "options": options(value)}, sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def manifests(args: argparse.Namespace) -> list[tuple[str, bytes]]:
     """What helm and kustomize print, under the names `helm template CHART` and `kustomize build DIR`; raises
     UnusableError with their own words."""
-    made: list[tuple[str, bytes]] = []
+    items: list[tuple[str, bytes]] = []
     if not (args.helm or args.values or args.set or args.kustomize):
-        return made
+        return items
     from shutil import which
 
     if args.helm:
@@ -31,14 +31,14 @@ def manifests(args: argparse.Namespace) -> list[tuple[str, bytes]]:
             *(word for file in args.values for word in ("--values", file)),
             *(w for s in args.set for w in ("--set", s)),
         ]
-        made.append((f"helm template {args.helm}", _output(["helm", "template", "podfit", args.helm, *words])))
+        items.append((f"helm template {args.helm}", _output(["helm", "template", "podfit", args.helm, *words])))
     elif args.values or args.set:
         raise edge.UnusableError("--values and --set belong to --helm CHART")
     if args.kustomize:
         tools = (["kustomize", "build"], ["kubectl", "kustomize"])
         tool = next((words for words in tools if which(words[0])), tools[0])
-        made.append((f"kustomize build {args.kustomize}", _output([*tool, args.kustomize])))
-    return made
+        items.append((f"kustomize build {args.kustomize}", _output([*tool, args.kustomize])))
+    return items
 
 
 def _output(words: Sequence[str]) -> bytes:
@@ -52,10 +52,10 @@ def _output(words: Sequence[str]) -> bytes:
         )
     done = subprocess.run([program, *words[1:]], capture_output=True, check=False)
     if done.returncode:
-        said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        texts = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
         called = Secrets.of(words).masked(" ".join(words))
         raise edge.UnusableError(
-            [f"{called}: {FORMS.masked(_plain(line), quoted=True)}" for line in said] or f"{words[0]} failed", 3
+            [f"{called}: {FORMS.masked(_plain(line), quoted=True)}" for line in texts] or f"{words[0]} failed", 3
         )
     return done.stdout
 

@@ -39,8 +39,8 @@ def is_terminal(stream: TextIO | None = None) -> bool:
 
 def show(rendered: str, paint: Callable[[str], str] | None = None) -> None:
     """Prints text: on a terminal without longer lines than it has, and painted if it is colored."""
-    shown = without_commands(wrapped(rendered, width()) if is_terminal() else rendered)
-    print(paint(shown) if paint and colors() else shown, end="", flush=True)
+    text = without_commands(wrapped(rendered, width()) if is_terminal() else rendered)
+    print(paint(text) if paint and colors() else text, end="", flush=True)
 
 
 _COMMAND = re.compile(r"^(\s*:)(?=:)|##(?=\[)", re.MULTILINE)
@@ -52,7 +52,7 @@ def without_commands(text: str) -> str:
     """The text; on a GitHub runner with a space in each workflow command, which a name or a log could contain."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return text
-    return _COMMAND.sub(lambda found: f"{found[1]} " if found[1] else "# #", text)
+    return _COMMAND.sub(lambda match: f"{match[1]} " if match[1] else "# #", text)
 
 
 _ROW = re.compile(r"\S {2,}\S.* {2,}\S")
@@ -98,8 +98,8 @@ def width(stream: TextIO | None = None) -> int:
     """Characters in a line of the terminal; WIDTH if there is none. `stream`: standard output if None."""
     if not is_terminal(stream):
         return WIDTH
-    if (said := os.environ.get("COLUMNS", "")).isdigit() and int(said):
-        return int(said)
+    if (text := os.environ.get("COLUMNS", "")).isdigit() and int(text):
+        return int(text)
     with suppress(OSError, ValueError):
         return os.get_terminal_size((stream or sys.stdout).fileno()).columns or WIDTH
     return WIDTH

@@ -42,7 +42,7 @@ def client(args: argparse.Namespace) -> Iterator[Client]:
     from podfit.cluster.access import Client, from_kubeconfig, in_cluster
 
     kubeconfig = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111 - never raises
-    files = [Path(one) for one in kubeconfig.split(os.pathsep) if one and not _is_absent(one)]
+    files = [Path(text) for text in kubeconfig.split(os.pathsep) if text and not _is_absent(text)]
     with errors_reported("the cluster can't be reached"):
         access = None if files or args.context else in_cluster()
         if files:
@@ -53,11 +53,11 @@ def client(args: argparse.Namespace) -> Iterator[Client]:
                 "Fix: set KUBECONFIG",
                 3,
             )
-        made = Client(access)
+        new_client = Client(access)
     try:
-        yield made
+        yield new_client
     finally:
-        made.close()
+        new_client.close()
 
 
 def _is_absent(file: str) -> bool:
@@ -97,11 +97,11 @@ def manifests(args: argparse.Namespace, names: Sequence[str]) -> list[tuple[str,
         return []
     from podfit.cluster import objects
 
-    made = []
-    with client(args) as asked:
+    items = []
+    with client(args) as api:
         for name in names:
             kind, _, named = name.partition("/")
             with errors_reported(f"{name}: no such file or folder here; in the cluster"):
-                obj = objects.get(asked, kind, named, args.namespace)
-            made.append((name, json.dumps(obj, indent=2, ensure_ascii=False).encode()))
-    return made
+                obj = objects.get(api, kind, named, args.namespace)
+            items.append((name, json.dumps(obj, indent=2, ensure_ascii=False).encode()))
+    return items

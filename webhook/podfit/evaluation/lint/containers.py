@@ -108,7 +108,7 @@ class _Reader:
             siblings[:] = [sibling for _, sibling in in_order]
         if skipped:
             return f"{skipped} of {len(containers)} containers are not evaluated: the object has too many"
-        return next((pod.beyond for pod in workloads if pod.beyond), None)
+        return next((pod.unevaluated for pod in workloads if pod.unevaluated), None)
 
     def _pod(self, pod: Workload, obj: Whole) -> _Pod:
         return _Pod(pod, Surroundings(object=obj, releases=self.policy.releases, scripts=self.scripts), [])
@@ -160,7 +160,7 @@ def _texts_of_command(engine: Engine) -> list[Any]:
     args = engine.args
     misspelled = {
         flag.suggestion: args.written.get(flag.flag.lstrip("-").replace("-", "_"))
-        for flag in (*args.unknown, *args.unheard)
+        for flag in (*args.unknown, *args.unrecognized)
     }
     words = [word.text for word in engine.command.words]
     return [words, engine.command.env, args.given, args.written, misspelled]

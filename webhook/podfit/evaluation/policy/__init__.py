@@ -90,32 +90,36 @@ class Policy:
         """The terms that apply with these policies; `shadow`: the number of the one among them that is only counted."""
         answers = tuple(layer.match.selects(subject) for layer in layers)
         remembered = self._memo.terms
-        found = remembered.get((shadow, answers))
-        if found is None:
+        terms = remembered.get((shadow, answers))
+        if terms is None:
             if len(remembered) >= _REMEMBERED:
                 remembered.clear()
-            found = reduce(_apply_layer, zip(layers, answers, strict=True), self.base).capped()
-            remembered[shadow, answers] = found
-        return found
+            terms = reduce(_apply_layer, zip(layers, answers, strict=True), self.base).capped()
+            remembered[shadow, answers] = terms
+        return terms
 
     @property
     def selects_by_namespace_labels(self) -> bool:
         """A policy, or an exception in one, applies to namespaces with some labels."""
         matches = [
-            match for layer in self.everything for match in (layer.match, *(one.match for one in layer.exceptions))
+            match
+            for layer in self.everything
+            for match in (layer.match, *(exception.match for exception in layer.exceptions))
         ]
         return any(match.namespace_selector is not None for match in matches)
 
     @property
     def holding(self) -> tuple[PolicyException, ...]:
         """The exceptions that hold at the policy's time, of all policies."""
-        return tuple(one for layer in self.everything for one in layer.exceptions if one.holds(self.now))
+        return tuple(
+            exception for layer in self.everything for exception in layer.exceptions if exception.holds(self.now)
+        )
 
     @cached_property
     def expired(self) -> tuple[PolicyException, ...]:
         """The exceptions that no longer hold, of all policies."""
-        given = (one for layer in self.everything for one in layer.exceptions)
-        return tuple(one for one in given if self.now is not None and not one.holds(self.now))
+        given = (exception for layer in self.everything for exception in layer.exceptions)
+        return tuple(exception for exception in given if self.now is not None and not exception.holds(self.now))
 
     @cached_property
     def version(self) -> str:
@@ -134,9 +138,9 @@ class Policy:
             for rule_id, setting in sorted(self.base.settings.items())
         ]
         rest = (replace(self.base, settings={}), self.layers, self.shadows, self.kinds, self.releases.images)
-        known = [one for layer in self.everything if not layer.shadow for one in layer.known]
-        said = (settings, *rest, known)
-        return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
+        known = [known_release for layer in self.everything if not layer.shadow for known_release in layer.known]
+        items = (settings, *rest, known)
+        return hashlib.sha256(repr(items).encode()).hexdigest()[:12]
 
 
 def _apply_layer(terms: Terms, chosen: tuple[Layer, bool | None]) -> Terms:
@@ -188,15 +192,21 @@ def _with_known_releases(releases: Releases, layer: Layer) -> Releases:
     """What is known of releases, with what a policy says on top."""
     lessons = list(releases.make_table.lessons) if isinstance(releases.make_table, taught.TaughtTable) else []
     table = releases.table
-    for one in layer.known:
-        path = FieldPath(("spec", "releases", "known", one.name))
+    for known_release in layer.known:
+        path = FieldPath(("spec", "releases", "known", known_release.name))
         try:
-            table = taught.teach_release(table, one.name, one.like, one.removed, one.options)
+            table = taught.teach_release(
+                table, known_release.name, known_release.like, known_release.removed, known_release.options
+            )
         except taught.TaughtError as error:
-            named = (path.join("removed", index) for index, word in enumerate(one.removed) if repr(word) in str(error))
-            path = next(named, path / "like" if repr(one.like) in str(error) else path)
+            named = (
+                path.join("removed", index)
+                for index, word in enumerate(known_release.removed)
+                if repr(word) in str(error)
+            )
+            path = next(named, path / "like" if repr(known_release.like) in str(error) else path)
             raise PolicyError([f"{layer.place(*path.parts)}: {path}: {error}"]) from None
-        lessons.append((one.name, one.like, one.removed, one.options))
+        lessons.append((known_release.name, known_release.like, known_release.removed, known_release.options))
     images = (*layer.images, *releases.images)
     return Releases(images, taught.TaughtTable(lessons)) if lessons else Releases(images)
 
@@ -213,11 +223,11 @@ def is_schema(text: str) -> bool:
     if not text.lstrip().startswith("{"):
         return False
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return False
     return (
-        isinstance(found, dict)
-        and not found.keys().isdisjoint({"$schema", "properties"})
-        and found.keys().isdisjoint({"apiVersion", "kind", "spec"})
+        isinstance(value, dict)
+        and not value.keys().isdisjoint({"$schema", "properties"})
+        and value.keys().isdisjoint({"apiVersion", "kind", "spec"})
     )

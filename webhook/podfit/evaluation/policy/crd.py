@@ -61,11 +61,11 @@ def _printer_columns() -> list[dict[str, Any]]:
 
 def _policy_schema() -> dict[str, Any]:
     """The OpenAPI schema of a Policy object."""
-    whole = shape.schema()
-    spec = structural(whole["properties"]["spec"], whole["$defs"])
+    entries = shape.schema()
+    spec = structural(entries["properties"]["spec"], entries["$defs"])
     return {
         "type": "object",
-        "description": whole["description"],
+        "description": entries["description"],
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -111,8 +111,8 @@ _STATUS: dict[str, Any] = {
 def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """A node of pydantic's JSON Schema as a node of a structural one."""
     if "$ref" in schema:
-        found = structural(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-        return {**found, "description": schema.get("description", found.get("description", ""))}
+        entries = structural(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+        return {**entries, "description": schema.get("description", entries.get("description", ""))}
     if (options := schema.get("anyOf", schema.get("oneOf"))) is not None:
         return {**_one_of(options, definitions), **_kept_keywords(schema)}
     out = _kept_keywords(schema)
@@ -146,7 +146,7 @@ def _children_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) 
         return {"additionalProperties": structural(values, definitions)} if isinstance(values, dict) else {_OPEN: True}
     out: dict[str, Any] = {
         _OPEN: True,
-        "properties": {name: structural(one, definitions) for name, one in schema["properties"].items()},
+        "properties": {name: structural(item, definitions) for name, item in schema["properties"].items()},
     }
     if schema.get("required"):
         out["required"] = schema["required"]
@@ -155,9 +155,9 @@ def _children_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) 
 
 def _one_of(options: list[Mapping[str, Any]], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """A field that may be absent, or that takes a number and its text."""
-    left = [structural(one, definitions) for one in options if one.get("type") != "null"]
+    left = [structural(option, definitions) for option in options if option.get("type") != "null"]
     if len(left) == 1:
         return left[0]
-    if {one.get("type") for one in left} == {"integer", "string"}:
+    if {item.get("type") for item in left} == {"integer", "string"}:
         return {"x-kubernetes-int-or-string": True}
     return {_OPEN: True}

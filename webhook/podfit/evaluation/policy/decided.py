@@ -32,41 +32,41 @@ class DecidedField:
 
     name: str
     """The name as a policy spells it."""
-    said: tuple[PolicyValue, ...]
+    policy_values: tuple[PolicyValue, ...]
 
     @property
     def decided(self) -> PolicyValue:
         """The value that applies. If a policy may not apply, the softer answer may be another (docs/policies.md)."""
-        return self.said[-1]
+        return self.policy_values[-1]
 
 
 def decided_fields(policy: Policy, rule: type[Rule], subject: Subject | None) -> list[DecidedField]:
     """Every word of a rule for an object; None: for one that every policy selects."""
     default = builtin().base.settings[rule.id()]
-    found: dict[str, list[PolicyValue]] = {
+    entries: dict[str, list[PolicyValue]] = {
         "mode": [PolicyValue(default.mode, BUILT_IN_POLICY, "")],
         "fix": [PolicyValue(default.fix, BUILT_IN_POLICY, "")],
-        **{one.name: [PolicyValue(getattr(default.rule, one.name), BUILT_IN_POLICY, "")] for one in fields(rule)},
+        **{field.name: [PolicyValue(getattr(default.rule, field.name), BUILT_IN_POLICY, "")] for field in fields(rule)},
     }
     for layer, certain in _applying(policy, subject):
-        said = layer.rules.get(rule.id())
-        if said is None:
+        rule_settings = layer.rules.get(rule.id())
+        if rule_settings is None:
             continue
-        given = {"mode": said.mode, "fix": said.fix, **said.parameters}
+        given = {"mode": rule_settings.mode, "fix": rule_settings.fix, **rule_settings.parameters}
         for name, value in given.items():
             if value is not None:
                 place = layer.place("spec", "rules", rule.id(), camel(name))
-                found[name].append(PolicyValue(value, place, layer.name, certain))
-    return [DecidedField(camel(name), tuple(said)) for name, said in found.items()]
+                entries[name].append(PolicyValue(value, place, layer.name, certain))
+    return [DecidedField(camel(name), tuple(policy_values)) for name, policy_values in entries.items()]
 
 
 def cap(policy: Policy, subject: Subject | None) -> PolicyValue | None:
     """What says how strong a mode may be; None where nothing does."""
-    found = None
+    policy_value = None
     for layer, certain in _applying(policy, subject):
         if layer.at_most is not None:
-            found = PolicyValue(layer.at_most, layer.place("spec", "enforce", "mode"), layer.name, certain)
-    return found
+            policy_value = PolicyValue(layer.at_most, layer.place("spec", "enforce", "mode"), layer.name, certain)
+    return policy_value
 
 
 def _applying(policy: Policy, subject: Subject | None) -> Iterator[tuple[Layer, bool]]:

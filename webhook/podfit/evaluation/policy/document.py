@@ -29,8 +29,8 @@ def read(texts: Iterable[tuple[str, str]]) -> list[Layer]:
     problems: list[str] = []
     layers: list[Layer] = []
     for name, text in texts:
-        found, wrong = _read_file(name, text)
-        layers += found
+        items, wrong = _read_file(name, text)
+        layers += items
         problems += wrong
     if problems:
         raise PolicyError(problems)
@@ -48,27 +48,27 @@ def of_object(obj: Mapping[str, Any], name: str) -> Layer:
 def _read_file(name: str, text: str) -> tuple[list[Layer], list[str]]:
     """The layers of a policy file, and its problems as "file:line: path: message"."""
     read = manifest.read(text, name)
-    said = [(error.line or 1, f"policy: {error.message}") for error in read.errors]
-    said += [(note.line or 1, f"policy: {note.message}") for note in read.notes]
-    if not said and not read.documents:
-        said.append((1, f"policy: none in it: expected {_TITLES}"))
+    items = [(error.line or 1, f"policy: {error.message}") for error in read.errors]
+    items += [(note.line or 1, f"policy: {note.message}") for note in read.notes]
+    if not items and not read.documents:
+        items.append((1, f"policy: none in it: expected {_TITLES}"))
     layers = []
     trapped = _traps_by_place(text) if read.documents and not read.errors else {}
     for document in read.documents:
-        seen = trapped.get(document.index, {})
+        entries = trapped.get(document.index, {})
         for path, message in check(document.object):
-            if document.root.join(*path.parts).parts not in seen:
-                said.append((document.line_of(path), f"{path or 'policy'}: {message}"))
-        said += [(note.line or 1, f"{note.path}: duplicate key, one of the two is lost") for note in document.notes]
-        if not said and not seen:
+            if document.root.join(*path.parts).parts not in entries:
+                items.append((document.line_of(path), f"{path or 'policy'}: {message}"))
+        items += [(note.line or 1, f"{note.path}: duplicate key, one of the two is lost") for note in document.notes]
+        if not items and not entries:
             layers.append(_layer(document.object, _place_of(name, document.line_of)))
-    said += [
+    items += [
         (line, f"{FieldPath(path) or 'policy'}: {message}")
-        for seen in trapped.values()
-        for path, found in seen.items()
-        for line, message in found
+        for value in trapped.values()
+        for path, rows in value.items()
+        for line, message in rows
     ]
-    return layers, [f"{name}:{line}: {message}" for line, message in sorted(said, key=lambda one: one[0])]
+    return layers, [f"{name}:{line}: {message}" for line, message in sorted(items, key=lambda pair: pair[0])]
 
 
 def _traps_by_place(text: str) -> dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]]:
@@ -81,12 +81,12 @@ def _traps_by_place(text: str) -> dict[int, dict[tuple[str | int, ...], list[tup
             pass
         else:
             return {}
-    found: dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]] = {}
+    entries: dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]] = {}
     for index, line, path, message in traps.find(text):
         if path[-1:] == ("mode",) and "false" in message:
             message += "; the mode is `ignore`"
-        found.setdefault(index, {}).setdefault(path, []).append((line, message))
-    return found
+        entries.setdefault(index, {}).setdefault(path, []).append((line, message))
+    return entries
 
 
 def _place_of(name: str, line_of: Callable[[FieldPath], int | None]) -> Callable[[FieldPath], str]:
@@ -106,17 +106,17 @@ def _place_of(name: str, line_of: Callable[[FieldPath], int | None]) -> Callable
 def check(obj: Mapping[str, Any]) -> Wrong:
     """What is wrong in a policy, none where it can be used."""
     if obj.get("kind") != "Policy" and not str(obj.get("apiVersion")).startswith("podfit.dev/"):
-        shown = f"{_quote_value(obj.get('apiVersion'))}, kind {_quote_value(obj.get('kind'))}"
-        return [(FieldPath(("apiVersion",)), f"expected {_TITLES}, got apiVersion {shown}")]
+        text = f"{_quote_value(obj.get('apiVersion'))}, kind {_quote_value(obj.get('kind'))}"
+        return [(FieldPath(("apiVersion",)), f"expected {_TITLES}, got apiVersion {text}")]
     wrong = [(path, "is empty: leave it out, or give it a value") for path in _nulls(obj)]
     wrong += _validate(shape.DocumentShape, obj, FieldPath(), {path for path, _ in wrong})
-    listed = FieldPath(("spec", "rules")).get(obj)
-    for rule_id, said in listed.items() if isinstance(listed, Mapping) else ():
+    value = FieldPath(("spec", "rules")).get(obj)
+    for rule_id, item in value.items() if isinstance(value, Mapping) else ():
         place = FieldPath(("spec", "rules", rule_id))
         if rule_id not in all_rules():
             wrong.append((place, f"{rule_id!r} is not a rule{nearest(rule_id, all_rules())}"))
-        elif isinstance(said, Mapping):
-            wrong += _validate(shape.rule_shape(rule_id), said, place, {path for path, _ in wrong})
+        elif isinstance(item, Mapping):
+            wrong += _validate(shape.rule_shape(rule_id), item, place, {path for path, _ in wrong})
     return wrong + list(_selectors(obj))
 
 
@@ -134,17 +134,17 @@ def _nulls(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
         queue += _child_paths(path, obj)
 
 
-def _validate(model: type[BaseModel], said: Mapping[str, Any], at: FieldPath, known: set[FieldPath]) -> Wrong:
+def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, known: set[FieldPath]) -> Wrong:
     """pydantic's errors as (path, message), without those at a place that is wrong already."""
     try:
         # As JSON: a policy has its types, and nothing is converted into others.
-        model.model_validate_json(json.dumps(said, default=str))
+        model.model_validate_json(json.dumps(obj, default=str))
     except ValidationError as error:
-        found = [(at.join(*_without_type_names(problem["loc"])), problem) for problem in error.errors()]
-        below = {path.parts[:length] for path, _ in found for length in range(len(path.parts))}
+        items = [(at.join(*_without_type_names(problem["loc"])), problem) for problem in error.errors()]
+        below = {path.parts[:length] for path, _ in items for length in range(len(path.parts))}
         return [
             (path, _describe_problem(path, problem, model, at))
-            for path, problem in found
+            for path, problem in items
             if path not in known and not (problem["type"] == "too_short" and path.parts in below)  # of its valid items
         ]
     return []
@@ -201,7 +201,7 @@ def _siblings(model: type[BaseModel], parts: tuple[str | int, ...]) -> list[str]
     for part in parts:
         if isinstance(part, int):
             continue
-        info = next((one for name, one in current.model_fields.items() if (one.alias or name) == part), None)
+        info = next((item for name, item in current.model_fields.items() if (item.alias or name) == part), None)
         current = next(_models(info.annotation), None) if info else None
         if current is None:
             return []
@@ -236,17 +236,17 @@ def _selectors(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
     ]
     for match in matches:
         for selector in ("namespaceSelector", "objectSelector"):
-            listed = match.join(selector, "matchExpressions").get(obj)
-            for index, one in enumerate(listed if isinstance(listed, list) else ()):
-                if isinstance(one, Mapping) and (problem := _requirement_problem(one)):
+            value = match.join(selector, "matchExpressions").get(obj)
+            for index, item in enumerate(value if isinstance(value, list) else ()):
+                if isinstance(item, Mapping) and (problem := _requirement_problem(item)):
                     yield match.join(selector, "matchExpressions", index, "values"), problem
 
 
-def _requirement_problem(one: Mapping[str, Any]) -> str | None:
+def _requirement_problem(requirement: Mapping[str, Any]) -> str | None:
     """What is wrong with the values of a selector's expression; None where they fit its operator."""
-    operator, values = one.get("operator"), one.get("values")
+    operator, values = requirement.get("operator"), requirement.get("values")
     if operator in ("In", "NotIn") and values in (None, []):
-        return None if values is None and "values" in one else f"required with {operator}: at least one value"
+        return None if values is None and "values" in requirement else f"required with {operator}: at least one value"
     if operator in ("Exists", "DoesNotExist") and values:
         return f"not with {operator}, which asks for no value"
     return None
@@ -264,7 +264,7 @@ def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
         order=spec.order,
         match=_match_of(spec.match),
         shadow=spec.shadow,
-        rules={rule_id: _said_of_rule(rule_id, said) for rule_id, said in spec.rules.items()},
+        rules={rule_id: _said_of_rule(rule_id, item) for rule_id, item in spec.rules.items()},
         at_most=spec.enforce.mode,
         owned_pods=spec.enforce.owned_pods,
         mutate_workloads=spec.mutate.workloads,
@@ -272,64 +272,74 @@ def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
         assume=_assumptions_of(spec.assume),
         kinds={kind: tuple(paths) for kind, paths in spec.kinds.items()},
         images=tuple(
-            (pattern, found) for pattern, text in spec.releases.images.items() if (found := release.parse(text))
+            (pattern, known_release)
+            for pattern, text in spec.releases.images.items()
+            if (known_release := release.parse(text))
         ),
-        known=tuple(_known_release_of(name, said) for name, said in spec.releases.known.items()),
+        known=tuple(
+            _known_release_of(name, known_release_shape) for name, known_release_shape in spec.releases.known.items()
+        ),
         allow_ignore=None if spec.allow_ignore is None else tuple(spec.allow_ignore),
         exceptions=tuple(
-            _exception_of(one, name, place(FieldPath(("spec", "exceptions", index, "expires"))))
-            for index, one in enumerate(spec.exceptions)
+            _exception_of(exception_shape, name, place(FieldPath(("spec", "exceptions", index, "expires"))))
+            for index, exception_shape in enumerate(spec.exceptions)
         ),
         places={path: place(path) for path in _places(obj)},
     )
 
 
-def _said_of_rule(rule_id: str, said: Mapping[str, Any]) -> SaidOfRule:
+def _said_of_rule(rule_id: str, obj: Mapping[str, Any]) -> SaidOfRule:
     """What a policy sets of a rule: mode, fix and parameters."""
-    model = shape.rule_shape(rule_id).model_validate_json(json.dumps(said))
+    model = shape.rule_shape(rule_id).model_validate_json(json.dumps(obj))
     given = {name: records.plain(getattr(model, name)) for name in model.model_fields_set}
     return SaidOfRule(given.pop("mode", None), given.pop("fix", None), given)
 
 
-def _match_of(said: shape.MatchShape) -> Match:
+def _match_of(match_shape: shape.MatchShape) -> Match:
     """The checked `match` as what evaluation uses."""
     return Match(
-        namespaces=None if said.namespaces is None else tuple(said.namespaces),
-        excluded_namespaces=None if said.excluded_namespaces is None else tuple(said.excluded_namespaces),
-        namespace_selector=_selector_of(said.namespace_selector),
-        object_selector=_selector_of(said.object_selector),
-        kinds=None if said.kinds is None else tuple(said.kinds),
+        namespaces=None if match_shape.namespaces is None else tuple(match_shape.namespaces),
+        excluded_namespaces=None if match_shape.excluded_namespaces is None else tuple(match_shape.excluded_namespaces),
+        namespace_selector=_selector_of(match_shape.namespace_selector),
+        object_selector=_selector_of(match_shape.object_selector),
+        kinds=None if match_shape.kinds is None else tuple(match_shape.kinds),
     )
 
 
-def _selector_of(said: shape.LabelSelector | None) -> Selector | None:
+def _selector_of(label_selector: shape.LabelSelector | None) -> Selector | None:
     """The checked label selector as what evaluation uses."""
-    if said is None:
+    if label_selector is None:
         return None
-    labels = [Requirement(key, "In", (value,)) for key, value in said.match_labels.items()]
+    labels = [Requirement(key, "In", (value,)) for key, value in label_selector.match_labels.items()]
     return Selector(
-        (*labels, *(Requirement(one.key, one.operator, tuple(one.values)) for one in said.match_expressions))
+        (
+            *labels,
+            *(
+                Requirement(label_requirement.key, label_requirement.operator, tuple(label_requirement.values))
+                for label_requirement in label_selector.match_expressions
+            ),
+        )
     )
 
 
-def _assumptions_of(said: shape.AssumeShape) -> dict[str, Any]:
+def _assumptions_of(assume_shape: shape.AssumeShape) -> dict[str, Any]:
     """Field of `Assumed` → value, of what the policy says."""
-    found = {name: getattr(said, name) for name in said.model_fields_set}
+    entries = {name: getattr(assume_shape, name) for name in assume_shape.model_fields_set}
     for name in ("download_bandwidth", "disk_bandwidth"):
-        if name in found:
-            found[name] = quantity.parse(found[name])
-    if "registries" in found:
-        found["registries"] = tuple(found["registries"])
-    return found
+        if name in entries:
+            entries[name] = quantity.parse(entries[name])
+    if "registries" in entries:
+        entries["registries"] = tuple(entries["registries"])
+    return entries
 
 
-def _known_release_of(name: str, said: shape.KnownReleaseShape) -> KnownRelease:
+def _known_release_of(name: str, known_release_shape: shape.KnownReleaseShape) -> KnownRelease:
     """A release that the policy adds, with its options by dest."""
     options = {
         option.dest or _dest_of_flags(option.flags): option.model_dump(exclude={"dest"}, exclude_defaults=True)
-        for option in said.options
+        for option in known_release_shape.options
     }
-    return KnownRelease(name, said.like, tuple(said.removed), options)
+    return KnownRelease(name, known_release_shape.like, tuple(known_release_shape.removed), options)
 
 
 def _dest_of_flags(flags: Iterable[str]) -> str:
@@ -338,12 +348,12 @@ def _dest_of_flags(flags: Iterable[str]) -> str:
     return long[0].lstrip("-").replace("-", "_")
 
 
-def _exception_of(said: shape.ExceptionShape, policy: str, place: str) -> PolicyException:
+def _exception_of(row: shape.ExceptionShape, policy: str, place: str) -> PolicyException:
     """The checked exception as what evaluation uses."""
-    expires = expiry_time(said.expires)
+    expires = expiry_time(row.expires)
     assert expires is not None  # noqa: S101 - it was checked
     return PolicyException(
-        tuple(said.rules), _match_of(said.match), said.reason.strip(), said.owner.strip(), expires, said.expires,
+        tuple(row.rules), _match_of(row.match), row.reason.strip(), row.owner.strip(), expires, row.expires,
         policy, place,
     )  # fmt: skip
 

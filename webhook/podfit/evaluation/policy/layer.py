@@ -21,14 +21,14 @@ _REMEMBERED = 1024
 STRENGTH: Mapping[Mode, int] = {"ignore": 0, "audit": 1, "warn": 2, "deny": 3}
 
 
-def softer_mode(one: Mode, other: Mode) -> Mode:
+def softer_mode(first: Mode, other: Mode) -> Mode:
     """The softer of two modes."""
-    return min(one, other, key=lambda mode: STRENGTH[mode])
+    return min(first, other, key=lambda mode: STRENGTH[mode])
 
 
-def harder_mode(one: Mode, other: Mode) -> Mode:
+def harder_mode(first: Mode, other: Mode) -> Mode:
     """The stricter of two modes."""
-    return max(one, other, key=lambda mode: STRENGTH[mode])
+    return max(first, other, key=lambda mode: STRENGTH[mode])
 
 
 def _by_hand(fix: Fix) -> Fix:
@@ -67,13 +67,13 @@ class ApplicableRules:
         """The rules that are not ignored, and for which `Rule.has_a_say` is true."""
         where, completes, unknown, unknown_by_release = who
         chosen, wrong = list[Setting](), list[tuple[str, Exception]]()
-        for one in settings:
-            facts = unknown_by_release if one.rule.by_release else unknown
+        for setting in settings:
+            facts = unknown_by_release if setting.rule.by_release else unknown
             try:
-                if one.mode != "ignore" and one.rule.has_a_say(where, facts, completes):
-                    chosen.append(one)
+                if setting.mode != "ignore" and setting.rule.has_a_say(where, facts, completes):
+                    chosen.append(setting)
             except Exception as error:
-                wrong.append((one.rule.id(), error))
+                wrong.append((setting.rule.id(), error))
         return cls(tuple(chosen), tuple(wrong))
 
 
@@ -131,12 +131,12 @@ class Terms:
         the engine that are not known (words of `rule.FACTS`). `unknown_by_release`: those for rules that depend on the
         release. Cached, since most engines are equal in these."""
         who = (where, completes, unknown, unknown_by_release)
-        found = self._asked.get(who)
-        if found is None:
+        applicable_rules = self._asked.get(who)
+        if applicable_rules is None:
             if len(self._asked) >= _REMEMBERED:
                 self._asked.clear()
-            found = self._asked[who] = ApplicableRules.of(self.settings.values(), who)
-        return found
+            applicable_rules = self._asked[who] = ApplicableRules.of(self.settings.values(), who)
+        return applicable_rules
 
     def mode(self, rule: str) -> Mode:
         """The strongest mode that a finding of the rule can have."""
@@ -153,7 +153,7 @@ class Terms:
             return self
         settings = self.settings
         if self.at_most == "ignore":
-            settings = {rule_id: replace(one, mode="ignore") for rule_id, one in settings.items()}
+            settings = {rule_id: replace(setting, mode="ignore") for rule_id, setting in settings.items()}
         return replace(self, settings=settings, mutate_workloads=False)
 
     @property
@@ -214,12 +214,12 @@ class Layer:
     def over(self, terms: Terms) -> Terms:
         """The terms that apply when this policy applies: what it says, rule by rule, parameter by parameter."""
         settings = dict(terms.settings)
-        for rule_id, said in self.rules.items():
+        for rule_id, rule_settings in self.rules.items():
             before = settings[rule_id]
             settings[rule_id] = Setting(
-                rule=replace(before.rule, **said.parameters) if said.parameters else before.rule,
-                mode=said.mode or before.mode,
-                fix=before.fix if said.fix is None else said.fix,
+                rule=replace(before.rule, **rule_settings.parameters) if rule_settings.parameters else before.rule,
+                mode=rule_settings.mode or before.mode,
+                fix=before.fix if rule_settings.fix is None else rule_settings.fix,
             )
         return replace(
             terms,
@@ -240,12 +240,12 @@ class Layer:
         """
         if_so = self.over(terms)
         settings = dict(terms.settings)
-        for rule_id, said in self.rules.items():
+        for rule_id, rule_settings in self.rules.items():
             before, after = terms.settings[rule_id], if_so.settings[rule_id]
             mode = softer_mode(before.mode, after.mode)
             settings[rule_id] = Setting(
                 rule=before.rule,
-                mode=softer_mode(mode, "warn") if said.parameters and before.rule != after.rule else mode,
+                mode=softer_mode(mode, "warn") if rule_settings.parameters and before.rule != after.rule else mode,
                 fix=before.fix if before.fix == after.fix else _by_hand(before.fix),
             )
         return replace(

@@ -102,4 +102,4 @@ def _namespace_labels_match(subject: Subject, selector: Selector) -> bool | None
         return True
     name = {NAMESPACE_NAME: subject.namespace} if subject.namespace else {}
     known = subject.namespace_labels
-    return selector.selects({**name, **(known or {})}, whole=known is not None)
+    return selector.selects({**name, **(known or {})}, is_complete=known is not None)

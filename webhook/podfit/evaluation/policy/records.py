@@ -62,12 +62,12 @@ def shape_fields(record: Any) -> dict[str, Any]:
     """Field of a dataclass → its type and pydantic's description of it."""
     hints = get_type_hints(record)
     shapes: dict[str, Any] = {}
-    for one in fields(record):
-        bounds = dict(one.metadata)
+    for field in fields(record):
+        bounds = dict(field.metadata)
         form, _ = bounds.pop("form"), bounds.pop("example")
-        default = ... if one.default is MISSING else _shape_default(one.default)
-        hint = _limits_by_gpu(hints[one.name], bounds) or _shape_type(hints[one.name], form)
-        shapes[one.name] = (hint, Field(default=default, **bounds))
+        default = ... if field.default is MISSING else _shape_default(field.default)
+        hint = _limits_by_gpu(hints[field.name], bounds) or _shape_type(hints[field.name], form)
+        shapes[field.name] = (hint, Field(default=default, **bounds))
     return shapes
 
 
@@ -76,7 +76,7 @@ def _shape_default(default: Any) -> Any:
     record: Any = type(default)
     if not _is_record(record):
         return default
-    values = {one.name: getattr(default, one.name) for one in fields(default)}
+    values = {field.name: getattr(default, field.name) for field in fields(default)}
     return _record_shape(record).model_construct(**values)
 
 
@@ -92,7 +92,7 @@ def _shape_type(hint: Any, form: str | None) -> Any:
         return _FORMS[form]
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return reduce(or_, [_shape_type(one, form) for one in inner])
+        return reduce(or_, [_shape_type(item, form) for item in inner])
     return tuple[_shape_type(inner[0], form), ...] if origin is tuple else hint  # type: ignore[misc]
 
 
@@ -120,5 +120,5 @@ def _limits_by_gpu(hint: Any, bounds: dict[str, Any]) -> Any:
 
 def _bounds(record: Any) -> dict[str, Any]:
     """The bounds of a limit's `value`."""
-    metadata = next(one.metadata for one in fields(record) if one.name == "value")
+    metadata = next(field.metadata for field in fields(record) if field.name == "value")
     return {word: bound for word, bound in metadata.items() if word in ("ge", "gt", "le", "lt")}

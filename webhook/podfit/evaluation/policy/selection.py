@@ -53,10 +53,10 @@ def _of_layer(layer: Layer, kinds: Iterable[str]) -> Iterator[tuple[Place, str]]
 def has_labels_alone(matches: Sequence[Match]) -> bool:
     """Whether an author in any namespace can have an object selected by a label of it."""
     limited = any(
-        one.namespace_selector is not None or (one.namespaces is not None and not _has_all(one.namespaces))
-        for one in matches
+        match.namespace_selector is not None or (match.namespaces is not None and not _has_all(match.namespaces))
+        for match in matches
     )
-    return not limited and any(one.object_selector is not None for one in matches)
+    return not limited and any(match.object_selector is not None for match in matches)
 
 
 def _has_all(patterns: Iterable[str]) -> bool:
@@ -65,9 +65,9 @@ def _has_all(patterns: Iterable[str]) -> bool:
 
 def nothing_selected(matches: Sequence[Match], kinds: Iterable[str]) -> str | None:
     """Why no object can fulfil all of the matches; None if one may. `kinds`: those that podfit checks."""
-    if problem := _no_kind(matches, frozenset(kinds)) or _no_labels([one.object_selector for one in matches]):
+    if problem := _no_kind(matches, frozenset(kinds)) or _no_labels([match.object_selector for match in matches]):
         return f"selects nothing: {problem}"
-    if problem := _no_namespace(matches) or _no_labels([one.namespace_selector for one in matches]):
+    if problem := _no_namespace(matches) or _no_labels([match.namespace_selector for match in matches]):
         return f"selects nothing in any namespace: {problem}"
     return None
 
@@ -75,17 +75,17 @@ def nothing_selected(matches: Sequence[Match], kinds: Iterable[str]) -> str | No
 def _no_kind(matches: Sequence[Match], known: frozenset[str]) -> str | None:
     """Why no kind is left."""
     left = known
-    for one in matches:
-        if one.kinds is None:
+    for match in matches:
+        if match.kinds is None:
             continue
-        if not any(_is_kind(kind, word) for kind in known for word in one.kinds):
-            word = one.kinds[0]
+        if not any(_is_kind(kind, word) for kind in known for word in match.kinds):
+            word = match.kinds[0]
             near = nearest(word, known)
             return f"podfit does not check the kind {word!r}, and no policy here has it in spec.kinds{near}"
-        left = frozenset(kind for kind in left if any(_is_kind(kind, word) for word in one.kinds))
+        left = frozenset(kind for kind in left if any(_is_kind(kind, word) for word in match.kinds))
     if not left:
         return "no kind is in the kinds of both matches"
-    named = any(one.namespaces is not None for one in matches)
+    named = any(hit.namespaces is not None for hit in matches)
     if named and all(kind.startswith("Cluster") for kind in left):
         return "objects of these kinds are in no namespace, and namespaces asks for one"
     return None
@@ -98,36 +98,44 @@ def _is_kind(kind: str, word: str) -> bool:
 
 def _no_labels(selectors: Sequence[Selector | None]) -> str | None:
     """Why no set of labels fulfills all selectors."""
-    wanted: dict[str, list[Requirement]] = {}
+    entries: dict[str, list[Requirement]] = {}
     for selector in selectors:
-        for one in selector.requirements if selector is not None else ():
-            wanted.setdefault(one.key, []).append(one)
-    for key, conditions in wanted.items():
+        for requirement in selector.requirements if selector is not None else ():
+            entries.setdefault(requirement.key, []).append(requirement)
+    for key, conditions in entries.items():
         # A label that is absent, each listed value, and one that no condition lists: label values have no blanks.
-        listed = (value for one in conditions for value in one.values)
-        candidates = [{}, *({key: value} for value in (*listed, "another value"))]
-        if not any(all(one.holds(labels) for one in conditions) for labels in candidates):
+        names = (value for condition in conditions for value in condition.values)
+        candidates = [{}, *({key: value} for value in (*names, "another value"))]
+        if not any(all(condition.holds(labels) for condition in conditions) for labels in candidates):
             return f"no value of the label {key} fulfills all conditions"
     return None
 
 
 def _no_namespace(matches: Sequence[Match]) -> str | None:
     """Why no namespace is left by its name."""
-    names = [one for match in matches for one in _name_conditions(match.namespace_selector)]
-    allowed = [one.namespaces for one in matches if one.namespaces is not None]
-    allowed += [one.values for one in names if one.operator == "In"]
-    excluded = [pattern for one in matches for pattern in one.excluded_namespaces or ()]
-    excluded += [value for one in names if one.operator == "NotIn" for value in one.values]
+    names = [requirement for match in matches for requirement in _name_conditions(match.namespace_selector)]
+    allowed = [match.namespaces for match in matches if match.namespaces is not None]
+    allowed += [requirement.values for requirement in names if requirement.operator == "In"]
+    excluded = [pattern for match in matches for pattern in match.excluded_namespaces or ()]
+    excluded += [value for requirement in names if requirement.operator == "NotIn" for value in requirement.values]
     for patterns in allowed or [("*",)]:
-        left = [one for one in patterns if not any(_covers(pattern, one) for pattern in excluded)]
-        if not any(_has_wildcard(one) or all(_is_in(one, other) for other in allowed) for one in left):
+        left = [
+            other_pattern
+            for other_pattern in patterns
+            if not any(_covers(pattern, other_pattern) for pattern in excluded)
+        ]
+        if not any(_has_wildcard(text) or all(_is_in(text, other) for other in allowed) for text in left):
             return "no name of a namespace fulfills all conditions"
     return None
 
 
 def _name_conditions(selector: Selector | None) -> list[Requirement]:
     """The conditions of a namespace selector on the namespace's name."""
-    return [] if selector is None else [one for one in selector.requirements if one.key == NAMESPACE_NAME]
+    return (
+        []
+        if selector is None
+        else [requirement for requirement in selector.requirements if requirement.key == NAMESPACE_NAME]
+    )
 
 
 def _has_wildcard(pattern: str) -> bool:
@@ -143,4 +151,4 @@ def _covers(pattern: str, other: str) -> bool:
 
     The wildcards of `other` are read as characters: its `*` needs one in `pattern`, since it may be any length."""
     words = {"*": ".*", "?": "[^*]"}
-    return re.fullmatch("".join(words.get(one, re.escape(one)) for one in pattern), other) is not None
+    return re.fullmatch("".join(words.get(text, re.escape(text)) for text in pattern), other) is not None

@@ -274,25 +274,25 @@ def field_names(model: type[BaseModel]) -> list[str]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a policy, every rule with its parameters: for editors and for the chart's values."""
-    whole = DocumentShape.model_json_schema(by_alias=True)
-    del whole["properties"]["status"]  # what people write has none, nor what the API server adds to metadata
-    metadata = whole["$defs"]["Metadata"]
+    entries = DocumentShape.model_json_schema(by_alias=True)
+    del entries["properties"]["status"]  # what people write has none, nor what the API server adds to metadata
+    metadata = entries["$defs"]["Metadata"]
     metadata["properties"] = {name: metadata["properties"][name] for name in WRITTEN}
     rules: dict[str, Any] = {}
     for rule_id, rule in all_rules().items():
-        one = rule_shape(rule_id).model_json_schema(by_alias=True)
-        whole["$defs"] |= one.get("$defs", {})
+        rule_schema = rule_shape(rule_id).model_json_schema(by_alias=True)
+        entries["$defs"] |= rule_schema.get("$defs", {})
         rules[rule_id] = {
             "type": "object",
             "description": rule.title(),
-            "properties": one["properties"],
+            "properties": rule_schema["properties"],
             "additionalProperties": False,
         }
-    said = whole["$defs"]["SpecShape"]["properties"]
-    said["rules"] = {
+    value = entries["$defs"]["SpecShape"]["properties"]
+    value["rules"] = {
         "type": "object",
-        "description": said["rules"]["description"],
+        "description": value["rules"]["description"],
         "properties": rules,
         "additionalProperties": False,
     }
-    return whole
+    return entries

@@ -35,8 +35,8 @@ def _validator(problem: Callable[[str], str | None]) -> AfterValidator:
 
     def check(text: str) -> str:
         """The text; raises ValueError with the problem."""
-        if found := problem(text):
-            raise ValueError(found)
+        if problem_text := problem(text):
+            raise ValueError(problem_text)
         return text
 
     return AfterValidator(check)
@@ -118,8 +118,8 @@ def _validate_rate(value: int | str) -> int | str:
 
 
 def _release_problem(word: str) -> str | None:
-    found = release.parse(word)
-    return None if found else f"{word!r} is not a vLLM release such as 0.27.1"
+    parsed = release.parse(word)
+    return None if parsed else f"{word!r} is not a vLLM release such as 0.27.1"
 
 
 def _expiry_problem(word: str) -> str | None:

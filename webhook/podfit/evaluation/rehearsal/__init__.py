@@ -50,16 +50,23 @@ class RehearsedDecision:
 
     def worst(self, rule: str) -> Judged | None:
         """The finding of a rule that has its hardest mode."""
-        return next((one for one in self.report.findings if (one.rule, one.mode) == (rule, self.modes.get(rule))), None)
+        return next(
+            (
+                finding
+                for finding in self.report.findings
+                if (finding.rule, finding.mode) == (rule, self.modes.get(rule))
+            ),
+            None,
+        )
 
 
-def rehearse(asked: RehearsedObject, policy: Policy, facts: Facts) -> RehearsedDecision:
+def rehearse(obj: RehearsedObject, policy: Policy, facts: Facts) -> RehearsedDecision:
     """Decide as the webhook would."""
-    report = lint(asked.object, policy, facts, where="admission", old=asked.old, namespace=asked.namespace)
+    report = lint(obj.object, policy, facts, where="admission", old=obj.old, namespace=obj.namespace)
     modes: dict[str, Mode] = {}
-    for one in report.findings:
-        modes[one.rule] = harder_mode(one.mode, modes.get(one.rule, "ignore"))
-    terms = policy.of(Subject.of(asked.object, facts, asked.namespace))
-    patches = asked.object.get("kind") == "Pod" or terms.mutate_workloads
-    fixed = dict.fromkeys(one.rule for one in report.findings if one.applies) if patches else ()
+    for finding in report.findings:
+        modes[finding.rule] = harder_mode(finding.mode, modes.get(finding.rule, "ignore"))
+    terms = policy.of(Subject.of(obj.object, facts, obj.namespace))
+    patches = obj.object.get("kind") == "Pod" or terms.mutate_workloads
+    fixed = dict.fromkeys(judgement.rule for judgement in report.findings if judgement.applies) if patches else ()
     return RehearsedDecision(report, modes, tuple(fixed))

@@ -72,45 +72,45 @@ def shape_of(document: Document, name: str) -> CasesShape:
 
 
 def run(
-    said: CasesShape,
+    cases_shape: CasesShape,
     document: Document,
     policy: Policy,
     read: Callable[[str], Mapping[str, Any]],
     facts_of_nodes: Callable[[str], Facts],
 ) -> Iterator[CaseOutcome]:
     """Every case; `read` gives the object of a file that a case names, `facts_of_nodes` what a file says of nodes."""
-    for index, case in enumerate(said.cases):
+    for index, case in enumerate(cases_shape.cases):
         line = document.line_of(FieldPath(("cases", index)))
         if (case.object is None) == (case.file is None):
             yield CaseOutcome(case.name, line, ("a case has either an object or a file",))
             continue
         try:
-            asked = RehearsedObject.of(case.object if case.object is not None else read(str(case.file)))
+            obj = RehearsedObject.of(case.object if case.object is not None else read(str(case.file)))
             at = policy.at(datetime.fromisoformat(case.now)) if case.now else policy
         except (review.BadReview, ValueError) as error:
             yield CaseOutcome(case.name, line, (str(error),))
             continue
         facts = facts_of_nodes(case.nodes) if case.nodes else Facts()
-        verdict = rehearse(asked, at, _with_labels(facts, asked, case.namespace_labels))
+        verdict = rehearse(obj, at, _with_labels(facts, obj, case.namespace_labels))
         yield CaseOutcome(case.name, line, tuple(_mismatches(case.expect, verdict)))
 
 
-def _with_labels(facts: Facts, asked: RehearsedObject, labels: Mapping[str, str] | None) -> Facts:
+def _with_labels(facts: Facts, obj: RehearsedObject, labels: Mapping[str, str] | None) -> Facts:
     """What is known where the object's namespace has these labels; None: they are not known."""
     if labels is None:
         return facts
-    metadata = asked.object.get("metadata")
+    metadata = obj.object.get("metadata")
     named = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-    namespace = str(named or asked.namespace or "")
+    namespace = str(named or obj.namespace or "")
     return replace(facts, cluster=Snapshot({"namespaces": {("", namespace): {"labels": labels}}}, version="case"))
 
 
 def _mismatches(expected: Expected, verdict: RehearsedDecision) -> Iterator[str]:
     """Each difference between what is expected and what the policy does, one line each."""
-    for rule, wanted in expected.rules.items():
+    for rule, expected_mode in expected.rules.items():
         got = verdict.modes.get(rule, "none")
-        if got != wanted:
-            yield f"{rule}: expected {wanted}, got {got}{_finding_of_rule(verdict, rule)}"
+        if got != expected_mode:
+            yield f"{rule}: expected {expected_mode}, got {got}{_finding_of_rule(verdict, rule)}"
     denying = [rule for rule, mode in verdict.modes.items() if mode == "deny" and rule not in expected.rules]
     for rule in () if expected.denied else denying:
         yield f"{rule}: expected nothing, got deny{_finding_of_rule(verdict, rule)}"
@@ -124,11 +124,11 @@ def _mismatches(expected: Expected, verdict: RehearsedDecision) -> Iterator[str]
 
 def _finding_of_rule(verdict: RehearsedDecision, rule: str) -> str:
     """The finding of a rule behind a mismatch, for people; empty without one."""
-    found = verdict.worst(rule)
-    if found is None:
+    finding = verdict.worst(rule)
+    if finding is None:
         return ""
-    softened = f" ({found.why_softened})" if found.why_softened else ""
-    return f": {found.finding.path}: {found.finding.message}{softened}"
+    softened = f" ({finding.why_softened})" if finding.why_softened else ""
+    return f": {finding.finding.path}: {finding.finding.message}{softened}"
 
 
 def _join_rules(rules: Iterable[str]) -> str:

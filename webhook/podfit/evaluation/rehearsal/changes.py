@@ -36,12 +36,12 @@ class RuleChange:
 
 
 def changes(
-    asked: Iterable[tuple[str, RehearsedObject, Facts]], old: Policy, new: Policy
+    pairs: Iterable[tuple[str, RehearsedObject, Facts]], old: Policy, new: Policy
 ) -> Iterator[tuple[str, tuple[RuleChange, ...]]]:
     """For each object (its place, the object, and the facts known with it): its name, and what would change."""
-    for where, one, facts in asked:
-        before, after = rehearse(one, old, facts), rehearse(one, new, facts)
-        name = subject.describe_object(one.object)
+    for where, obj, facts in pairs:
+        before, after = rehearse(obj, old, facts), rehearse(obj, new, facts)
+        name = subject.describe_object(obj.object)
         yield name, tuple(rule_changes(where, name, before, after))
 
 
@@ -55,13 +55,13 @@ def rule_changes(where: str, name: str, before: RehearsedDecision, after: Rehear
     for rule in sorted(before.modes.keys() | after.modes.keys()):
         old, new = before.modes.get(rule, "none"), after.modes.get(rule, "none")
         if old != new:
-            found = after.worst(rule) or before.worst(rule)
-            message = f"{found.finding.path}: {found.finding.message}" if found else ""
+            finding = after.worst(rule) or before.worst(rule)
+            message = f"{finding.finding.path}: {finding.finding.message}" if finding else ""
             yield RuleChange(kind_of_change(old, new), where, name, rule, old, new, message)
     for rule in sorted(set(before.patched) ^ set(after.patched)):
         what: What = "newly patched" if rule in after.patched else "no longer patched"
-        found = after.worst(rule) or before.worst(rule)
-        yield RuleChange(what, where, name, rule, "", "", found.finding.message if found else "")
+        finding = after.worst(rule) or before.worst(rule)
+        yield RuleChange(what, where, name, rule, "", "", finding.finding.message if finding else "")
 
 
 def kind_of_change(old: str, new: str) -> What:

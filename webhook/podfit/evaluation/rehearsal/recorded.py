@@ -25,7 +25,7 @@ def changes(scan: Mapping[str, Any], old: Policy, new: Policy) -> Iterator[Chang
     held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
     for row in map(mapping, _list(scan.get("results"))):
         obj = _object(mapping(row.get("object")))
-        findings = [mapping(one) for one in _list(row.get("findings"))]
+        findings = [mapping(item) for item in _list(row.get("findings"))]
         held.setdefault(subject.describe_object(obj), (obj, []))[1].extend(findings)
     for name, (obj, findings) in held.items():
         before, after = _modes(obj, findings, old), _modes(obj, findings, new)
@@ -46,18 +46,20 @@ _Modes = Mapping[str, tuple[Mode, str]]
 
 def _modes(obj: JSON, findings: Sequence[Mapping[str, Any]], policy: Policy) -> _Modes:
     terms = policy.of(Subject.of(obj, Facts(), None))
-    found: dict[str, tuple[Mode, str]] = {}
-    for one in findings:
-        rule = str(one.get("rule"))
-        if rule not in all_rules() or one.get("accepted"):
+    entries: dict[str, tuple[Mode, str]] = {}
+    for finding in findings:
+        rule = str(finding.get("rule"))
+        if rule not in all_rules() or finding.get("accepted"):
             continue
         mode = terms.mode(rule)
-        if mode == "deny" and (one.get("certainty") != "certain" or one.get("why") or all_rules()[rule].never_denies):
+        if mode == "deny" and (
+            finding.get("certainty") != "certain" or finding.get("why") or all_rules()[rule].never_denies
+        ):
             mode = "warn"
-        before = found.get(rule, ("ignore", ""))[0]
-        if rule not in found or harder_mode(mode, before) != before:
-            found[rule] = mode, shortened(clean(f"{one.get('path')}: {one.get('message')}"))
-    return found
+        before = entries.get(rule, ("ignore", ""))[0]
+        if rule not in entries or harder_mode(mode, before) != before:
+            entries[rule] = mode, shortened(clean(f"{finding.get('path')}: {finding.get('message')}"))
+    return entries
 
 
 def _is_denied(modes: _Modes) -> bool:

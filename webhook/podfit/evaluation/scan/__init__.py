@@ -97,8 +97,8 @@ class Ref:
     def of(cls, obj: JSON) -> Ref:
         """From the object."""
         metadata = mapping(obj.get("metadata"))
-        said = (metadata.get(word) for word in ("namespace", "name", "uid"))
-        return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), *(str(one or "") for one in said))
+        items = (metadata.get(word) for word in ("namespace", "name", "uid"))
+        return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), *(str(item or "") for item in items))
 
     def __str__(self) -> str:
         return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
@@ -164,7 +164,7 @@ class ScannedContainer:
     @property
     def state(self) -> State:
         """What its findings come to, if the policy enforced."""
-        headings = {one.heading for one in self.findings if one.shown}
+        headings = {finding.heading for finding in self.findings if finding.shown}
         if "denied" in headings or "would_deny" in headings:
             return "denied" if "denied" in headings else "would_deny"
         return "warned" if headings else "clean"
@@ -208,7 +208,7 @@ class Scan:
 
     def workloads(self, state: State | None = None) -> int:
         """How many there are; one with a denied container is denied, and so on."""
-        return sum(state in (None, one) for one in self.states.values())
+        return sum(state in (None, value) for value in self.states.values())
 
     @property
     def ready_and_denied(self) -> list[Ref] | None:
@@ -222,43 +222,45 @@ class Scan:
     @property
     def states(self) -> dict[Ref, State]:
         """The worst of each workload's containers."""
-        found: dict[Ref, State] = {}
+        entries: dict[Ref, State] = {}
         for row in self.rows:
-            found[row.object] = min(row.state, found.get(row.object, "clean"), key=DECISION_ORDER.__getitem__)
-        return found
+            entries[row.object] = min(row.state, entries.get(row.object, "clean"), key=DECISION_ORDER.__getitem__)
+        return entries
 
     def namespaces(self) -> list[tuple[str, Counter[State]]]:
         """Namespace → how many of its workloads are in which state, the worst first."""
-        found: dict[str, Counter[State]] = {}
+        entries: dict[str, Counter[State]] = {}
         for ref, state in self.states.items():
-            found.setdefault(ref.namespace, Counter())[state] += 1
+            entries.setdefault(ref.namespace, Counter())[state] += 1
 
-        def severity(one: tuple[str, Counter[State]]) -> tuple[int, int, int, str]:
-            namespace, count = one
+        def severity(entry: tuple[str, Counter[State]]) -> tuple[int, int, int, str]:
+            namespace, count = entry
             return -count["denied"], -count["would_deny"], -count["warned"], namespace
 
-        return sorted(found.items(), key=severity)
+        return sorted(entries.items(), key=severity)
 
     @property
     def findings(self) -> Iterator[tuple[ScannedContainer, ScannedFinding]]:
         """Each finding that denies or warns, or would if the policy enforced, with its container."""
-        return ((row, one) for row in self.rows for one in row.findings if one.shown)
+        return ((row, finding) for row in self.rows for finding in row.findings if finding.shown)
 
     def rules(self) -> list[tuple[Mode, Mode, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
         """Mode, mode without `enforce.mode`, and rule → its findings: denials first, then the most frequent."""
-        found: dict[tuple[Mode, Mode, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
-        for row, one in self.findings:
-            found.setdefault((one.mode, one.would, one.rule), []).append((row, one))
-        ranked = sorted(found.items(), key=lambda one: (one[0][0] != "deny", one[0][1] != "deny", -len(one[1]), one[0]))
+        entries: dict[tuple[Mode, Mode, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
+        for row, finding in self.findings:
+            entries.setdefault((finding.mode, finding.would, finding.rule), []).append((row, finding))
+        ranked = sorted(
+            entries.items(), key=lambda entry: (entry[0][0] != "deny", entry[0][1] != "deny", -len(entry[1]), entry[0])
+        )
         return [(*key, rows) for key, rows in ranked]
 
     def headings(self) -> list[tuple[Heading, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
         """Heading and rule → its findings, in the order of `HEADINGS`, then the most frequent first."""
-        found: dict[tuple[Heading, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
-        for row, one in self.findings:
-            found.setdefault((one.heading, one.rule), []).append((row, one))
+        entries: dict[tuple[Heading, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
+        for row, finding in self.findings:
+            entries.setdefault((finding.heading, finding.rule), []).append((row, finding))
         order = list(HEADINGS)
-        ranked = sorted(found.items(), key=lambda one: (order.index(one[0][0]), -len(one[1]), one[0][1]))
+        ranked = sorted(entries.items(), key=lambda entry: (order.index(entry[0][0]), -len(entry[1]), entry[0][1]))
         return [(heading, rule, rows) for (heading, rule), rows in ranked]
 
 
@@ -281,9 +283,9 @@ class Owners:
         """The uid of the workload that the object comes of; None where it comes of none."""
         owners = mapping(obj.get("metadata")).get("ownerReferences")
         for owner in owners if isinstance(owners, list) else ():
-            if isinstance(owner, Mapping) and (found := self._tops.get(str(owner.get("uid")))) is not None:
-                return found
-        if any(isinstance(one, Mapping) and one.get("kind") == "Pod" for one in owners or ()):
+            if isinstance(owner, Mapping) and (top := self._tops.get(str(owner.get("uid")))) is not None:
+                return top
+        if any(isinstance(other_owner, Mapping) and other_owner.get("kind") == "Pod" for other_owner in owners or ()):
             return self._groups.get((Ref.of(obj).namespace, _pod_group(obj)))
         return None
 
@@ -306,7 +308,7 @@ def _pod_group(obj: JSON) -> str:
     """The name of the gang of Pods that the object belongs to, empty without one."""
     spec = mapping(obj.get("spec"))
     places = (mapping(obj.get("metadata")).get("labels"), mapping(spec.get("selector")).get("matchLabels"))
-    return next((str(found) for one in places if (found := mapping(one).get(_GROUP))), "")
+    return next((str(value) for place in places if (value := mapping(place).get(_GROUP))), "")
 
 
 def retired(obj: JSON) -> bool:
@@ -349,7 +351,7 @@ def _scanned_container(ref: Ref, result: Result, secrets: Secrets) -> ScannedCon
         why=secrets.line(engine.plan.why),
         planned=planned_lines(engine.plan),
         tokens=Span(*tokens) if (tokens := engine.plan.gpu and engine.plan.gpu.kv_cache_tokens) else None,
-        findings=tuple(_scanned_finding(one) for one in result.findings if one.mode != "ignore"),
+        findings=tuple(_scanned_finding(finding) for finding in result.findings if finding.mode != "ignore"),
         template=_digest(engine.workload.spec),
     )
 
@@ -358,12 +360,12 @@ def _digest(spec: JSON) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _scanned_finding(judged: Judged) -> ScannedFinding:
+def _scanned_finding(graded: Judged) -> ScannedFinding:
     """What a scan keeps of one finding."""
-    finding = judged.finding
+    finding = graded.finding
     return ScannedFinding(
-        judged.rule, judged.mode, judged.level, judged.plane, judged.threatens, judged.path, finding.message,
+        graded.rule, graded.mode, graded.level, graded.plane, graded.threatens, graded.path, finding.message,
         finding.details,
-        finding.certainty, finding.suggestions, finding.computed, judged.why_softened,
-        judged.softened_by, judged.exempted is not None, judged.would,
+        finding.certainty, finding.suggestions, finding.computed, graded.why_softened,
+        graded.softened_by, graded.exempted is not None, graded.would,
     )  # fmt: skip

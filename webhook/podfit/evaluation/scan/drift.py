@@ -75,45 +75,47 @@ class Drift:
         return "below" if self.used < self.planned.low - slack else "as-planned"
 
 
-def compare(scan: Scan, used: Iterable[Used], asked: frozenset[str]) -> list[Drift]:
+def compare(scan: Scan, used: Iterable[Used], names: frozenset[str]) -> list[Drift]:
     """Every container's lines of `asked` (`"gpu/used"`, `"host/steady"` …), the most contradicted first, the unknown
     last."""
     measured: dict[tuple[str, Plane, str], list[Used]] = {}
-    for one in used:
-        top = scan.pods.get((one.namespace, one.pod))
+    for other_used in used:
+        top = scan.pods.get((other_used.namespace, other_used.pod))
         if top is not None:
-            measured.setdefault((top, one.plane, one.line), []).append(one)
+            measured.setdefault((top, other_used.plane, other_used.line), []).append(other_used)
     up = set(scan.pods.values())
-    found = [one for row in scan.rows for one in _drift_of_container(row, measured, asked, row.object.uid in up)]
-    return sorted(found, key=_drift_order)
+    drifts = [drift for row in scan.rows for drift in _drift_of_container(row, measured, names, row.object.uid in up)]
+    return sorted(drifts, key=_drift_order)
 
 
 def _drift_of_container(
-    row: ScannedContainer, measured: Mapping[tuple[str, Plane, str], list[Used]], asked: frozenset[str], up: bool
+    row: ScannedContainer, measured: Mapping[tuple[str, Plane, str], list[Used]], names: frozenset[str], up: bool
 ) -> Iterator[Drift]:
     """Each planned line of a container next to what its Pods use."""
     for plane, line, unit in COMPARED_LINES:
-        if f"{plane}/{line}" not in asked:
+        if f"{plane}/{line}" not in names:
             continue
         planned = row.tokens if line == TOKENS else row.planned.get(plane, {}).get(line)
-        seen = [
-            one for one in measured.get((row.object.uid, plane, line), ()) if one.container in (None, row.container)
+        useds = [
+            other_used
+            for other_used in measured.get((row.object.uid, plane, line), ())
+            if other_used.container in (None, row.container)
         ]
-        if not seen and (planned is None or line in OPTIONAL_LOG_LINES):
+        if not useds and (planned is None or line in OPTIONAL_LOG_LINES):
             continue  # neither side knows anything
-        worst = max(seen, key=lambda one: abs(one.value - planned.likely) if planned else one.value, default=None)
+        worst = max(useds, key=lambda use: abs(use.value - planned.likely) if planned else use.value, default=None)
         why = "no plan: what is missing is in its findings" if planned is None else "not measured"
         if planned is not None and not up:
             why = "no Pod of it is running"
         yield Drift(
             row.object, row.container, plane, line, unit, planned, worst.value if worst else None,
-            len({(one.namespace, one.pod) for one in seen}),
+            len({(other_used.namespace, other_used.pod) for other_used in useds}),
             worst.source if worst and planned is not None else why,
         )  # fmt: skip
 
 
-def _drift_order(one: Drift) -> tuple[int, float, str, str]:
+def _drift_order(drift: Drift) -> tuple[int, float, str, str]:
     """The order of the report: lines outside the plan first, the largest difference first."""
-    place = {"above": 0, "below": 0, "as-planned": 1, "unknown": 2}[one.state]
-    off = float("inf") if one.off is None and place == 0 else abs(one.off or 0.0)  # where nothing was planned
-    return place, -off, str(one.object), one.line
+    place = {"above": 0, "below": 0, "as-planned": 1, "unknown": 2}[drift.state]
+    off = float("inf") if drift.off is None and place == 0 else abs(drift.off or 0.0)  # where nothing was planned
+    return place, -off, str(drift.object), drift.line

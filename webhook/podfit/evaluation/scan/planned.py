@@ -38,14 +38,14 @@ STEADY, PEAK = "steady", "peak"
 
 def planned_lines(plan: MemoryPlan) -> Planned:
     """The lines of both ledgers; names are those of the ledgers with `_` for what is not a letter."""
-    found: dict[Plane, dict[str, Span]] = {}
+    entries: dict[Plane, dict[str, Span]] = {}
     if plan.gpu is not None:
         lines = {name: Span.of(plan.gpu.amount(name)) for name in TITLES}
-        found["gpu"] = {**lines, "budget": Span.of(plan.gpu.budget), USED: _used_of_gpu(plan.gpu)}
+        entries["gpu"] = {**lines, "budget": Span.of(plan.gpu.budget), USED: _used_of_gpu(plan.gpu)}
     if plan.host is not None:
         named = {_line_name(name): Span.of(line) for name, line in plan.host.lines}
-        found["host"] = {**named, STEADY: Span.of(plan.host.steady), PEAK: Span.of(plan.host.peak)}
-    return found
+        entries["host"] = {**named, STEADY: Span.of(plan.host.steady), PEAK: Span.of(plan.host.peak)}
+    return entries
 
 
 def _used_of_gpu(ledger: GpuLedger) -> Span:

@@ -14,14 +14,17 @@ def is_ready(pod: JSON) -> bool:
     status = mapping(pod.get("status"))
     conditions = status.get("conditions")
     return status.get("phase") == "Running" and any(
-        mapping(one).get("type") == "Ready" and mapping(one).get("status") == "True"
-        for one in (conditions if isinstance(conditions, list) else ())
+        mapping(item).get("type") == "Ready" and mapping(item).get("status") == "True"
+        for item in (conditions if isinstance(conditions, list) else ())
     )
 
 
 def starts(containers: Iterable[Any]) -> set[int]:
     """How containers start: image, command and arguments, each as one number of this process."""
-    return {hash(repr([mapping(one).get(field) for field in ("image", "command", "args")])) for one in containers}
+    return {
+        hash(repr([mapping(container).get(field) for field in ("image", "command", "args")]))
+        for container in containers
+    }
 
 
 PREDICTORS = "serving.kserve.io"
@@ -34,17 +37,21 @@ def runs_predictor(container: JSON, pod: JSON) -> bool:
     spec = mapping(pod.get("spec"))
     uri, image, own = container.get("storageUri"), container.get("image"), set(_words(container.get("args")))
     annotations = mapping(mapping(pod.get("metadata")).get("annotations")).values()
-    loaded = {one for one in annotations if isinstance(one, str) and "://" in one}
+    loaded = {annotation for annotation in annotations if isinstance(annotation, str) and "://" in annotation}
     loaded |= {
-        word for one in mappings(spec.get("initContainers")) for word in _words(one.get("args")) if "://" in word
+        word
+        for other_mapping in mappings(spec.get("initContainers"))
+        for word in _words(other_mapping.get("args"))
+        if "://" in word
     }
     if uri and loaded and uri not in loaded:
         return False
     return any(
-        own <= {*_words(one.get("command")), *_words(one.get("args"))} and image in (None, one.get("image"))
-        for one in mappings(spec.get("containers"))
+        own <= {*_words(other_mapping.get("command")), *_words(other_mapping.get("args"))}
+        and image in (None, other_mapping.get("image"))
+        for other_mapping in mappings(spec.get("containers"))
     )
 
 
 def _words(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

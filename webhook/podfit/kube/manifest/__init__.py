@@ -95,10 +95,10 @@ class Document:
         if value is not None and (value.end_line == value.line or part.is_text(parts)):
             return value
         for length in range(len(parts), len(self.root.parts), -1):
-            if (found := part.key_at(parts[:length])) is not None:
-                return found
-            if (found := part.value_at(parts[:length])) is not None:
-                return self._rest_of_line(found.line, found.column)
+            if (mark := part.key_at(parts[:length])) is not None:
+                return mark
+            if (mark := part.value_at(parts[:length])) is not None:
+                return self._rest_of_line(mark.line, mark.column)
         return self._rest_of_line(self.line, 1)
 
     def _rest_of_line(self, line: int, column: int) -> Mark:
@@ -143,11 +143,11 @@ def read(text: str | bytes, name: str) -> Manifests:
             elif not any(note.line == action for note in notes):
                 notes.append(Note(name, action, _IS_TEMPLATE, skips="helm-template"))
             continue
-        said = tuple(
+        items = tuple(
             Note(name, line, f"duplicate key {path}: the last one counts", path) for line, path in part.duplicates
         )
-        found, rest = _take_apart(part, said, name, text)
-        documents += found
+        rows, rest = _take_apart(part, items, name, text)
+        documents += rows
         notes += rest
     return Manifests(tuple(documents), tuple(errors), tuple(notes))
 
@@ -191,7 +191,7 @@ def list_items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
 _NOWHERE = Part(0, 1)
 
 
-def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tuple[list[Document], list[Note]]:
+def _take_apart(part: Part, rows: tuple[Note, ...], file: str, text: str) -> tuple[list[Document], list[Note]]:
     """The objects of one document, and the notes that belong to none of them."""
     documents: list[Document] = []
     notes: list[Note] = []
@@ -208,7 +208,7 @@ def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tup
         elif (held := list_items(value)) is not None:
             queue += [(root.join(*place.parts), item) for place, item in held]
         else:
-            mine = tuple(note for note in said if note.path.parts[: len(root.parts)] == root.parts)
+            mine = tuple(note for note in rows if note.path.parts[: len(root.parts)] == root.parts)
             line = _parse_with_marks(text).get(part.index, part).line_of(root.parts) if root.parts else None
             line = line or part.line
             if "$" in text and (filled := parameters.of_placeholders(value, known=part.has_placeholders)) is not None:
@@ -216,7 +216,7 @@ def _take_apart(part: Part, said: tuple[Note, ...], file: str, text: str) -> tup
                 notes.append(Note(file, line, _HAS_PLACEHOLDERS, root, skips="template"))
             documents.append(Document(value, line, part.index, root, mine, text))
     taken = {note for document in documents for note in document.notes}
-    return documents, [*notes, *(note for note in said if note not in taken)]
+    return documents, [*notes, *(note for note in rows if note not in taken)]
 
 
 def _describe_scalar(value: object) -> str:
@@ -245,11 +245,11 @@ _SEPARATOR = re.compile(r"^---(?:\s|$)", re.MULTILINE)
 def _template_line(text: str, line: int) -> int | None:
     """The line of the first template action where YAML's structure would be, in the document that the line is of; None
     without one."""
-    starts = [0, *(found.start() for found in _SEPARATOR.finditer(text)), len(text)]
+    starts = [0, *(hit.start() for hit in _SEPARATOR.finditer(text)), len(text)]
     at = yaml_text.line_start(text, line - 1)
     start, end = max(n for n in starts if n <= at), min((n for n in starts if n > at), default=len(text))
-    found = _TEMPLATE.search(text, start, end)
-    return text.count("\n", 0, found.end()) + 1 if found else None
+    match = _TEMPLATE.search(text, start, end)
+    return text.count("\n", 0, match.end()) + 1 if match else None
 
 
 # ── Text → documents ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -271,7 +271,7 @@ def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
     if any(part.error for part in read):  # `{nvidia.com/gpu: ${GPUS}}` is YAML only without the inner braces
         hidden = list(yaml_text.parse(_BRACED.sub(rf"${_OPEN}\1{_CLOSE}", text), lines))
         if not any(part.error for part in hidden):
-            read = [replace(one, value=_with_braces(one.value), has_placeholders=True) for one in hidden]
+            read = [replace(part, value=_with_braces(part.value), has_placeholders=True) for part in hidden]
     yield from read
 
 
@@ -285,9 +285,9 @@ def _with_braces(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace(_OPEN, "{").replace(_CLOSE, "}")
     if isinstance(value, list):
-        return [_with_braces(one) for one in value]
+        return [_with_braces(item) for item in value]
     if isinstance(value, dict):
-        return {_with_braces(key): _with_braces(one) for key, one in value.items()}
+        return {_with_braces(key): _with_braces(item) for key, item in value.items()}
     return value
 
 

@@ -17,9 +17,9 @@ def parse(text: str) -> Iterator[Part]:
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """One JSON object as a dict; notes that a key occurs twice."""
         nonlocal twice
-        made = dict(pairs)
-        twice = twice or len(made) != len(pairs)
-        return made
+        entries = dict(pairs)
+        twice = twice or len(entries) != len(pairs)
+        return entries
 
     decoder = JSONDecoder(
         object_pairs_hook=to_dict, parse_constant=str, parse_int=lambda digits: numbers.bounded(int(digits))
@@ -50,9 +50,9 @@ def _measure(value: object) -> None:
     while level:
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for node in level
+            if isinstance(node, dict | list)
+            for inner in (node.values() if isinstance(node, dict) else node)
         ]
         nodes, depth = nodes + len(level), depth + 1
         if nodes > MAX_NODES:

@@ -61,16 +61,16 @@ class Filled(dict[str, Any]):
     """The parameters among these that do not change vLLM's command line."""
 
 
-def with_parameters_of(of: object, made: Any) -> Any:
+def with_parameters_of(of: object, value: Any) -> Any:
     """`made` of the object `of`, with what is known of the parameters of that."""
-    if not isinstance(of, Filled) or not isinstance(made, dict):
-        return made
-    own = made if isinstance(made, Filled) else None
-    found = Filled(made)
-    found.unfilled = tuple(dict.fromkeys((*of.unfilled, *(own.unfilled if own else ()))))
-    found.defaults = tuple(dict.fromkeys((*of.defaults, *(own.defaults if own else ()))))
-    found.aside = tuple(dict.fromkeys((*of.aside, *(own.aside if own else ()))))
-    return found
+    if not isinstance(of, Filled) or not isinstance(value, dict):
+        return value
+    own = value if isinstance(value, Filled) else None
+    filled = Filled(value)
+    filled.unfilled = tuple(dict.fromkeys((*of.unfilled, *(own.unfilled if own else ()))))
+    filled.defaults = tuple(dict.fromkeys((*of.defaults, *(own.defaults if own else ()))))
+    filled.aside = tuple(dict.fromkeys((*of.aside, *(own.aside if own else ()))))
+    return filled
 
 
 class Parameters:
@@ -82,14 +82,14 @@ class Parameters:
         self,
         values: Mapping[str, str | None],
         names: re.Pattern[str],
-        whole: re.Pattern[str] | None = None,
+        pattern: re.Pattern[str] | None = None,
         *,
         every: bool = False,
         end: str = "}",
         room: Room | None = None,
     ) -> None:
         """`end`: what each of `names` ends with; `room`: of the object, where this is a part of it."""
-        self.values, self.names, self.whole, self.every, self.end = values, names, whole, every, end
+        self.values, self.names, self.whole, self.every, self.end = values, names, pattern, every, end
         self.unfilled: dict[str, None] = {}
         self.used: dict[str, None] = {}
         """Parameters with a value that do more than name things."""
@@ -111,51 +111,51 @@ class Parameters:
         if is_object(value):
             return {
                 self._key(key, naming) if isinstance(key, str) and "{" in key else key: self.fill(
-                    one,
+                    item,
                     naming=naming or key in _NAMING,
                     aside=aside or _is_harmless_field(of, key, depth),
                     depth=depth + 1,
                     of=key,
                 )
-                for key, one in value.items()
+                for key, item in value.items()
             }
         if not isinstance(value, list):
             return value
-        return [self.fill(one, naming=naming, aside=aside, depth=depth + 1) for one in value]
+        return [self.fill(item, naming=naming, aside=aside, depth=depth + 1) for item in value]
 
     def _text(self, text: str, naming: bool, aside: bool = False) -> Any:
         """A text with its parameters replaced: by a value of any type where `${{NAME}}` is all of it, else by texts."""
-        whole = self.whole.fullmatch(text) if self.whole else None
-        if whole is not None and self._is_one(whole):
-            said = self._value(whole, naming, aside)
+        match = self.whole.fullmatch(text) if self.whole else None
+        if match is not None and self._is_one(match):
+            sentence = self._value(match, naming, aside)
             try:
-                value = numbers.from_json(said)
+                value = numbers.from_json(sentence)
             except (ValueError, RecursionError):
-                return said
-            return value if _is_shallow(value, _DEEPEST) else said
+                return sentence
+            return value if _is_shallow(value, _DEEPEST) else sentence
         if self._room.left <= 0:
             self.unfilled[_MORE] = None
             return f"$({variable(_MORE)})"
         end = text.rfind(self.end) + len(self.end)  # no name is behind it, and to look for one takes a turn for each
-        made = self.names.sub(
-            lambda found: self._value(found, naming, aside) if self._is_one(found) else found[0], text[:end]
+        filled_text = self.names.sub(
+            lambda hit: self._value(hit, naming, aside) if self._is_one(hit) else hit[0], text[:end]
         )
-        return made + text[end:]
+        return filled_text + text[end:]
 
     def _key(self, text: str, naming: bool) -> str:
         """Keys are texts, whatever a value would be."""
-        whole = self.whole.fullmatch(text) if self.whole else None
-        if whole is not None and self._is_one(whole):
-            return self._value(whole, naming)
+        match = self.whole.fullmatch(text) if self.whole else None
+        if match is not None and self._is_one(match):
+            return self._value(match, naming)
         return str(self._text(text, naming))
 
-    def _is_one(self, found: re.Match[str]) -> bool:
-        return self.every or found[1] in self.values
+    def _is_one(self, match: re.Match[str]) -> bool:
+        return self.every or match[1] in self.values
 
-    def _value(self, found: re.Match[str], naming: bool, aside: bool = False) -> str:
+    def _value(self, match: re.Match[str], naming: bool, aside: bool = False) -> str:
         """The text that replaces one parameter; `$(NAME)` where it has no value. Records what was used and what is
         unfilled."""
-        name = found[1].strip()
+        name = match[1].strip()
         value = self.values.get(name)
         if value is not None and self._room.take(value):
             if not naming:
@@ -165,7 +165,7 @@ class Parameters:
             return value
         self._room.spend()
         if naming:
-            return found[0]
+            return match[0]
         self.unfilled[name] = None
         return f"$({variable(name)})"
 
@@ -178,7 +178,7 @@ def _is_harmless_field(of: object, key: object, depth: int) -> bool:
 def _is_shallow(value: Any, depth: int) -> bool:
     """Lists and objects are nested at most `depth` deep."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth > 0 and all(_is_shallow(one, depth - 1) for one in inner)
+    return depth > 0 and all(_is_shallow(item, depth - 1) for item in inner)
 
 
 def variable(name: str) -> str:
@@ -189,10 +189,10 @@ def variable(name: str) -> str:
 def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPath, Any]]:
     """The objects that an OpenShift Template makes with its own values, each with its place."""
     values: dict[str, str | None] = {}
-    listed = template.get("parameters")
-    for one in map(mapping, listed if isinstance(listed, list) else ()):
-        value = one.get("value")
-        values[str(one.get("name"))] = None if value in (None, "") else str(value)
+    parameter_list = template.get("parameters")
+    for entry in map(mapping, parameter_list if isinstance(parameter_list, list) else ()):
+        value = entry.get("value")
+        values[str(entry.get("name"))] = None if value in (None, "") else str(value)
     room = Room()
     return [(FieldPath(("objects", index)), _fill_item(item, values, room)) for index, item in enumerate(held)]
 
@@ -200,13 +200,13 @@ def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPat
 def _fill_item(item: Any, values: Mapping[str, str | None], room: Room) -> Any:
     """One object of a Template with its parameters replaced, and what is known of them."""
     parameters = Parameters(values, _NAMES, _WHOLE, room=room)
-    made = parameters.fill(item) if values else item
-    if not isinstance(made, dict) or not values:
-        return made
-    found = Filled(made)
-    found.unfilled, found.defaults = tuple(parameters.unfilled), tuple(parameters.used)
-    found.aside = parameters.aside
-    return found
+    value = parameters.fill(item) if values else item
+    if not isinstance(value, dict) or not values:
+        return value
+    filled = Filled(value)
+    filled.unfilled, filled.defaults = tuple(parameters.unfilled), tuple(parameters.used)
+    filled.aside = parameters.aside
+    return filled
 
 
 # ── Files for envsubst and Flux ──────────────────────────────────────────────────────────────────────────────────────
@@ -241,12 +241,12 @@ def of_placeholders(obj: dict[str, Any], *, known: bool = False) -> Filled | Non
         if isinstance(value, dict):
             if "name" in value and ("value" in value or "valueFrom" in value):
                 declared.add(str(value["name"]))
-            stack += [(key, name, one) for name, one in value.items() if name not in _TEXTS]
+            stack += [(key, name, item) for name, item in value.items() if name not in _TEXTS]
         elif isinstance(value, list):
-            stack += [(parent, key, one) for one in value]
+            stack += [(parent, key, item) for item in value]
         elif isinstance(value, str) and "$" in value:
-            for found in _PLACEHOLDER.finditer(value):
-                names[found[1]] = found[2] or names.get(found[1])
+            for match in _PLACEHOLDER.finditer(value):
+                names[match[1]] = match[2] or names.get(match[1])
                 is_template = is_template or key in NUMBERS or parent in ("limits", "requests")
     if not is_template or not names:
         return None

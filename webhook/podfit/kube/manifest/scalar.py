@@ -48,8 +48,8 @@ def read(event: Any) -> Any:
             return _parse_tagged(event.tag.removeprefix(_PREFIX), text)
         return text if event.style else parse_plain(text)
     except ValueError as error:
-        shown = text if text in _NO_NUMBERS else "this value"  # which may be a secret
-        raise BrokenError(event.start_mark.line, f"kubectl rejects {shown}: {error}") from error
+        sentence = text if text in _NO_NUMBERS else "this value"  # which may be a secret
+        raise BrokenError(event.start_mark.line, f"kubectl rejects {sentence}: {error}") from error
 
 
 def parse_plain(text: str) -> Any:
@@ -72,8 +72,8 @@ def _parse_number(text: str) -> Any:
     if text in _NO_NUMBERS:
         raise ValueError("JSON has no such number; quote what is text")
     digits = text.replace("_", "")
-    if found := _INTEGER.fullmatch(digits):
-        value = _parse_int(*found.groups())
+    if match := _INTEGER.fullmatch(digits):
+        value = _parse_int(*match.groups())
         if value is not None and _LEAST <= value <= _MOST:
             return value
     if _FLOAT.fullmatch(digits):

@@ -55,7 +55,7 @@ def parse(text: str, lines: bool) -> Iterator[Part]:
 
 def line_start(text: str, line: int) -> int:
     """Where a line begins, in characters. `line`: from 0; the end of the text for a line beyond it."""
-    return next((found.end() for found in islice(_LINE_END.finditer(text), line - 1, line)), len(text)) if line else 0
+    return next((match.end() for match in islice(_LINE_END.finditer(text), line - 1, line)), len(text)) if line else 0
 
 
 def _explain_error(error: Any, text: str, line: int) -> str:
@@ -184,11 +184,11 @@ class _Builder:
         """End an object or a list: merge what `<<` names, note its anchor, and put it into its parent."""
         frame = self.stack.pop()
         for merged in frame.merges:
-            for one in merged if isinstance(merged, list) else [merged]:
-                if not isinstance(one, dict):
+            for item in merged if isinstance(merged, list) else [merged]:
+                if not isinstance(item, dict):
                     why = "not YAML: the merge key << wants an object or a list of objects"
                     raise BrokenError(frame.event.start_mark.line, why)
-                for key, value in one.items():
+                for key, value in item.items():
                     frame.value.setdefault(key, value)  # type: ignore[union-attr]  # only objects have merges
         if frame.event.anchor is not None:
             self.anchors[frame.event.anchor] = (frame.value, frame.nodes)

@@ -31,10 +31,10 @@ class Whole:
 
     It may have hundreds of templates, and each container may need a value of the whole object."""
 
-    def __init__(self, obj: JSON, found: list[Workload] | None = None) -> None:
+    def __init__(self, obj: JSON, workloads: list[Workload] | None = None) -> None:
         """`found`: its Pod templates, for a caller who has them."""
         self.object = obj
-        self._found = found
+        self._found = workloads
         self._known: dict[object, Any] = {}
         self._counted: Counter[str] = Counter()
 
@@ -62,7 +62,7 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
     `kinds`: further kinds, "Kind.group" ("Kind" for the core group) → where their PodSpecs are, as field paths in which
     `*` stands for every item ("spec.roles.*.template.spec").
     """
-    found = []
+    items = []
     for root, item in _objects(obj, _ROOT, 0):
         group, kind = group_and_kind(item)
         row = WORKLOAD_KINDS.get((group, kind))
@@ -71,8 +71,8 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
             row = KindRow(tuple(Pods(path) for path in ([paths] if isinstance(paths, str) else paths)))
         if row is not None:
             workloads = _workloads(item, row)
-            found += [_with_root(root, workload) for workload in workloads] if root.parts else workloads
-    return found
+            items += [_with_root(root, workload) for workload in workloads] if root.parts else workloads
+    return items
 
 
 _ROOT = FieldPath()
@@ -81,14 +81,14 @@ _ROOT = FieldPath()
 def _workloads(obj: JSON, row: KindRow) -> list[Workload]:
     """The Pod templates of one object, as its row says; paths are relative to the object."""
     own = mapping(obj.get("metadata"))
-    found = []
+    workloads = []
     for pods in row.pods:
         for path, items in _matching_places(obj, pods.path):
             spec = path.get(obj)
             if not is_object(spec):
                 continue
             size = _fill_stars(pods.size, items).get(obj) if pods.size else None
-            found.append(
+            workloads.append(
                 Workload(
                     object=obj,
                     path=path,
@@ -101,19 +101,22 @@ def _workloads(obj: JSON, row: KindRow) -> list[Workload]:
                 )
             )
     if row.refine is not None:
-        found = row.refine(obj, found)
+        workloads = row.refine(obj, workloads)
     if isinstance(obj, Filled):
-        found = [
+        workloads = [
             replace(
-                one,
-                unfilled=(*obj.unfilled, *one.unfilled),
-                defaults=(*obj.defaults, *one.defaults),
-                aside=(*obj.aside, *one.aside),
+                workload,
+                unfilled=(*obj.unfilled, *workload.unfilled),
+                defaults=(*obj.defaults, *workload.defaults),
+                aside=(*obj.aside, *workload.aside),
             )
-            for one in found
+            for workload in workloads
         ]
     owned = own.get("ownerReferences") is not None and controller_of(obj) is not None
-    return [_with_owner_fields(one, row.main, owned) if one.completes or owned != one.owned else one for one in found]
+    return [
+        _with_owner_fields(workload, row.main, owned) if workload.completes or owned != workload.owned else workload
+        for workload in workloads
+    ]
 
 
 def _with_owner_fields(workload: Workload, main: str, owned: bool) -> Workload:
@@ -142,8 +145,8 @@ _GIVEN = {
 
 def _operator_completes(workload: Workload, main: str) -> frozenset[str]:
     """What the operator completes, without what the object says itself."""
-    mains = [one for one in workload.containers if not one.init]
-    its = next((one for one in mains if one.name == main), mains[0] if mains else None)
+    mains = [container for container in workload.containers if not container.init]
+    its = next((container for container in mains if container.name == main), mains[0] if mains else None)
     if its is None:
         return workload.completes
     given = [word for word in workload.completes if word in _GIVEN and _GIVEN[word].get(its.spec)]
@@ -169,11 +172,11 @@ def _with_root(root: FieldPath, workload: Workload) -> Workload:
         path=root.join(*workload.path.parts),
         containers=tuple(
             replace(
-                one,
-                path=root.join(*one.path.parts),
-                places={key: root.join(*place.parts) for key, place in one.places.items()},
+                container,
+                path=root.join(*container.path.parts),
+                places={key: root.join(*place.parts) for key, place in container.places.items()},
             )
-            for one in workload.containers
+            for container in workload.containers
         ),
     )
 
@@ -186,13 +189,13 @@ def _matching_places(obj: Any, pattern: str) -> Sequence[_Place]:
     """The places that fit `pattern`."""
     if "*" not in pattern:
         return _single_place(pattern)
-    found: Sequence[_Place] = [(_ROOT, ())]
+    rows: Sequence[_Place] = [(_ROOT, ())]
     for part in _pattern_path(pattern).parts:
         if part != "*":
-            found = [(path / part, items) for path, items in found]
+            rows = [(path / part, items) for path, items in rows]
         else:
-            found = [(path / key, (*items, key)) for path, items in found for key in _child_keys(path.get(obj))]
-    return found
+            rows = [(path / key, (*items, key)) for path, items in rows for key in _child_keys(path.get(obj))]
+    return rows
 
 
 @lru_cache(1024)  # the table's patterns, and a policy's

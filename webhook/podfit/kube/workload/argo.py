@@ -39,17 +39,20 @@ _SHELLS = ("sh", "bash", "ash", "dash")
 def workflow(at: FieldPath, *, final: bool = False) -> Refine:
     """For a kind that has its WorkflowSpec there. `final`: it is submitted as it is, with the arguments it has."""
 
-    def refine(obj: JSON, found: list[Workload]) -> list[Workload]:
+    def refine(obj: JSON, workloads: list[Workload]) -> list[Workload]:
         """The Pods of a Workflow: one for each template that runs a container."""
         spec = mapping(at.get(obj))
         shared = _Shared(obj, at, spec)
-        templates = [n for n, one in enumerate(as_list(spec.get("templates"))) if _makes_a_pod(one)]
+        templates = [n for n, item in enumerate(as_list(spec.get("templates"))) if _makes_a_pod(item)]
         read = _first(templates, spec, shared)
         pods = [_template_as_pod(shared, n) for n in read]
         if len(read) < len(templates):
-            beyond = f"{len(templates) - len(read)} of {len(templates)} templates are not evaluated"
-            pods = [replace(one, beyond=beyond) for one in pods]
-        return [*found, *(replace(one, defaults=_inputs(one.defaults)) if final else one for one in pods)]
+            unevaluated = f"{len(templates) - len(read)} of {len(templates)} templates are not evaluated"
+            pods = [replace(workload, unevaluated=unevaluated) for workload in pods]
+        return [
+            *workloads,
+            *(replace(workload, defaults=_inputs(workload.defaults)) if final else workload for workload in pods),
+        ]
 
     return refine
 
@@ -87,55 +90,55 @@ def _first(templates: Sequence[int], spec: JSON, shared: _Shared) -> Sequence[in
     most = max(1, _ROOM // (_EACH + shared.size))
     if len(templates) <= most:
         return templates
-    listed = spec["templates"]
-    return sorted(sorted(templates, key=lambda n: not _asks_for_a_device(listed[n]))[:most])
+    value = spec["templates"]
+    return sorted(sorted(templates, key=lambda n: not _asks_for_a_device(value[n]))[:most])
 
 
 def _asks_for_a_device(template: JSON) -> bool:
     several = as_list(mapping(template.get("containerSet")).get("containers"))
-    ones = [mapping(one) for one in (template.get("container"), template.get("script"), *several)]
-    asked = [mapping(mapping(one.get("resources")).get("limits")) for one in ones]
-    return any("/" in str(name) for names in asked for name in names)
+    ones = [mapping(item) for item in (template.get("container"), template.get("script"), *several)]
+    items = [mapping(mapping(item.get("resources")).get("limits")) for item in ones]
+    return any("/" in str(name) for names in items for name in names)
 
 
 def _size(value: Any) -> int:
     """How many values it holds, itself too."""
     count, left = 0, [value]
     while left:
-        one = left.pop()
+        node = left.pop()
         count += 1
-        if isinstance(one, list):
-            left += one
-        elif is_object(one):
-            left += one.values()
+        if isinstance(node, list):
+            left += node
+        elif is_object(node):
+            left += node.values()
     return count
 
 
-def _parameters(said: Any) -> Iterator[tuple[str, str]]:
+def _parameters(holder: Any) -> Iterator[tuple[str, str]]:
     """Name and value of each parameter of `arguments` or `inputs` that has one."""
-    for one in map(mapping, as_list(mapping(said).get("parameters"))):
-        value = one.get("value") if one.get("value") is not None else one.get("default")
+    for item in map(mapping, as_list(mapping(holder).get("parameters"))):
+        value = item.get("value") if item.get("value") is not None else item.get("default")
         if value is not None:
-            yield str(one.get("name")), str(value)
+            yield str(item.get("name")), str(value)
 
 
 def _inputs(names: Sequence[str]) -> tuple[str, ...]:
     """The names that are inputs of a template: the step that calls it may give other values."""
-    return tuple(one for one in names if one.startswith(_INPUT))
+    return tuple(name for name in names if name.startswith(_INPUT))
 
 
 def _with_inputs(values: Mapping[str, str], spec: JSON, template: JSON, room: Room) -> Mapping[str, str]:
     """The values, and those of the template's inputs as far as they are known here; the entrypoint's are the
     Workflow's arguments of the same name (argo-workflows workflow/common/util.go ProcessArgs)."""
-    found: dict[str, str] = {}
-    for name, said in _parameters(template.get("inputs")):
+    entries: dict[str, str] = {}
+    for name, text in _parameters(template.get("inputs")):
         if template.get("name") == spec.get("entrypoint") and _ARGUMENT + name in values:
-            said = values[_ARGUMENT + name]
+            text = values[_ARGUMENT + name]
         parameters = Parameters(values, _TAG, every=True, end=_END, room=room)
-        made = parameters.fill(said)
-        if not parameters.unfilled and not ("{{" in made and _END in made):
-            found[_INPUT + name] = made
-    return ChainMap(found, values)  # type: ignore[arg-type]  # nothing is written
+        value = parameters.fill(text)
+        if not parameters.unfilled and not ("{{" in value and _END in value):
+            entries[_INPUT + name] = value
+    return ChainMap(entries, values)  # type: ignore[arg-type]  # nothing is written
 
 
 def _makes_a_pod(template: object) -> bool:
@@ -150,20 +153,20 @@ def _template_as_pod(shared: _Shared, index: int) -> Workload:
     written = mapping(at.get(obj))
     unread = None
     try:
-        whole = strategic_merge(_defaults_for(defaults, written), written) if defaults else written
+        merged = strategic_merge(_defaults_for(defaults, written), written) if defaults else written
     except Unmergeable:
-        whole, unread = written, "templateDefaults can't be read here"
-    template = {key: value for key, value in whole.items() if key in _OF_EACH}
-    patches = [(at / "podSpecPatch", whole["podSpecPatch"])] if whole.get("podSpecPatch") else []
+        merged, unread = written, "templateDefaults can't be read here"
+    template = {key: value for key, value in merged.items() if key in _OF_EACH}
+    patches = [(at / "podSpecPatch", merged["podSpecPatch"])] if merged.get("podSpecPatch") else []
     if spec.get("podSpecPatch"):
         patches.insert(0, (root / "podSpecPatch", spec["podSpecPatch"]))
     texts = [text for _, text in patches]
-    values = _with_inputs(shared.values, spec, whole, shared.room)
+    values = _with_inputs(shared.values, spec, merged, shared.room)
     parameters = Parameters(values, _TAG, every=True, end=_END, room=shared.room)
-    made = mapping(parameters.fill(template))
-    pod: JSON = {key: one[key] for one in (spec, made) for key in (*_OF_ALL, "initContainers") if key in one}
-    pod = {**pod, "volumes": [*as_list(made.get("volumes")), *as_list(spec.get("volumes"))]}
-    containers = _with_default_fields(_containers(made, at), written, defaults, root / "templateDefaults")
+    entries = mapping(parameters.fill(template))
+    pod: JSON = {key: item[key] for item in (spec, entries) for key in (*_OF_ALL, "initContainers") if key in item}
+    pod = {**pod, "volumes": [*as_list(entries.get("volumes")), *as_list(spec.get("volumes"))]}
+    containers = _with_default_fields(_containers(entries, at), written, defaults, root / "templateDefaults")
     for (place, _), text in zip(patches, parameters.fill(texts), strict=True):
         try:
             pod, containers = _with_pod_spec_patch(
@@ -174,7 +177,7 @@ def _template_as_pod(shared: _Shared, index: int) -> Workload:
     return Workload(
         object=obj,
         path=at,
-        metadata=mapping(made.get("metadata")) or mapping(spec.get("podMetadata")),
+        metadata=mapping(entries.get("metadata")) or mapping(spec.get("podMetadata")),
         spec=pod,
         containers=tuple(containers),
         completes=frozenset({"startup-probe", "liveness-probe", "readiness-probe"}),  # it ends, or others wait for it
@@ -195,15 +198,15 @@ def _with_default_fields(
     containers: Iterator[Container], written: JSON, defaults: JSON, place: FieldPath
 ) -> list[Container]:
     """The containers; a field that only the defaults have gets its place in the defaults."""
-    found = []
-    for one in containers:
-        key = one.path.parts[-1]
-        if one.name == "main" and key in ("container", "script"):
+    items = []
+    for container in containers:
+        key = container.path.parts[-1]
+        if container.name == "main" and key in ("container", "script"):
             own, given = mapping(written.get(key)), mapping(defaults.get(key))
             places = {str(field): place.join(key, field) for field in given if field not in own}
-            one = replace(one, places={**places, **one.places})
-        found.append(one)
-    return found
+            container = replace(container, places={**places, **container.places})
+        items.append(container)
+    return items
 
 
 def _with_pod_spec_patch(
@@ -213,22 +216,22 @@ def _with_pod_spec_patch(
     if not is_object(patch):
         raise Unmergeable(_UNREAD)
     rest = {key: value for key, value in patch.items() if key not in ("containers", "initContainers")}
-    found = list(containers)
-    there = {(one.name, one.init): n for n, one in reversed([*enumerate(found)])}
+    items = list(containers)
+    there = {(container.name, container.init): n for n, container in reversed([*enumerate(items)])}
     for key in ("containers", "initContainers"):
-        for one in as_list(patch.get(key)):
-            name = mapping(one).get("name")
+        for item in as_list(patch.get(key)):
+            name = mapping(item).get("name")
             if not isinstance(name, str):
                 raise Unmergeable(_UNREAD)
             at = there.get((name, key != "containers"))
             if at is not None:
-                before = found[at]
-                places = {**before.places, **{str(field): place for field in one}}
-                found[at] = replace(before, spec=strategic_merge(before.spec, one), places=places)
+                before = items[at]
+                places = {**before.places, **{str(field): place for field in item}}
+                items[at] = replace(before, spec=strategic_merge(before.spec, item), places=places)
             elif name not in _EXECUTOR:
-                there[name, key != "containers"] = len(found)
-                found.append(Container(name, place, strategic_merge({}, one), key != "containers", synthetic=True))
-    return strategic_merge(pod, rest), found
+                there[name, key != "containers"] = len(items)
+                items.append(Container(name, place, strategic_merge({}, item), key != "containers", synthetic=True))
+    return strategic_merge(pod, rest), items
 
 
 def _containers(template: JSON, at: FieldPath) -> Iterator[Container]:
@@ -245,7 +248,7 @@ def _containers(template: JSON, at: FieldPath) -> Iterator[Container]:
     for key in ("containerSet", ""):
         inside = mapping(template.get(key)) if key else {"containers": as_list(template.get("sidecars"))}
         below = at / key if key else at
-        for one in containers_of({"containers": inside.get("containers")}, below):
-            place = one.path if key else at.join("sidecars", one.path.parts[-1])
-            yield Container(one.name, place, one.spec)
+        for container in containers_of({"containers": inside.get("containers")}, below):
+            place = container.path if key else at.join("sidecars", container.path.parts[-1])
+            yield Container(container.name, place, container.spec)
     yield from containers_of({"initContainers": template.get("initContainers")}, at)

@@ -67,10 +67,10 @@ def _may_create(owner: Mapping[Any, Any], obj: JSON) -> bool:
     group, kind = _group(owner), str(owner.get("kind"))
     if group not in BUILT_IN_GROUPS:
         return True
-    made = (_group(obj), str(obj.get("kind")))
-    if made == ("apps", "StatefulSet") and (group, kind) == (CORE, "Pod"):
+    names = (_group(obj), str(obj.get("kind")))
+    if names == ("apps", "StatefulSet") and (group, kind) == (CORE, "Pod"):
         return _LEADER in mapping(mapping(obj.get("metadata")).get("labels"))
-    return (group, kind) in MAKES.get(made, ())
+    return (group, kind) in MAKES.get(names, ())
 
 
 def _group(obj: Mapping[Any, Any]) -> str:

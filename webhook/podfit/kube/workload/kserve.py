@@ -22,15 +22,16 @@ _PREDICTOR = FieldPath(("spec", "predictor"))
 _NO_FRAMEWORK = {"affinity", "securityContext", "dnsConfig", "workerSpec", "nodeSelector", "annotations", "labels"}
 
 
-def inference_service(obj: JSON, found: list[Workload]) -> list[Workload]:
+def inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """`predictor.model` (or `predictor.<framework>`, the old spelling) is a container without name, image and
     command, which the ServingRuntime brings; it becomes `kserve-container`. So does the first container of a custom
     predictor that has no name (KServe pkg/apis/serving/v1beta1/predictor.go, predictor_custom.go)."""
-    predictor = next((one for one in found if one.path == _PREDICTOR), None)
+    predictor = next((workload for workload in workloads if workload.path == _PREDICTOR), None)
     if predictor is None:
-        return found
+        return workloads
     containers = [
-        replace(one, name="kserve-container") if not one.name and not one.init else one for one in predictor.containers
+        replace(container, name="kserve-container") if not container.name and not container.init else container
+        for container in predictor.containers
     ]
     framework = next(
         (
@@ -41,39 +42,41 @@ def inference_service(obj: JSON, found: list[Workload]) -> list[Workload]:
         None,
     )
     uri = None
-    if framework is not None and isinstance(said := predictor.spec[framework], Mapping):
-        uri = said.get("storageUri") if isinstance(said.get("storageUri"), str) else None
-        spec = {"name": "kserve-container", **said}
+    if framework is not None and isinstance(framework_spec := predictor.spec[framework], Mapping):
+        uri = framework_spec.get("storageUri") if isinstance(framework_spec.get("storageUri"), str) else None
+        spec = {"name": "kserve-container", **framework_spec}
         place = _PREDICTOR / framework
         places = {}
-        if not said.get("command") and (command := _runtime_command(framework, said, uri)):
+        if not framework_spec.get("command") and (command := _runtime_command(framework, framework_spec, uri)):
             spec["command"] = command
-            places["command"] = place / ("storageUri" if uri else "runtime" if said.get("runtime") else "modelFormat")
+            places["command"] = place / (
+                "storageUri" if uri else "runtime" if framework_spec.get("runtime") else "modelFormat"
+            )
         containers.insert(0, Container("kserve-container", place, spec, places=places))
     completes = EVERYTHING - ({"model"} if uri else set()) if framework else _DEFAULTS
     mine = replace(predictor, containers=tuple(containers), model_uri=uri, completes=completes)
-    return serving_runtime(obj, [mine if one is predictor else one for one in found])
+    return serving_runtime(obj, [mine if workload is predictor else workload for workload in workloads])
 
 
-def serving_runtime(obj: JSON, found: list[Workload]) -> list[Workload]:
+def serving_runtime(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """With a `workerSpec`, one replica is as many Pods as pipeline stages (KServe multi-node: one head, the rest
     workers)."""
-    worker = next((one for one in found if one.path.parts[-1] == "workerSpec"), None)
+    worker = next((workload for workload in workloads if workload.path.parts[-1] == "workerSpec"), None)
     if worker is None:
-        return found
+        return workloads
     size = replica_count(worker.spec.get("pipelineParallelSize"))
-    return [replace(one, pods_per_replica=size if size and size > 1 else None) for one in found]
+    return [replace(workload, pods_per_replica=size if size and size > 1 else None) for workload in workloads]
 
 
-def _runtime_command(framework: str, said: JSON, uri: str | None) -> list[str]:
+def _runtime_command(framework: str, value: JSON, uri: str | None) -> list[str]:
     """The command of KServe's own runtime, recognized by the names of runtime and format; empty if it is unknown."""
-    form = mapping(said.get("modelFormat")).get("name")
-    name = f"{framework} {said.get('runtime') or ''} {form or ''}".lower()
+    form = mapping(value.get("modelFormat")).get("name")
+    name = f"{framework} {value.get('runtime') or ''} {form or ''}".lower()
     hub = hub_name(uri)
     if "vllm" in name:
         return ["vllm", "serve", hub or "/mnt/models"]
     if "huggingface" in name:
-        given = any(str(word).startswith(("--model_id", "--model-id")) for word in as_list(said.get("args")))
+        given = any(str(word).startswith(("--model_id", "--model-id")) for word in as_list(value.get("args")))
         return ["python3", "-m", "huggingfaceserver", *([f"--model_id={hub}"] if hub and not given else [])]
     return []
 
@@ -85,7 +88,7 @@ def hub_name(uri: object) -> str | None:
     return uri.removeprefix("hf://").strip("/").partition(":")[0] or None
 
 
-def llm_inference_service(obj: JSON, found: list[Workload]) -> list[Workload]:
+def llm_inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """The presets (LLMInferenceServiceConfig) complete the container `main` of `template`, `worker` and `prefill`:
     image, probes, /dev/shm and the command `vllm serve /mnt/models`, to which the container's `args` and
     `VLLM_ADDITIONAL_ARGS` are appended (KServe config/llmisvcconfig)."""
@@ -93,14 +96,14 @@ def llm_inference_service(obj: JSON, found: list[Workload]) -> list[Workload]:
     model = mapping(spec.get("model"))
     uri = model.get("uri") if isinstance(model.get("uri"), str) else None
     if any("sglang" in str(mapping(ref).get("name")) for ref in as_list(spec.get("baseRefs"))):
-        return found
-    made = []
-    for one in found:
-        prefill = "prefill" in one.path.parts
+        return workloads
+    items = []
+    for workload in workloads:
+        prefill = "prefill" in workload.path.parts
         part = mapping(spec.get("prefill")) if prefill else spec
         parallelism = mapping(part.get("parallelism"))
         command = _preset_command(model, uri, parallelism, across=isinstance(part.get("worker"), Mapping))
-        place = FieldPath(("spec", "model", "uri" if uri else "name")) if model else one.path
+        place = FieldPath(("spec", "model", "uri" if uri else "name")) if model else workload.path
         containers = tuple(
             replace(
                 container,
@@ -109,21 +112,21 @@ def llm_inference_service(obj: JSON, found: list[Workload]) -> list[Workload]:
             )
             if container.name == "main" and not container.init and not container.spec.get("command")
             else container
-            for container in one.containers
+            for container in workload.containers
         )
         size = _preset_size(part, parallelism)
-        made.append(replace(one, containers=containers, pods_per_replica=size, model_uri=uri))
+        items.append(replace(workload, containers=containers, pods_per_replica=size, model_uri=uri))
     if obj.get("kind") != "LLMInferenceService" or not model:
-        return made
-    return _with_preset_main(obj, made, model, uri)
+        return items
+    return _with_preset_main(obj, items, model, uri)
 
 
-def _with_preset_main(obj: JSON, found: list[Workload], model: JSON, uri: str | None) -> list[Workload]:
+def _with_preset_main(obj: JSON, workloads: list[Workload], model: JSON, uri: str | None) -> list[Workload]:
     """A service whose `template` does not mention `main` gets it whole from the preset; `spec.model` stands for it."""
     at = FieldPath(("spec", "template"))
-    template = next((one for one in found if one.path == at), None)
-    if template is not None and any(one.name == "main" for one in template.containers):
-        return found
+    template = next((other_workload for other_workload in workloads if other_workload.path == at), None)
+    if template is not None and any(container.name == "main" for container in template.containers):
+        return workloads
     spec = mapping(obj.get("spec"))
     parallelism = mapping(spec.get("parallelism"))
     place = FieldPath(("spec", "model"))
@@ -141,9 +144,9 @@ def _with_preset_main(obj: JSON, found: list[Workload], model: JSON, uri: str | 
             replicas=replica_count(spec.get("replicas")),
             model_uri=uri,
         )
-        return [template, *found]
-    whole = replace(template, containers=(*template.containers, main))
-    return [whole if one is template else one for one in found]
+        return [template, *workloads]
+    workload = replace(template, containers=(*template.containers, main))
+    return [workload if other_workload is template else other_workload for other_workload in workloads]
 
 
 _PARALLELISM = {

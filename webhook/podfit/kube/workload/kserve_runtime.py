@@ -40,9 +40,9 @@ def runtime_name(obj: JSON) -> str | None:
 
 def with_runtimes(workloads: list[Workload], lookup: RuntimeLookup) -> list[Workload]:
     """The Pod templates of an object, those of an InferenceService with the runtime that it names."""
-    if not any(one.kind == "InferenceService" for one in workloads):
+    if not any(workload.kind == "InferenceService" for workload in workloads):
         return workloads
-    return [_with_runtime(one, lookup) for one in workloads]
+    return [_with_runtime(workload, lookup) for workload in workloads]
 
 
 def _with_runtime(workload: Workload, lookup: RuntimeLookup) -> Workload:
@@ -63,14 +63,23 @@ _WORKER = _PREDICTOR / "workerSpec"
 
 def _merged(workload: Workload, runtime: JSON, parallel: JSON, at: FieldPath, main: str) -> Workload:
     """The workload with the PodSpec of a runtime, whose container `main` is completed by the service's at `at`."""
-    listed = [one for one in as_list(runtime.get("containers")) if is_object(one)]
-    theirs = next((one for one in listed if one.get("name") == main), listed[0] if listed else None)
+    items = [item for item in as_list(runtime.get("containers")) if is_object(item)]
+    theirs = next((item for item in items if item.get("name") == main), items[0] if items else None)
     if theirs is None:
         return workload
-    own = next((one for one in workload.containers if one.name == main and not one.init), None)
+    own = next(
+        (
+            other_container
+            for other_container in workload.containers
+            if other_container.name == main and not other_container.init
+        ),
+        None,
+    )
     container = _merged_container(workload, theirs, own, at, {**_sizes(parallel)})
     sidecars = [
-        Container(str(one.get("name") or ""), _RUNTIME_NAME, one, synthetic=True) for one in listed if one is not theirs
+        Container(str(item.get("name") or ""), _RUNTIME_NAME, item, synthetic=True)
+        for item in items
+        if item is not theirs
     ]
     pod = {key: value for key, value in runtime.items() if key not in _NOT_OF_POD}
     spec: dict[str, Any] = {**pod, **workload.spec}
@@ -79,7 +88,7 @@ def _merged(workload: Workload, runtime: JSON, parallel: JSON, at: FieldPath, ma
             spec[key] = {**mapping(pod[key]), **mapping(workload.spec[key])}
     spec["volumes"] = _by_key("name", workload.spec.get("volumes"), runtime.get("volumes"))
     size = replica_count(parallel.get("pipelineParallelSize"))
-    others = [one for one in workload.containers if one is not own]
+    others = [other_container for other_container in workload.containers if other_container is not own]
     return replace(
         workload,
         spec=spec,
@@ -122,15 +131,15 @@ def _named(value: Any, name: str) -> Any:
     if isinstance(value, str):
         return _NAME.sub(lambda _: name, value)
     if isinstance(value, list):
-        return [_named(one, name) for one in value]
+        return [_named(item, name) for item in value]
     if isinstance(value, Mapping):
-        return {key: _named(one, name) for key, one in value.items()}
+        return {key: _named(item, name) for key, item in value.items()}
     return value
 
 
 def _by_key(key: str, *lists: object) -> list[Any]:
     """The items of several lists; of those with one key, the first."""
-    found: dict[str, Any] = {}
-    for one in (item for listed in lists for item in as_list(listed)):
-        found.setdefault(str(mapping(one).get(key)), one)
-    return list(found.values())
+    entries: dict[str, Any] = {}
+    for entry in (item for entry_list in lists for item in as_list(entry_list)):
+        entries.setdefault(str(mapping(entry).get(key)), entry)
+    return list(entries.values())

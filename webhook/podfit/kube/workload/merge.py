@@ -32,34 +32,34 @@ class Unmergeable(ValueError):  # noqa: N818 - what a patch is
 
 def strategic_merge(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
     """`base` with `patch` over it: objects field by field, null takes a field away. Raises Unmergeable."""
-    made = dict(base)
+    entries = dict(base)
     if depth > _DEEPEST:
         raise Unmergeable("too deep")
     for key, value in patch.items():
         if not isinstance(key, str) or key.startswith("$"):
             raise Unmergeable(f"directive {key}")
-        before = made.get(key)
+        before = entries.get(key)
         if value is None:
-            made.pop(key, None)
+            entries.pop(key, None)
         elif is_object(value):
-            made[key] = strategic_merge(before if is_object(before) else {}, value, depth + 1)
+            entries[key] = strategic_merge(before if is_object(before) else {}, value, depth + 1)
         elif isinstance(value, list) and key in _KEYS:
-            made[key] = _merge_list(before if isinstance(before, list) else [], value, _KEYS[key], depth)
+            entries[key] = _merge_list(before if isinstance(before, list) else [], value, _KEYS[key], depth)
         else:
-            made[key] = value
-    return made
+            entries[key] = value
+    return entries
 
 
 def _merge_list(base: list[Any], patch: list[Any], key: str, depth: int) -> list[Any]:
     """A list merged item by item, matched by the merge key `key`; raises Unmergeable for an item without it."""
-    made = list(base)
+    items = list(base)
     there: dict[str | int, int] = {}
-    for n, item in enumerate(made):
+    for n, item in enumerate(items):
         if is_object(item) and isinstance(name := item.get(key), str | int):
             there.setdefault(name, n)
-    for one in patch:
-        if not is_object(one) or not isinstance(one.get(key), str | int) or "$patch" in one:
+    for entry in patch:
+        if not is_object(entry) or not isinstance(entry.get(key), str | int) or "$patch" in entry:
             raise Unmergeable(f"an item without {key}")
-        at = there.setdefault(one[key], len(made))
-        made[at : at + 1] = [strategic_merge(made[at] if at < len(made) else {}, one, depth + 1)]
-    return made
+        at = there.setdefault(entry[key], len(items))
+        items[at : at + 1] = [strategic_merge(items[at] if at < len(items) else {}, entry, depth + 1)]
+    return items

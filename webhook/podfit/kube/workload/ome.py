@@ -9,10 +9,10 @@ from podfit.kube.workload.kserve import OF_SERVICE
 from podfit.kube.workload.template import JSON, Container, Workload, containers_of, replica_count
 
 
-def runtime(obj: JSON, found: list[Workload]) -> list[Workload]:
+def runtime(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """A runtime of OME: each of `engineConfig` and `decoderConfig` is a PodSpec with a `runner`, its first container;
     of several nodes, `leader` and `worker` are (ome.io/v1beta1 pkg/apis/ome/v1beta1/servingruntime_types.go)."""
-    made = [*found]
+    items = [*workloads]
     for name in ("engineConfig", "decoderConfig"):
         config = mapping(mapping(obj.get("spec")).get(name))
         worker = mapping(config.get("worker"))
@@ -23,5 +23,5 @@ def runtime(obj: JSON, found: list[Workload]) -> list[Workload]:
             if is_object(runner := pod.get("runner")):
                 first = Container(str(runner.get("name") or "ome-container"), at / "runner", runner)
                 containers = (first, *containers_of(pod, at))
-                made.append(Workload(obj, at, mapping(obj.get("metadata")), pod, containers, pods_per_replica=pods))
-    return [replace(one, completes=OF_SERVICE) for one in made]
+                items.append(Workload(obj, at, mapping(obj.get("metadata")), pod, containers, pods_per_replica=pods))
+    return [replace(workload, completes=OF_SERVICE) for workload in items]

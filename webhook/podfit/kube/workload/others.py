@@ -14,50 +14,51 @@ DYNAMO = PROBES | {"shm"}
 """The Dynamo operator mounts 8Gi of /dev/shm and gives workers a start-up probe of two hours."""
 
 
-def job_set(obj: JSON, found: list[Workload]) -> list[Workload]:
+def job_set(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """The Pods of a JobSet work together in ways that only they know; a single one serves alone."""
     pods = 0
     for job in map(mapping, as_list(mapping(obj.get("spec")).get("replicatedJobs"))):
         parallelism = FieldPath(("template", "spec", "parallelism")).get(job)
-        counts = [1 if said is None else replica_count(said) or 0 for said in (job.get("replicas"), parallelism)]
+        counts = [1 if item is None else replica_count(item) or 0 for item in (job.get("replicas"), parallelism)]
         pods += counts[0] * counts[1]
-    return [replace(one, pods_per_replica=1 if pods == 1 else None) for one in found]
+    return [replace(workload, pods_per_replica=1 if pods == 1 else None) for workload in workloads]
 
 
-def volcano_job(obj: JSON, found: list[Workload]) -> list[Workload]:
+def volcano_job(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """The Pods of a Volcano Job, which are the replicas of its tasks."""
     tasks = [mapping(task).get("replicas") for task in as_list(mapping(obj.get("spec")).get("tasks"))]
-    alone = sum(1 if said is None else replica_count(said) or 0 for said in tasks) == 1
-    return [replace(one, pods_per_replica=1 if alone else None) for one in found]
+    alone = sum(1 if task is None else replica_count(task) or 0 for task in tasks) == 1
+    return [replace(workload, pods_per_replica=1 if alone else None) for workload in workloads]
 
 
-def pod_clique_set(obj: JSON, found: list[Workload]) -> list[Workload]:
+def pod_clique_set(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """Cliques of a scaling group, such as a leader and its workers, serve together; Pods of any other serve alone."""
     template = FieldPath(("spec", "template")).get(obj)
     groups = map(mapping, as_list(mapping(template).get("podCliqueScalingGroups")))
     together = {name for group in groups for name in as_list(group.get("cliqueNames")) if isinstance(name, str)}
     return [
-        replace(one, pods_per_replica=None)
-        if mapping(FieldPath(one.path.parts[:-2]).get(obj)).get("name") in together
-        else one
-        for one in found
+        replace(workload, pods_per_replica=None)
+        if mapping(FieldPath(workload.path.parts[:-2]).get(obj)).get("name") in together
+        else workload
+        for workload in workloads
     ]
 
 
-def model_serving(obj: JSON, found: list[Workload]) -> list[Workload]:
+def model_serving(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """A role's entry Pod and its `workerReplicas` serve together."""
     return [
         replace(
-            one, pods_per_replica=1 if said is None else None if (count := replica_count(said)) is None else 1 + count
+            workload,
+            pods_per_replica=1 if item is None else None if (count := replica_count(item)) is None else 1 + count,
         )
-        for one in found
-        for said in (FieldPath((*one.path.parts[:-2], "workerReplicas")).get(obj),)
+        for workload in workloads
+        for item in (FieldPath((*workload.path.parts[:-2], "workerReplicas")).get(obj),)
     ]
 
 
-def dynamo(obj: JSON, found: list[Workload]) -> list[Workload]:
+def dynamo(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """v1beta1 has `components` with a Pod template each, v1alpha1 `services`."""
-    return [*(_component(obj, one) for one in found), *_services(obj)]
+    return [*(_component(obj, workload) for workload in workloads), *_services(obj)]
 
 
 def _component(obj: JSON, workload: Workload) -> Workload:
@@ -68,10 +69,10 @@ def _component(obj: JSON, workload: Workload) -> Workload:
     component = mapping(FieldPath(workload.path.parts[:-2]).get(obj))
     everywhere = mapping(obj.get("spec")).get("env")
     containers = tuple(
-        replace(one, spec={**one.spec, "env": _first_of_a_name(one.spec.get("env"), everywhere)})
-        if everywhere and one.name == "main" and not one.init
-        else one
-        for one in workload.containers
+        replace(container, spec={**container.spec, "env": _first_of_a_name(container.spec.get("env"), everywhere)})
+        if everywhere and container.name == "main" and not container.init
+        else container
+        for container in workload.containers
     )
     bare = str(component.get("sharedMemorySize")) == "0"
     return replace(
@@ -88,7 +89,7 @@ def _services(obj: JSON) -> list[Workload]:
     The `mainContainer` gets the service's own resources (`gpu` for `nvidia.com/gpu`), environment and probes. Its name
     here is the service's key (in the Pod it is `main`)."""
     services = FieldPath(("spec", "services"))
-    made = []
+    workloads = []
     for name, service in mapping(services.get(obj)).items():
         if not isinstance(service, Mapping):
             continue
@@ -109,7 +110,7 @@ def _services(obj: JSON) -> list[Workload]:
         container = Container(str(name), path, spec, synthetic=not main, places=places)
         nodes = replica_count(mapping(service.get("multinode")).get("nodeCount"))
         metadata = mapping(obj.get("metadata"))
-        made.append(
+        workloads.append(
             Workload(
                 object=obj,
                 path=at / "extraPodSpec",
@@ -121,16 +122,16 @@ def _services(obj: JSON) -> list[Workload]:
                 replicas=replica_count(service.get("replicas")),
             )
         )
-    return made
+    return workloads
 
 
 def _first_of_a_name(*lists: object) -> list[Any]:
     """The variables of several lists, without those whose name was there before."""
-    found: dict[str, Any] = {}
-    for one in lists:
-        for variable in as_list(one):
-            found.setdefault(str(mapping(variable).get("name")), variable)
-    return list(found.values())
+    entries: dict[str, Any] = {}
+    for variable_list in lists:
+        for variable in as_list(variable_list):
+            entries.setdefault(str(mapping(variable).get("name")), variable)
+    return list(entries.values())
 
 
 def _dynamo_resources(resources: JSON) -> JSON:
@@ -146,7 +147,7 @@ def _dynamo_resources(resources: JSON) -> JSON:
     return {**resources, **{key: side for key, side in out.items() if side}}
 
 
-def kaito(obj: JSON, found: list[Workload]) -> list[Workload]:
+def kaito(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """`inference.template` is a Pod template; the GPU is `resource.instanceType`, on `resource.count` nodes.
 
     A Workspace with `inference.preset` has no template here. KAITO writes the command and finds the longest context
@@ -158,9 +159,9 @@ def kaito(obj: JSON, found: list[Workload]) -> list[Workload]:
     label = {"node.kubernetes.io/instance-type": instance} if isinstance(instance, str) else {}
     return [
         replace(
-            one,
-            spec={**one.spec, "nodeSelector": {**label, **mapping(one.spec.get("nodeSelector"))}},
+            workload,
+            spec={**workload.spec, "nodeSelector": {**label, **mapping(workload.spec.get("nodeSelector"))}},
             pods_per_replica=size,
         )
-        for one in found
+        for workload in workloads
     ]

@@ -25,7 +25,7 @@ CONTAINER_FIELDS = (
 def refine_cluster(at: FieldPath) -> Refine:
     """A Ray cluster's Pods serve together: the head, and each worker group's `replicas` × `numOfHosts`."""
 
-    def refine(obj: JSON, found: list[Workload]) -> list[Workload]:
+    def refine(obj: JSON, workloads: list[Workload]) -> list[Workload]:
         """The cluster's Pod templates with the number of Pods that serve together; None if the autoscaler decides
         it."""
         ray = mapping(at.get(obj))
@@ -36,7 +36,7 @@ def refine_cluster(at: FieldPath) -> Refine:
             size = None if size is None or replicas is None or hosts is None else size + replicas * hosts
         if ray.get("enableInTreeAutoscaling") is True:
             size = None
-        return [replace(one, pods_per_replica=size) for one in found]
+        return [replace(workload, pods_per_replica=size) for workload in workloads]
 
     return refine
 
@@ -46,23 +46,28 @@ _MOST = 512
 _SERVE_CONFIG = FieldPath(("spec", "serveConfigV2"))
 
 
-def refine_service(obj: JSON, found: list[Workload]) -> list[Workload]:
+def refine_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """`serveConfigV2` (a YAML text) names the model and vLLM's engine arguments; Ray starts the engine in the workers
     that have accelerators (`ray.serve.llm`, Ray 2.44 and later). How many of them one engine spans is not known."""
     text = _SERVE_CONFIG.get(obj)
     long = isinstance(text, str) and len(text) > manifest.LONGEST
-    beyond = f"serveConfigV2 has more than {manifest.LONGEST:,} characters, and is not evaluated" if long else None
-    found = [replace(one, pods_per_replica=None, beyond=beyond) for one in found]
+    unevaluated = f"serveConfigV2 has more than {manifest.LONGEST:,} characters, and is not evaluated" if long else None
+    workloads = [replace(workload, pods_per_replica=None, unevaluated=unevaluated) for workload in workloads]
     engines = list(_serve_engines(text))
-    workers = [one for one in found if "workerGroupSpecs" in one.path.parts and one.containers]
-    hosts = [one for one in workers if _has_accelerator(one.containers[0].spec)] or workers or found[:1]
+    workers = [workload for workload in workloads if "workerGroupSpecs" in workload.path.parts and workload.containers]
+    hosts = (
+        [workload for workload in workers if _has_accelerator(workload.containers[0].spec)] or workers or workloads[:1]
+    )
     if not engines or (len(engines) > 1 and len(hosts) > 1):
-        return found  # which engine runs in which group is up to Ray's scheduler
+        return workloads  # which engine runs in which group is up to Ray's scheduler
     if len(hosts) > _MOST:
-        beyond = f"{len(hosts) - _MOST} of {len(hosts)} worker groups are not evaluated"
-        found = [replace(one, beyond=beyond) for one in found]
-    there = {one.path for one in hosts[:_MOST]}
-    return [_with_engines(one, engines) if one.path in there and one.containers else one for one in found]
+        unevaluated = f"{len(hosts) - _MOST} of {len(hosts)} worker groups are not evaluated"
+        workloads = [replace(workload, unevaluated=unevaluated) for workload in workloads]
+    there = {workload.path for workload in hosts[:_MOST]}
+    return [
+        _with_engines(workload, engines) if workload.path in there and workload.containers else workload
+        for workload in workloads
+    ]
 
 
 def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON], str | None]]:
@@ -89,7 +94,7 @@ def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON],
     """The Ray container (the first one, as KubeRay has it) once for each engine that it runs."""
     ray, *others = workload.containers
     places = {key: ray.path / key for key in CONTAINER_FIELDS} | {"command": _SERVE_CONFIG, "args": _SERVE_CONFIG}
-    made = [
+    containers = [
         replace(
             ray,
             spec={**ray.spec, "command": argv[:3], "args": argv[3:], "env": [*as_list(ray.spec.get("env")), *env]},
@@ -99,7 +104,7 @@ def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON],
         )
         for argv, env, accelerator in engines
     ]
-    return replace(workload, containers=(*made, *others))
+    return replace(workload, containers=(*containers, *others))
 
 
 def flags(arguments: JSON) -> Iterator[str]:

@@ -115,8 +115,8 @@ WORKLOAD_KINDS: Mapping[tuple[str, str], KindRow] = {
     ),
     ("workload.serving.volcano.sh", "ModelServing"): KindRow(
         tuple(
-            Pods(f"spec.template.roles.*.{one}.spec", "spec.template.roles.*.replicas")
-            for one in ("entryTemplate", "workerTemplate")
+            Pods(f"spec.template.roles.*.{key}.spec", "spec.template.roles.*.replicas")
+            for key in ("entryTemplate", "workerTemplate")
         ),
         refine=others.model_serving,
     ),

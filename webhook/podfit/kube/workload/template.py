@@ -45,10 +45,10 @@ class Container:
     def resources(self) -> Mapping[str, object]:
         """Requests beneath limits: an extended resource needs its limit, and an absent request follows it."""
         given = mapping(self.spec.get("resources"))
-        asked = {str(name): value for name, value in mapping(given.get("limits")).items()}
+        entries = {str(name): value for name, value in mapping(given.get("limits")).items()}
         for name, value in mapping(given.get("requests")).items():
-            asked.setdefault(str(name), value)
-        return asked
+            entries.setdefault(str(name), value)
+        return entries
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Workload:
     """The parameters among these that do not change vLLM's command line: replicas, probes, host memory."""
     unread: str | None = None
     """Why fields of the Pod may be others than they seem: something that changes them can't be read."""
-    beyond: str | None = None
+    unevaluated: str | None = None
     """A text about the part of a too large object that is not read; None if all is read."""
     template: str = ""
     """Its name, if an object has several named Pod templates."""
@@ -128,39 +128,39 @@ class Workload:
     @cached_property
     def volumes(self) -> Mapping[str, int]:
         """Name of a volume → its index in the list `volumes`; of several with one name, the first."""
-        found: dict[str, int] = {}
+        entries: dict[str, int] = {}
         for index, volume in enumerate(as_list(self.spec.get("volumes"))):
             if isinstance(name := mapping(volume).get("name"), str):
-                found.setdefault(name, index)
-        return found
+                entries.setdefault(name, index)
+        return entries
 
     @cached_property
     def claims(self) -> Mapping[str, FieldPath]:
         """A StatefulSet's volumeClaimTemplates, each by its name: a claim takes precedence over the template's volume
         of the same name."""
-        listed = mapping(self.object.get("spec")).get("volumeClaimTemplates")
-        if self.path.parts[-2:] != ("template", "spec") or not isinstance(listed, list):
+        value = mapping(self.object.get("spec")).get("volumeClaimTemplates")
+        if self.path.parts[-2:] != ("template", "spec") or not isinstance(value, list):
             return {}
         place = FieldPath(self.path.parts[:-2]) / "volumeClaimTemplates"
         return {
-            str(mapping(mapping(one).get("metadata")).get("name")): place / index for index, one in enumerate(listed)
+            str(mapping(mapping(item).get("metadata")).get("name")): place / index for index, item in enumerate(value)
         }
 
     @cached_property
     def resource_claims(self) -> Mapping[str, JSON]:
         """Name of a claim → its entry in the list `resourceClaims`."""
-        listed = [one for one in as_list(self.spec.get("resourceClaims")) if is_object(one)]
-        return {str(one.get("name")): one for one in listed}
+        items = [item for item in as_list(self.spec.get("resourceClaims")) if is_object(item)]
+        return {str(item.get("name")): item for item in items}
 
     @cached_property
     def by_name(self) -> Mapping[str, Container]:
         """Name of a container → the first that has it."""
-        return {one.name: one for one in reversed(self.containers)}
+        return {container.name: container for container in reversed(self.containers)}
 
     @cached_property
     def init(self) -> bool:
         """There are init containers."""
-        return any(one.init for one in self.containers)
+        return any(container.init for container in self.containers)
 
 
 class Annotations(Mapping[str, str]):
@@ -197,8 +197,8 @@ Refine = Callable[[JSON, list[Workload]], list[Workload]]
 def containers_of(spec: JSON, path: FieldPath) -> Iterator[Container]:
     """The containers and init containers of a PodSpec at `path`."""
     for key, init in (("containers", False), ("initContainers", True)):
-        if listed := as_list(spec.get(key)):
-            for at, container in zip((path / key).items(len(listed)), listed, strict=False):
+        if items := as_list(spec.get(key)):
+            for at, container in zip((path / key).items(len(items)), items, strict=False):
                 if is_object(container):
                     yield Container(str(container.get("name") or ""), at, container, init)
 

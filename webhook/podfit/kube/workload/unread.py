@@ -41,14 +41,14 @@ def _with_vllm(obj: JSON) -> FieldPath | None:
     queue: list[tuple[FieldPath, Any]] = [(FieldPath(), obj)]
     for path, value in queue:  # grows while it is walked
         if is_object(value):
-            listed = value.get("containers")
-            if isinstance(listed, list) and any(map(_is_vllm, listed)):
+            containers = value.get("containers")
+            if isinstance(containers, list) and any(map(_is_vllm, containers)):
                 return path
-            inner = [(path / str(key), one) for key, one in value.items()]
+            inner = [(path / str(key), item) for key, item in value.items()]
         else:
-            inner = [(path / index, one) for index, one in enumerate(value)]
+            inner = [(path / index, item) for index, item in enumerate(value)]
         if len(path.parts) < _DEEPEST:
-            queue += [(place, one) for place, one in inner if isinstance(one, dict | list)]
+            queue += [(place, item) for place, item in inner if isinstance(item, dict | list)]
     return None
 
 
@@ -121,9 +121,9 @@ def mention(obj: JSON) -> FieldPath | None:
             other = other or bool(_ENGINE.fullmatch(str(key)) and _OTHER_ENGINES.fullmatch(value))
         elif len(path.parts) < _DEEPEST:
             if is_object(value):
-                queue += [(path / str(key), one) for key, one in value.items()]
+                queue += [(path / str(key), item) for key, item in value.items()]
             elif isinstance(value, list):
-                queue += [(path / index, one) for index, one in enumerate(value)]
+                queue += [(path / index, item) for index, item in enumerate(value)]
     return FieldPath(("spec",)) if (group, kind) in _SERVING and not other else None
 
 
@@ -150,6 +150,6 @@ def _is_vllm(container: object) -> bool:
         return False
     words = [container["image"]]
     for name in ("command", "args"):
-        listed = container.get(name)
-        words += map(str, listed) if isinstance(listed, list) else ()
+        value = container.get(name)
+        words += map(str, value) if isinstance(value, list) else ()
     return any("vllm" in word for word in words)

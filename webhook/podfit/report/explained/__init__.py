@@ -65,7 +65,7 @@ class Chart:
     @property
     def scale(self) -> int:
         """Bytes from the left edge to the right one."""
-        return max((one.start + one.size for one in self.bars), default=0) or 1
+        return max((bar.start + bar.size for bar in self.bars), default=0) or 1
 
 
 @dataclass(frozen=True)
@@ -103,28 +103,32 @@ class Explained:
 
 def explain(report: Report, result: Result) -> Explained:
     """What is to be shown of one container; secrets are stars."""
-    found = result.engine
-    plan = found.plan
-    findings = tuple(sorted((one for one in result.findings if one.shown), key=importance))
+    engine = result.engine
+    plan = engine.plan
+    findings = tuple(sorted((finding for finding in result.findings if finding.shown), key=importance))
     charts = []
     if plan.gpu is not None:
-        charts.append(Chart(f"GPU memory of one GPU: {gpu_set.planned_name(found)}", tuple(_gpu(plan.gpu))))
+        charts.append(Chart(f"GPU memory of one GPU: {gpu_set.planned_name(engine)}", tuple(_gpu(plan.gpu))))
     if plan.host is not None:
-        charts.append(Chart("host memory of the container", tuple(_host(plan.host, found.memory_limit))))
+        charts.append(Chart("host memory of the container", tuple(_host(plan.host, engine.memory_limit))))
     return Explained(
-        title=f'{subject.describe_object(report.object)}, container "{subject.shown(found.container.name)}"',
-        summary=summary(found, report.secrets).partition(": GPU memory ")[0],
-        state="denied" if result.denied else "warned" if any(one.mode == "warn" for one in findings) else "clean",
+        title=f'{subject.describe_object(report.object)}, container "{subject.shown(engine.container.name)}"',
+        summary=summary(engine, report.secrets).partition(": GPU memory ")[0],
+        state="denied"
+        if result.denied
+        else "warned"
+        if any(finding.mode == "warn" for finding in findings)
+        else "clean",
         standing=standing(findings),
-        verdict=plan.verdict if found.on_processors else f"GPU memory {verdict(found)}",
-        why=report.secrets.line(reason(found)),
+        verdict=plan.verdict if engine.on_processors else f"GPU memory {verdict(engine)}",
+        why=report.secrets.line(reason(engine)),
         charts=tuple(charts),
-        results=tuple(_results(found)),
+        results=tuple(_results(engine)),
         origins=tuple(
-            Origin(one.what, report.secrets.line(one.value), report.secrets.line(one.source))
-            for one in _origins(found, report.secrets)
+            Origin(origin.what, report.secrets.line(origin.value), report.secrets.line(origin.source))
+            for origin in _origins(engine, report.secrets)
         ),
-        changes=tuple(map(report.secrets.line, found.alternatives)) if plan.verdict != "fits" else (),
+        changes=tuple(map(report.secrets.line, engine.alternatives)) if plan.verdict != "fits" else (),
         findings=findings,
         report=report,
     )
@@ -220,8 +224,8 @@ def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
     yield Origin("vLLM", str(engine.release or "unknown"), known if engine.release else f"{image} names no release")
     for dest, value in engine.args.given.items():
         if dest != "model":
-            shown = str(secrets.shown(value, dest))
-            yield Origin(f"--{dest.replace('_', '-')}", shown, str(engine.argument(dest)))
+            text = str(secrets.shown(value, dest))
+            yield Origin(f"--{dest.replace('_', '-')}", text, str(engine.argument(dest)))
     for name, value in settings_of(engine).items():
         if name not in engine.args.given and value is not None:
             spelt = SETTINGS.get(name) or f"--{name.replace('_', '-')}"

@@ -56,8 +56,8 @@ code { font: .92em ui-monospace, monospace }
 
 def render(explained: Sequence[Explained]) -> str:
     """All containers on one page."""
-    title = "; ".join(shown.title for shown in explained)
-    body = "\n".join(line for shown in explained for line in _section(shown))
+    title = "; ".join(explanation.title for explanation in explained)
+    body = "\n".join(line for explanation in explained for line in _section(explanation))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
@@ -67,42 +67,42 @@ def render(explained: Sequence[Explained]) -> str:
     )
 
 
-def _section(shown: Explained) -> Iterator[str]:
-    yield f"<article>\n<h1>{_text(shown.title)}</h1>"
-    yield f'<p class="soft">{_text(shown.summary)}</p>'
-    yield f'<p class="verdict {shown.state}">{_text(shown.standing)}</p>'
-    yield f"<p>{_text(shown.verdict)}: {_text(shown.why)}</p>"
-    for chart in shown.charts:
+def _section(explanation: Explained) -> Iterator[str]:
+    yield f"<article>\n<h1>{_text(explanation.title)}</h1>"
+    yield f'<p class="soft">{_text(explanation.summary)}</p>'
+    yield f'<p class="verdict {explanation.state}">{_text(explanation.standing)}</p>'
+    yield f"<p>{_text(explanation.verdict)}: {_text(explanation.why)}</p>"
+    for chart in explanation.charts:
         yield from _chart(chart)
-    if shown.results:
+    if explanation.results:
         yield "<h2>What follows</h2>\n<table><tbody>"
         yield from (
-            f'<tr><th scope="row">{_text(what)}</th><td>{_text(value)}</td></tr>' for what, value in shown.results
+            f'<tr><th scope="row">{_text(what)}</th><td>{_text(value)}</td></tr>' for what, value in explanation.results
         )
         yield "</tbody></table>"
-    if shown.changes:
+    if explanation.changes:
         yield "<h2>What would change it</h2>\n<p>Each of these fits by itself, best first.</p>\n<ol>"
-        yield from (f"<li><code>{_text(text)}</code></li>" for text in shown.changes)
+        yield from (f"<li><code>{_text(text)}</code></li>" for text in explanation.changes)
         yield "</ol>"
-    if shown.findings:
+    if explanation.findings:
         yield "<h2>Findings</h2>\n<ul>"
-        for judged in shown.findings:
-            finding = judged.finding
+        for judgement in explanation.findings:
+            finding = judgement.finding
             details = "".join(f'<span class="note">{_text(line)}</span>' for line in finding.details)
-            advised = "".join(f"<li><code>{_text(one)}</code></li>" for one in finding.suggestions)
+            advised = "".join(f"<li><code>{_text(suggestion)}</code></li>" for suggestion in finding.suggestions)
             advice = f'<div class="note">{_text(lead(finding))}:<ul>{advised}</ul></div>' if advised else ""
             yield (
-                f'<li><span class="{judged.mode}">{HEADINGS[judged.heading]}</span> {_text(judged.rule)} '
-                f'<span class="soft">({PLANES[judged.plane]}, <code>{_text(judged.path)}</code>)</span><br>'
+                f'<li><span class="{judgement.mode}">{HEADINGS[judgement.heading]}</span> {_text(judgement.rule)} '
+                f'<span class="soft">({PLANES[judgement.plane]}, <code>{_text(judgement.path)}</code>)</span><br>'
                 f"{_text(finding.message)}{details}{advice}</li>"
             )
         yield "</ul>"
     yield "<h2>Where every number came from</h2>"
     yield "<table><thead><tr><th>what</th><th>value</th><th>source</th></tr></thead><tbody>"
-    for one in shown.origins:
+    for origin in explanation.origins:
         yield (
-            f'<tr><th scope="row">{_text(one.what)}</th><td>{_text(one.value)}</td>'
-            f'<td class="soft">{_text(one.source)}</td></tr>'
+            f'<tr><th scope="row">{_text(origin.what)}</th><td>{_text(origin.value)}</td>'
+            f'<td class="soft">{_text(origin.source)}</td></tr>'
         )
     yield "</tbody></table>\n</article>"
 
@@ -117,12 +117,12 @@ def _chart(chart: Chart) -> Iterator[str]:
 
 def _row(bar: Bar, scale: int) -> str:
     start, size = 100 * bar.start / scale, 100 * bar.size / scale
-    told = "; ".join(part for part in (bar.interval, bar.note) if part)
+    text = "; ".join(part for part in (bar.interval, bar.note) if part)
     least = f", at least {human(bar.line.floor)}" if bar.line and bar.line.floor and bar.kind == "used" else ""
     return (
         f'<tr><th scope="row">{_text(bar.name)}</th><td>{human(bar.size)}</td><td class="plot"><div class="track">'
         f'<div class="bar {bar.kind}" style="left:{start:.2f}%;width:{size:.2f}%"></div></div>'
-        f'<span class="note">{_text(told + least)}</span></td></tr>'
+        f'<span class="note">{_text(text + least)}</span></td></tr>'
     )
 
 

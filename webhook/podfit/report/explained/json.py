@@ -10,25 +10,25 @@ from podfit.report.explained import Chart, Explained
 from podfit.report.json import finding
 
 
-def render(shown: Sequence[Explained]) -> str:
+def render(explanations: Sequence[Explained]) -> str:
     """All containers, in the order of the input."""
-    return dumps({"results": [tree(one) for one in shown]}, indent=1, default=str) + "\n"
+    return dumps({"results": [tree(explanation) for explanation in explanations]}, indent=1, default=str) + "\n"
 
 
-def tree(one: Explained) -> dict[str, Any]:
+def tree(explanation: Explained) -> dict[str, Any]:
     """One container."""
     return {
-        "title": one.title,
-        "summary": one.summary,
-        "state": one.state,
-        "standing": one.standing,
-        "verdict": one.verdict,
-        "why": one.why,
-        "charts": [_chart(chart) for chart in one.charts],
-        "results": [{"name": name, "value": value} for name, value in one.results],
-        "changes": list(one.changes),
-        "findings": [finding(one.report, judged) for judged in one.findings],
-        "origins": [{"name": item.what, "value": item.value, "source": item.source} for item in one.origins],
+        "title": explanation.title,
+        "summary": explanation.summary,
+        "state": explanation.state,
+        "standing": explanation.standing,
+        "verdict": explanation.verdict,
+        "why": explanation.why,
+        "charts": [_chart(chart) for chart in explanation.charts],
+        "results": [{"name": name, "value": value} for name, value in explanation.results],
+        "changes": list(explanation.changes),
+        "findings": [finding(explanation.report, judgement) for judgement in explanation.findings],
+        "origins": [{"name": item.what, "value": item.value, "source": item.source} for item in explanation.origins],
     }
 
 

@@ -11,39 +11,44 @@ from podfit.report.explained import Chart, Explained
 from podfit.report.markdown import escaped
 
 
-def render(shown: Sequence[Explained]) -> str:
+def render(explanations: Sequence[Explained]) -> str:
     """One section for each container."""
-    return "\n".join(line for one in shown for line in _section(one))
+    return "\n".join(line for explanation in explanations for line in _section(explanation))
 
 
-def memory(one: Explained) -> str:
+def memory(explanation: Explained) -> str:
     """Whether it fits, and both memory tables of one container, short enough to hover."""
-    lines = [f"**{escaped(one.verdict)}**: {escaped(one.why)}", ""]
-    lines += [line for chart in one.charts for line in _table(chart)]
-    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in one.results]
+    lines = [f"**{escaped(explanation.verdict)}**: {escaped(explanation.why)}", ""]
+    lines += [line for chart in explanation.charts for line in _table(chart)]
+    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in explanation.results]
     return "\n".join(lines)
 
 
-def _section(one: Explained) -> Iterator[str]:
-    yield from (f"## {escaped(one.title)}", "", escaped(one.summary), "")
-    yield from (f"**{escaped(one.standing)}**", "", f"{escaped(one.verdict)}: {escaped(one.why)}", "")
-    for chart in one.charts:
+def _section(explanation: Explained) -> Iterator[str]:
+    yield from (f"## {escaped(explanation.title)}", "", escaped(explanation.summary), "")
+    yield from (
+        f"**{escaped(explanation.standing)}**",
+        "",
+        f"{escaped(explanation.verdict)}: {escaped(explanation.why)}",
+        "",
+    )
+    for chart in explanation.charts:
         yield from _table(chart)
-    for name, value in one.results:
+    for name, value in explanation.results:
         yield f"- {escaped(name)}: {escaped(value)}"
-    if one.changes:
+    if explanation.changes:
         yield from ("", "Each of these fits by itself:", "")
-        yield from (f"{number}. {escaped(text)}" for number, text in enumerate(one.changes, 1))
-    if one.findings:
+        yield from (f"{number}. {escaped(text)}" for number, text in enumerate(explanation.changes, 1))
+    if explanation.findings:
         yield from ("", "| | rule | what is wrong | what would help |", "| --- | --- | --- | --- |")
-    for judged in one.findings:
-        finding = judged.finding
-        said = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
+    for judgement in explanation.findings:
+        finding = judgement.finding
+        sentence = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
         helps = "<br>".join(escaped(text) for text in advice(finding))
-        yield f"| {HEADINGS[judged.heading]} | `{judged.rule}` | {said} | {helps} |"
+        yield f"| {HEADINGS[judgement.heading]} | `{judgement.rule}` | {sentence} | {helps} |"
     yield from ("", "<details><summary>where every number came from</summary>", "", "| what | value | source |")
     yield "| --- | --- | --- |"
-    for item in one.origins:
+    for item in explanation.origins:
         yield f"| {escaped(item.what)} | {escaped(item.value)} | {escaped(item.source)} |"
     yield from ("", "</details>", "")
 

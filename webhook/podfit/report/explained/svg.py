@@ -32,35 +32,37 @@ def render(explained: Sequence[Explained]) -> str:
     """All containers, one below the other."""
     parts: list[str] = []
     at = MARGIN
-    for shown in explained:
-        for line in _head(shown):
+    for explanation in explained:
+        for line in _head(explanation):
             css, text, height = line
             at += height
             parts.append(f'<text class="{css}" x="{MARGIN}" y="{at}">{_text(text)}</text>')
-        for chart in shown.charts:
+        for chart in explanation.charts:
             at += 18
             drawn = list(_chart(chart, at))
             parts += drawn
             at += 30 + ROW * len(chart.bars) + 24
         at += 30
-    title = "; ".join(shown.title for shown in explained)
-    told = " ".join(f"{shown.title}: {shown.standing}; {shown.verdict}: {shown.why}." for shown in explained)
+    title = "; ".join(other_explanation.title for other_explanation in explained)
+    sentence = " ".join(f"{page.title}: {page.standing}; {page.verdict}: {page.why}." for page in explained)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {at}" width="{WIDTH}" height="{at}" role="img" '
         f'aria-labelledby="title desc">\n<title id="title">{_text(title)}</title>\n'
-        f'<desc id="desc">{_text(told)}</desc>\n'
+        f'<desc id="desc">{_text(sentence)}</desc>\n'
         f'<style>{STYLE}</style>\n<rect class="page" width="{WIDTH}" height="{at}"/>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
     )
 
 
-def _head(shown: Explained) -> Iterator[tuple[str, str, int]]:
+def _head(explanation: Explained) -> Iterator[tuple[str, str, int]]:
     """Class, text and height of each line."""
-    for index, line in enumerate(textwrap.wrap(clean(shown.title), 95)):
+    for index, line in enumerate(textwrap.wrap(clean(explanation.title), 95)):
         yield "head", line, 14 if not index else 22
-    yield "soft", clean(shown.summary)[:140], 22
-    for index, line in enumerate(textwrap.wrap(clean(f"{shown.standing}; {shown.verdict}: {shown.why}"), 130)):
+    yield "soft", clean(explanation.summary)[:140], 22
+    for index, line in enumerate(
+        textwrap.wrap(clean(f"{explanation.standing}; {explanation.verdict}: {explanation.why}"), 130)
+    ):
         yield "", line, 24 if not index else 18
 
 
@@ -85,8 +87,8 @@ def _chart(chart: Chart, top: int) -> Iterator[str]:
 
 def _rect(bar: Bar, x: float, y: int, width: float) -> str:
     """With what a pointer shows: the interval and the arithmetic."""
-    told = "; ".join(part for part in (bar.interval, bar.note) if part)
-    title = f"<title>{_text(f'{bar.name}: {human(bar.size)}; {told}')}</title>"
+    text = "; ".join(part for part in (bar.interval, bar.note) if part)
+    title = f"<title>{_text(f'{bar.name}: {human(bar.size)}; {text}')}</title>"
     return f'<rect class="{bar.kind}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW - 8}" rx="2">{title}</rect>'
 
 

@@ -24,30 +24,33 @@ LEGEND: dict[Kind, str] = {
 }
 
 
-def render(shown: Explained, width: int = 100, *, ascii_only: bool = False, verbose: bool = False) -> str:
+def render(explanation: Explained, width: int = 100, *, ascii_only: bool = False, verbose: bool = False) -> str:
     """`width`: of the terminal, in characters. `ascii_only`: for those that show nothing else. `verbose`: with
     intervals, arithmetic and sources; without, it is one screen."""
     width = max(LEAST, min(width, MOST))
-    out = [clean(shown.title), *_wrapped(shown.summary, width, "  "), ""]
-    out += [*_wrapped(shown.standing, width, ""), *_wrapped(f"{shown.verdict}: {shown.why}", width, "")]
-    for chart in shown.charts:
+    out = [clean(explanation.title), *_wrapped(explanation.summary, width, "  "), ""]
+    out += [
+        *_wrapped(explanation.standing, width, ""),
+        *_wrapped(f"{explanation.verdict}: {explanation.why}", width, ""),
+    ]
+    for chart in explanation.charts:
         out += ["", *_chart(chart, width, verbose=verbose)]
-    if shown.results:
-        name = max(len(what) for what, _ in shown.results)
+    if explanation.results:
+        name = max(len(what) for what, _ in explanation.results)
         out += ["", "what follows"]
-        for what, whole in shown.results:
-            value = whole if verbose else whole.partition(": ")[0]
+        for what, sentence in explanation.results:
+            value = sentence if verbose else sentence.partition(": ")[0]
             if not verbose and value.startswith("0 B "):
                 continue
             out += _wrapped(value, width, f"  {what:<{name}}  ", " " * (name + 4))
-    if shown.changes:
+    if explanation.changes:
         out += ["", "what would change it: each fits by itself, best first"]
-        for number, text in enumerate(shown.changes, 1):
+        for number, text in enumerate(explanation.changes, 1):
             out += _wrapped(text, width, f"  {number}. ", "     ")
-    if shown.findings:
-        out += ["", "findings", *_findings(shown.findings, width, verbose=verbose)]
+    if explanation.findings:
+        out += ["", "findings", *_findings(explanation.findings, width, verbose=verbose)]
     if verbose:
-        out += ["", "where every number came from", *_origins(shown.origins, width)]
+        out += ["", "where every number came from", *_origins(explanation.origins, width)]
     else:
         out += _wrapped("-v shows intervals, arithmetic, and where every number came from", width, "")
     text = "\n".join(line.rstrip() for line in out) + "\n"
@@ -66,13 +69,13 @@ def _findings(findings: Sequence[Judged], width: int, *, verbose: bool) -> list[
     """Each finding with what helps; on one screen the rule and the message alone."""
     out = []
     if not verbose:
-        for judged in findings[:MANY]:
-            head = f"{HEADINGS[judged.heading]}  {judged.rule}: {judged.finding.message}"
+        for judgement in findings[:MANY]:
+            head = f"{HEADINGS[judgement.heading]}  {judgement.rule}: {judgement.finding.message}"
             out.append(_cut(f"  {clean(head)}", width))
         return out + ([f"  and {len(findings) - MANY} more (-v)"] if len(findings) > MANY else [])
-    for judged in findings:
-        finding = judged.finding
-        head = f"{HEADINGS[judged.heading]}  {judged.rule}  [{PLANES[judged.plane]}]  {judged.path}"
+    for judgement in findings:
+        finding = judgement.finding
+        head = f"{HEADINGS[judgement.heading]}  {judgement.rule}  [{PLANES[judgement.plane]}]  {judgement.path}"
         out += ["", *_wrapped(head, width, "  ")]
         for line in (finding.message, *finding.details, *advice(finding)):
             out += _wrapped(line, width, "    ", "      " if line.startswith("- ") else None)
@@ -104,8 +107,8 @@ def _chart(chart: Chart, width: int, *, verbose: bool) -> list[str]:
     out += _wrapped("   ".join(legend), width, "  ")
     if verbose and not wide:
         for bar in chart.bars:
-            if told := _told(bar):
-                out += _wrapped(told, width, f"  {bar.name:<{name}}  ", " " * (name + 4))
+            if text := _told(bar):
+                out += _wrapped(text, width, f"  {bar.name:<{name}}  ", " " * (name + 4))
     return out
 
 
@@ -123,10 +126,10 @@ def _cells(bar: Bar, scale: int, length: int) -> str:
 
 def _origins(origins: Iterable[Origin], width: int) -> list[str]:
     rows = list(origins)
-    name = max((len(one.what) for one in rows), default=0)
+    name = max((len(row.what) for row in rows), default=0)
     out = []
-    for one in rows:
-        out += _wrapped(f"{one.value}  ({one.source})", width, f"  {one.what:<{name}}  ", " " * (name + 4))
+    for origin in rows:
+        out += _wrapped(f"{origin.value}  ({origin.source})", width, f"  {origin.what:<{name}}  ", " " * (name + 4))
     return out
 
 

@@ -121,8 +121,8 @@ def _prompt_exceeds_batch(it: Given) -> str | None:
 
 def _lookahead(it: Given) -> str | None:
     """LoRA with speculative tokens that do not fit into a batch."""
-    said = it.args.get("speculative_config")
-    tokens = said.get("num_speculative_tokens") if isinstance(said, Mapping) else None
+    value = it.args.get("speculative_config")
+    tokens = value.get("num_speculative_tokens") if isinstance(value, Mapping) else None
     held = it.settings
     if not it.args.get("enable_lora") or not isinstance(tokens, int) or tokens < 1:
         return None
@@ -263,7 +263,7 @@ def _stages(it: Given) -> str | None:
     """Pipeline stages of an encoder, which vLLM cannot cut."""
     if it.parallel.pp < 2 or not it.in_vllm:
         return None
-    if not any(one.startswith(ENCODER_ARCHITECTURES) for one in it.model.architectures):
+    if not any(architecture.startswith(ENCODER_ARCHITECTURES) for architecture in it.model.architectures):
         return None
     return f"--pipeline-parallel-size {it.parallel.pp}: {it.model.id} can't be cut into pipeline stages"
 
@@ -307,8 +307,8 @@ def _hybrid(it: Given) -> str | None:
     """Hybrid load balancing without the number of local ranks."""
     if not it.args.get("data_parallel_hybrid_lb") or it.args.get("headless"):
         return None
-    told = ("data_parallel_size_local", "data_parallel_rank", "data_parallel_external_lb")
-    if any(it.args.get(one) is not None for one in told):
+    texts = ("data_parallel_size_local", "data_parallel_rank", "data_parallel_external_lb")
+    if any(it.args.get(text) is not None for text in texts):
         return None
     if it.settings.release >= BY_NODE and it.number("nnodes") > 1:
         return None

@@ -126,12 +126,12 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
     given, release = engine.args.given, engine.release
     if release is None or engine.model is None:
         return
-    asked = [check for check in checks if _applies(check, release)]
-    if not asked or engine.command.own_flags:
+    items = [check for check in checks if _applies(check, release)]
+    if not items or engine.command.own_flags:
         return
     gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)
     answers = [Given(engine, given, engine.model.value, release, gpu) for gpu in gpus or (None,)]
-    for check in asked:
+    for check in items:
         if check.of_gpu and not gpus:
             continue
         try:

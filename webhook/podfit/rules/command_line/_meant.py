@@ -22,7 +22,7 @@ _MODE = Release(0, 11, 1)
 
 def name(given: str, allowed: Iterable[Any]) -> str | None:
     """The nearest of `allowed`: in any case, with other dashes, or with ATTENTION for ATTN."""
-    folded = {_folded(one): one for one in allowed if isinstance(one, str)}
+    folded = {_folded(item): item for item in allowed if isinstance(item, str)}
     near = nearest(_folded(given), folded, cutoff=0.82) if len(given) <= LONGEST else []
     return folded[near[0]] if near else None
 
@@ -79,17 +79,17 @@ A_SLIP = 2
 
 def slip_of(flag: str, known: Mapping[str, Any]) -> str | None:
     """The only flag of those known that is at most A_SLIP characters away; None if there is none, or several."""
-    near = [one for one in nearest(flag, known, most=8, cutoff=0.75) if distance(flag, one) <= A_SLIP]
+    near = [text for text in nearest(flag, known, most=8, cutoff=0.75) if distance(flag, text) <= A_SLIP]
     return near[0] if len(near) == 1 else None
 
 
-def distance(one: str, other: str) -> int:
+def distance(text: str, other: str) -> int:
     """The least number of characters to add, leave out or change (Levenshtein)."""
     row = list(range(len(other) + 1))
-    for number, char in enumerate(one, 1):
+    for number, char in enumerate(text, 1):
         last, row = row, [number]
-        for index, wanted in enumerate(other, 1):
-            row.append(min(last[index] + 1, row[-1] + 1, last[index - 1] + (char != wanted)))
+        for index, letter in enumerate(other, 1):
+            row.append(min(last[index] + 1, row[-1] + 1, last[index - 1] + (char != letter)))
     return row[-1]
 
 
@@ -100,12 +100,12 @@ def is_choice(message: str) -> bool:
 
 def choice(message: str) -> str | None:
     """The nearest allowed value in argparse's "invalid choice: 'fp16' (choose from 'auto', 'float16', …)"."""
-    said = _CHOICE.search(message)
-    if said is None:
+    match = _CHOICE.search(message)
+    if match is None:
         return None
-    choices = re.findall("'([^']*)'", said["choices"])
-    usual = DTYPE_ALIASES.get(said["given"].lower())
-    return usual if usual in choices else name(said["given"], choices)
+    choices = re.findall("'([^']*)'", match["choices"])
+    usual = DTYPE_ALIASES.get(match["given"].lower())
+    return usual if usual in choices else name(match["given"], choices)
 
 
 _GROUPED = re.compile(r"\d{1,3}([,_'\s]\d{3})+")

@@ -47,11 +47,11 @@ METHOD_BY_MODEL = Release(0, 17)
 
 def _of(it: Given) -> Mapping[str, Any]:
     """What is given, as far as its class takes it: else `invalid-flag-value` or `unknown-config-key` has the cause."""
-    said, release = it.args.get("speculative_config"), it.settings.release
-    if not isinstance(said, Mapping) or not it.args.keys().isdisjoint(("spec_method", "spec_model", "spec_tokens")):
+    config, release = it.args.get("speculative_config"), it.settings.release
+    if not isinstance(config, Mapping) or not it.args.keys().isdisjoint(("spec_method", "spec_model", "spec_tokens")):
         return {}
     refused = (settings.unknown_keys, settings.bad_values)
-    return {} if any(one for ask in refused for one in ask("speculative_config", said, release)) else said
+    return {} if any(refusal for ask in refused for refusal in ask("speculative_config", config, release)) else config
 
 
 def _check(
@@ -64,54 +64,54 @@ def _check(
     """A check of the speculative config for releases from `first` to before `before`."""
 
     def asked(it: Given) -> str | None:
-        said = {key.replace("-", "_"): value for key, value in _of(it).items()}
-        problem = refusal(it, said) if said else None
+        entries = {key.replace("-", "_"): value for key, value in _of(it).items()}
+        problem = refusal(it, entries) if entries else None
         return f"--speculative-config: {problem}" if problem else None
 
     asked.__doc__ = refusal.__doc__
     return Check("speculative_config", first, before, asked, (change,), of_model=True, unknown=unknown)
 
 
-def _method(said: Mapping[str, Any]) -> str:
+def _method(obj: Mapping[str, Any]) -> str:
     """The method as vLLM derives it; empty if it takes the model's."""
-    method = str(said.get("method") or "")
+    method = str(obj.get("method") or "")
     if not method:
-        return "ngram" if said.get("model") in NGRAM else ""
+        return "ngram" if obj.get("model") in NGRAM else ""
     return "mtp" if method.endswith("mtp") else method
 
 
-def _no_token_count(it: Given, said: Mapping[str, Any]) -> str | None:
+def _no_token_count(it: Given, obj: Mapping[str, Any]) -> str | None:
     """A method that needs num_speculative_tokens, without it."""
-    method = _method(said)
-    if said.get("num_speculative_tokens") is not None:
+    method = _method(obj)
+    if obj.get("num_speculative_tokens") is not None:
         return None
-    alone = method in NGRAM or (method == "mtp" and not said.get("model"))
-    if alone or (method in ("eagle", "eagle3") and said.get("model")):
+    alone = method in NGRAM or (method == "mtp" and not obj.get("model"))
+    if alone or (method in ("eagle", "eagle3") and obj.get("model")):
         return f"the method {method} needs num_speculative_tokens"
-    if it.settings.release >= DRAFT_MODELS and _is_draft_model(it, said) and not _unknown_drafter(it):
+    if it.settings.release >= DRAFT_MODELS and _is_draft_model(it, obj) and not _unknown_drafter(it):
         return "a draft model needs num_speculative_tokens"
     return None
 
 
-def _no_drafter(it: Given, said: Mapping[str, Any]) -> str | None:
+def _no_drafter(it: Given, obj: Mapping[str, Any]) -> str | None:
     """A method that needs a draft model, without one."""
-    method = _method(said)
-    if said.get("num_speculative_tokens") is None or said.get("model") or method in WITHOUT_MODEL:
+    method = _method(obj)
+    if obj.get("num_speculative_tokens") is None or obj.get("model") or method in WITHOUT_MODEL:
         return None
     return f"{f'the method {method}' if method else 'num_speculative_tokens'} needs a model"
 
 
-def _lookup_range(it: Given, said: Mapping[str, Any]) -> str | None:
+def _lookup_range(it: Given, obj: Mapping[str, Any]) -> str | None:
     """An n-gram range whose minimum is above its maximum."""
-    least, most = said.get("prompt_lookup_min"), said.get("prompt_lookup_max")
-    if _method(said) not in NGRAM or not isinstance(least, int) or not isinstance(most, int) or least <= most:
+    least, most = obj.get("prompt_lookup_min"), obj.get("prompt_lookup_max")
+    if _method(obj) not in NGRAM or not isinstance(least, int) or not isinstance(most, int) or least <= most:
         return None
     return f"prompt_lookup_min {least} is larger than prompt_lookup_max {most}"
 
 
-def _disabled(it: Given, said: Mapping[str, Any]) -> str | None:
+def _disabled(it: Given, obj: Mapping[str, Any]) -> str | None:
     """A batch size below 2 from which speculation is off."""
-    size = said.get("disable_by_batch_size")
+    size = obj.get("disable_by_batch_size")
     return f"disable_by_batch_size {size} is below 2" if isinstance(size, int) and size < 2 else None
 
 
@@ -128,22 +128,22 @@ def _is_of_another_method(drafter: object) -> bool:
     return not plain or any(part in drafter.lower() for part in DRAFTER_NAMES)
 
 
-def _is_draft_model(it: Given, said: Mapping[str, Any]) -> bool:
+def _is_draft_model(it: Given, obj: Mapping[str, Any]) -> bool:
     """The drafter is a plain model. Without a method vLLM decides by its config.json, so that has to be known."""
-    drafter, method = said.get("model"), _method(said)
+    drafter, method = obj.get("model"), _method(obj)
     if not isinstance(drafter, str) or drafter in NGRAM or _is_of_another_method(drafter):
         return False
     return method == "draft_model" or (not method and not _unknown_drafter(it))
 
 
-def _draft_model(it: Given, said: Mapping[str, Any]) -> str | None:
+def _draft_model(it: Given, obj: Mapping[str, Any]) -> str | None:
     """A draft model in a release without them: V0 had lost speculative decoding, V1 did not draft with models yet."""
-    return f"vLLM {it.settings.release} has no draft models" if _is_draft_model(it, said) else None
+    return f"vLLM {it.settings.release} has no draft models" if _is_draft_model(it, obj) else None
 
 
-def _no_method(it: Given, said: Mapping[str, Any]) -> str | None:
+def _no_method(it: Given, obj: Mapping[str, Any]) -> str | None:
     """A draft model without its method."""
-    named = _method(said) or not _is_draft_model(it, said)
+    named = _method(obj) or not _is_draft_model(it, obj)
     return None if named else f'vLLM {it.settings.release} takes a draft model with "method": "draft_model" only'
 
 
@@ -157,37 +157,37 @@ def _unknown_drafter(it: Given) -> str | None:
     return f"the config.json of {name} is not known"
 
 
-def _next_tokens(it: Given, said: Mapping[str, Any]) -> str | None:
+def _next_tokens(it: Given, obj: Mapping[str, Any]) -> str | None:
     """The method mtp for a model that predicts no further tokens."""
     kinds = {str(it.model.model_type), str(it.model.config.get("model_type")), *it.model.architectures}
-    if _method(said) != "mtp" or said.get("model") or said.get("num_speculative_tokens") is None:
+    if _method(obj) != "mtp" or obj.get("model") or obj.get("num_speculative_tokens") is None:
         return None
     if it.model.num_nextn_predict_layers or not kinds.isdisjoint(HAS_MTP) or kinds.isdisjoint(NO_MTP):
         return None
     return f"{it.model.id} has no layers for multi-token prediction (method mtp)"
 
 
-def _unsupported_target(it: Given, said: Mapping[str, Any]) -> str | None:
+def _unsupported_target(it: Given, obj: Mapping[str, Any]) -> str | None:
     """EAGLE3 for a model type that the release does not support."""
     kind = str(it.model.config.get("model_type") or it.model.model_type)
     taken = FIRST_TARGETS if it.settings.release < MORE_TARGETS else EAGLE3_TARGETS
-    if _method(said) != "eagle3" or any(part in kind for part in taken):
+    if _method(obj) != "eagle3" or any(part in kind for part in taken):
         return None
     return f"eagle3 is not supported for a {kind} model"
 
 
-def _drafter_ranks(it: Given, said: Mapping[str, Any]) -> str | None:
+def _drafter_ranks(it: Given, obj: Mapping[str, Any]) -> str | None:
     """A draft model's tensor-parallel size other than 1 or the model's own."""
-    ranks, tp = said.get("draft_tensor_parallel_size"), it.parallel.tp
-    if not said.get("model") or _method(said) in NO_DRAFTER or not isinstance(ranks, int) or ranks in (1, tp):
+    ranks, tp = obj.get("draft_tensor_parallel_size"), it.parallel.tp
+    if not obj.get("model") or _method(obj) in NO_DRAFTER or not isinstance(ranks, int) or ranks in (1, tp):
         return None
     return f"draft_tensor_parallel_size {ranks} is neither 1 nor --tensor-parallel-size {tp}"
 
 
-def _vocabulary(it: Given, said: Mapping[str, Any]) -> str | None:
+def _vocabulary(it: Given, obj: Mapping[str, Any]) -> str | None:
     """A draft model with a vocabulary of another size."""
-    name = said.get("model")
-    if _method(said) not in ("draft_model", "") or not isinstance(name, str) or said.get("use_heterogeneous_vocab"):
+    name = obj.get("model")
+    if _method(obj) not in ("draft_model", "") or not isinstance(name, str) or obj.get("use_heterogeneous_vocab"):
         return None
     drafter = None if _is_of_another_method(name) else model_of_name(name)
     words = drafter.value.vocab_size if drafter else None
@@ -196,16 +196,16 @@ def _vocabulary(it: Given, said: Mapping[str, Any]) -> str | None:
     return f"{name} has a vocabulary of {words:,}, and {it.model.id} one of {it.model.vocab_size:,}"
 
 
-def _asynchronous(it: Given, said: Mapping[str, Any]) -> str | None:
+def _asynchronous(it: Given, obj: Mapping[str, Any]) -> str | None:
     """Speculation with asynchronous scheduling."""
     return "it does not go with --async-scheduling" if it.args.get("async_scheduling") else None
 
 
-def _asynchronous_ngram(it: Given, said: Mapping[str, Any]) -> str | None:
+def _asynchronous_ngram(it: Given, obj: Mapping[str, Any]) -> str | None:
     """N-grams or suffixes with asynchronous scheduling."""
-    if not it.args.get("async_scheduling") or _method(said) not in ("ngram", "[ngram]", "suffix"):
+    if not it.args.get("async_scheduling") or _method(obj) not in ("ngram", "[ngram]", "suffix"):
         return None
-    return f"the method {_method(said)} does not go with --async-scheduling"
+    return f"the method {_method(obj)} does not go with --async-scheduling"
 
 
 R = Release

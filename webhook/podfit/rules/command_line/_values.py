@@ -59,16 +59,16 @@ def _traces(it: Given) -> str | None:
 
 def _overrides(it: Given) -> str | None:
     """Overrides of config.json that are not a JSON object."""
-    said = it.args.get("hf_overrides")
-    return None if isinstance(said, Mapping) else f"--hf-overrides {said!r} is not a JSON object"
+    value = it.args.get("hf_overrides")
+    return None if isinstance(value, Mapping) else f"--hf-overrides {value!r} is not a JSON object"
 
 
 def _cache_dtype(it: Given) -> str | None:
     """A 16-bit KV cache of another dtype than the model's."""
-    said = it.settings.types.kv_cache_dtype
-    if said not in ("bfloat16", "float16") or it.dtype not in ("bfloat16", "float16", "float32") or it.dtype == said:
+    text = it.settings.types.kv_cache_dtype
+    if text not in ("bfloat16", "float16") or it.dtype not in ("bfloat16", "float16", "float32") or it.dtype == text:
         return None
-    return f"--kv-cache-dtype {said} is not the model's dtype here, {it.dtype}"
+    return f"--kv-cache-dtype {text} is not the model's dtype here, {it.dtype}"
 
 
 def _window(it: Given) -> str | None:
@@ -83,27 +83,32 @@ def _window(it: Given) -> str | None:
 
 def _generates(it: Given) -> str | None:
     """An encoder that is asked to generate text."""
-    asked = it.args.get("runner") == "generate" or it.args.get("task") == "generate"
+    is_generator = it.args.get("runner") == "generate" or it.args.get("task") == "generate"
     classes = it.model.architectures
-    if not asked or not classes or not it.in_vllm or not all(one.startswith(ENCODER_ARCHITECTURES) for one in classes):
+    if (
+        not is_generator
+        or not classes
+        or not it.in_vllm
+        or not all(text.startswith(ENCODER_ARCHITECTURES) for text in classes)
+    ):
         return None
     return f"{it.model.id} is an encoder: it generates no text"
 
 
 def _limits(it: Given) -> str | None:
     """A negative number of images or videos."""
-    said = it.args.get("limit_mm_per_prompt")
-    if not it.model.vision_config or not isinstance(said, Mapping):
+    value = it.args.get("limit_mm_per_prompt")
+    if not it.model.vision_config or not isinstance(value, Mapping):
         return None
-    counts = {name: one.get("count") if isinstance(one, Mapping) else one for name, one in said.items()}
-    wrong = [name for name, one in counts.items() if isinstance(one, int) and one < 0]
+    counts = {name: item.get("count") if isinstance(item, Mapping) else item for name, item in value.items()}
+    wrong = [name for name, item in counts.items() if isinstance(item, int) and item < 0]
     return f"--limit-mm-per-prompt: {wrong[0]} is {counts[wrong[0]]}, 0 at least" if wrong else None
 
 
 def _limit_options(it: Given) -> str | None:
     """Options of a limit, which are new in 0.11.1."""
-    said = it.args.get("limit_mm_per_prompt")
-    wrong = [name for name, one in said.items() if isinstance(one, Mapping)] if isinstance(said, Mapping) else []
+    value = it.args.get("limit_mm_per_prompt")
+    wrong = [name for name, item in value.items() if isinstance(item, Mapping)] if isinstance(value, Mapping) else []
     return f"--limit-mm-per-prompt: {wrong[0]} is not a number of items, which v0.11.0 takes alone" if wrong else None
 
 
@@ -143,10 +148,10 @@ def _encoder_backend(it: Given) -> str | None:
 
 def _connector(it: Given) -> str | None:
     """A KV transfer role without a connector."""
-    said = it.args.get("kv_transfer_config")
-    if not isinstance(said, Mapping) or said.get("kv_connector") or not said.get("kv_role"):
+    value = it.args.get("kv_transfer_config")
+    if not isinstance(value, Mapping) or value.get("kv_connector") or not value.get("kv_role"):
         return None
-    return f"--kv-transfer-config has the kv_role {said['kv_role']!r} and no kv_connector"
+    return f"--kv-transfer-config has the kv_role {value['kv_role']!r} and no kv_connector"
 
 
 def _connector_for_manager(it: Given) -> str | None:
@@ -164,7 +169,7 @@ def _moving_pages(it: Given) -> str | None:
     config = it.args.get("kv_transfer_config")
     connector = config.get("kv_connector") if isinstance(config, Mapping) else None
     offloads = it.args.get("kv_offloading_size") is not None
-    if EXPANDABLE not in it.engine.command.env.get(ALLOCATOR, "") or any(it.args.get(one) for one in KEEPS_PAGES):
+    if EXPANDABLE not in it.engine.command.env.get(ALLOCATOR, "") or any(it.args.get(text) for text in KEEPS_PAGES):
         return None
     what = f"the KV connector {connector}" if connector else "--kv-offloading-size" if offloads else None
     return f"{what} does not work with {ALLOCATOR}={EXPANDABLE}" if what else None
@@ -220,7 +225,7 @@ def _as_it_is(it: Given) -> str | None:
     classes = it.model.architectures
     if it.args.get("runner") != "pooling" or it.args.get("convert") != "none" or not it.in_vllm or not classes:
         return None
-    if not all(one.endswith("ForCausalLM") for one in classes):
+    if not all(text.endswith("ForCausalLM") for text in classes):
         return None
     return f"--runner pooling with --convert none: {it.model.id} generates text and is not a pooling model"
 

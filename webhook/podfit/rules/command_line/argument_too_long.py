@@ -34,7 +34,7 @@ class ArgumentTooLong(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, except on nodes with Arm processors, whose kernels may have larger pages."""
-        for path, size, what in (*((*one, "an argument") for one in engine.command.long), *_variables(engine)):
+        for path, size, what in (*((*item, "an argument") for item in engine.command.long), *_variables(engine)):
             certain = size >= ANYWHERE or not _may_be_arm(engine)
             yield Finding(
                 path=path,
@@ -59,4 +59,4 @@ def _variables(engine: Engine) -> Iterator[tuple[FieldPath, int, str]]:
 def _may_be_arm(engine: Engine) -> bool:
     gpus = engine.gpu.value.gpus if engine.gpu else ()
     arch = mapping(engine.pod("nodeSelector")).get("kubernetes.io/arch")
-    return arch == "arm64" or (arch is None and any(word in one.name for one in gpus for word in ARM))
+    return arch == "arm64" or (arch is None and any(word in gpu.name for gpu in gpus for word in ARM))

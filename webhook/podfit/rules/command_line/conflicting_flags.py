@@ -31,7 +31,7 @@ engine/arg_utils.py create_engine_config)."""
 CHECKS = (*_combinations.CHECKS, *_values.CHECKS, *_speculative.CHECKS)
 """What vLLM rejects while it builds its configuration, row by row."""
 _CHECKED = {
-    dest: [row for row, check in enumerate(CHECKS) if check.dest == dest] for dest in {one.dest for one in CHECKS}
+    dest: [row for row, check in enumerate(CHECKS) if check.dest == dest] for dest in {check.dest for check in CHECKS}
 }
 """Argument → its rows of CHECKS."""
 
@@ -113,7 +113,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
         )
     too_small = rank == 1 and engine.release is not None and engine.release < RANK_OF_ONE
     if rank is not None and (rank not in RANKS or too_small):
-        fits = next((one for one in RANKS[1:] if one > rank), RANKS[-1])
+        fits = next((larger for larger in RANKS[1:] if larger > rank), RANKS[-1])
         yield Finding(
             path=engine.argument("max_lora_rank"),
             message=f"--max-lora-rank {rank} is none of {', '.join(map(str, RANKS[1:] if too_small else RANKS))}",
@@ -135,7 +135,7 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
             path=engine.argument("kv_transfer_config"),
             message=f"--kv-transfer-config names no kv_role: a connector is one of {', '.join(KV_ROLES)}",
             certainty=certainty(engine) if is_since(engine, VALIDATED) else "likely",
-            suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
+            suggestions=tuple(f'"kv_role": "{text}"' for text in KV_ROLES),
         )
     elif config["kv_role"] not in KV_ROLES and not is_since(engine, LITERAL_ROLES):
         yield Finding(
@@ -143,7 +143,7 @@ def _transfer(engine: Engine) -> Iterator[Finding]:
             message=f"--kv-transfer-config names the kv_role {config['kv_role']!r}: a connector is one of "
             f"{', '.join(KV_ROLES)}",
             certainty=certainty(engine) if is_since(engine, VALIDATED) else "likely",
-            suggestions=tuple(f'"kv_role": "{one}"' for one in KV_ROLES),
+            suggestions=tuple(f'"kv_role": "{text}"' for text in KV_ROLES),
         )
 
 
@@ -162,7 +162,7 @@ def _experts(engine: Engine) -> Iterator[Finding]:
     given, model, release = engine.args.given, engine.model, engine.release
     if not given.get("enable_expert_parallel") or model is None or release is None:
         return
-    changed = any(one in given or one in engine.args.unresolved for one in ("hf_overrides", "hf_config_path"))
+    changed = any(dest in given or dest in engine.args.unresolved for dest in ("hf_overrides", "hf_config_path"))
     if model.value.model_type in DENSE_MODEL_TYPES and not model.value.num_experts and not changed:
         yield Finding(
             path=engine.argument("enable_expert_parallel"),

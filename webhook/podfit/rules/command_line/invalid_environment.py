@@ -182,7 +182,7 @@ def _v1(engine: Engine) -> Iterator[Finding]:
 def _v1_before_ampere(engine: Engine, release: Release) -> Iterator[Finding]:
     """V1 is demanded on GPUs that it does not run on (vLLM 0.8.0 … 0.10.1 engine/arg_utils.py _raise_or_fallback)."""
     gpus = engine.gpu.value.gpus if engine.gpu else ()
-    if not gpus or any(one.vendor != "nvidia" or (one.compute_capability or (8, 0)) >= (8, 0) for one in gpus):
+    if not gpus or any(gpu.vendor != "nvidia" or (gpu.compute_capability or (8, 0)) >= (8, 0) for gpu in gpus):
         return
     yield Finding(
         path=_entry(engine, "VLLM_USE_V1"),
@@ -200,11 +200,11 @@ def _disallowed_values(engine: Engine) -> Iterator[Finding]:
     release = engine.release
     for name in sorted(settings.variables().intersection(engine.command.env)):
         given = engine.command.env[name]
-        found = settings.bad_variable(name, given, release) if release is not None else None
-        if found is None or "$" in given:
+        bad = settings.bad_variable(name, given, release) if release is not None else None
+        if bad is None or "$" in given:
             continue
-        switch = found.bounds == settings.SWITCH
-        near = SWITCHES.get(given.strip().lower()) if switch else _meant.name(given, found.allowed)
+        switch = bad.bounds == settings.SWITCH
+        near = SWITCHES.get(given.strip().lower()) if switch else _meant.name(given, bad.allowed)
         replaced = name == METHOD and (
             engine.on_processors or engine.spans_pods or engine.vendor != "nvidia" or "numa" in engine.raw_command
         )
@@ -213,11 +213,11 @@ def _disallowed_values(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             path=_entry(engine, name),
             certainty=_certain_if(engine, read),
-            unknown_name=found.bounds is None and found.first is None,
+            unknown_name=bad.bounds is None and bad.first is None,
             uncertain=uncertain(engine) or (None if read else f"vLLM may not read {name}, or replace it"),
-            message=f"{name} is {given!r}: vLLM {release} takes {found.bounds or ' or '.join(map(str, found.allowed))}"
+            message=f"{name} is {given!r}: vLLM {release} takes {bad.bounds or ' or '.join(map(str, bad.allowed))}"
             + (f"; did you mean {near}?" if near else ""),
-            suggestions=tuple(f'"{one}"' for one in ((near,) if near else found.allowed[:3])) or ("leave it out",),
+            suggestions=tuple(f'"{item}"' for item in ((near,) if near else bad.allowed[:3])) or ("leave it out",),
         )
 
 
@@ -253,17 +253,19 @@ def _backend(engine: Engine) -> Iterator[Finding]:
     release = engine.release
     given = engine.args.given.get("attention_backend")
     if isinstance(given, str) and given.lower() != "auto" and engine.args.is_sure("attention_backend"):
-        found = settings.unknown_name("attention_backend", given.upper(), release)
-        if found is not None and (registry_certainty(engine) == "certain" or engine.supposed):
-            yield _unknown_backend(engine, engine.argument("attention_backend"), f"--attention-backend {given}", found)
+        refusal = settings.unknown_name("attention_backend", given.upper(), release)
+        if refusal is not None and (registry_certainty(engine) == "certain" or engine.supposed):
+            yield _unknown_backend(
+                engine, engine.argument("attention_backend"), f"--attention-backend {given}", refusal
+            )
     named = engine.command.env.get("VLLM_ATTENTION_BACKEND")
     if named is None or release is None or not BACKEND[0] <= release <= BACKEND[1]:
         return
     word = named.removesuffix("_VLLM_V1") if release < CHOICES else named
-    found = settings.unknown_name("attention_backend", word, release)
-    if found is not None and registry_certainty(engine) == "certain" and named not in found.allowed:
+    refusal = settings.unknown_name("attention_backend", word, release)
+    if refusal is not None and registry_certainty(engine) == "certain" and named not in refusal.allowed:
         yield _unknown_backend(
-            engine, _entry(engine, "VLLM_ATTENTION_BACKEND"), f"VLLM_ATTENTION_BACKEND {named}", found
+            engine, _entry(engine, "VLLM_ATTENTION_BACKEND"), f"VLLM_ATTENTION_BACKEND {named}", refusal
         )
 
 
@@ -295,9 +297,9 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
         return
     (name, written, path), gpus = named, engine.gpu.value.gpus
     model = engine.model.value if engine.model else None
-    if not gpus or any(one.vendor != "nvidia" or one.compute_capability is None for one in gpus):
+    if not gpus or any(gpu.vendor != "nvidia" or gpu.compute_capability is None for gpu in gpus):
         return
-    has = [one.compute_capability for one in gpus if one.compute_capability is not None]
+    has = [gpu.compute_capability for gpu in gpus if gpu.compute_capability is not None]
     wants, runs = CAPABILITIES[name]
     dtype = engine.args.given.get("kv_cache_dtype")
     skipped = "kv_cache_dtype_skip_layers"
@@ -316,7 +318,9 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
     else:
         return
     attends = (
-        model is not None and model.num_attention_heads and any(one.endswith(_GENERATES) for one in model.architectures)
+        model is not None
+        and model.num_attention_heads
+        and any(architecture.endswith(_GENERATES) for architecture in model.architectures)
     )
     yield Finding(
         path=path,
@@ -330,7 +334,7 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
 
 def with_capability(gpus: Iterable[Gpu]) -> str:
     """ "Tesla T4 (7.5) or NVIDIA L4 (8.9)"."""
-    return " or ".join(f"{one.name} ({'.'.join(map(str, one.compute_capability or ()))})" for one in gpus)
+    return " or ".join(f"{gpu.name} ({'.'.join(map(str, gpu.compute_capability or ()))})" for gpu in gpus)
 
 
 def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
@@ -355,21 +359,21 @@ def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
     return None
 
 
-def _unknown_backend(engine: Engine, path: FieldPath, what: str, found: settings.Refusal) -> Finding:
+def _unknown_backend(engine: Engine, path: FieldPath, what: str, refusal: settings.Refusal) -> Finding:
     """A finding about an attention backend that the release does not have. `what`: flag or variable, and its value."""
     flag, _, given = what.partition(" ")
     bare = given.removesuffix("_VLLM_V1")
-    near = bare if bare in found.allowed else _meant.name(given, found.allowed)
+    near = bare if bare in refusal.allowed else _meant.name(given, refusal.allowed)
     attends = is_since(engine, ASKED_AT_START)
     if engine.model is not None and engine.model.may_deny and engine.model.value.num_attention_heads:
         attends = True  # without attention, older releases do not look
     return Finding(
         path=path,
         certainty="certain" if attends else "likely",
-        unknown_name=found.first is None,
-        message=f"{what}: vLLM {engine.release} has no such attention backend{life(found, engine.release)}"
+        unknown_name=refusal.first is None,
+        message=f"{what}: vLLM {engine.release} has no such attention backend{life(refusal, engine.release)}"
         + (f"; did you mean {near}?" if near else ""),
-        details=(f"it has {', '.join(found.allowed)}",),
+        details=(f"it has {', '.join(refusal.allowed)}",),
         suggestions=(f"{flag} {near}",) if near else (),
     )
 
@@ -381,8 +385,8 @@ def _certain_if(engine: Engine, known: bool) -> Certainty:
 
 def _entry(engine: Engine, name: str) -> FieldPath:
     """Where a variable is set: the entry of `env`, else the command."""
-    listed = engine.field("env")
-    for number, entry in enumerate(listed if isinstance(listed, list) else ()):
+    value = engine.field("env")
+    for number, entry in enumerate(value if isinstance(value, list) else ()):
         if isinstance(entry, dict) and entry.get("name") == name:
             return engine.at("env", number, "value") if "value" in entry else engine.at("env", number)
     return engine.command.path

@@ -239,11 +239,11 @@ def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
     """The numbers that their class rejects, by argument."""
     given, release = engine.args.given, engine.release
     refused = {
-        dest: found
+        dest: refusal
         for dest in sorted(settings.bounded().intersection(given))
         if dest not in RANGES
         and dest not in ELSEWHERE
-        and (found := settings.out_of_bounds(dest, given[dest], release)) is not None
+        and (refusal := settings.out_of_bounds(dest, given[dest], release)) is not None
         and _made(engine, settings.argument_that_enables(dest))
     }
     for dest in RANGES.keys() & given.keys() if release else ():
@@ -264,12 +264,12 @@ def _number(value: object) -> float | None:
 
 def _out_of_bounds_findings(engine: Engine, refused: Mapping[str, settings.Refusal]) -> Iterator[Finding]:
     """One finding per number outside of its bounds."""
-    for dest, one in refused.items():
+    for dest, refusal in refused.items():
         yield Finding(
             path=engine.argument(dest),
             certainty=certainty(engine),
             uncertain=uncertain(engine),
-            message=f"--{dest.replace('_', '-')} {one.value:g}: {named(engine)} takes {one.bounds}",
+            message=f"--{dest.replace('_', '-')} {refusal.value:g}: {named(engine)} takes {refusal.bounds}",
             details=("vLLM ends with a validation error before it loads anything",),
         )
 
@@ -285,22 +285,22 @@ _FEW = 6
 def _json(engine: Engine) -> Iterator[Finding]:
     """Values inside of a JSON argument, which its class checks."""
     for dest, value in engine.once(from_json):
-        for one in settings.bad_values(dest, value, engine.release):
-            listed = ", ".join(map(str, one.allowed))
-            near = _meant.name(one.value, one.allowed) if isinstance(one.value, str) else None
-            few = one.bounds or (f"one of {listed}" if len(one.allowed) <= _FEW else "another")
+        for bad in settings.bad_values(dest, value, engine.release):
+            allowed_text = ", ".join(map(str, bad.allowed))
+            near = _meant.name(bad.value, bad.allowed) if isinstance(bad.value, str) else None
+            few = bad.bounds or (f"one of {allowed_text}" if len(bad.allowed) <= _FEW else "another")
             yield Finding(
                 path=engine.argument(dest),
-                certainty=value_certainty(engine) if one.open else certainty(engine),
-                unknown_name=not one.bounds and one.first is None,
+                certainty=value_certainty(engine) if bad.open else certainty(engine),
+                unknown_name=not bad.bounds and bad.first is None,
                 uncertain=uncertain(engine),
-                message=f"--{dest.replace('_', '-')}: {one.place} is {one.value!r}, and {named(engine)} takes {few}"
-                f"{life(one, engine.release)}{f'; did you mean {near}?' if near else ''}",
+                message=f"--{dest.replace('_', '-')}: {bad.place} is {bad.value!r}, and {named(engine)} takes {few}"
+                f"{life(bad, engine.release)}{f'; did you mean {near}?' if near else ''}",
                 details=lines(
-                    f"it takes {listed}" if len(one.allowed) > _FEW else None,
+                    f"it takes {allowed_text}" if len(bad.allowed) > _FEW else None,
                     "vLLM ends with a validation error before it loads anything",
                 ),
-                suggestions=(f"{one.place}: {near}",) if near else (),
+                suggestions=(f"{bad.place}: {near}",) if near else (),
             )
     transfer = engine.args.given.get("kv_transfer_config")
     sure = engine.args.is_sure("kv_transfer_config")
@@ -377,23 +377,23 @@ def _on_cuda(engine: Engine) -> bool:
 def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
     """A name that is not in the release's registry (attention backends, tool parsers …)."""
     spelt = settings.NAMED[dest](name)
-    found = settings.unknown_name(dest, spelt, engine.release)
-    if found is None or (dest == "distributed_executor_backend" and "." in name):  # a custom class
+    refusal = settings.unknown_name(dest, spelt, engine.release)
+    if refusal is None or (dest == "distributed_executor_backend" and "." in name):  # a custom class
         return
     known = _looked_up(engine, dest, name)
     if known is None:
         return
-    near = [name.lower()] if name.lower() in found.allowed else nearest(spelt, found.allowed, cutoff=0.8)
+    near = [name.lower()] if name.lower() in refusal.allowed else nearest(spelt, refusal.allowed, cutoff=0.8)
     if near or known == "certain" or engine.supposed:  # builds of others bring their own
         flag = f"--{dest.replace('_', '-')}"
         yield Finding(
             path=engine.argument(dest),
             certainty="possible" if value_certainty(engine) == "possible" else known,
-            unknown_name=found.first is None,
+            unknown_name=refusal.first is None,
             uncertain=uncertain(engine),
-            message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(found, engine.release)}"
+            message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(refusal, engine.release)}"
             f"{f'; did you mean {near[0]}?' if near else ''}",
-            details=(f"it has {', '.join(found.allowed)}", f"without a plugin that adds it, vLLM rejects {name!r}"),
+            details=(f"it has {', '.join(refusal.allowed)}", f"without a plugin that adds it, vLLM rejects {name!r}"),
             suggestions=(f"{flag} {near[0]}",) if near else (),
         )
 
@@ -406,14 +406,14 @@ def _connector(engine: Engine, name: object) -> Iterator[Finding]:
     """A KV connector that the release does not have."""
     if not isinstance(name, str) or not name or engine.release is None or engine.release < V1_ALONE:
         return
-    found = settings.unknown_name("kv_connector", name, engine.release)
-    if found is not None and (registry_certainty(engine) == "certain" or engine.supposed):  # others bring their own
+    refusal = settings.unknown_name("kv_connector", name, engine.release)
+    if refusal is not None and (registry_certainty(engine) == "certain" or engine.supposed):  # others bring their own
         yield Finding(
             path=engine.argument("kv_transfer_config"),
-            unknown_name=found.first is None,
+            unknown_name=refusal.first is None,
             message=f"--kv-transfer-config: vLLM {engine.release} has no connector {name!r}"
-            f"{life(found, engine.release)}",
-            details=(f"it has {', '.join(found.allowed)}", "ValueError: Unsupported connector type"),
+            f"{life(refusal, engine.release)}",
+            details=(f"it has {', '.join(refusal.allowed)}", "ValueError: Unsupported connector type"),
         )
 
 
@@ -475,12 +475,12 @@ def _as_list(engine: Engine, error: ArgumentError) -> tuple[int, int, tuple[str,
     if not flag.startswith("--"):
         return None
     option, _ = known.spellings.get(flag.replace("_", "-"), (None, False))
-    items = [one for one in _SEPARATORS.split(text.strip(" []()'\"")) if one]
+    items = [piece for piece in _SEPARATORS.split(text.strip(" []()'\"")) if piece]
     if option is None or option.nargs not in ("+", "*") or len(items) < 2 or len(items) > _MOST_ITEMS:
         return None
     try:
-        for one in items:
-            convert(option, one, known.release)
+        for item in items:
+            convert(option, item, known.release)
     except InvalidValueError:
         return None
     return first, count, (flag, *items)
@@ -502,11 +502,11 @@ def _flag_meant(engine: Engine, index: int) -> str | None:
     """The flag that a word with another dash, or with blanks around it, was meant to be."""
     words = engine.command.words
     text = words[index].text if 0 <= index < len(words) else ""
-    found = _DASHED.fullmatch(text.strip())
-    if found is None or (text.isascii() and text == text.strip()):
+    match = _DASHED.fullmatch(text.strip())
+    if match is None or (text.isascii() and text == text.strip()):
         return None
-    flag = f"--{found['flag']}"
-    return f"{flag}{found['value'] or ''}" if flag.replace("_", "-") in spellings(engine) else None
+    flag = f"--{match['flag']}"
+    return f"{flag}{match['value'] or ''}" if flag.replace("_", "-") in spellings(engine) else None
 
 
 def _is_value_of(engine: Engine, index: int) -> bool:

@@ -31,9 +31,9 @@ class MisplacedWord(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image if the parser rejects it; otherwise likely, since vLLM may start."""
-        found = engine.once(misplaced)
+        entries = engine.once(misplaced)
         words = engine.once(comment)
-        refused = {error.index for error in engine.args.errors} if found or words else set()
+        refused = {error.index for error in engine.args.errors} if entries or words else set()
         if not refused.isdisjoint(words):
             first = engine.command.words[words[0]]
             yield Finding(
@@ -44,7 +44,7 @@ class MisplacedWord(Rule):
                 details=("vLLM ends with exit code 2: unrecognized arguments",),
                 suggestions=("move the comment above the command",),
             )
-        for index, instead in found.items():
+        for index, instead in entries.items():
             word = engine.command.words[index]
             if not instead or index not in refused:
                 continue  # a value of the flag before it: --middleware host=…
@@ -56,7 +56,7 @@ class MisplacedWord(Rule):
                 suggestions=(instead,),
                 fix=substitute(engine, index, 1, instead),
             )
-        if yaml := [engine.command.words[index] for index, instead in found.items() if not instead]:
+        if yaml := [engine.command.words[index] for index, instead in entries.items() if not instead]:
             yield Finding(
                 path=yaml[0].path,
                 certainty="likely",

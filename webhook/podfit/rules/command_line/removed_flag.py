@@ -68,8 +68,8 @@ class RemovedFlag(Rule):
                 continue
             where = in_file(engine, flag.index)
             newer = None if flag.removed else f"an image of vLLM {flag.first} or newer"  # then it is not replaced yet
-            told = TASKS.get(str(engine.args.written.get("task"))) if flag.flag == "--task" else None
-            instead = newer or told or REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
+            text = TASKS.get(str(engine.args.written.get("task"))) if flag.flag == "--task" else None
+            instead = newer or text or REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
             useless = instead is not None and instead.startswith(LEAVE_OUT)
             yield Finding(
                 path=flag.path,

@@ -52,17 +52,17 @@ class UnknownConfigKey(Rule):
             if len(keys) > KEYS_SHOWN:
                 yield _many_keys(engine, dest, keys)
                 continue
-            for one in keys:
-                last = one.place.rpartition(".")[2]
-                renamed = [new for new in RENAMED.get(one.place, ()) if new in one.allowed]
-                near = renamed or nearest(last, one.allowed, cutoff=0.7)
+            for refusal in keys:
+                last = refusal.place.rpartition(".")[2]
+                renamed = [new for new in RENAMED.get(refusal.place, ()) if new in refusal.allowed]
+                near = renamed or nearest(last, refusal.allowed, cutoff=0.7)
                 yield Finding(
                     path=engine.argument(dest),
                     certainty=certainty(engine),
-                    unknown_name=one.first is None,
+                    unknown_name=refusal.first is None,
                     uncertain=uncertain(engine),
-                    message=f"--{dest.replace('_', '-')} has a key {one.place!r} that "
-                    f"{named(engine)} does not know{life(one, engine.release)}"
+                    message=f"--{dest.replace('_', '-')} has a key {refusal.place!r} that "
+                    f"{named(engine)} does not know{life(refusal, engine.release)}"
                     + (f"; did you mean {' or '.join(map(repr, near))}?" if near else ""),
                     details=("vLLM ends with a validation error before it loads anything",),
                     suggestions=tuple(f"{new!r} instead of {last!r}" for new in near),
@@ -71,11 +71,11 @@ class UnknownConfigKey(Rule):
 
 def _many_keys(engine: Engine, dest: str, keys: Sequence[settings.Refusal]) -> Finding:
     """One finding about many unknown keys of one argument."""
-    named_first = ", ".join(repr(one.place) for one in keys[:KEYS_SHOWN])
+    named_first = ", ".join(repr(refusal.place) for refusal in keys[:KEYS_SHOWN])
     return Finding(
         path=engine.argument(dest),
         certainty=certainty(engine),
-        unknown_name=all(one.first is None for one in keys),
+        unknown_name=all(refusal.first is None for refusal in keys),
         uncertain=uncertain(engine),
         message=f"--{dest.replace('_', '-')} has {len(keys):,} keys that {named(engine)} does not know: {named_first} "
         f"and {len(keys) - KEYS_SHOWN:,} more",

@@ -53,7 +53,7 @@ class UnknownFlag(Rule):
                     suggestions=(instead,) if instead else lines(_slip(engine, flag)),
                     fix=() if instead else _fix(engine, flag),
                 )
-        for flag in engine.args.unheard:
+        for flag in engine.args.unrecognized:
             what = f"vLLM {engine.release}" if engine.release else "what runs here"
             yield Finding(
                 path=flag.path,
@@ -79,8 +79,8 @@ def _slip(engine: Engine, flag: UnrecognizedFlag) -> str | None:
     if option.nargs == 0:
         return None if values else near
     try:
-        for one in values:
-            convert(option, one, known.release)
+        for other_value in values:
+            convert(option, other_value, known.release)
     except InvalidValueError:
         return None
     return near if values else None

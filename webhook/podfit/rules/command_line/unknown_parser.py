@@ -39,7 +39,11 @@ class UnknownParser(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image: the names are read off each release's sources."""
         args = engine.args
-        if not engine.served or args.get("grpc") or any(one in args.given or one in args.unresolved for one in PLUGINS):
+        if (
+            not engine.served
+            or args.get("grpc")
+            or any(text in args.given or text in args.unresolved for text in PLUGINS)
+        ):
             return
         if engine.command.env.get("VLLM_USE_RUST_FRONTEND", "0") != "0":
             return
@@ -52,17 +56,17 @@ class UnknownParser(Rule):
             name = args.given.get(kind)
             if not isinstance(name, str) or not name or not args.is_sure(kind):
                 continue
-            found = settings.unknown_name(kind, name, engine.release)
-            if found is None:
+            refusal = settings.unknown_name(kind, name, engine.release)
+            if refusal is None:
                 continue
-            near = nearest(name, found.allowed, cutoff=0.7)
+            near = nearest(name, refusal.allowed, cutoff=0.7)
             yield Finding(
                 path=engine.argument(kind),
                 certainty=value_certainty(engine),
-                unknown_name=found.first is None,
+                unknown_name=refusal.first is None,
                 uncertain=uncertain(engine),
                 message=f"{named(engine)} has no {'tool' if kind[0] == 't' else 'reasoning'} parser "
-                f"{name!r}{life(found, engine.release)}" + (f"; did you mean {near[0]!r}?" if near else ""),
-                details=(f"it has {', '.join(found.allowed)}",),
+                f"{name!r}{life(refusal, engine.release)}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                details=(f"it has {', '.join(refusal.allowed)}",),
                 suggestions=(f"--{kind.replace('_', '-')} {near[0]}",) if near else (),
             )

@@ -61,34 +61,34 @@ class VariableNotExpanded(Rule):
 
 
 def _of_a_shell(engine: Engine, word: Word) -> Iterator[Finding]:
-    found = _SHELLS.search(word.text)
-    if found is None:
+    match = _SHELLS.search(word.text)
+    if match is None:
         return
-    name = found["braced"] or found["bare"]
+    name = match["braced"] or match["bare"]
     if name in engine.workload.unfilled:  # a file for envsubst
         return
     why = _refused(engine, word)
     defined = name in engine.declared
-    whole = found[0] in (word.text, word.text.partition("=")[2])
-    if not (why or defined or whole or found["braced"]):  # `{"$schema": …}`
+    is_all = match[0] in (word.text, word.text.partition("=")[2])
+    if not (why or defined or is_all or match["braced"]):  # `{"$schema": …}`
         return
-    simple = found[0] in (f"${name}", f"${{{name}}}")
+    simple = match[0] in (f"${name}", f"${{{name}}}")
     yield _finding(
         engine,
         word,
         f"{_gets(engine, word)}: no shell runs here, and Kubernetes expands $(NAME) alone",
         why,
-        word.text.replace(found[0], f"$({name})") if defined and simple else None,
+        word.text.replace(match[0], f"$({name})") if defined and simple else None,
         sure=True,
     )
 
 
 def _undefined(engine: Engine, word: Word) -> Iterator[Finding]:
     """A `$(NAME)` or `$(command)` that Kubernetes leaves as it is."""
-    found = _KUBERNETES.search(word.text)
-    if found is None or len(found["name"]) > _LONGEST or _OF_SERVICES.fullmatch(found["name"]):
+    match = _KUBERNETES.search(word.text)
+    if match is None or len(match["name"]) > _LONGEST or _OF_SERVICES.fullmatch(match["name"]):
         return
-    name = found["name"]
+    name = match["name"]
     if _by_kserve(engine, name):
         return
     if _NAME.fullmatch(name) is None:  # `$(nproc --all)`
@@ -98,7 +98,7 @@ def _undefined(engine: Engine, word: Word) -> Iterator[Finding]:
     declared = engine.declared if len(engine.declared) <= _MANY else ()
     near = nearest(name, sorted(declared), cutoff=0.75)
     message = f"{_gets(engine, word)}: this container's env has no {name}"
-    instead = word.text.replace(found[0], f"$({near[0]})") if near else None
+    instead = word.text.replace(match[0], f"$({near[0]})") if near else None
     yield _finding(engine, word, message, _refused(engine, word), instead, sure=False)
 
 

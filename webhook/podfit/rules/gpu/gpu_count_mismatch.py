@@ -38,37 +38,37 @@ class GpuCountMismatch(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if one Pod is the whole engine: both numbers are in the manifest."""
-        found = engine.once(_parallel.count)
-        enough = found is None or found.have >= found.needed
+        count = engine.once(_parallel.count)
+        enough = count is None or count.have >= count.needed
         if enough and (short := _parallel.short_of_own(engine)) is not None:
             yield _of_this_pod(engine, *short)
-        if found is None:
+        if count is None:
             return
-        seen = _parallel.visible(engine)
-        if seen is not None and found.pods == 1 and seen < found.needed <= found.have:
+        have = _parallel.visible(engine)
+        if have is not None and count.pods == 1 and have < count.needed <= count.have:
             yield Finding(
                 path=engine.at("env"),
-                message=f"CUDA_VISIBLE_DEVICES={engine.command.env['CUDA_VISIBLE_DEVICES']} leaves {seen or 'none'} of "
-                f"{found.holders}, {_parallel.sizes(engine)} needs {found.needed}",
-                details=() if seen else ("CUDA numbers the container's own GPUs from 0",),
-                certainty=_certainty(engine, found),
+                message=f"CUDA_VISIBLE_DEVICES={engine.command.env['CUDA_VISIBLE_DEVICES']} leaves {have or 'none'} of "
+                f"{count.holders}, {_parallel.sizes(engine)} needs {count.needed}",
+                details=() if have else ("CUDA numbers the container's own GPUs from 0",),
+                certainty=_certainty(engine, count),
                 suggestions=("no CUDA_VISIBLE_DEVICES: the device plugin gives the container its own GPUs",),
             )
         if enough:
             return
-        whole = f"{found.resource}: {found.needed}"
-        if found.needed > NODE and not found.needed % NODE:
-            whole = f"{found.needed // NODE} Pods of {NODE} × {found.resource} (a LeaderWorkerSet)"
+        text = f"{count.resource}: {count.needed}"
+        if count.needed > NODE and not count.needed % NODE:
+            text = f"{count.needed // NODE} Pods of {NODE} × {count.resource} (a LeaderWorkerSet)"
         divides = _parallel.divides_model(engine)
-        suggestions = [*([whole] if divides else []), *_parallel.other_sizes(engine, found)]
-        if found.pods == 1 and _parallel.makes_ray(engine):
+        suggestions = [*([text] if divides else []), *_parallel.other_sizes(engine, count)]
+        if count.pods == 1 and _parallel.makes_ray(engine):
             suggestions.append("--distributed-executor-backend ray, where other Pods of the Ray cluster have the rest")
-        if found.pods > 1 or (engine.group is not None and engine.group.closed):
-            suggestions = _for_a_group(engine, found)
+        if count.pods > 1 or (engine.group is not None and engine.group.closed):
+            suggestions = _for_a_group(engine, count)
         yield Finding(
             path=_parallel.requested_at(engine),
-            message=f"{found.holders} requested, {_parallel.sizes(engine)} needs {found.needed}",
-            certainty=_certainty(engine, found),
+            message=f"{count.holders} requested, {_parallel.sizes(engine)} needs {count.needed}",
+            certainty=_certainty(engine, count),
             suggestions=tuple(suggestions),
         )
 
@@ -90,16 +90,16 @@ def _of_this_pod(engine: Engine, resource: str, own: int) -> Finding:
     )
 
 
-def _for_a_group(engine: Engine, found: _parallel.Count) -> list[str]:
-    each = found.have // found.pods
-    whole = (
-        [f"{-(-found.needed // each)} Pods of {each} × {found.resource}"] if each and not found.needed % each else []
+def _for_a_group(engine: Engine, count: _parallel.Count) -> list[str]:
+    each = count.have // count.pods
+    names = (
+        [f"{-(-count.needed // each)} Pods of {each} × {count.resource}"] if each and not count.needed % each else []
     )
     divides = _parallel.divides_model(engine)
-    return [*(whole if divides else []), *_parallel.other_sizes(engine, found)]
+    return [*(names if divides else []), *_parallel.other_sizes(engine, count)]
 
 
-def _certainty(engine: Engine, found: _parallel.Count) -> Certainty:
+def _certainty(engine: Engine, count: _parallel.Count) -> Certainty:
     """Certain only if vLLM itself rejects, or no other GPU can be visible."""
     if not engine.alone or _parallel.sees_more(engine):
         return "likely"

@@ -26,18 +26,18 @@ class GpuIdle(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: another process of the container may use them."""
-        found = engine.once(_parallel.count)
-        if found is None or found.have <= found.needed or not found.exact or _shared_out(engine):
+        count = engine.once(_parallel.count)
+        if count is None or count.have <= count.needed or not count.exact or _shared_out(engine):
             return
-        if found.resource.endswith(".shared") or (engine.gpu is not None and engine.gpu.value.shared):
+        if count.resource.endswith(".shared") or (engine.gpu is not None and engine.gpu.value.shared):
             return  # a share of a GPU: several of them may be one GPU
-        idle = found.have - found.needed
-        fewer = (f"{found.resource}: {found.needed}",) if found.pods == 1 else ()
-        more = () if _holds_the_load(engine) else _parallel.other_sizes(engine, found)
+        idle = count.have - count.needed
+        fewer = (f"{count.resource}: {count.needed}",) if count.pods == 1 else ()
+        more = () if _holds_the_load(engine) else _parallel.other_sizes(engine, count)
         shm = "" if engine.shm.mounted or engine.world_size > 1 else " and a memory volume at /dev/shm"
         yield Finding(
             path=_parallel.requested_at(engine),
-            message=f"{found.holders} requested, {_parallel.sizes(engine)} uses {found.needed}: "
+            message=f"{count.holders} requested, {_parallel.sizes(engine)} uses {count.needed}: "
             f"{idle} {'is' if idle == 1 else 'are'} idle",
             certainty="likely",
             suggestions=(*fewer, *(f"{size}{shm}" for size in more)),

@@ -60,8 +60,8 @@ class GpuLacksDtype(Rule):
 
 def _is_read(engine: Engine) -> bool:
     """The model's dtype is its own, and vLLM reads the config.json that has it."""
-    found = engine.model
-    return found is not None and found.may_deny and not found.value.dtype_inherited and is_the_known(engine)
+    fact = engine.model
+    return fact is not None and fact.may_deny and not fact.value.dtype_inherited and is_the_known(engine)
 
 
 def _takes_its_own(engine: Engine) -> bool:

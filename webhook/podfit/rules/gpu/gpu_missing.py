@@ -40,8 +40,8 @@ class GpuMissing(Rule):
         """Likely: nothing in the object brings a GPU."""
         if engine.requested is not None:
             return
-        asked = engine.container.resources
-        wrong = gpu.misspelled_resource(asked)
+        limits = engine.container.resources
+        wrong = gpu.misspelled_resource(limits)
         if wrong is not None and not engine.on_processors:
             name, meant = wrong
             side = "limits" if name in mapping(engine.field("resources", "limits")) else "requests"
@@ -49,14 +49,14 @@ class GpuMissing(Rule):
                 engine.at("resources", side, name),
                 f"{name!r} is not a resource of any node, so the Pod gets no GPU; did you mean {meant}?",
                 certainty="likely",
-                suggestions=(f"{meant}: {asked[name]} in resources.limits",),
+                suggestions=(f"{meant}: {limits[name]} in resources.limits",),
             )
         elif not _brought_otherwise(engine):
             resource = "amd.com/gpu" if engine.vendor == "amd" else "nvidia.com/gpu"
-            zero = next((name for name in asked if gpu.is_one(name)), None)
+            zero = next((name for name in limits if gpu.is_one(name)), None)
             yield Finding(
                 engine.at("resources", "limits"),
-                f"{f'{zero}: {asked[zero]}' if zero else 'no GPU'} is requested: unless the node's runtime gives GPUs "
+                f"{f'{zero}: {limits[zero]}' if zero else 'no GPU'} is requested: unless the node's runtime gives GPUs "
                 "to every container, vLLM finds none and ends with `Failed to infer device type`",
                 certainty="likely",
                 suggestions=(f'{zero or resource}: "{parallel.gpus_needed(engine.args) or 1}" in resources.limits',),

@@ -41,20 +41,22 @@ class ImageForOtherGpu(Rule):
             )
             return
         usual = resource.startswith(_USUAL)
-        asked = _USUAL if usual else next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
-        if asked is None or not isinstance(image, str) or len(image) > release.LONGEST:
+        requested_vendor = (
+            _USUAL if usual else next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
+        )
+        if requested_vendor is None or not isinstance(image, str) or len(image) > release.LONGEST:
             return
         if usual and not _may_be_for_another(image):
             return
-        wanted = _vendor(image)
-        if wanted is None or asked == wanted:
+        image_vendor = _vendor(image)
+        if image_vendor is None or requested_vendor == image_vendor:
             return
         yield Finding(
             path=engine.at("image"),
-            message=f"image {str(image)!r} is built for {_VENDORS[wanted]}'s GPUs, and {resource} is "
-            f"{_VENDORS[asked]}'s: vLLM finds no GPU",
+            message=f"image {str(image)!r} is built for {_VENDORS[image_vendor]}'s GPUs, and {resource} is "
+            f"{_VENDORS[requested_vendor]}'s: vLLM finds no GPU",
             certainty="likely",
-            suggestions=(f"an image of {_IMAGES[asked]}",),
+            suggestions=(f"an image of {_IMAGES[requested_vendor]}",),
         )
 
 
@@ -62,7 +64,7 @@ def _dropped(engine: Engine, image: str) -> str | None:
     """The container's GPU, if CUDA 13 in the image does not support it."""
     gpus = engine.gpu.value.gpus if engine.gpu else ()
     capabilities = [gpu.compute_capability for gpu in gpus]
-    if not gpus or any(one is None or one >= LEAST_CAPABILITY for one in capabilities):
+    if not gpus or any(capability is None or capability >= LEAST_CAPABILITY for capability in capabilities):
         return None
     return engine.gpu.value.name if engine.gpu and release.cuda_of_image(image) == LEAST_CUDA else None
 

@@ -42,9 +42,9 @@ class MigWithTensorParallel(Rule):
         newer = BUILT_FOR_CUDA_13.search(str(engine.field("image"))[:LONGEST]) is not None
         refuses = engine.release is not None and LAST_WITH_RAY < engine.release < CUDA_13 and not newer
         slices = f"{count} × {resource}" if count else resource
-        whole = f"nvidia.com/gpu: {engine.world_size} instead of slices"
+        text = f"nvidia.com/gpu: {engine.world_size} instead of slices"
         if not by_resource:
-            slices, whole = f"{slices} of {' or '.join(gpu.name for gpu in gpus)}", "GPUs that are not partitioned"
+            slices, text = f"{slices} of {' or '.join(gpu.name for gpu in gpus)}", "GPUs that are not partitioned"
         yield Finding(
             path=engine.at("resources", "limits", resource),
             message=f"an engine of {engine.world_size} GPUs on MIG slices ({slices}): a process sees one slice",
@@ -52,7 +52,7 @@ class MigWithTensorParallel(Rule):
             rests_on=() if by_resource else ("gpu",),
             suggestions=(
                 "--tensor-parallel-size 1 with a larger slice",
-                whole,
+                text,
             ),
         )
 

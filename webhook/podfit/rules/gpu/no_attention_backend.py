@@ -98,27 +98,27 @@ class NoAttentionBackend(Rule):
         if (
             not gpus
             or engine.on_processors
-            or any(one.vendor != "nvidia" or one.compute_capability is None for one in gpus)
+            or any(gpu.vendor != "nvidia" or gpu.compute_capability is None for gpu in gpus)
         ):
             return
-        found = [_lack(engine, model, engine.release, one.compute_capability or (0, 0)) for one in gpus]
-        lacks = [one for one in found if one is not None]
-        if len(lacks) < len(found):
+        items = [_lack(engine, model, engine.release, gpu.compute_capability or (0, 0)) for gpu in gpus]
+        lacks = [lack for lack in items if lack is not None]
+        if len(lacks) < len(items):
             return
-        why = next((one.uncertain for one in lacks if one.uncertain), None) or _uncertain(engine)
+        why = next((lack.uncertain for lack in lacks if lack.uncertain), None) or _uncertain(engine)
         yield Finding(
             path=engine.argument(lacks[0].dest or "model"),
             message=f"{lacks[0].message}, and this is {with_capability(gpus)}",
             certainty="likely" if why else "certain",
             uncertain=why,
-            suggestions=tuple(dict.fromkeys(text for one in lacks for text in one.suggestions)),
+            suggestions=tuple(dict.fromkeys(text for lack in lacks for text in lack.suggestions)),
         )
 
 
 def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) -> Lack | None:
     """What no backend of the release supports on a GPU of this compute capability; None if one supports all."""
     family, dtype = model.config.get("model_type") or model.model_type, engine.args.given.get("kv_cache_dtype")
-    if not model.kv_lora_rank or not any(one.endswith("ForCausalLM") for one in model.architectures):
+    if not model.kv_lora_rank or not any(architecture.endswith("ForCausalLM") for architecture in model.architectures):
         return _without_latents(model, dtype, release, has)
     if family in SPARSE and model.config.get("index_topk"):
         if has[0] in (9, 10) or (has[0] == 12 and release >= SPARSE_ON_12):
@@ -148,7 +148,9 @@ def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) 
 
 def _without_latents(model: Model, dtype: object, release: Release, has: tuple[int, int]) -> Lack | None:
     without = ("without --kv-cache-dtype",)
-    if not model.num_attention_heads or not any(one.endswith(GENERATES) for one in model.architectures):
+    if not model.num_attention_heads or not any(
+        architecture.endswith(GENERATES) for architecture in model.architectures
+    ):
         return None
     if not CACHES_AS_IT_IS.isdisjoint(model.architectures):
         return None
@@ -177,8 +179,8 @@ def _asks_for_others(engine: Engine) -> bool:
         if engine.release and engine.release <= BACKEND[1]
         else {MLA_OFF_VARIABLE}
     )
-    said = not variables.isdisjoint(env.keys() | engine.declared)
-    return said or any(dest in args.given or dest in args.unresolved for dest in OTHER_BACKEND_SETTINGS)
+    is_chosen = not variables.isdisjoint(env.keys() | engine.declared)
+    return is_chosen or any(dest in args.given or dest in args.unresolved for dest in OTHER_BACKEND_SETTINGS)
 
 
 def _uncertain(engine: Engine) -> str | None:

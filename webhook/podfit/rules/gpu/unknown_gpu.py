@@ -62,7 +62,7 @@ class UnknownGpu(Rule):
 def _of_no_node(engine: Engine) -> tuple[str, ...]:
     """Why the known nodes, such as those of `--nodes`, do not narrow the choice; empty if they do."""
     placement = engine.placement
-    if placement is None or placement.candidates or not placement.seen:
+    if placement is None or placement.candidates or not placement.node_count:
         return ()
     return (f"no known node can run it: {placement.why}",)
 

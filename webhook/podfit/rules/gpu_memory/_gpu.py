@@ -24,9 +24,9 @@ def servers_on_one_card(engine: Engine) -> tuple[tuple[str, float], ...]:
     if engine.gpu is None or not engine.gpu.value.shared or engine.requested is None:
         return ()
     return tuple(
-        (one.container, share_of(one.args.given.get("gpu_memory_utilization"), one.release))
-        for one in engine.siblings
-        if one.requested is not None
-        and one.requested[0] == engine.requested[0]
-        and not one.args.given.get("kv_cache_memory_bytes")
+        (sibling.container, share_of(sibling.args.given.get("gpu_memory_utilization"), sibling.release))
+        for sibling in engine.siblings
+        if sibling.requested is not None
+        and sibling.requested[0] == engine.requested[0]
+        and not sibling.args.given.get("kv_cache_memory_bytes")
     )

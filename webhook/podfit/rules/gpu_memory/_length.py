@@ -25,10 +25,10 @@ def too_long(engine: Engine) -> int | None:
     longest = longest_max_model_len(engine.model.value, engine.release, within_window)
     if longest is None or given <= longest or engine.command.env.get(ALLOWS, "0") != "0":
         return None
-    said = {*engine.args.given, *engine.args.unresolved, *engine.args.written}
+    names = {*engine.args.given, *engine.args.unresolved, *engine.args.written}
     if isinstance(engine.args.given.get("hf_overrides"), Mapping):
-        said.discard("hf_overrides")  # the model is known with them
-    return None if not said.isdisjoint(CHANGES_LENGTH) else longest
+        names.discard("hf_overrides")  # the model is known with them
+    return None if not names.isdisjoint(CHANGES_LENGTH) else longest
 
 
 def is_short(engine: Engine) -> bool:
@@ -49,10 +49,14 @@ def within(engine: Engine) -> tuple[Alternative, ...]:
     if plan.fits(args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=env):
         return (Alternative(f"--max-model-len {longest}", length),)
     return tuple(
-        one
-        if "max_model_len" in one.changes
-        else replace(one, text=f"{one.text} and --max-model-len {longest}", changes={**one.changes, **length})
-        for one in engine.changes(also=length)
+        alternative
+        if "max_model_len" in alternative.changes
+        else replace(
+            alternative,
+            text=f"{alternative.text} and --max-model-len {longest}",
+            changes={**alternative.changes, **length},
+        )
+        for alternative in engine.changes(also=length)
     )
 
 

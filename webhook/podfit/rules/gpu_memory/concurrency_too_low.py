@@ -46,14 +46,14 @@ class ConcurrencyTooLow(Rule):
         if str(engine.args.given.get("max_model_len")) == "-1":
             return  # `--max-model-len auto` takes the longest context that fits, so that one request does
         seqs = engine.args.given.get("max_num_seqs")
-        wanted = min(self.minimum, seqs) if isinstance(seqs, int) and seqs > 0 else self.minimum
-        if many >= wanted:
+        needed = min(self.minimum, seqs) if isinstance(seqs, int) and seqs > 0 else self.minimum
+        if many >= needed:
             return
-        length = int(ledger.max_model_len * many / wanted) // 1024 * 1024
+        length = int(ledger.max_model_len * many / needed) // 1024 * 1024
         yield Finding(
             path=engine.argument("max_model_len"),
             message=f"the KV cache of {human(ledger.kv_cache.likely)} holds {many:.2f} requests of "
-            f"{ledger.max_model_len:,} tokens at once; at least {wanted:g} are advised",
+            f"{ledger.max_model_len:,} tokens at once; at least {needed:g} are advised",
             details=("more long requests at once are preempted and computed again",),
             certainty="likely",
             suggestions=(f"--max-model-len {length}",) if length >= 2048 else (),

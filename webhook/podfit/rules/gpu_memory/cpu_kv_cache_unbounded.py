@@ -35,11 +35,11 @@ class CpuKvCacheUnbounded(Rule):
         if limit is None or release is None:
             return
         if cpu.exceeds_limits(engine.args, engine.command.env, release):
-            told = cpu.kv_cache(engine.args, engine.command.env, 1, release).note
+            text = cpu.kv_cache(engine.args, engine.command.env, 1, release).note
             yield Finding(
                 path=engine.at("env"),
                 certainty="likely",
-                message=f"{told}. If that is more than the limit of {human(limit)}, requests fill it until the kernel "
+                message=f"{text}. If that is more than the limit of {human(limit)}, requests fill it until the kernel "
                 "kills vLLM",
                 suggestions=(f"{cpu.SPACE}, in GiB: what the limit leaves after the weights", "vLLM 0.24 or newer"),
             )

@@ -79,13 +79,13 @@ class GpuMemoryExceeded(Rule):
 
     def _while_loading(self, engine: Engine, ledger: GpuLedger, name: str) -> Finding:
         """The finding that the weights do not fit before they are quantized."""
-        whole, streamed = ledger.loading or ledger.weights, quantisation.STREAMED.get(engine.args.quantization or "")
+        estimate, streamed = ledger.loading or ledger.weights, quantisation.STREAMED.get(engine.args.quantization or "")
         later = (
             f"; from v{streamed.major}.{streamed.minor} on each layer is quantized as it is loaded" if streamed else ""
         )
         return Finding(
             path=engine.argument("quantization"),
-            message=f"all weights are on each GPU in 16 bits before vLLM quantizes them: {human(whole.likely)}, and "
+            message=f"all weights are on each GPU in 16 bits before vLLM quantizes them: {human(estimate.likely)}, and "
             f"{name} has {human(ledger.total.likely)}",
             details=(
                 f"quantized they take {human(ledger.weights.likely)}{later}",

@@ -66,8 +66,8 @@ class GpuMemoryUtilizationTooHigh(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Out of (0, 1] is certain; above the maximum is possible trouble."""
-        found = list(self._check_share(engine))
-        yield from found or self._check_graphs(engine)
+        findings = list(self._check_share(engine))
+        yield from findings or self._check_graphs(engine)
 
     def _check_graphs(self, engine: Engine) -> Iterator[Finding]:
         """Graphs of the second model runner may need more than the budget leaves of the GPU."""
@@ -166,13 +166,13 @@ class GpuMemoryUtilizationTooHigh(Rule):
     def _together(self, engine: Engine) -> Iterator[Finding]:
         """Servers of one Pod that may be on one GPU must fit on it together."""
         servers = servers_on_one_card(engine)
-        whole = sum(share for _, share in servers)
-        if len(servers) < 2 or whole <= self.maximum or engine.args.given.get("kv_cache_memory_bytes"):
+        total = sum(share for _, share in servers)
+        if len(servers) < 2 or total <= self.maximum or engine.args.given.get("kv_cache_memory_bytes"):
             return
         part = int(100 * self.maximum / len(servers)) / 100
         yield Finding(
             path=engine.argument("gpu_memory_utilization"),
-            message=f"{len(servers)} servers of this Pod may share one GPU and ask for {whole:g} of it together; "
+            message=f"{len(servers)} servers of this Pod may share one GPU and ask for {total:g} of it together; "
             f"at most {self.maximum:g} is there",
             details=tuple(f"{name}: --gpu-memory-utilization {share:g}" for name, share in servers),
             certainty="likely",

@@ -40,18 +40,18 @@ class GpuMemoryWasted(Rule):
             return
         if not division.divisible(engine.model.value, size, engine.args):
             return  # it does not start: tensor-parallel-indivisible speaks of that
-        wanted, many = self.requests, engine.args.given.get("max_num_seqs")
+        needed, many = self.requests, engine.args.given.get("max_num_seqs")
         if isinstance(many, int) and self.requests < many <= (ledger.max_concurrency or 0):
-            wanted = many  # the author says how many there are, and these GPUs hold them all
+            needed = many  # the author says how many there are, and these GPUs hold them all
         fewer = solve.fewer_ranks(
-            engine.args, engine.model.value, engine.gpu.value, env=engine.command.env, requests=wanted
+            engine.args, engine.model.value, engine.gpu.value, env=engine.command.env, requests=needed
         )
         if fewer is None:
             return
         yield Finding(
             path=engine.argument("tensor_parallel_size"),
             message=f"weights take {human(ledger.weights.likely)} of each GPU's {human(ledger.total.likely)}: "
-            f"--tensor-parallel-size {fewer} holds the model and {wanted:g} requests of "
+            f"--tensor-parallel-size {fewer} holds the model and {needed:g} requests of "
             f"{ledger.max_model_len or 0:,} tokens at once",
             certainty="possible",
             suggestions=(f"--tensor-parallel-size {fewer}, and the GPUs freed as more replicas",),

@@ -57,13 +57,13 @@ class KvCacheTooSmall(Rule):
         certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
         likelihood, limited = _shortage.of_kv_cache(ledger, needed)
         longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
-        whole = ledger.request_bytes or needed
-        short = f" (short by {human(whole - there)})" if whole > there >= 0 else ""
+        request_bytes = ledger.request_bytes or needed
+        short = f" (short by {human(request_bytes - there)})" if request_bytes > there >= 0 else ""
         allowed = too_long(engine) is None
         suggested = (*engine.alternatives, *engine.probable) if allowed else engine.describe(engine.once(within))
         yield Finding(
             path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
-            message=f"one request of {ledger.max_model_len:,} tokens needs {human(whole)} of KV cache"
+            message=f"one request of {ledger.max_model_len:,} tokens needs {human(request_bytes)} of KV cache"
             f"{ledger.checks_only}, " + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left) + short,
             details=lines(
                 "" if certain else limited,

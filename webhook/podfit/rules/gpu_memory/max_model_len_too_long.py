@@ -78,7 +78,11 @@ def _shorter(engine: Engine, longest: int) -> tuple[str, ...]:
     """A length that the model allows and, where the KV cache is too small as well, one that it holds."""
     if not _length.is_short(engine):
         return f"--max-model-len {longest}", f"env {ALLOWS}=1, at the risk of nonsense"
-    alone = (one.text for one in engine.once(_length.within) if one.changes.keys() == {"max_model_len"})
+    alone = (
+        alternative.text
+        for alternative in engine.once(_length.within)
+        if alternative.changes.keys() == {"max_model_len"}
+    )
     return (next(alone, f"--max-model-len {longest}"),)
 
 

@@ -41,8 +41,8 @@ class MaxModelLenUnset(Rule):
         length = ledger.max_model_len if ledger else derived_max_model_len(engine.model.value, engine.release)
         if length is None or length <= self.above:
             return
-        one = ledger.request_bytes if ledger else None
-        holds = f", {human(one)} of KV cache on each GPU for one request" if one else ""
+        number = ledger.request_bytes if ledger else None
+        holds = f", {human(number)} of KV cache on each GPU for one request" if number else ""
         many = f" ({ledger.max_concurrency:.1f} such requests fit at once)" if ledger and ledger.max_concurrency else ""
         yield Finding(
             path=engine.command.path,

@@ -65,7 +65,7 @@ def _usual(engine: Engine, model: Model) -> int | None:
     """What this release takes on this GPU; None if that is not known."""
     if engine.gpu is None:
         return None
-    found = plan.judge(
+    resolved_arguments = plan.judge(
         engine.args, model, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=engine.command.env
     ).resolved
-    return found.settings.batch.max_num_batched_tokens if found else None
+    return resolved_arguments.settings.batch.max_num_batched_tokens if resolved_arguments else None

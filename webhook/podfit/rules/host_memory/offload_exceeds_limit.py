@@ -63,11 +63,11 @@ def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
     """What the advised limit is made of, as `memory_sizes.advised_limit` adds it up."""
     needed, moved, cached = host.need, host.offloaded, memory_sizes.in_cache(engine)
     by_cache = cached + needed.likely >= needed.high
-    held, whole, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")
+    held, total, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")
     pinned = " (a pinned allocation takes a power of two)" if held > moved.low else ""
     parts = lines(
         f"{most}{human(held)} for what is offloaded{pinned}",
-        f"{most}{human(whole - held)} besides",
+        f"{most}{human(total - held)} besides",
         f"{human(cached)} of page cache for the checkpoint" if by_cache and cached else None,
     )
     return f"{quantity(advice)}: {', '.join(parts)}, rounded up"

@@ -61,10 +61,10 @@ def may_be_resized(engine: Engine) -> bool:
 
     A command or a hook may mount it again, or the Pod runs in a sandbox with its own /dev/shm (gVisor: no limit; Kata:
     half of the guest's memory)."""
-    said = engine.raw_command
+    text = engine.raw_command
     if hook := engine.field("lifecycle", "postStart"):
-        said = f"{said} {hook}"
-    if SHM in said and "mount" in said:
+        text = f"{text} {hook}"
+    if SHM in text and "mount" in text:
         return True
     runtime = str(engine.pod("runtimeClassName") or "")
     return any(word in runtime.lower() for word in ("gvisor", "runsc", "kata"))
@@ -101,7 +101,7 @@ def add(engine: Engine, size: int) -> tuple[Edit, ...]:
     own = f"dshm-{engine.container.name}"
     name = "dshm" if engine.workload.containers[:1] == (engine.container,) else own
     if name in taken:
-        name = next(one for one in (own, *(f"{own}-{n}" for n in range(99))) if one not in taken)
+        name = next(text for text in (own, *(f"{own}-{n}" for n in range(99))) if text not in taken)
     volume = {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": quantity(size)}}
     return (
         Edit(engine.workload.path / "volumes", volume, "append"),
@@ -111,9 +111,9 @@ def add(engine: Engine, size: int) -> tuple[Edit, ...]:
 
 def _volumes(workload: Workload) -> tuple[Any, frozenset[str]]:
     """The name of a volume in memory that no container mounts, and the names of all volumes."""
-    volumes = [one for one in as_list(workload.spec.get("volumes")) if is_object(one)]
-    mounts = (as_list(one.spec.get("volumeMounts")) for one in workload.containers)
-    used = {str(mount.get("name")) for listed in mounts for mount in listed if is_object(mount)}
+    volumes = [item for item in as_list(workload.spec.get("volumes")) if is_object(item)]
+    mounts = (as_list(container.spec.get("volumeMounts")) for container in workload.containers)
+    used = {str(mount.get("name")) for other_mount in mounts for mount in other_mount if is_object(mount)}
     unused = (
         volume.get("name")
         for volume in volumes

@@ -36,7 +36,7 @@ class GatedModelWithoutToken(Rule):
             return
         if _may_be_there(engine) or _told(engine):
             return
-        empty = next((one for one in TOKEN_VARIABLES if engine.command.env.get(one) == ""), None)
+        empty = next((text for text in TOKEN_VARIABLES if engine.command.env.get(text) == ""), None)
         yield Finding(
             engine.argument("model"),
             f"model {name!r} is gated on Hugging Face, and "
@@ -75,31 +75,33 @@ def _told(engine: Engine) -> bool:
         return True
     if is_offline(known) or modelscope(known):
         return True
-    named = [one for one in (env if isinstance(env, list) else ()) if isinstance(one, Mapping)]
+    named = [item for item in (env if isinstance(env, list) else ()) if isinstance(item, Mapping)]
     if any(
-        one.get("name") in (*OTHER_TOKEN_SOURCES, *OFFLINE, MODELSCOPE) and one.get("name") not in known
-        for one in named
+        item.get("name") in (*OTHER_TOKEN_SOURCES, *OFFLINE, MODELSCOPE) and item.get("name") not in known
+        for item in named
     ):
         return True  # its value is not seen
-    if any(one.get("name") in TOKEN_VARIABLES and one.get("value") == "" and not one.get("valueFrom") for one in named):
+    if any(
+        item.get("name") in TOKEN_VARIABLES and item.get("value") == "" and not item.get("valueFrom") for item in named
+    ):
         return False
-    return engine.whole.once(_mentions)
+    return engine.invocation.once(_mentions)
 
 
-def _mentions(whole: Whole) -> bool:
+def _mentions(invocation: Whole) -> bool:
     """The object mentions a token or a login, in any place."""
-    text = json.dumps(whole.object, default=str).lower()
-    ends = [one.end() for one in islice(ANNOUNCED.finditer(text), MENTIONS + 1)]
+    text = json.dumps(invocation.object, default=str).lower()
+    ends = [match.end() for match in islice(ANNOUNCED.finditer(text), MENTIONS + 1)]
     return len(ends) > MENTIONS or any(MENTION.search(text, max(0, end - BEFORE), end) for end in ends)
 
 
 def _may_be_there(engine: Engine) -> bool:
     """A volume may hold the checkpoint, or the login's file."""
     kept = engine.workload.once(_kept_volumes)
-    return any(str(one.get("name")) in kept for one in as_list(engine.field("volumeMounts")) if is_object(one))
+    return any(str(item.get("name")) in kept for item in as_list(engine.field("volumeMounts")) if is_object(item))
 
 
 def _kept_volumes(workload: Workload) -> frozenset[str]:
     """The names of the volumes that can hold files before the container starts."""
-    volumes = (one for one in as_list(workload.spec.get("volumes")) if is_object(one))
-    return frozenset(str(one.get("name")) for one in volumes if TRANSIENT.isdisjoint(one))
+    volumes = (item for item in as_list(workload.spec.get("volumes")) if is_object(item))
+    return frozenset(str(volume.get("name")) for volume in volumes if TRANSIENT.isdisjoint(volume))

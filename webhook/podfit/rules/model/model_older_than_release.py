@@ -58,15 +58,15 @@ class ModelOlderThanRelease(Rule):
         if engine.model is None or release is None:
             return
         model = engine.model.value
-        found = architectures.removed_architecture(model, release)
-        if found is None or not _architecture.is_looked_up(engine):
+        removed = architectures.removed_architecture(model, release)
+        if removed is None or not _architecture.is_looked_up(engine):
             return
         yield _architecture.finding(
             engine,
-            f"vLLM {release} no longer serves {found.name}, the architecture of {model.id}: "
-            f"{found.last} does, {found.gone} does not",
+            f"vLLM {release} no longer serves {removed.name}, the architecture of {model.id}: "
+            f"{removed.last} does, {removed.gone} does not",
             unserved=architectures.is_removed(model, release, remote_code=_architecture.trusts_code(engine)),
-            instead=f"vLLM {found.last}",
+            instead=f"vLLM {removed.last}",
         )
 
 

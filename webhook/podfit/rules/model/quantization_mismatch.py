@@ -124,13 +124,13 @@ class QuantizationMismatch(Rule):
             return
         if "quantization" in engine.args.unresolved:
             return
-        has, asked = method(engine), given.lower() if isinstance(given, str) else None
+        has, name = method(engine), given.lower() if isinstance(given, str) else None
         config = model.value.quantization_config
-        if has == "gptq" and config and config.get("sym") is False and asked in (None, "gptq", "gptq_marlin"):
-            yield from _asymmetric(engine, model.value, asked, release)
-        if not isinstance(given, str) or asked is None:
+        if has == "gptq" and config and config.get("sym") is False and name in (None, "gptq", "gptq_marlin"):
+            yield from _asymmetric(engine, model.value, name, release)
+        if not isinstance(given, str) or name is None:
             return
-        if config and _differ(asked, has, release):
+        if config and _differ(name, has, release):
             if (model.value.model_type or "").startswith(OVERRIDING):
                 return
             yield Finding(
@@ -142,18 +142,18 @@ class QuantizationMismatch(Rule):
                 details=("without --quantization vLLM takes the checkpoint's own method",),
                 suggestions=("leave it out", f"--quantization {has}"),
             )
-        elif not config and _is_within(NEED_A_FILE, asked, release):
+        elif not config and _is_within(NEED_A_FILE, name, release):
             of_format = (
-                (f"a copy of the model in {CHECKPOINT_FORMAT[asked].upper()}",) if asked in CHECKPOINT_FORMAT else ()
+                (f"a copy of the model in {CHECKPOINT_FORMAT[name].upper()}",) if name in CHECKPOINT_FORMAT else ()
             )
             yield Finding(
                 path=engine.argument("quantization"),
-                certainty=_certainty(engine, exact=_has_no_other_file(model.value, asked)),
-                message=f"--quantization {given}, but {model.value.id} is not quantized: {asked} does not quantize "
+                certainty=_certainty(engine, exact=_has_no_other_file(model.value, name)),
+                message=f"--quantization {given}, but {model.value.id} is not quantized: {name} does not quantize "
                 "while it loads",
                 suggestions=("leave it out", *of_format, "--quantization fp8"),
             )
-        elif _is_within(DEPRECATED, asked, release) and not engine.args.given.get("allow_deprecated_quantization"):
+        elif _is_within(DEPRECATED, name, release) and not engine.args.given.get("allow_deprecated_quantization"):
             yield Finding(
                 path=engine.argument("quantization"),
                 certainty=_certainty(engine, exact=not engine.args.open),
@@ -162,43 +162,43 @@ class QuantizationMismatch(Rule):
             )
 
 
-def _has_no_other_file(model: Model, asked: str) -> bool:
+def _has_no_other_file(model: Model, method_name: str) -> bool:
     """Only config.json can describe the quantization method.
 
     A model outside the catalog may have another file for it. Only the methods of NO_FILE do not look for such a
     file."""
-    return (by_id(model.id) is not None or asked in NO_FILE) and not tells_quantisation(model.id)
+    return (by_id(model.id) is not None or method_name in NO_FILE) and not tells_quantisation(model.id)
 
 
-def _is_within(spans: Mapping[str, tuple[Release, Release | None]], asked: str, release: Release) -> bool:
-    span = spans.get(asked)
+def _is_within(spans: Mapping[str, tuple[Release, Release | None]], method_name: str, release: Release) -> bool:
+    span = spans.get(method_name)
     return span is not None and span[0] <= release and (span[1] is None or release < span[1])
 
 
-def _differ(asked: str, has: str, release: Release) -> bool:
+def _differ(method_name: str, has: str, release: Release) -> bool:
     """vLLM rejects the method for such a checkpoint."""
     if has == "mxfp4":
-        return asked in CHECKPOINT_FORMAT and OTHERS_SINCE <= release < MXFP4_UNTIL
+        return method_name in CHECKPOINT_FORMAT and OTHERS_SINCE <= release < MXFP4_UNTIL
     if has not in CHECKPOINT_FORMAT.values():
         return False
-    if asked in CHECKPOINT_FORMAT:
-        return CHECKPOINT_FORMAT[asked] != has
-    if asked not in PLAIN or asked in TAKES.get(has, ()) or release < OTHERS_SINCE:
+    if method_name in CHECKPOINT_FORMAT:
+        return CHECKPOINT_FORMAT[method_name] != has
+    if method_name not in PLAIN or method_name in TAKES.get(has, ()) or release < OTHERS_SINCE:
         return False
-    return settings.unknown_name("quantization", asked, release) is None
+    return settings.unknown_name("quantization", method_name, release) is None
 
 
-def _asymmetric(engine: Engine, model: Model, asked: str | None, release: Release) -> Iterator[Finding]:
+def _asymmetric(engine: Engine, model: Model, method_name: str | None, release: Release) -> Iterator[Finding]:
     """GPTQ with `"sym": false`."""
     if release >= ASYMMETRIC:
         yield Finding(
-            path=engine.argument("quantization" if asked else "model"),
+            path=engine.argument("quantization" if method_name else "model"),
             certainty="likely",
             uncertain="another kernel package may load it",
             message=f"vLLM {release} loads GPTQ with symmetric weights alone, and {model.id} has sym: false",
             suggestions=("vLLM 0.21", "a checkpoint with symmetric weights"),
         )
-    elif asked == "gptq_marlin" and release >= OTHERS_SINCE:
+    elif method_name == "gptq_marlin" and release >= OTHERS_SINCE:
         yield Finding(
             path=engine.argument("quantization"),
             certainty=_certainty(engine, exact=is_exact(model)),
@@ -212,6 +212,6 @@ def _certainty(engine: Engine, exact: bool) -> Certainty:
     guess from the model's name."""
     if engine.model is not None and engine.model.value.scheme_guessed:
         return "possible"
-    other = any(one in engine.args.given or one in engine.args.unresolved for one in OTHER_FILES)
+    other = any(text in engine.args.given or text in engine.args.unresolved for text in OTHER_FILES)
     nvidias = engine.vendor == "nvidia" and not engine.on_processors
     return certainty(engine) if exact and nvidias and not other and is_scheme_known(engine) else "likely"

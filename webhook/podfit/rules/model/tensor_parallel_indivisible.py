@@ -60,13 +60,13 @@ class TensorParallelIndivisible(Rule):
             )
         elif cut and not cut.hold(size):
             what = "experts" if cut.experts else "MLP"
-            whole = ("--enable-expert-parallel",) if cut.experts else ()
+            names = ("--enable-expert-parallel",) if cut.experts else ()
             yield Finding(
                 path=where,
                 certainty=_flags.certainty(engine),
                 message=f"--tensor-parallel-size {size} gives each rank {cut.width / size:g} of the {cut.width} "
                 f"columns of {model.id}'s {what}: vLLM {engine.release} does not split its FP8 blocks of {cut.block}",
-                suggestions=(*whole, *_sizes(engine, model, size, cut)),
+                suggestions=(*names, *_sizes(engine, model, size, cut)),
             )
 
 

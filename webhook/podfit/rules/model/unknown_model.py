@@ -143,5 +143,5 @@ def _place(engine: Engine) -> FieldPath:
 
 
 def _near(name: str) -> str:
-    found = nearest(name)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    names = nearest(name)
+    return f"; did you mean {' or '.join(names)}?" if names else ""

@@ -177,7 +177,7 @@ def host_minimum(engine: Engine) -> tuple[int, str | None]:
         return 0, "the engine spans several Pods, and which of its processes run in this one is not known"
     if host is None:
         return 0, "the model is not known" if model is None else "podfit does not compute the memory of this engine"
-    if engine.gpu is not None and any(one.unified_memory for one in engine.gpu.value.gpus):
+    if engine.gpu is not None and any(gpu.unified_memory for gpu in engine.gpu.value.gpus):
         return 0, "the GPU shares its memory with the host"
     floor = host.need.floor
     if engine.vendor == "amd":

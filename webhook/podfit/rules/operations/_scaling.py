@@ -29,7 +29,7 @@ def autoscalers(engine: Engine) -> list[JSON]:
 
 def least(engine: Engine) -> int:
     """Replicas that there always are: an autoscaler's minimum, else what the object says, else one."""
-    known = [bounds(one)[0] for one in autoscalers(engine)]
+    known = [bounds(autoscaler)[0] for autoscaler in autoscalers(engine)]
     if known:
         return max(1 if low is None else low for low in known)
     return 1 if engine.workload.replicas is None else engine.workload.replicas
@@ -39,18 +39,18 @@ def metrics(obj: JSON) -> Iterator[tuple[str, FieldPath]]:
     """What an autoscaler looks at, and where it says so: "cpu", "memory", or the name of another metric."""
     spec = mapping(obj.get("spec"))
     if "triggers" in spec:
-        for index, one in enumerate(_listing(spec["triggers"])):
-            yield str(mapping(one).get("type")), FieldPath(("spec", "triggers", index))
+        for index, item in enumerate(_listing(spec["triggers"])):
+            yield str(mapping(item).get("type")), FieldPath(("spec", "triggers", index))
         return
     if "targetCPUUtilizationPercentage" in spec:
         yield "cpu", FieldPath(("spec", "targetCPUUtilizationPercentage"))
         return
-    found = _listing(spec.get("metrics"))
-    if not found:
+    items = _listing(spec.get("metrics"))
+    if not items:
         yield "cpu", FieldPath(("spec",))  # Kubernetes' default: 80 % of the CPU request
-    for index, one in enumerate(found):
-        resource = mapping(mapping(one).get("resource") or mapping(one).get("containerResource"))
-        yield str(resource.get("name") or mapping(one).get("type")), FieldPath(("spec", "metrics", index))
+    for index, item in enumerate(items):
+        resource = mapping(mapping(item).get("resource") or mapping(item).get("containerResource"))
+        yield str(resource.get("name") or mapping(item).get("type")), FieldPath(("spec", "metrics", index))
 
 
 def scale_down(obj: JSON) -> JSON:

@@ -33,13 +33,13 @@ class AutoscalerOnCpu(Rule):
         """Certain: the autoscaler says what it looks at."""
         if not engine.served or engine.container.init:
             return
-        for one in _scaling.autoscalers(engine):
-            found = list(_scaling.metrics(one))
-            if found and all(name in _HOST for name, _ in found):
-                name, place = found[0]
+        for autoscaler in _scaling.autoscalers(engine):
+            items = list(_scaling.metrics(autoscaler))
+            if items and all(name in _HOST for name, _ in items):
+                name, place = items[0]
                 yield Finding(
                     path=FieldPath(("spec", "replicas")),
-                    message=f"{describe(one)} scales on {name}, which does not follow vLLM's load ({place})",
+                    message=f"{describe(autoscaler)} scales on {name}, which does not follow vLLM's load ({place})",
                     suggestions=(_BETTER, "vllm:kv_cache_usage_perc, as a second metric"),
                 )
         yield from _kserve(engine)
@@ -51,11 +51,11 @@ def _kserve(engine: Engine) -> Iterator[Finding]:
     if engine.workload.kind != "InferenceService":
         return
     predictor = FieldPath(("spec", "predictor"))
-    listed = (predictor / "autoScaling" / "metrics").get(engine.workload.object)
+    value = (predictor / "autoScaling" / "metrics").get(engine.workload.object)
     named = [
-        (str(FieldPath(("resource", "name")).get(one)), predictor.join("autoScaling", "metrics", index))
-        for index, one in enumerate(listed if isinstance(listed, list) else ())
-        if isinstance(one, Mapping)
+        (str(FieldPath(("resource", "name")).get(item)), predictor.join("autoScaling", "metrics", index))
+        for index, item in enumerate(value if isinstance(value, list) else ())
+        if isinstance(item, Mapping)
     ]
     if not named:
         named = [(str((predictor / "scaleMetric").get(engine.workload.object)), predictor / "scaleMetric")]

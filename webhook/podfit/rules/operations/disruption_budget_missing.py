@@ -30,11 +30,11 @@ class DisruptionBudgetMissing(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Possible: it may be somewhere else."""
-        beside = engine.facts.companions
+        companions = engine.facts.companions
         copies = _scaling.least(engine)
         if not _scaling.leads(engine) or copies < 2:
             return
-        if not beside.holds_release(engine.workload) or beside.disruption_budgets(engine.workload):
+        if not companions.holds_release(engine.workload) or companions.disruption_budgets(engine.workload):
             return
         labels = engine.workload.metadata.get("labels")
         key, value = (
@@ -43,7 +43,7 @@ class DisruptionBudgetMissing(Rule):
         yield Finding(
             path=FieldPath(("spec", "replicas")),
             message=f"{copies} replicas and no PodDisruptionBudget: a node drain may stop them together",
-            certainty="certain" if beside.whole else "possible",
-            advice=not (beside.whole or _scaling.autoscalers(engine)),
+            certainty="certain" if companions.is_complete else "possible",
+            advice=not (companions.is_complete or _scaling.autoscalers(engine)),
             suggestions=(f"a PodDisruptionBudget with maxUnavailable: 1 that selects {key}: {value}",),
         )

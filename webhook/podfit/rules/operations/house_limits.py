@@ -224,14 +224,14 @@ class HouseLimits(Rule):
         """The finding about one limited value."""
         if reading.value is None or (reading.doubt and self._denies_unknown(topic)):
             yield self._unknown(topic, reading)
-        elif found := violation(reading.value):
-            doubt = reading.doubt or found.doubt
+        elif names := violation(reading.value):
+            doubt = reading.doubt or names.doubt
             yield Finding(
                 path=reading.path,
-                message=f"{reading.text}: the policy allows {found.allowed}",
+                message=f"{reading.text}: the policy allows {names.allowed}",
                 certainty="likely" if doubt else "certain",
                 uncertain=doubt,
-                suggestions=(found.change,) if found.change else (),
+                suggestions=(names.change,) if names.change else (),
                 topic=topic,
             )
 
@@ -280,8 +280,8 @@ def _of_gpus(
 
     def violations(applying: Sequence[tuple[str, Limit | None]]) -> list[tuple[str, Violation]]:
         """The GPUs whose limit is not met."""
-        judged = [(name, violation(limit) if limit is not None else None) for name, limit in applying]
-        return [(name, found) for name, found in judged if found is not None]
+        checks = [(name, violation(limit) if limit is not None else None) for name, limit in applying]
+        return [(name, other_violation) for name, other_violation in checks if other_violation is not None]
 
     if len(limits) == 1 and not limits[0].gpus:
         return violation(limits[0])
@@ -289,12 +289,12 @@ def _of_gpus(
     broken = violations(of_named or of_any)
     if not broken:
         return None
-    name, found = broken[0]
+    name, names = broken[0]
     certain = len(violations(of_any)) == len(of_any)
     if of_named and engine.gpu is not None and engine.gpu.may_deny:
         certain = certain or len(broken) == len(of_named)
     doubt = None if certain else "the Pod may get a GPU on which it is allowed"
-    return found._replace(allowed=f"{found.allowed} on {name}", doubt=doubt)
+    return names._replace(allowed=f"{names.allowed} on {name}", doubt=doubt)
 
 
 def _limits_of_named_gpus(engine: Engine, limits: Sequence[Limit]) -> list[tuple[str, Limit | None]]:
@@ -302,7 +302,7 @@ def _limits_of_named_gpus(engine: Engine, limits: Sequence[Limit]) -> list[tuple
     if engine.on_processors:
         return [("processors", next((limit for limit in limits if not limit.gpus), None))]
     named = engine.gpu.value.gpus if engine.gpu is not None else ()
-    return [(one.name, next((limit for limit in limits if _is_for(limit, one)), None)) for one in named]
+    return [(product.name, next((limit for limit in limits if _is_for(limit, product)), None)) for product in named]
 
 
 def _limits_of_any_gpu(limits: Sequence[Limit]) -> list[tuple[str, Limit | None]]:
@@ -317,7 +317,7 @@ def _limits_of_any_gpu(limits: Sequence[Limit]) -> list[tuple[str, Limit | None]
 
 def _is_for(limit: _OfGpus, model: Gpu) -> bool:
     """Whether the limit is for the GPU: for all, by its name, or by the name of the GPU that it is a slice of."""
-    names = {one.name for text in limit.gpus for one in gpu.by_name(text)}
+    names = {product.name for text in limit.gpus for product in gpu.by_name(text)}
     return not limit.gpus or model.name in names or gpu.whole_name(model.name) in names
 
 

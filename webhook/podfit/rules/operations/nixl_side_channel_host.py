@@ -60,14 +60,14 @@ def _is_routed_by_aibrix(engine: Engine) -> bool:
 def _connectors(config: dict[str, Any]) -> str:
     """The KV connectors, with those within a MultiConnector."""
     inner = config.get("kv_connector_extra_config")
-    listed = inner.get("connectors") if isinstance(inner, dict) else None
-    return f"{config.get('kv_connector')} {json.dumps(listed, default=str) if isinstance(listed, list) else ''}"
+    value = inner.get("connectors") if isinstance(inner, dict) else None
+    return f"{config.get('kv_connector')} {json.dumps(value, default=str) if isinstance(value, list) else ''}"
 
 
 def _entry(engine: Engine) -> FieldPath:
     """Where the container sets the variable; the container's command if a script does."""
-    listed = engine.field("env")
-    for index, one in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(one, dict) and one.get("name") == VARIABLE:
+    value = engine.field("env")
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(item, dict) and item.get("name") == VARIABLE:
             return engine.at("env", index, "value")
     return engine.command.path

@@ -57,15 +57,15 @@ class PlaceholderValue(Rule):
         for index, name, value in engine.variables:
             if not name.startswith(OURS) or not isinstance(value, str):
                 continue
-            if found := PLACEHOLDER.fullmatch(value.strip()[:MOST]):
-                shown = "" if name in TOKENS else f" {found[0]!r}"
-                yield _finding(engine.at("env", index, "value"), f"{name} has the value of an example{shown}")
+            if match := PLACEHOLDER.fullmatch(value.strip()[:MOST]):
+                text = "" if name in TOKENS else f" {match[0]!r}"
+                yield _finding(engine.at("env", index, "value"), f"{name} has the value of an example{text}")
 
 
 def _placeholder(text: str) -> str | None:
     """The placeholder in the text."""
-    found = PLACEHOLDER.search(text[:MOST]) if any(part in text for part in _PARTS) else None
-    return found[0] if found else None
+    match = PLACEHOLDER.search(text[:MOST]) if any(part in text for part in _PARTS) else None
+    return match[0] if match else None
 
 
 def _finding(path: FieldPath, message: str) -> Finding:

@@ -69,11 +69,11 @@ def _alone(release: Release | None, args: EngineArgs) -> bool:
 
 
 def _is_vllms(engine: Engine, name: str) -> bool:
-    image = found.spec.get("image") if (found := engine.workload.by_name.get(name)) else None
+    image = container.spec.get("image") if (container := engine.workload.by_name.get(name)) else None
     return isinstance(image, str) and is_official(image)
 
 
 def _ends(engine: Engine, name: str) -> bool:
     """An init container that is done before the others start; a restartable one is a sidecar."""
-    found = engine.workload.by_name.get(name)
-    return found is not None and found.init and found.spec.get("restartPolicy") != "Always"
+    container = engine.workload.by_name.get(name)
+    return container is not None and container.init and container.spec.get("restartPolicy") != "Always"

@@ -39,19 +39,19 @@ class ScaleDownTooFast(Rule):
         startup = engine.plan.startup
         if startup is None or not engine.served or engine.container.init:
             return
-        for one in _scaling.autoscalers(engine):
-            for seconds, place in _windows(one):
+        for scaler in _scaling.autoscalers(engine):
+            for seconds, place in _windows(scaler):
                 if seconds < startup.likely:
-                    wanted = max(600, math.ceil(startup.high / 60) * 60)
+                    window = max(600, math.ceil(startup.high / 60) * 60)
                     yield Finding(
                         path=FieldPath(("spec", "replicas")),
-                        message=f"{describe(one)} removes replicas after {duration.exact(seconds)}, a start takes "
+                        message=f"{describe(scaler)} removes replicas after {duration.exact(seconds)}, a start takes "
                         f"about {duration.human(startup.likely)}",
                         details=(
                             f"{place}: {seconds} s; a start takes {duration.interval(startup.low, startup.high)}",
                         ),
                         certainty="likely",
-                        suggestions=(f"{place}: {wanted}, and policies that remove one Pod in 300 s",),
+                        suggestions=(f"{place}: {window}, and policies that remove one Pod in 300 s",),
                     )
 
 

@@ -52,18 +52,18 @@ class TerminationGraceTooShort(Rule):
             return
         grace = DEFAULT_GRACE_PERIOD if given is None else given
         slept, drained = _pre_stop(engine), _drain_seconds(engine)
-        asked = given is not None and grace < SHUTDOWN
-        if grace >= slept + drained + SHUTDOWN or not (slept or drained or asked):
+        is_explicit = given is not None and grace < SHUTDOWN
+        if grace >= slept + drained + SHUTDOWN or not (slept or drained or is_explicit):
             return
         parts = [f"{slept} s of preStop"] * bool(slept) + [f"--shutdown-timeout {drained}"] * bool(drained)
-        wanted = math.ceil((slept + drained + SHUTDOWN) / 30) * 30
+        seconds = math.ceil((slept + drained + SHUTDOWN) / 30) * 30
         where = engine.workload.path / "terminationGracePeriodSeconds"
         yield Finding(
             path=where,
             message=f"terminationGracePeriodSeconds {grace}{' (the default)' if given is None else ''} is less than "
             f"{' + '.join([*parts, f'the {SHUTDOWN} s that vLLM takes to end'])}",
-            suggestions=(f"terminationGracePeriodSeconds: {wanted}",),
-            fix=(Edit(where, wanted),) if not engine.container.synthetic else (),
+            suggestions=(f"terminationGracePeriodSeconds: {seconds}",),
+            fix=(Edit(where, seconds),) if not engine.container.synthetic else (),
         )
 
 

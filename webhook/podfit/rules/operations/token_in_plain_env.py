@@ -48,8 +48,13 @@ class TokenInPlainEnv(Rule):
                 )
                 return
         key = engine.args.given.get("api_key")
-        for one in key if isinstance(key, list) else () if key is None else (key,):
-            if isinstance(one, str) and not FORM.search(one) and _is_token(one, named=True) and _literal(engine, one):
+        for item in key if isinstance(key, list) else () if key is None else (key,):
+            if (
+                isinstance(item, str)
+                and not FORM.search(item)
+                and _is_token(item, named=True)
+                and _literal(engine, item)
+            ):
                 yield Finding(
                     engine.argument("api_key"),
                     "--api-key holds a token in plain text",

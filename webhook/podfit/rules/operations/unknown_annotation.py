@@ -38,7 +38,7 @@ class UnknownAnnotation(Rule):
         """Certain: nothing reads it."""
         workload = engine.workload
         template = workload.path.parts[-1:] == ("spec",) and workload.metadata is not workload.object.get("metadata")
-        own, its = engine.whole.once(_own), _unread(workload.metadata) if template else ()
+        own, its = engine.invocation.once(_own), _unread(workload.metadata) if template else ()
         for key in own:
             yield _finding(engine, FieldPath(), key)
         for key in its:
@@ -46,9 +46,9 @@ class UnknownAnnotation(Rule):
                 yield _finding(engine, FieldPath(workload.path.parts[:-1]), key)
 
 
-def _own(whole: Whole) -> Mapping[str, None]:
+def _own(invocation: Whole) -> Mapping[str, None]:
     """The unknown annotations of the object itself, which apply to all of its templates."""
-    return _unread(mapping(whole.object.get("metadata")))
+    return _unread(mapping(invocation.object.get("metadata")))
 
 
 def _unread(metadata: Mapping[str, Any]) -> Mapping[str, None]:
@@ -65,18 +65,18 @@ def _finding(engine: Engine, where: FieldPath, key: str) -> Finding:
 
     key = key if len(key) <= _LONGEST else f"{key[:_LONGEST]}…"
     rule, ignores = key.removeprefix(IGNORE), key.startswith(IGNORE)
-    compared = engine.whole.is_among(_COMPARED, "annotations")
+    compared = engine.invocation.is_among(_COMPARED, "annotations")
     near = nearest(rule if ignores else key, all_rules() if ignores else _words(all_rules()), 2) if compared else []
-    meant = [IGNORE + one for one in near] if ignores else near
-    said = f"; did you mean {' or '.join(meant)}?" if meant else ""
+    meant = [IGNORE + rule_name for rule_name in near] if ignores else near
+    text = f"; did you mean {' or '.join(meant)}?" if meant else ""
     if ignores and not meant:
-        said = f": no rule is called {rule}; docs/rules/README.md lists them"
+        text = f": no rule is called {rule}; docs/rules/README.md lists them"
     return Finding(
         where.join("metadata", "annotations", key),
-        f"annotation {key} says nothing to podfit{said}",
+        f"annotation {key} says nothing to podfit{text}",
         suggestions=tuple(meant),
     )
 
 
 def _words(rules: Iterable[str]) -> list[str]:
-    return [*KNOWN_ANNOTATIONS, *(IGNORE + one for one in rules)]
+    return [*KNOWN_ANNOTATIONS, *(IGNORE + rule for rule in rules)]

@@ -61,11 +61,11 @@ def _string_fields(engine: Engine) -> Iterator[tuple[FieldPath, Any]]:
 
     Only lists that are in the object as such count: a text that an operator splits into words has no items."""
     for name in ("command", "args"):
-        listed = engine.field(name)
-        if isinstance(listed, list) and engine.at(name).get(engine.workload.object) is listed:
-            yield from ((engine.at(name) / n, item) for n, item in enumerate(listed))
-    listed = engine.field("env")
-    if isinstance(listed, list) and engine.at("env").get(engine.workload.object) is listed:
-        for n, entry in enumerate(listed):
+        value = engine.field(name)
+        if isinstance(value, list) and engine.at(name).get(engine.workload.object) is value:
+            yield from ((engine.at(name) / n, item) for n, item in enumerate(value))
+    value = engine.field("env")
+    if isinstance(value, list) and engine.at("env").get(engine.workload.object) is value:
+        for n, entry in enumerate(value):
             if isinstance(entry, dict):
                 yield engine.at("env") / n / "value", entry.get("value")

@@ -44,5 +44,5 @@ def port(probe: Mapping[str, Any]) -> int | None:
         return None
     if any(_OTHERWISE.match(word) for word in words[1:]):
         return None
-    asked = [found for word in words[1:] if (found := _OWN.fullmatch(word))]
-    return int(asked[0][1]) if len(asked) == 1 else None
+    matches = [match for word in words[1:] if (match := _OWN.fullmatch(word))]
+    return int(matches[0][1]) if len(matches) == 1 else None

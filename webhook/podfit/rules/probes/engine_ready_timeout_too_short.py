@@ -57,7 +57,7 @@ class EngineReadyTimeoutTooShort(Rule):
         servers = host.processes(engine.args, parallel.read(engine.args, engine.command.env), release, v1=True).fronts
         if servers < 2:
             return
-        wanted = math.ceil(2 * startup.high / 300) * 300
+        seconds_needed = math.ceil(2 * startup.high / 300) * 300
         settable = release >= SETTABLE
         yield Finding(
             path=engine.argument("api_server_count"),
@@ -67,10 +67,10 @@ class EngineReadyTimeoutTooShort(Rule):
             certainty="likely" if _is_likely(engine, startup, limit) else "possible",
             advice=limit >= startup.likely,
             suggestions=(
-                *((f"env {VARIABLE}: {wanted}",) if settable else ()),
+                *((f"env {VARIABLE}: {seconds_needed}",) if settable else ()),
                 "--api-server-count 1",
             ),
-            fix=_fix(engine, str(wanted)) if settable else (),
+            fix=_fix(engine, str(seconds_needed)) if settable else (),
         )
 
 
@@ -84,8 +84,8 @@ def _fix(engine: Engine, seconds: str) -> tuple[Edit, ...]:
     """Sets the variable, in its place where it has one."""
     if engine.container.synthetic:
         return ()
-    listed = engine.field("env")
-    for index, one in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(one, dict) and one.get("name") == VARIABLE:
+    value = engine.field("env")
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(item, dict) and item.get("name") == VARIABLE:
             return (Edit(engine.at("env", index), {"name": VARIABLE, "value": seconds}),)
     return (Edit(engine.at("env"), {"name": VARIABLE, "value": seconds}, "append"),)

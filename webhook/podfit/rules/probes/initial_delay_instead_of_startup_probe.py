@@ -52,8 +52,8 @@ class InitialDelayInsteadOfStartupProbe(Rule):
             + (f"; {probe_timing.estimate(engine)}" if startup else ""),
             advice=fitting,
             suggestions=tuple(
-                f"{one}, and no initialDelaySeconds"
-                for one in probe_timing.advice(engine) or ("a startupProbe that waits for the slowest start",)
+                f"{text}, and no initialDelaySeconds"
+                for text in probe_timing.advice(engine) or ("a startupProbe that waits for the slowest start",)
             ),
             fix=(*added, Edit(engine.at("livenessProbe", "initialDelaySeconds"), op="remove")) if added else (),
         )

@@ -58,16 +58,16 @@ class ProbeWrongPath(Rule):
         """Certain if vLLM's own server is alone in its Pod and the path is none of it in any release."""
         if engine.container.init or engine.port is None:
             return
-        for name, action, asked, port in probe_timing.asked(engine):
+        for name, action, item, port in probe_timing.asked(engine):
             if action != "httpGet" or not (port == engine.port or probe_timing.misses(engine, port)):
                 continue
-            if asked.get("path") not in OPEN:
-                yield from _path(engine, name, asked)
-            if name == "livenessProbe" and asked.get("path") in BLIND and probe_timing.is_vllm(engine):
-                yield _blind(engine, str(asked["path"]))
+            if item.get("path") not in OPEN:
+                yield from _path(engine, name, item)
+            if name == "livenessProbe" and item.get("path") in BLIND and probe_timing.is_vllm(engine):
+                yield _blind(engine, str(item["path"]))
             speaks = "HTTPS" if probe_timing.tls(engine) else "HTTP"
-            if str(asked.get("scheme") or "HTTP").upper() != speaks:
-                yield from _scheme(engine, name, asked, speaks)
+            if str(item.get("scheme") or "HTTP").upper() != speaks:
+                yield from _scheme(engine, name, item, speaks)
 
 
 def _blind(engine: Engine, path: str) -> Finding:
@@ -87,15 +87,15 @@ def _is_sure(engine: Engine, name: str) -> bool:
     return name != "readinessProbe" and probe_timing.alone(engine) and probe_timing.is_vllm(engine)
 
 
-def _path(engine: Engine, name: str, asked: Mapping[str, Any]) -> Iterator[Finding]:
+def _path(engine: Engine, name: str, obj: Mapping[str, Any]) -> Iterator[Finding]:
     """A probe's path that vLLM does not have, or that wants a key or POST."""
-    given = asked.get("path")
+    given = obj.get("path")
     text = (str(given) if given else "/").partition("?")[0]
     path = "/" + text.strip("/")
     root = "/" + str(engine.args.get("root_path") or "").strip("/")
     if root != "/" and path.startswith(f"{root}/"):
         path = path[len(root) :]
-    if path in ROUTES and (reason := _locked(engine, path, asked)) is None:
+    if path in ROUTES and (reason := _locked(engine, path, obj)) is None:
         return
     if path not in ROUTES:
         reason = "vLLM has no such path" if path not in ("/v1/completions", "/v1/chat/completions") else "it wants POST"
@@ -112,9 +112,9 @@ def _path(engine: Engine, name: str, asked: Mapping[str, Any]) -> Iterator[Findi
     )
 
 
-def _locked(engine: Engine, path: str, asked: Mapping[str, Any]) -> str | None:
+def _locked(engine: Engine, path: str, obj: Mapping[str, Any]) -> str | None:
     """Why vLLM answers 401: a key is asked for, and the probe brings none."""
-    if not path.startswith("/v1") or asked.get("httpHeaders"):
+    if not path.startswith("/v1") or obj.get("httpHeaders"):
         return None
     return "with an API key vLLM answers 401 there" if _keyed(engine) else None
 
@@ -128,22 +128,22 @@ def _keyed(engine: Engine) -> Certainty | None:
     keys = given if isinstance(given, list | tuple) else [] if given is None else [given]
     if keys:
         return "certain" if any(keys) else None
-    listed = engine.field("env")
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, Mapping) and one.get("name") == "VLLM_API_KEY":
-            source = FieldPath(("valueFrom", "secretKeyRef")).get(one)
+    value = engine.field("env")
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, Mapping) and item.get("name") == "VLLM_API_KEY":
+            source = FieldPath(("valueFrom", "secretKeyRef")).get(item)
             if isinstance(source, Mapping) and source.get("optional") is not True:
                 return "likely"
     return "certain" if engine.command.env.get("VLLM_API_KEY") else None
 
 
-def _scheme(engine: Engine, name: str, asked: Mapping[str, Any], speaks: str) -> Iterator[Finding]:
+def _scheme(engine: Engine, name: str, obj: Mapping[str, Any], speaks: str) -> Iterator[Finding]:
     """A probe's scheme that is not the server's."""
     if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile")):
         return
     yield Finding(
         path=engine.at(name, "httpGet", "scheme"),
-        message=f"the {name} speaks {str(asked.get('scheme') or 'HTTP').upper()}, vLLM {speaks}"
+        message=f"the {name} speaks {str(obj.get('scheme') or 'HTTP').upper()}, vLLM {speaks}"
         + (
             f" ({'--ssl-certfile' if engine.args.get('ssl_certfile') else '--ssl-keyfile'})"
             if speaks == "HTTPS"

@@ -40,19 +40,19 @@ class ProbeWrongPort(Rule):
         if engine.container.init:
             return
         silent = _silent(engine)
-        for name, action, asked, port in probe_timing.asked(engine):
+        for name, action, item, port in probe_timing.asked(engine):
             where = engine.at(name, action, "port")
-            if _unnamed(engine, action, asked.get("port")):
+            if _unnamed(engine, action, item.get("port")):
                 yield Finding(
                     path=where,
-                    message=f"the {name} asks port {asked['port']!r}, and no port of this container is called that",
+                    message=f"the {name} asks port {item['port']!r}, and no port of this container is called that",
                     certainty="certain" if name == "startupProbe" and _whole(engine) else "likely",
                     suggestions=(f"port: {engine.port}",) if _usual(engine) else (),
                 )
             elif silent is not None and not (action != "httpGet" and "grpc" in silent):
                 yield Finding(
                     path=where,
-                    message=f"the {name} asks port {asked.get('port')}, but {silent}",
+                    message=f"the {name} asks port {item.get('port')}, but {silent}",
                     details=probe_timing.consequence(engine, name),
                     certainty=_certainty(engine, name, port),
                     suggestions=(f"no {name}",),

@@ -48,7 +48,7 @@ class ProgressDeadlineTooShort(Rule):
         deadline = DEFAULT_PROGRESS_DEADLINE if given is None else given
         if deadline >= startup.high or engine.container.init:
             return
-        wanted = math.ceil(2 * startup.high / 300) * 300
+        seconds = math.ceil(2 * startup.high / 300) * 300
         by_default = " (the default)" if given is None else ""
         yield Finding(
             path=at,
@@ -56,6 +56,6 @@ class ProgressDeadlineTooShort(Rule):
             details=probe_timing.phases(engine),
             certainty="likely" if deadline < startup.likely and not engine.weights_doubtful else "possible",
             advice=deadline >= startup.likely,
-            suggestions=(f"progressDeadlineSeconds: {wanted}",),
-            fix=(Edit(at, wanted),),
+            suggestions=(f"progressDeadlineSeconds: {seconds}",),
+            fix=(Edit(at, seconds),),
         )

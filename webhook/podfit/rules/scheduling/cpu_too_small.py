@@ -53,5 +53,5 @@ def _cores(given: object) -> Decimal | None:
     text = str(given)
     if text.endswith("m") and text[:-1].isdigit() and len(text) < 12:
         return Decimal(text[:-1]) / 1000
-    whole = try_parse(given)
-    return Decimal(whole) if whole is not None else None
+    amount = try_parse(given)
+    return Decimal(amount) if amount is not None else None

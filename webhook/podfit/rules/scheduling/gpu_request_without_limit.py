@@ -35,23 +35,23 @@ class GpuRequestWithoutLimit(Rule):
         if not any("/" in str(name) for name in requests):
             return  # no device is in them
         resource = (requested_resource(engine.workload, engine.container) or ("", None))[0]
-        wanted, limit = requests.get(resource), limits.get(resource)
-        if wanted is None or str(wanted) == str(limit) or equal(wanted, limit):
+        request, limit = requests.get(resource), limits.get(resource)
+        if request is None or str(request) == str(limit) or equal(request, limit):
             return
         if limit is None:
             yield Finding(
                 path=engine.at("resources", "limits", resource),
-                message=f"{resource} is requested ({wanted}) without a limit, which Kubernetes rejects",
+                message=f"{resource} is requested ({request}) without a limit, which Kubernetes rejects",
                 certainty=_certainty(engine),
-                suggestions=(f"resources.limits {resource}: {wanted}",),
-                fix=() if engine.container.synthetic else (Edit(engine.at("resources", "limits", resource), wanted),),
+                suggestions=(f"resources.limits {resource}: {request}",),
+                fix=() if engine.container.synthetic else (Edit(engine.at("resources", "limits", resource), request),),
             )
         else:
             yield Finding(
                 path=engine.at("resources", "requests", resource),
-                message=f"{resource}: request {wanted} and limit {limit} differ, which Kubernetes rejects",
+                message=f"{resource}: request {request} and limit {limit} differ, which Kubernetes rejects",
                 certainty=_certainty(engine),
-                suggestions=(f"a limit of {wanted}", f"a request of {limit}"),
+                suggestions=(f"a limit of {request}", f"a request of {limit}"),
             )
 
 

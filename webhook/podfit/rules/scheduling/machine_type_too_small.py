@@ -32,26 +32,30 @@ class MachineTypeTooSmall(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the largest of the machine types that every alternative of the selectors leaves."""
-        terms = requirement.wanted(engine.workload).alternatives(lambda one: one.key in instances.TYPE)
+        terms = requirement.wanted(engine.workload).alternatives(lambda demand: demand.key in instances.TYPE)
         types: list[str] = []
         for term in terms:
-            named = [one.values for one in term if one.key in instances.TYPE and one.operator == "In"]
+            named = [
+                other_requirement.values
+                for other_requirement in term
+                if other_requirement.key in instances.TYPE and other_requirement.operator == "In"
+            ]
             if not named:
                 return
             types += named[0]
         sizes = [instances.size_of(name) for name in types]
-        known = [one for one in sizes if one is not None]
+        known = [size for size in sizes if size is not None]
         if not known or len(known) < len(sizes):
             return
-        gpus = max(one.gpus for one in known)
-        memory = max(one.memory for one in known) if all(one.memory for one in known) else 0
+        gpus = max(size.gpus for size in known)
+        memory = max(size.memory for size in known) if all(size.memory for size in known) else 0
         what = types[0] if len(types) == 1 else f"the largest of {', '.join(types[:3])}{' …' if len(types) > 3 else ''}"
         resource, count = engine.requested or ("", None)
         if count is not None and resource.endswith(COUNTED) and count > gpus:
             yield self._too_small(engine, f"{count} × {resource} requested, {what} has {gpus}")
-        asked = engine.memory_request
-        if memory and asked is not None and asked > memory:
-            yield self._too_small(engine, f"{human(asked)} of memory requested, {what} has {human(memory)}")
+        requested = engine.memory_request
+        if memory and requested is not None and requested > memory:
+            yield self._too_small(engine, f"{human(requested)} of memory requested, {what} has {human(memory)}")
 
     def _too_small(self, engine: Engine, message: str) -> Finding:
         """The finding: `message`, and what follows from it."""

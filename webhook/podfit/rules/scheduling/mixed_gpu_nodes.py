@@ -47,13 +47,13 @@ class MixedGpuNodes(Rule):
         fitting: list[Accelerator] = []
         fails = False
         for accelerator, where in kinds:
-            judged = plan.judge(engine.args, engine.model.value, accelerator, env=engine.command.env)
-            if judged.ledger is None:
+            release_plan = plan.judge(engine.args, engine.model.value, accelerator, env=engine.command.env)
+            if release_plan.ledger is None:
                 continue
-            if judged.verdict == "does-not-fit" or judged.ledger.kv_cache.likely <= 0:
-                too_small.append(f"{_named(accelerator, where)}: {judged.why}")
-                fails = fails or (judged.verdict == "does-not-fit" and not accelerator.shared)
-            elif judged.verdict == "fits":
+            if release_plan.verdict == "does-not-fit" or release_plan.ledger.kv_cache.likely <= 0:
+                too_small.append(f"{_named(accelerator, where)}: {release_plan.why}")
+                fails = fails or (release_plan.verdict == "does-not-fit" and not accelerator.shared)
+            elif release_plan.verdict == "fits":
                 fitting.append(accelerator)
         if not too_small or not fitting:
             return  # it is as small, or as unsure, everywhere: gpu-memory-exceeded speaks of it
@@ -63,7 +63,7 @@ class MixedGpuNodes(Rule):
         yield Finding(
             path=engine.workload.path / "nodeSelector",
             message=f"it does not fit {_few([text.partition(': ')[0] for text in too_small])}, "
-            f"it fits {_few([_named(one, where_to[one]) for one in fitting])}",
+            f"it fits {_few([_named(kind, where_to[kind]) for kind in fitting])}",
             details=tuple(too_small[: gpu_set.NAMES_PER_SIDE]),
             certainty="likely" if uncertain else "certain",
             uncertain=uncertain,
@@ -84,7 +84,7 @@ def _kinds(engine: Engine) -> Iterator[tuple[Accelerator, str]]:
 
 def _lacks(engine: Engine, kind: Accelerator) -> bool:
     """Whether the container can't run on the kind for another reason, which another rule reports."""
-    return all(gpu_set.lack(engine, one) is not None for one in kind.gpus)
+    return all(gpu_set.lack(engine, product) is not None for product in kind.gpus)
 
 
 def _named(accelerator: Accelerator, where: str) -> str:
@@ -93,8 +93,8 @@ def _named(accelerator: Accelerator, where: str) -> str:
 
 def _few(names: Sequence[str]) -> str:
     """At most NAMES_PER_SIDE names, and how many more there are."""
-    shown, more = names[: gpu_set.NAMES_PER_SIDE], len(names) - gpu_set.NAMES_PER_SIDE
-    return " or ".join(shown) + (f" or {more} more" if more > 0 else "")
+    texts, more = names[: gpu_set.NAMES_PER_SIDE], len(names) - gpu_set.NAMES_PER_SIDE
+    return " or ".join(texts) + (f" or {more} more" if more > 0 else "")
 
 
 def _uncertain(engine: Engine) -> str | None:
@@ -112,6 +112,6 @@ def _uncertain(engine: Engine) -> str | None:
 def _selectors(engine: Engine, fitting: Sequence[Accelerator]) -> Iterator[str]:
     """The change for each kind on which all containers of the Pod fit."""
     for accelerator in fitting[: gpu_set.NAMES_PER_SIDE]:
-        for one in accelerator.gpus:
-            if one.labels and gpu_set.fits_whole_pod(engine, one):
-                yield gpu.advice.of_product(engine.workload.spec, one.labels[0])
+        for product in accelerator.gpus:
+            if product.labels and gpu_set.fits_whole_pod(engine, product):
+                yield gpu.advice.of_product(engine.workload.spec, product.labels[0])

@@ -36,28 +36,28 @@ class NoGpuToleration(Rule):
             return
         if gpu.is_held(engine.workload):
             return
-        taints, many = Counter(tuple(map(_shown, one)) for one in placement.repelled).most_common(1)[0]
-        wanted = next(one for one in placement.repelled if tuple(map(_shown, one)) == taints)
+        taints, many = Counter(tuple(map(_shown, item)) for item in placement.repelled).most_common(1)[0]
+        items = next(item for item in placement.repelled if tuple(map(_shown, item)) == taints)
         nodes = f"{len(placement.repelled)} node{'s' if len(placement.repelled) > 1 else ''}"
         which = "have" if many == len(placement.repelled) > 1 else "has" if many == 1 else f"({many} of them) have"
         yield Finding(
             path=engine.workload.path / "tolerations",
             message=f"{nodes} would do, but {which} the taint {taints[0]}, which is not tolerated",
             certainty="likely",
-            suggestions=(f"tolerations: {[_toleration(taint) for taint in wanted]}".replace("'", ""),),
+            suggestions=(f"tolerations: {[_toleration(taint) for taint in items]}".replace("'", ""),),
             fix=()
             if engine.container.synthetic
-            else tuple(Edit(engine.workload.path / "tolerations", _toleration(taint), "append") for taint in wanted),
+            else tuple(Edit(engine.workload.path / "tolerations", _toleration(taint), "append") for taint in items),
         )
 
 
 def _shown(taint: object) -> str:
     """A taint as kubectl writes it: `sku=gpu:NoSchedule`."""
-    one = taint if isinstance(taint, dict) else {}
-    value = f"={one['value']}" if one.get("value") else ""
-    return f"{one.get('key')}{value}:{one.get('effect')}"
+    fields = taint if isinstance(taint, dict) else {}
+    value = f"={fields['value']}" if fields.get("value") else ""
+    return f"{fields.get('key')}{value}:{fields.get('effect')}"
 
 
 def _toleration(taint: object) -> dict[str, str]:
-    one = taint if isinstance(taint, dict) else {}
-    return {"key": str(one.get("key")), "operator": "Exists", "effect": str(one.get("effect"))}
+    fields = taint if isinstance(taint, dict) else {}
+    return {"key": str(fields.get("key")), "operator": "Exists", "effect": str(fields.get("effect"))}

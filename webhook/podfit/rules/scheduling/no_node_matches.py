@@ -30,7 +30,7 @@ class NoNodeMatches(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Only with a fresh view of all nodes."""
         placement = engine.placement
-        if placement is None or not placement.fresh or placement.candidates or not placement.seen:
+        if placement is None or not placement.fresh or placement.candidates or not placement.node_count:
             return
         if gpu.is_held(engine.workload):
             return

@@ -51,14 +51,14 @@ class QuantitySuspicious(Rule):
         Otherwise the Pod can run, and the finding is likely. Examples are a memory request of a few bytes, a limit of
         thousands of cores with a small request, and a volume that may not be needed."""
         resources = mapping(engine.field("resources"))
-        sides = [(side, listed) for side in ("limits", "requests") if (listed := mapping(resources.get(side)))]
-        for side, listed in sides:
+        sides = [(side, amounts) for side in ("limits", "requests") if (amounts := mapping(resources.get(side)))]
+        for side, amounts in sides:
             for name in _QUANTITIES:
-                if name in listed and _is_odd(name, given := listed[name]):
+                if name in amounts and _is_odd(name, given := amounts[name]):
                     where = engine.at("resources", side, name)
                     yield from _judged(engine, where, name, given, fatal=_is_fatal(engine, side, name))
-        for side, listed in sides:
-            for name, given in listed.items():
+        for side, amounts in sides:
+            for name, given in amounts.items():
                 if "/" in str(name) and _is_fraction(given) and "kubernetes.io/" not in str(name):
                     yield _not_whole(engine, side, str(name), str(given).strip())
         mount = engine.shm.mount

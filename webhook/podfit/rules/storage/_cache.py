@@ -95,8 +95,8 @@ def _directory(engine: Engine) -> tuple[str, str] | None:
     directory = posixpath.normpath(directory)
     if engine.args.given.get("download_dir"):
         return directory, "--download-dir"
-    if said := [name for name in _VARIABLES if env.get(name)]:
-        return directory, said[0]
+    if texts := [name for name in _VARIABLES if env.get(name)]:
+        return directory, texts[0]
     image, user = engine.field("image"), ("securityContext", "runAsUser")
     if engine.field(*user) not in (None, 0) or engine.pod(*user) not in (None, 0):
         return None
@@ -110,8 +110,8 @@ def _hidden(engine: Engine) -> bool:
     declared = engine.declared
     if not declared.isdisjoint(_VARIABLES) and not declared.intersection(_VARIABLES) <= engine.command.env.keys():
         return True
-    for one in as_list(engine.field("envFrom")):
-        ref = mapping(one).get("configMapRef")
+    for item in as_list(engine.field("envFrom")):
+        ref = mapping(item).get("configMapRef")
         if is_object(ref) and str(ref.get("name")) not in engine.facts.config_maps:
             return True
     return False
@@ -122,7 +122,7 @@ def is_sure(engine: Engine) -> bool:
 
     A Secret used by `envFrom` may set HF_HOME or HF_HUB_OFFLINE. vLLM prefers a directory `org/name` in its working
     directory to the hub's model."""
-    if any(mapping(one).get("secretRef") for one in as_list(engine.field("envFrom"))):
+    if any(mapping(item).get("secretRef") for item in as_list(engine.field("envFrom"))):
         return False
     return engine.field("workingDir") in (None, "", "/")
 
@@ -131,7 +131,9 @@ def _over(engine: Engine, directory: str) -> Volume | None:
     """The volume that the directory is in; one below it counts too, for then the author has thought of it."""
     mount = mount_of_path(engine.mounts, directory)
     if mount is None:
-        mount = next((one for one in engine.mounts if one.path.startswith(f"{directory}/")), None)
+        mount = next(
+            (other_mount for other_mount in engine.mounts if other_mount.path.startswith(f"{directory}/")), None
+        )
     return _volume(engine, mount) if mount is not None else None
 
 
@@ -171,22 +173,22 @@ def _source(engine: Engine, volume: JSON) -> tuple[str, JSON]:
 
 def _claim(engine: Engine, name: str) -> JSON | None:
     """The claim of that name, from the input or as the cluster has it; None if neither is known."""
-    found = engine.facts.companions.claim(engine.workload, name)
+    entries = engine.facts.companions.claim(engine.workload, name)
     live = (
         engine.facts.cluster.get("persistentvolumeclaims", engine.workload.namespace, name)
         if engine.facts.cluster
         else None
     )
-    if found is None and live is not None:
+    if entries is None and live is not None:
         status = {"capacity": mapping(live.get("capacity"))}
-        found = {**live, "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "status": status}
-    return found
+        entries = {**live, "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "status": status}
+    return entries
 
 
 def _template(engine: Engine, name: str) -> tuple[str, JSON]:
     """The StatefulSet's claim template of that name."""
     templates = mapping(engine.workload.object.get("spec")).get("volumeClaimTemplates")
-    for one in as_list(templates):
-        if mapping(mapping(one).get("metadata")).get("name") == name:
-            return "template", mapping(one)
+    for item in as_list(templates):
+        if mapping(mapping(item).get("metadata")).get("name") == name:
+            return "template", mapping(item)
     return "other", {}

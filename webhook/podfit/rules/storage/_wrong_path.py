@@ -16,7 +16,7 @@ def candidates(engine: Engine, cache: Cache) -> list[Volume]:
     """The volumes that were meant to be the cache; none if the directory is in a volume that lasts."""
     if not cache.downloads or (cache.volume is not None and cache.volume.kind in PERSISTENT):
         return []
-    return [one for one in volumes(engine) if one.kind in PERSISTENT and looks_like_a_cache(one)]
+    return [volume for volume in volumes(engine) if volume.kind in PERSISTENT and looks_like_a_cache(volume)]
 
 
 def looks_like_a_cache(volume: Volume) -> bool:

@@ -41,5 +41,5 @@ def may_be_there(engine: Engine, path: str) -> bool:
         return True
     path = posixpath.normpath(path)
     return mount_of_path(engine.mounts, path) is not None or any(
-        one.path.startswith(f"{path}/") for one in engine.mounts
+        mount.path.startswith(f"{path}/") for mount in engine.mounts
     )

@@ -107,11 +107,11 @@ def _missing(engine: Engine) -> list[str]:
     if _has(engine, ("HOME",)) or any(mount.path == "/" for mount in engine.mounts):
         return []
     paths = {mount.path for mount in engine.mounts}
-    found = [folder for folder, names in CACHES if folder not in paths and not _has(engine, names)]
+    folders = [folder for folder, names in CACHES if folder not in paths and not _has(engine, names)]
     hub = _has(engine, ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")) or "/.cache/huggingface" in paths
     if hub and (_has(engine, ("VLLM_CACHE_ROOT",)) or "/.cache/vllm" in paths):
-        found = [folder for folder in found if folder != "/.cache"]
-    return found
+        folders = [folder for folder in folders if folder != "/.cache"]
+    return folders
 
 
 def _fix(engine: Engine, missing: list[str]) -> tuple[Edit, ...]:
@@ -125,8 +125,10 @@ def _fix(engine: Engine, missing: list[str]) -> tuple[Edit, ...]:
         folders = ["/.cache/vllm" if folder == "/.cache" and below else folder for folder in missing]
         return tuple(edit for folder in folders for edit in _add_volume(engine, folder))
     edits = [*_add_volume(engine, HOME), *_add_variable(engine, "HOME", HOME)]
-    caches = [one for one in _cache.volumes(engine) if one.kind in _cache.PERSISTENT and looks_like_a_cache(one)]
-    if any(one.mount.path.startswith("/root") for one in caches) or len(caches) > 1:
+    caches = [
+        volume for volume in _cache.volumes(engine) if volume.kind in _cache.PERSISTENT and looks_like_a_cache(volume)
+    ]
+    if any(volume.mount.path.startswith("/root") for volume in caches) or len(caches) > 1:
         return ()
     if caches and not caches[0].read_only and not _has(engine, ("HF_HOME", "HF_HUB_CACHE")):
         edits += _add_variable(engine, "HF_HOME", caches[0].mount.path)

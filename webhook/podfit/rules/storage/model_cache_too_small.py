@@ -41,21 +41,21 @@ class ModelCacheTooSmall(Rule):
         cache, size = engine.once(_cache.find), engine.plan.checkpoint
         if cache is None or size is None:
             return
-        found = _capacity(engine, cache)
-        if found is None or found[0] >= size * _TOLERANCE:
+        limit = _capacity(engine, cache)
+        if limit is None or limit[0] >= size * _TOLERANCE:
             return
-        capacity, path, what, certainty = found
+        capacity, path, what, certainty = limit
         doubt = engine.weights_doubtful
         if certainty == "certain" and (doubt or not _cache.is_sure(engine)):
             certainty = "likely"
-        wanted = quantity(round_up_gi(2 * size if certainty == "likely" else size * 6 // 5))
+        size_text = quantity(round_up_gi(2 * size if certainty == "likely" else size * 6 // 5))
         yield Finding(
             path=path,
             message=f"{what} holds {human(capacity)}, the model's files take {human(size)}",
             certainty=certainty,
             uncertain=f"how large the weights are is {doubt}" if doubt else None,
-            suggestions=(f"{wanted}, room for another revision too" if certainty == "likely" else wanted,),
-            fix=(Edit(path, wanted),) if certainty == "certain" and not engine.container.synthetic else (),
+            suggestions=(f"{size_text}, room for another revision too" if certainty == "likely" else size_text,),
+            fix=(Edit(path, size_text),) if certainty == "certain" and not engine.container.synthetic else (),
         )
 
 
@@ -88,12 +88,12 @@ def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str,
 def _of_all_containers(workload: Workload) -> int | None:
     """The Pod's limit on local storage, including emptyDirs: the sum of the containers' limits, if each has one."""
     path = FieldPath(("resources", "limits", "ephemeral-storage"))
-    found = [quantities.try_parse(path.get(one.spec)) for one in workload.containers if not one.init]
-    return None if None in found else sum(size or 0 for size in found)
+    items = [quantities.try_parse(path.get(container.spec)) for container in workload.containers if not container.init]
+    return None if None in items else sum(size or 0 for size in items)
 
 
 def _claimed(claim: Mapping[str, object]) -> int | None:
     """What the claim asks for, or has got."""
     sizes = (("status", "capacity", "storage"), ("spec", "resources", "requests", "storage"))
-    found = [quantities.try_parse(FieldPath(parts).get(claim)) for parts in sizes]
-    return max((size for size in found if size is not None), default=None)
+    items = [quantities.try_parse(FieldPath(parts).get(claim)) for parts in sizes]
+    return max((size for size in items if size is not None), default=None)

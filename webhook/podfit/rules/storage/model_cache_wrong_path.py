@@ -55,9 +55,9 @@ def _fix(engine: Engine, cache: _cache.Cache, volume: _cache.Volume) -> tuple[Ed
     if engine.container.synthetic or volume.read_only or cache.said_by not in ("the default", "HF_HOME"):
         return ()
     env = engine.field("env")
-    for index, one in enumerate(env if isinstance(env, list) else ()):
-        if isinstance(one, dict) and one.get("name") == "HF_HOME":
-            return (Edit(engine.at("env", index, "value"), volume.mount.path),) if "value" in one else ()
+    for index, item in enumerate(env if isinstance(env, list) else ()):
+        if isinstance(item, dict) and item.get("name") == "HF_HOME":
+            return (Edit(engine.at("env", index, "value"), volume.mount.path),) if "value" in item else ()
     if cache.said_by == "HF_HOME":
         return ()  # a script sets it
     return (Edit(engine.at("env"), {"name": "HF_HOME", "value": volume.mount.path}, "append"),)

@@ -62,9 +62,9 @@ def _shared(engine: Engine, mount: object) -> bool:
     """Another container of the Pod mounts the volume, and may fill it."""
     name = getattr(mount, "name", None)
     for other in engine.workload.containers:
-        listed = other.spec.get("volumeMounts") if other.path != engine.container.path else None
+        value = other.spec.get("volumeMounts") if other.path != engine.container.path else None
         if any(
-            isinstance(one, dict) and one.get("name") == name for one in (listed if isinstance(listed, list) else ())
+            isinstance(item, dict) and item.get("name") == name for item in (value if isinstance(value, list) else ())
         ):
             return True
     return False

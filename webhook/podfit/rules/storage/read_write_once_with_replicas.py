@@ -38,8 +38,8 @@ class ReadWriteOnceWithReplicas(Rule):
         if pods is None or pods < 2 or engine.container.init:
             return
         for volume in _cache.volumes(engine):
-            said = FieldPath(("spec", "accessModes")).get(volume.spec) if volume.known else None
-            modes = set(map(str, said)) if isinstance(said, list) else set()
+            value = FieldPath(("spec", "accessModes")).get(volume.spec) if volume.known else None
+            modes = set(map(str, value)) if isinstance(value, list) else set()
             if volume.kind != "claim" or not modes or not modes <= _ONE_NODE:
                 continue
             alone = modes == {"ReadWriteOncePod"}
@@ -57,7 +57,9 @@ class ReadWriteOnceWithReplicas(Rule):
 
 def _pods(engine: Engine) -> int | None:
     """The most Pods that run at once: an autoscaler's maximum, or the replicas, times the Pods of one replica."""
-    most = [high for one in engine.facts.companions.autoscalers(engine.workload) if (high := replicas(one)[1])]
+    most = [
+        high for autoscaler in engine.facts.companions.autoscalers(engine.workload) if (high := replicas(autoscaler)[1])
+    ]
     # None if the kind does not say, or says nothing: one.
     copies = max([engine.workload.replicas or 1, *most])
     each = engine.workload.pods_per_replica

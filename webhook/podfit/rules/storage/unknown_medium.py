@@ -48,12 +48,12 @@ def _odd_mounts(workload: Workload) -> list[volumes.Mount]:
     """The first mount of each volume with an unknown medium, in any container of the Pod."""
     if not any(_is_odd(mapping(volume).get("emptyDir")) for volume in as_list(workload.spec.get("volumes"))):
         return []  # whatever is mounted where
-    found: dict[str, volumes.Mount] = {}
+    entries: dict[str, volumes.Mount] = {}
     for container in workload.containers:
         for mount in volumes.mounts(workload, container):
-            if mount.name not in found and _is_odd(mount.empty_dir):
-                found[mount.name] = mount
-    return [*found.values()]
+            if mount.name not in entries and _is_odd(mount.empty_dir):
+                entries[mount.name] = mount
+    return [*entries.values()]
 
 
 def _is_odd(empty_dir: object) -> bool:

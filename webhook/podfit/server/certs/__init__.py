@@ -108,8 +108,8 @@ def issued_at(certificate: bytes) -> datetime:
 
 def common_name(certificate: bytes) -> str:
     """The certificate's common name; empty if it has none."""
-    found = _loaded(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else ""
+    name_attributes = _loaded(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(name_attributes[0].value) if name_attributes else ""
 
 
 def not_after(certificate: bytes) -> datetime:
@@ -169,13 +169,13 @@ def belongs(certificate: bytes, key: bytes) -> bool:
 
 def split(bundle: bytes) -> tuple[bytes, ...]:
     """Each certificate of a bundle, as PEM of one spelling; what is none is passed over."""
-    found = []
+    items = []
     for block in _BLOCK.findall(bundle):
         try:
-            found.append(_loaded(block).public_bytes(Encoding.PEM))
+            items.append(_loaded(block).public_bytes(Encoding.PEM))
         except ValueError:
             continue
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(items))
 
 
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -187,7 +187,7 @@ def write(folder: Path, hosts: Iterable[str], now: datetime | None = None) -> tu
     Valid files are kept. A certificate is issued again if it is missing or broken, past two thirds of its lifetime, or
     for other hosts. Raises ValueError on a bad host, OSError if the folder can't be used.
     """
-    now, wanted = now or datetime.now(UTC), list(dict.fromkeys(hosts))
+    now, names = now or datetime.now(UTC), list(dict.fromkeys(hosts))
     folder.mkdir(parents=True, exist_ok=True)
     written: tuple[Path, ...] = ()
     ca = _read(folder, "ca")
@@ -199,9 +199,9 @@ def write(folder: Path, hosts: Iterable[str], now: datetime | None = None) -> tu
         leaf is None
         or problem(leaf, now, ca.certificate)
         or renew_at(leaf.certificate) <= now
-        or hosts_of(leaf.certificate) != frozenset(wanted)
+        or hosts_of(leaf.certificate) != frozenset(names)
     ):
-        written += _write(folder, "tls", issue_leaf(ca, wanted, now))
+        written += _write(folder, "tls", issue_leaf(ca, names, now))
     return written
 
 

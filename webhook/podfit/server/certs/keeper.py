@@ -179,21 +179,21 @@ class Keeper:
         """Reads everything and does what the next step says, until nothing is left to do; raises OSError or
         StatusError."""
         for _ in range(ROUNDS):
-            seen = self._observe()
-            clocks = Clocks(seen.now, self._today(), self._clock())
-            done = renewal.next_step(self._replica, seen.stored, seen.bundles, self._terms, clocks)
+            observation = self._observe()
+            clocks = Clocks(observation.now, self._today(), self._clock())
+            done = renewal.next_step(self._replica, observation.stored, observation.bundles, self._terms, clocks)
             self._adopt(done.replica)
-            self._judge(seen)
-            if self._switch_on(seen):
+            self._judge(observation)
+            if self._switch_on(observation):
                 continue
             if done.secret is not None:
                 try:
-                    self._store(seen, done.secret)
+                    self._store(observation, done.secret)
                 except (StatusError, OSError):
-                    self._write_bundles(seen.configurations, done.bundles)
+                    self._write_bundles(observation.configurations, done.bundles)
                     raise
             elif done.bundles:
-                self._write_bundles(seen.configurations, done.bundles)
+                self._write_bundles(observation.configurations, done.bundles)
             elif done.doubt:
                 raise OSError(done.doubt)
             else:
@@ -203,7 +203,7 @@ class Keeper:
     def _observe(self) -> Seen:
         """The Secret and the webhook configurations as they are now."""
         secret, now = self._get(f"{self._secrets}/{self._secret}")
-        found, unreadable = {}, ""
+        by_path, unreadable = {}, ""
         for path in self._paths:
             try:
                 configuration, _ = self._get(path)
@@ -211,8 +211,8 @@ class Keeper:
                 unreadable = str(error)
                 continue
             if configuration is not None:
-                found[path] = configuration
-        return Seen(secret, found, unreadable, now)
+                by_path[path] = configuration
+        return Seen(secret, by_path, unreadable, now)
 
     def _get(self, path: str) -> tuple[JSONDict | None, datetime]:
         try:
@@ -232,27 +232,29 @@ class Keeper:
             )
         self._replica = replica
 
-    def _judge(self, seen: Seen) -> None:
-        self.state.rights = seen.unreadable
-        states = [registration.state(one) for one in seen.configurations.values()]
-        self.state.off = None if seen.unreadable else any(one != "on" for one in states)
-        self.state.trusted = seen.bundles is not None and renewal.trusted(self._replica, seen.bundles)
+    def _judge(self, observation: Seen) -> None:
+        self.state.rights = observation.unreadable
+        states = [registration.state(value) for value in observation.configurations.values()]
+        self.state.off = None if observation.unreadable else any(state != "on" for state in states)
+        self.state.trusted = observation.bundles is not None and renewal.trusted(self._replica, observation.bundles)
 
-    def _switch_on(self, seen: Seen) -> bool:
+    def _switch_on(self, observation: Seen) -> bool:
         """Ends a `podfit off --for` whose time is over by both clocks; whether there was one."""
-        now = min(seen.now, self._today())
+        now = min(observation.now, self._today())
         over = {
-            path: one for path, one in seen.configurations.items() if (end := registration.ends(one)) and end <= now
+            path: item
+            for path, item in observation.configurations.items()
+            if (end := registration.ends(item)) and end <= now
         }
         for path, configuration in over.items():
             self._write("PUT", path, registration.switched_on(configuration))
         return bool(over)
 
-    def _store(self, seen: Seen, held: StoredCertificates) -> None:
+    def _store(self, observation: Seen, held: StoredCertificates) -> None:
         """Writes the certificates into the Secret; code 409 if another replica was faster."""
-        data, before = renewal.secret_data(held), seen.secret
+        data, before = renewal.secret_data(held), observation.secret
         if before is None:
-            metadata = {"name": self._secret, "labels": seen.labels}
+            metadata = {"name": self._secret, "labels": observation.labels}
             new = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
             self._write("POST", self._secrets, new)
         else:

@@ -140,12 +140,12 @@ def next_step(
         if _serves_by_either_clock(replica, clocks) or _serves_by_either_clock(_replica_of_stored(stored), clocks)
         else ""
     )
-    wanted = stored if doubt else _wanted_secret(replica, stored, policy, clocks)
+    certificates = stored if doubt else _wanted_secret(replica, stored, policy, clocks)
     before, must = bundles or {}, [*stored.cas, *([replica.issuer] if replica.issuer else [])]
     after = {name: _cas_to_keep((*bundle, *must), replica, stored, policy, clocks) for name, bundle in before.items()}
     changed = {name: bundle for name, bundle in after.items() if bundle != before[name]}
     replica = _take_stored_leaf(replica, stored, policy, clocks, bool(doubt))
-    return NextStep(replica, wanted if wanted != stored else None, changed, doubt)
+    return NextStep(replica, certificates if certificates != stored else None, changed, doubt)
 
 
 def trusted(replica: CertificateView, bundles: Bundles) -> bool:
@@ -276,12 +276,12 @@ def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> 
     one only if it took that leaf over `MAX_CAS` losses ago.
     """
     ours = sorted((ca for ca in cas if certs.common_name(ca) == certs.CA_NAME), key=certs.issued_at, reverse=True)
-    found = set[bytes]()
+    certificates = set[bytes]()
     for number, (later, ca) in enumerate(pairwise(ours), 2):
         age = clocks.gone - certs.issued_at(later) - policy.pause * PAUSES_TO_FOLLOW
         if age > policy.leaf_lifetime or (number > MAX_CAS and age > timedelta()):
-            found.add(ca)
-    return found
+            certificates.add(ca)
+    return certificates
 
 
 def _lost_cas(cas: Iterable[bytes], stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks) -> set[bytes]:
@@ -306,8 +306,8 @@ def bundle_of(hook: Mapping[str, Any]) -> tuple[bytes, ...]:
         bundle = base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or "", validate=True)
     except ValueError:
         return (BROKEN,)
-    found = certs.split(bundle)
-    return found if len(found) >= bundle.count(b"-----BEGIN") and bool(found) == bool(bundle) else (*found, BROKEN)
+    items = certs.split(bundle)
+    return items if len(items) >= bundle.count(b"-----BEGIN") and bool(items) == bool(bundle) else (*items, BROKEN)
 
 
 # ── the Secret's form ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -324,12 +324,12 @@ def read_secret(data: Mapping[str, str]) -> StoredCertificates:
 def secret_data(stored: StoredCertificates) -> dict[str, str]:
     """The Secret's `data`."""
     ca, leaf = stored.ca, stored.leaf
-    found = {"ca.crt": b"".join(stored.cas)}
+    entries = {"ca.crt": b"".join(stored.cas)}
     if ca is not None:
-        found["ca.key"] = ca.key
+        entries["ca.key"] = ca.key
     if leaf is not None:
-        found |= {"tls.crt": leaf.certificate, "tls.key": leaf.key}
-    return {name: base64.b64encode(value).decode() for name, value in found.items()}
+        entries |= {"tls.crt": leaf.certificate, "tls.key": leaf.key}
+    return {name: base64.b64encode(value).decode() for name, value in entries.items()}
 
 
 def _pair(certificate: tuple[bytes, ...], key: bytes) -> Pair | None:

@@ -89,14 +89,14 @@ class CertificateFiles:
         """The context for the files' current contents; raises OSError if they were never valid."""
         try:
             pair = self._read()
-            made = self._contexts.of(pair)
+            ssl_context = self._contexts.of(pair)
         except OSError as error:  # ssl.SSLError is one
             if self._last is None:
                 raise
             log.warning("the certificate can't be read, the last good one serves on: %s", error)
             return self._contexts.of(self._last)
         self._last = pair
-        return made
+        return ssl_context
 
     def problem(self) -> str | None:
         """Why the two files can't serve now."""
@@ -132,20 +132,20 @@ def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
     (It need not: a kubelet's probes have none. `KnownClients` asks for it where it matters.) Raises OSError if the
     pair is none, or `client_ca` holds no certificate.
     """
-    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.options |= ssl.OP_NO_RENEGOTIATION
-    made.verify_mode = ssl.CERT_NONE
+    ssl_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    ssl_context.minimum_version = ssl.TLSVersion.TLSv1_2
+    ssl_context.options |= ssl.OP_NO_RENEGOTIATION
+    ssl_context.verify_mode = ssl.CERT_NONE
     if client_ca is not None:
         if b"-----BEGIN" not in client_ca:
             raise OSError("there is no certificate in it")
-        made.load_verify_locations(cadata=client_ca.decode("ascii", "ignore"))
-        made.verify_mode = ssl.CERT_OPTIONAL
-    _load(made, pair)
-    return made
+        ssl_context.load_verify_locations(cadata=client_ca.decode("ascii", "ignore"))
+        ssl_context.verify_mode = ssl.CERT_OPTIONAL
+    _load(ssl_context, pair)
+    return ssl_context
 
 
-def _load(made: ssl.SSLContext, pair: Pair) -> None:
+def _load(ssl_context: ssl.SSLContext, pair: Pair) -> None:
     """ssl reads certificates from files alone: memory that looks like one, where the system has that."""
     opened: Callable[[str], int] | None = getattr(os, "memfd_create", None)
     if opened is None:
@@ -153,12 +153,12 @@ def _load(made: ssl.SSLContext, pair: Pair) -> None:
             path = Path(folder, "pair.pem")
             path.touch(0o600)
             path.write_bytes(pair.certificate + pair.key)
-            made.load_cert_chain(path)
+            ssl_context.load_cert_chain(path)
         return
     with os.fdopen(opened("podfit"), "wb") as file:
         file.write(pair.certificate + pair.key)
         file.flush()
-        made.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
+        ssl_context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
 
 
 class KnownClients:

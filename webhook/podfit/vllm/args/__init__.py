@@ -70,7 +70,7 @@ class EngineArgs:
     doubtful: Mapping[str, str] = field(default_factory=dict)
     """dest → why vLLM probably gets another value than `given` has: there is a placeholder in it."""
     unknown: tuple[UnrecognizedFlag, ...] = ()
-    unheard: tuple[UnrecognizedFlag, ...] = ()
+    unrecognized: tuple[UnrecognizedFlag, ...] = ()
     """Flags that no release of the table knows and that are still not an error. Either the release is outside the
     table, or the program may have flags of its own and this one is probably a misspelled flag of vLLM."""
     errors: tuple[ArgumentError, ...] = ()
@@ -168,20 +168,20 @@ def parse(
     defaults = parser(lower or upper or newest, entry).defaults
     if command.guessed is not None:
         defaults = {**defaults, "model": None}  # such a program may load the model of its image
-    whole = "\n".join([word.text for word in command.words])
+    text = "\n".join([word.text for word in command.words])
     if command.entry == "worker":
         return EngineArgs(release, defaults={**defaults, "model": None})  # it serves the model that the leader sends
     if release is None:
         candidates = table.releases[:: -max(1, len(command.words) * len(table.releases) // _READINGS)]
     else:
         candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
-    parsers = (parser(one, entry) for one in candidates)  # lazily: usually the first one is enough
-    used, reading, problems = _read_by_candidates(command, command_line_of(command, whole), parsers)
+    parsers = (parser(candidate, entry) for candidate in candidates)  # lazily: usually the first one is enough
+    used, reading, problems = _read_by_candidates(command, command_line_of(command, text), parsers)
     conflicts = _conflicts(reading, command, used.release)
-    unheard = _probable_slips(reading, command, used, suggests)
+    unrecognized_flags = _probable_slips(reading, command, used, suggests)
     unknown = tuple(_unknown_flags(problems, used, suggests)) if problems else ()
     if lower is None or upper is None:  # a release outside the table may have flags that none of the table has
-        unheard = [flag for flag in unknown if flag.first is None]
+        unrecognized_flags = [flag for flag in unknown if flag.first is None]
         unknown = tuple([flag for flag in unknown if flag.removed]) if lower is not None else ()
         problems, conflicts = (problems, conflicts) if lower is not None else ((), [])
     if conflicts:
@@ -194,7 +194,7 @@ def parse(
         unresolved=reading.unresolved,
         doubtful=reading.doubtful,
         unknown=unknown,
-        unheard=tuple(unheard),
+        unrecognized=tuple(unrecognized_flags),
         errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag)
         if problems
         else (),
@@ -311,14 +311,14 @@ def _conflicts(reading: ParseResult, command: Command, release: Release) -> list
     given = reading.given
     if _CONFLICTING.isdisjoint(given):
         return []
-    found: list[ArgumentError] = []
+    argument_errors: list[ArgumentError] = []
 
     def off(dest: str) -> bool:
         """Whether the argument is certainly not set."""
         return not given.get(dest) and dest not in reading.unresolved and not reading.open
 
     def refuse(message: str, dest: str) -> None:
-        found.append(ArgumentError(f"Error: {message}", reading.places.get(dest, command.path), dest))
+        argument_errors.append(ArgumentError(f"Error: {message}", reading.places.get(dest, command.path), dest))
 
     if given.get("enable_auto_tool_choice") and off("tool_call_parser"):
         refuse("--enable-auto-tool-choice requires --tool-call-parser", "enable_auto_tool_choice")
@@ -340,7 +340,7 @@ def _conflicts(reading: ParseResult, command: Command, release: Release) -> list
         refuse(
             "--reasoning-effort-map must be a JSON object mapping reasoning efforts to strings.", "reasoning_effort_map"
         )
-    return found
+    return argument_errors
 
 
 def _unknown_flags(

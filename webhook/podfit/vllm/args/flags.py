@@ -82,8 +82,8 @@ class Parser:
 
     def flags_beginning_with(self, text: str) -> list[str]:
         """The flags that begin with `text`."""
-        found = itertools.islice(self.ordered, bisect_left(self.ordered, text), None)
-        return list(itertools.takewhile(lambda flag: flag.startswith(text), found))
+        from_text = itertools.islice(self.ordered, bisect_left(self.ordered, text), None)
+        return list(itertools.takewhile(lambda flag: flag.startswith(text), from_text))
 
 
 def is_plain_spelling(flag: str, dests: Container[str]) -> bool:
@@ -131,14 +131,14 @@ class Table:
 
     def _option(self, dest: str, definition: int) -> Option:
         """The option of a definition, built once."""
-        made = self._made.get((dest, definition))
-        if made is None:
+        option = self._made.get((dest, definition))
+        if option is None:
             row = dict(self._definitions[definition])
             for key in ("flags", "negative", "choices"):
                 if key in row:
                     row[key] = tuple(row[key])
-            made = self._made[dest, definition] = Option(dest, **row)
-        return made
+            option = self._made[dest, definition] = Option(dest, **row)
+        return option
 
     def _options(self, number: int) -> Iterator[Option]:
         """The options of the release with this index in the table."""
@@ -149,10 +149,10 @@ class Table:
 
     def parser(self, release: Release, entry: str) -> Parser:
         """The parser of a release that is in the table, for `entry` ("serve" or "module")."""
-        found = self._parsers.get((release, entry))
-        if found is None:
-            found = self._parsers[release, entry] = self._parser(release, entry)
-        return found
+        cached = self._parsers.get((release, entry))
+        if cached is None:
+            cached = self._parsers[release, entry] = self._parser(release, entry)
+        return cached
 
     def _parser(self, release: Release, entry: str) -> Parser:
         """The parser of one release and entry point: every spelling → its option."""
@@ -193,13 +193,13 @@ class Table:
     def _spans_by_flag(self) -> Mapping[str, list[tuple[int, int, Option]]]:
         """Flag → (first release, last release, option) for each unbroken run of releases that know it; releases are
         indices."""
-        found: dict[str, list[tuple[int, int, Option]]] = {}
+        entries: dict[str, list[tuple[int, int, Option]]] = {}
         for dest, spans in self._spans.items():
             for first, last, definition in spans:
                 option = self._option(dest, definition)
                 for flag in (*option.flags, *option.negative):
-                    found.setdefault(flag, []).append((first, last, option))
-        return found
+                    entries.setdefault(flag, []).append((first, last, option))
+        return entries
 
     def nearest_releases_with(self, flag: str, release: Release) -> tuple[Release, Release, Option] | None:
         """The nearest unbroken run of releases that know `flag`, for a `release` that does not, and its option there.
@@ -251,10 +251,10 @@ class Table:
 
         A flag that no release knows is ignored. If no release knows all the others, all releases are returned.
         """
-        found = frozenset(range(len(self.releases)))
+        accepting = frozenset(range(len(self.releases)))
         for flag in flags:
-            found &= self._knowing(flag) or found
-        return tuple(release for number, release in enumerate(self.releases) if number in found) or self.releases
+            accepting &= self._knowing(flag) or accepting
+        return tuple(release for number, release in enumerate(self.releases) if number in accepting) or self.releases
 
     def rows(self, release: Release) -> dict[str, Row]:
         """dest → its definition in a release of the table."""
@@ -268,7 +268,7 @@ class Table:
 
     def with_release(self, release: Release, rows: Mapping[str, Row]) -> Table:
         """The table with one more release, or with another definition of one that it has."""
-        known = {one: self.rows(one) for one in self.releases}
+        known = {other_release: self.rows(other_release) for other_release in self.releases}
         known[release] = dict(rows)
         table = _build_table(known, self._underscores)
         table._taught = (*self._taught, f"{release}: {json.dumps(rows, sort_keys=True, default=str)}")

@@ -75,11 +75,11 @@ def _flag(token: Token, parser: Parser) -> Flag | None:
     text, known = token.text, parser.spellings
     if token.open or text[:1] != "-" or text == "-":
         return None
-    if (found := parser.flags.get(text)) is not None:  # the usual case
-        return found
+    if (cached := parser.flags.get(text)) is not None:  # the usual case
+        return cached
     if text in known:
-        made = parser.flags[text] = Flag(text, *known[text])
-        return made
+        new_flag = parser.flags[text] = Flag(text, *known[text])
+        return new_flag
     name, equals, value = text.partition("=")
     if equals and name in known:
         return Flag(name, *known[name], explicit=value)
@@ -160,8 +160,8 @@ class _Reader:
             option, self.positional = self.positional, None
             self._store(option, [token], token)
         elif not self.reading.open and not token.why:
-            shown = token.text if token.text.strip() == token.text != "" else repr(token.text)
-            self._refuse(f"unrecognized arguments: {shown}", token)
+            text = token.text if token.text.strip() == token.text != "" else repr(token.text)
+            self._refuse(f"unrecognized arguments: {text}", token)
             before = self.flags[at - 1] if 0 < at <= self.separator else None
             if before is not None and before.option is not None and token.text.lower() in ("true", "false"):
                 self.reading.written[before.option.dest] = token.text  # `--enable-chunked-prefill false`

@@ -90,9 +90,9 @@ def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal 
     """A number that a config class gets unchanged and that is outside the bounds of its field."""
     refused: Refusal | None = None
     for known in _bounds(dest, release):  # like `_refused_by_all`
-        if (found := _out_of_bounds("", value, known)) is None:
+        if (refusal := _out_of_bounds("", value, known)) is None:
             return None
-        refused = refused or found
+        refused = refused or refusal
     return refused
 
 
@@ -165,11 +165,11 @@ def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
     """A `Refusal` if the text is not a number of the expected type, or is out of bounds."""
     if known is None or "number" not in known:
         return _out_of_bounds("", value, known)
-    read, wanted = _NUMBERS[known["number"]]
+    read, bounds = _NUMBERS[known["number"]]
     try:
         read(value)
     except ValueError:
-        return Refusal("", value, bounds=wanted)
+        return Refusal("", value, bounds=bounds)
     return None
 
 
@@ -212,15 +212,15 @@ def choices() -> frozenset[str]:
     names = [name for registry in data["names"].values() for name in registry]
     fields = [spans for config in data["configs"].values() for spans in config["fields"].values()]
     known = [span[2] for spans in fields for span in spans if span[2:]]
-    return frozenset([*names, *(str(choice) for one in known for choice in one.get("choices", ()))])
+    return frozenset([*names, *(str(choice) for item in known for choice in item.get("choices", ()))])
 
 
 def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
     """The keys of a JSON argument that its class does not have, if the class rejects unknown keys."""
-    said = load("settings")["configs"].get(dest)
-    for above, path, _ in _walk_keys(value) if said else ():
-        numbers = _strict(dest, above, release) if above in said["strict"] else ()
-        spans = said["fields"].get(path, ())
+    config_keys = load("settings")["configs"].get(dest)
+    for above, path, _ in _walk_keys(value) if config_keys else ():
+        numbers = _strict(dest, above, release) if above in config_keys["strict"] else ()
+        spans = config_keys["fields"].get(path, ())
         if numbers and all(_definition_in(spans, number) is None for number in numbers):
             yield Refusal(path, None, _beside(dest, above, numbers[0]), None, *_nearest_releases(spans, numbers[0]))
 
@@ -238,17 +238,17 @@ def _beside(dest: str, above: str, number: int) -> tuple[str, ...]:
     """The keys that the class of one release has."""
     fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
     prefix = f"{above}." if above else ""
-    beside = (one for one in fields if one.startswith(prefix) and "." not in one.removeprefix(prefix))
-    return tuple(one.removeprefix(prefix) for one in beside if _definition_in(fields[one], number) is not None)
+    names = (field for field in fields if field.startswith(prefix) and "." not in field.removeprefix(prefix))
+    return tuple(text.removeprefix(prefix) for text in names if _definition_in(fields[text], number) is not None)
 
 
 def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
     """The values of a JSON argument that its class rejects: not one of the choices, or out of bounds."""
-    said = load("settings")["configs"].get(dest)
-    for _, path, given in _walk_keys(value) if said else ():
-        found = _bad_value(said["fields"].get(path, ()), path, given, release)
-        if found is not None:
-            yield found
+    config_keys = load("settings")["configs"].get(dest)
+    for _, path, given in _walk_keys(value) if config_keys else ():
+        refusal = _bad_value(config_keys["fields"].get(path, ()), path, given, release)
+        if refusal is not None:
+            yield refusal
 
 
 def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release | None) -> Refusal | None:
@@ -282,7 +282,7 @@ def _walk_keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
         path = f"{above}.{written}".lstrip(".").replace("-", "_")
         yield above, path, given
         if isinstance(given, Mapping) and path.count(".") < _DEEPEST:
-            yield from _walk_keys({key: one for key, one in given.items() if one is not None}, path)
+            yield from _walk_keys({key: item for key, item in given.items() if item is not None}, path)
 
 
 def _definition_in(spans: Sequence[Span], release_number: int) -> Mapping[str, Any] | None:
@@ -315,8 +315,8 @@ def _out_of_bounds(place: str, value: object, known: Mapping[str, Any] | None) -
     if "choices" in known:
         comparable = isinstance(value, str | int) and not isinstance(value, bool)
         fold = known.get("fold")
-        taken = {_normalized(one, fold) for one in known["choices"]}
-        names = tuple(one for one in known["choices"] if fold is None or isinstance(one, str))
+        taken = {_normalized(item, fold) for item in known["choices"]}
+        names = tuple(item for item in known["choices"] if fold is None or isinstance(item, str))
         return Refusal(place, value, names) if comparable and taken and _normalized(value, fold) not in taken else None
     if (kind := known.get("type")) is not None and not _pydantic_accepts(value, kind):
         return Refusal(place, value, bounds=_KINDS[kind])
@@ -380,17 +380,19 @@ def _table_numbers_around(release: Release) -> tuple[int, ...]:
 
 
 def _refused_by_all(
-    release: Release | None, refused: Callable[[int], Refusal | None], asked: Callable[[int], bool]
+    release: Release | None, refused: Callable[[int], Refusal | None], accepts: Callable[[int], bool]
 ) -> Refusal | None:
     """The newest release's `Refusal`, if every release that counts rejects the value."""
     newest: Refusal | None = None
-    for number in _counting_releases(release, asked):  # one release that accepts it is enough; usually the newest does
-        if (found := refused(number)) is None:
+    for number in _counting_releases(
+        release, accepts
+    ):  # one release that accepts it is enough; usually the newest does
+        if (refusal := refused(number)) is None:
             return None
-        newest = newest or found
+        newest = newest or refusal
     return newest
 
 
-def _counting_releases(release: Release | None, asked: Callable[[int], bool]) -> tuple[int, ...]:
+def _counting_releases(release: Release | None, accepts: Callable[[int], bool]) -> tuple[int, ...]:
     """The releases that count, newest first: those around the given release, else all for which `asked` is true."""
-    return _table_numbers_around(release) if release else tuple(filter(asked, reversed(range(len(releases())))))
+    return _table_numbers_around(release) if release else tuple(filter(accepts, reversed(range(len(releases())))))

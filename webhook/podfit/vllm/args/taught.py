@@ -47,14 +47,16 @@ def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
 
 def rows(options: Iterable[Mapping[str, Any]]) -> dict[str, Row]:
     """The rows of all options in a dump of a parser, by dest."""
-    listed = list(options)
-    entries = {entry.partition("(")[0] for one in listed if one.get("flags") for entry in one.get("entrypoints") or ()}
-    return {str(one["dest"]): row(one, entries) for one in listed}
+    items = list(options)
+    entries = {
+        entry.partition("(")[0] for item in items if item.get("flags") for entry in item.get("entrypoints") or ()
+    }
+    return {str(item["dest"]): row(item, entries) for item in items}
 
 
 def options_difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> tuple[list[str], dict[str, Row]]:
     """The difference between two releases' options: the removed dests, and the new or changed options."""
-    return [dest for dest in old if dest not in new], {d: one for d, one in new.items() if old.get(d) != one}
+    return [dest for dest in old if dest not in new], {d: item for d, item in new.items() if old.get(d) != item}
 
 
 def teach_release(
@@ -71,7 +73,7 @@ def teach_release(
         raise TaughtError(f"{like!r} is not in the table; its newest release is {table.releases[-1]}")
     kept = dict(table.rows(model))
     for word in removed:
-        dests = [d for d, one in kept.items() if word in (d, *one.get("flags", ()), *one.get("negative", ()))]
+        dests = [d for d, item in kept.items() if word in (d, *item.get("flags", ()), *item.get("negative", ()))]
         if not dests:
             raise TaughtError(f"{word!r} can't be removed: {model} does not know it")
         for dest in dests:
@@ -90,16 +92,18 @@ class TaughtTable:
         """The table. Additions that do not apply to newer facts are left out (the facts know the release themselves, or
         lack an option that is removed)."""
         base = builtin()
-        found = self._made.get(base)
-        if found is None:
-            found = base
+        table = self._made.get(base)
+        if table is None:
+            table = base
             for lesson in self.lessons:
                 with suppress(TaughtError):
-                    found = teach_release(found, *lesson)
-            self._made[base] = found
-        return found
+                    table = teach_release(table, *lesson)
+            self._made[base] = table
+        return table
 
 
 def newest_before(table: Table, release: Release) -> Release:
     """The release of the table that a new release probably resembles most."""
-    return max((one for one in table.releases if one < release), default=table.releases[0])
+    return max(
+        (other_release for other_release in table.releases if other_release < release), default=table.releases[0]
+    )

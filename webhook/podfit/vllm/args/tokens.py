@@ -68,20 +68,18 @@ class CommandLine(NamedTuple):
     """A command's words as tokens."""
 
     tokens: Sequence[Token]
-    whole: str
+    line: str
     """The texts of all tokens, for one quick check that lets most commands skip further steps."""
 
 
-def command_line_of(command: Command, whole: str) -> CommandLine:
+def command_line_of(command: Command, text: str) -> CommandLine:
     """The command's words as tokens; `whole`: all their texts."""
     words = command.words
-    if not ("$" in whole or "`" in whole or "<" in whole or "{{" in whole):  # no sign of a `_REFERENCE`
-        return CommandLine(
-            [Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], whole
-        )
+    if not ("$" in text or "`" in text or "<" in text or "{{" in text):  # no sign of a `_REFERENCE`
+        return CommandLine([Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], text)
     doubts = [None if word.unknown else _unexpanded(word.text, command.shell) for word in words]
     tokens = [Token(word.text, word.path, index, word.unknown, doubts[index]) for index, word in enumerate(words)]
-    return CommandLine(tokens, whole)
+    return CommandLine(tokens, text)
 
 
 def _unexpanded(text: str, shell: bool) -> str | None:
@@ -89,12 +87,12 @@ def _unexpanded(text: str, shell: bool) -> str | None:
     match = _REFERENCE.search(text)
     if match is None:
         return None
-    found = match[0]
+    reference = match[0]
     if match["pod"]:
-        return f"{found} refers to a variable that the manifest does not define"
-    if found.startswith(("{{", "<")):
-        return f"{found} is a placeholder"
-    return f"{found} is not expanded" + ("" if shell else " in exec form")
+        return f"{reference} refers to a variable that the manifest does not define"
+    if reference.startswith(("{{", "<")):
+        return f"{reference} is a placeholder"
+    return f"{reference} is not expanded" + ("" if shell else " in exec form")
 
 
 _MODEL_BEFORE_ALL = Release(0, 8, 1), Release(0, 11, 1)
@@ -117,22 +115,22 @@ _OPTIMIZATION_LEVEL = Release(0, 12)
 
 def prepare_words(command: Command, line: CommandLine, parser: Parser) -> ArgparseWords:
     """The words that argparse would get of the command (`line` has its words), in the release of `parser`."""
-    words, whole = ArgparseWords(list(line.tokens)), line.whole
-    if parser.entry == "serve" and "--" in whole:
-        _model_first(words, parser, whole)
-    if "--config" in whole:
+    words, text = ArgparseWords(list(line.tokens)), line.line
+    if parser.entry == "serve" and "--" in text:
+        _model_first(words, parser, text)
+    if "--config" in text:
         _config(words, command, parser)
-        whole = "\n".join([token.text for token in words.tokens])
-    if parser.underscores and "_" in whole:
+        text = "\n".join([token.text for token in words.tokens])
+    if parser.underscores and "_" in text:
         words.tokens = [_with_dashes(token) if "_" in token.text else token for token in words.tokens]
-    if "-O" in whole:
+    if "-O" in text:
         words.tokens = _expand_optimization(words.tokens, parser.release)
-    if ("." in whole or "-O" in whole) and parser.release >= _DOTTED:
+    if ("." in text or "-O" in text) and parser.release >= _DOTTED:
         _merge_dotted_flags(words, parser.release)
     return words
 
 
-def _model_first(words: ArgparseWords, parser: Parser, whole: str) -> None:
+def _model_first(words: ArgparseWords, parser: Parser, text: str) -> None:
     """Move the model of `--model` to the front, in releases that expect it first; note an error in releases that reject
     `--model`."""
     tokens, release = words.tokens, parser.release
@@ -149,7 +147,7 @@ def _model_first(words: ArgparseWords, parser: Parser, whole: str) -> None:
                 return
         return
     at = None
-    if "--model" in whole:
+    if "--model" in text:
         at = next((n for n, t in enumerate(tokens) if re.match(r"--model(=.|$)", t.text) and not t.open), None)
     if at is not None:
         flag = tokens[at]
@@ -299,22 +297,22 @@ def _merge_dotted_flags(words: ArgparseWords, release: Release) -> None:
                 continue
             value, text = following, following.text
         flag, *keys = name.removesuffix("+").split(".")
-        first, found = merged.setdefault(flag, (token, {}))
+        first, merged_value = merged.setdefault(flag, (token, {}))
         try:
             nested: Any = text.split(",") if name.endswith("+") else _dotted_value(text, release)
         except UnreadableValueError as why:
-            merged[flag] = (replace(first, unknown=str(why)), found)
+            merged[flag] = (replace(first, unknown=str(why)), merged_value)
             continue
         if len(keys) > DEEPEST:
-            merged[flag] = (replace(first, unknown=TOO_DEEP), found)
+            merged[flag] = (replace(first, unknown=TOO_DEEP), merged_value)
             continue
         for key in reversed(keys):
             nested = {key: nested}
-        _merge_nested(found, nested)
+        _merge_nested(merged_value, nested)
         unknown, doubtful = first.unknown or value.unknown, first.doubtful or value.doubtful
-        merged[flag] = (replace(first, unknown=unknown, doubtful=doubtful), found)
-    for flag, (token, found) in merged.items():
-        kept += [replace(token, text=flag, unknown=None, doubtful=None), replace(token, text=json.dumps(found))]
+        merged[flag] = (replace(first, unknown=unknown, doubtful=doubtful), merged_value)
+    for flag, (token, merged_value) in merged.items():
+        kept += [replace(token, text=flag, unknown=None, doubtful=None), replace(token, text=json.dumps(merged_value))]
     words.tokens = kept
 
 

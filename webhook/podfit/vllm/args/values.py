@@ -62,7 +62,7 @@ def human_int_or_auto(text: str) -> int:
 
 def key_values(text: str) -> dict[str, int]:
     """ "image=4,video=1" → {"image": 4, "video": 1}: the form of `--limit-mm-per-prompt` before JSON (until 0.9.2)."""
-    found: dict[str, int] = {}
+    entries: dict[str, int] = {}
     for item in text.split(","):
         parts = [part.lower().strip() for part in item.split("=")]
         if len(parts) != 2:
@@ -72,9 +72,9 @@ def key_values(text: str) -> dict[str, int]:
             count = int(value)
         except ValueError:
             raise InvalidValueError(f"Failed to parse value of item {key}={value}") from None
-        if found.setdefault(key, count) != count:
+        if entries.setdefault(key, count) != count:
             raise InvalidValueError(f"Conflicting values specified for key: {key}")
-    return found
+    return entries
 
 
 def from_json(text: str) -> Any:
@@ -86,8 +86,8 @@ def from_json(text: str) -> Any:
     if text.count("[") + text.count("{") > DEEPEST:
         level = [value]
         for _ in range(DEEPEST):
-            level = [inner for one in level for inner in _within(one)]
-        if any(isinstance(one, dict | list) for one in level):
+            level = [inner for item in level for inner in _within(item)]
+        if any(isinstance(item, dict | list) for item in level):
             raise UnreadableValueError(TOO_DEEP)
     return value
 
@@ -224,13 +224,13 @@ def _converter_of_type(dest: str, name: str, release: Release) -> tuple[Convert,
 
 def convert(option: Option, text: str, release: Release) -> Any:
     """The typed value, checked against the choices; raises InvalidValueError."""
-    function, shown, optional = _converter(option.dest, option.type or "str", release)
+    function, sentence, optional = _converter(option.dest, option.type or "str", release)
     try:
         value = None if optional and text in ("", "None") else function(text)
     except (ValueError, OverflowError):
         if optional or (option.type or "").startswith("json"):
-            raise InvalidValueError(f"Value {text} cannot be converted to {shown}.") from None
-        raise InvalidValueError(f"invalid {shown} value: {text!r}") from None
+            raise InvalidValueError(f"Value {text} cannot be converted to {sentence}.") from None
+        raise InvalidValueError(f"invalid {sentence} value: {text!r}") from None
     if type(value) is int:
         value = numbers.bounded(value)
     if option.choices is not None and value not in option.choices:

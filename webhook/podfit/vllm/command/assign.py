@@ -38,7 +38,7 @@ def assignment(words: WordExpander, node: Node) -> Status:
     value = words.scalar(value_node)
     if append:
         first = before[:1] if isinstance(before, list) else [before or ()]
-        value = joined([*(piece for one in first for piece in one), *value])[:_MOST_ELEMENTS]
+        value = joined([*(piece for pieces in first for piece in pieces), *value])[:_MOST_ELEMENTS]
     state.assign(name, value)
     runs = value_node is not None and any(mark in source(value_node) for mark in ("$(", "`"))
     return "likely" if runs else "yes"
@@ -92,8 +92,8 @@ _KNOWN_ATTRIBUTES = frozenset("-axrgp") | {"n"}
 
 def unset(words: WordExpander, node: Node) -> Status:
     """Follow `unset A`, `unset $NAME` and `unset -f FUNCTION`."""
-    state, listed = words.state, [source(child) for child in node.children[1:]]
-    for child, word in zip(node.children[1:], listed, strict=True):
+    state, names = words.state, [source(child) for child in node.children[1:]]
+    for child, word in zip(node.children[1:], names, strict=True):
         expands = "$" in word or "`" in word
         for name in map(known, words.fields(child)) if expands else [word.strip("'\"")]:
             if name is None:
@@ -102,9 +102,9 @@ def unset(words: WordExpander, node: Node) -> Status:
             elif "[" in name:
                 state.forget([name.partition("[")[0]], f"an element of {name} is removed")
             else:
-                if "-f" in listed or name not in state.variables:
+                if "-f" in names or name not in state.variables:
                     state.functions.pop(name, None)
-                if "-f" not in listed:
+                if "-f" not in names:
                     state.variables.pop(name, None)
                     state.removed.add(name)
     return "yes"

@@ -38,7 +38,7 @@ def _set(state: ShellState, argv: list[Value]) -> Status:
 
 def _shift(state: ShellState, argv: list[Value]) -> Status:
     count = known(argv[0]) if argv else "1"
-    if count is None or any(reason_of(one) is not None for one in state.positional):
+    if count is None or any(reason_of(pieces) is not None for pieces in state.positional):
         state.forget_positional("shift removes parameters that are not known")
     elif re.fullmatch(r"[0-9]{1,6}", count):
         if int(count) > len(state.positional):

@@ -22,7 +22,7 @@ _HIDDEN = re.compile(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|\\.", re.
 
 def has_braces(word: str) -> bool:
     """Whether bash expands a word to several: `{a,b}`, `{1..3}` (bash(1), Brace Expansion)."""
-    return any("," in found[1] or ".." in found[1] for found in _BRACES.finditer(_HIDDEN.sub("", word)))
+    return any("," in match[1] or ".." in match[1] for match in _BRACES.finditer(_HIDDEN.sub("", word)))
 
 
 def bash_only(script: str) -> str | None:
@@ -30,9 +30,9 @@ def bash_only(script: str) -> str | None:
     expansion = _EXPANSION.search(script)
     if expansion is not None:
         return f"{expansion[0]}…}}"
-    found = _SYNTAX.search(_QUOTED.sub("''", script))
-    if found is not None and found.lastgroup:
-        return found[found.lastgroup]
+    match = _SYNTAX.search(_QUOTED.sub("''", script))
+    if match is not None and match.lastgroup:
+        return match[match.lastgroup]
     return "{…,…}" if has_braces(script) else None
 
 

@@ -40,14 +40,14 @@ def substitute(obj: Any, command: Command, first: int, count: int, words: Sequen
 
 def _in_list(obj: Any, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit, ...]:
     path, at = FieldPath(old[0].path.parts[:-1]), old[0].path.parts[-1]
-    listed = path.get(obj)
-    if not isinstance(at, int) or not isinstance(listed, list) or len(listed) > _LONGEST:
+    value = path.get(obj)
+    if not isinstance(at, int) or not isinstance(value, list) or len(value) > _LONGEST:
         return ()
     if [word.path for word in old] != [path / (at + n) for n in range(len(old))] or (
-        listed[at : at + len(old)] != [word.text for word in old]
+        value[at : at + len(old)] != [word.text for word in old]
     ):
         return ()
-    return _swap(listed, path, [word.text for word in old], list(words))
+    return _swap(value, path, [word.text for word in old], list(words))
 
 
 def _in_script(obj: Any, command: Command, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit, ...]:

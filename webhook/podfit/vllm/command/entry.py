@@ -47,7 +47,7 @@ class Unknown:
 
     program: str
     words: tuple[Value, ...]
-    beyond: str = ""
+    reason: str = ""
     """Why the command that it starts is not read, for people: there are too many words before it."""
 
 
@@ -110,55 +110,55 @@ def start(argv: Argv, depth: int = 0) -> Start:
     first = text_of(argv[0])
     if first[:2] == "--" and _FLAG.fullmatch(first):
         return _module_later(argv) or Unknown(first, tuple(argv[1:]))
-    found = _plain(argv, depth)
-    if found is not None:
-        return found
+    entry = _plain(argv, depth)
+    if entry is not None:
+        return entry
     if _name(argv[0]) in _WRAPPERS:
         near = (n for n in range(1, len(argv)) if not _SETS.match(argv[n][0].text))
         for index in itertools.islice(near, _NEAR):
-            found = _plain(argv[index:], depth)
-            if found is not None:
-                return found
+            entry = _plain(argv[index:], depth)
+            if entry is not None:
+                return entry
         if len(argv) > _NEAR:
             return Unknown(first, tuple(argv[1:]), TOO_FAR)
     else:
-        found = _module_later(argv)
-        if found is not None:
-            return found
+        entry = _module_later(argv)
+        if entry is not None:
+            return entry
     return Unknown(text_of(argv[0]), tuple(argv[1:]))
 
 
 def assignments(argv: Argv) -> dict[str, Value]:
     """The variables that `env A=b … command` sets."""
-    found: dict[str, Value] = {}
+    entries: dict[str, Value] = {}
     if _name(argv[0]) not in ("env", "sudo"):
-        return found
+        return entries
     for before, word in itertools.pairwise(argv):
         match = re.match(r"([A-Za-z_]\w*)=", word[0].text if word[0].unknown is None else "")
         if match:
             rest = word[0].text[match.end() :]
-            found[match[1]] = (*literal(rest, word[0].path), *word[1:])
+            entries[match[1]] = (*literal(rest, word[0].path), *word[1:])
         elif not text_of(word).startswith("-") and text_of(before) not in ("-u", "--unset", "-C", "--chdir"):
             break
-    return found
+    return entries
 
 
 def removals(argv: Argv) -> frozenset[str]:
     """The variables that `env -u A … command` removes; "*" if it removes all (`env -i`)."""
     if not argv or _name(argv[0]) != "env":
         return frozenset()
-    found: set[str] = set()
+    names: set[str] = set()
     texts = texts_of(argv[:_NEAR])
     for before, text in itertools.pairwise(texts):
         if text in ("-", "-i", "--ignore-environment"):
-            found.add("*")
+            names.add("*")
         elif before in ("-u", "--unset"):
-            found.add(text)
+            names.add(text)
         elif match := re.fullmatch(r"(?:--unset=|-u)(\w+)", text):
-            found.add(match[1])
+            names.add(match[1])
         elif not text.startswith("-") and "=" not in text:
             break
-    return frozenset(found)
+    return frozenset(names)
 
 
 def may_reset(argv: Argv) -> bool:
@@ -207,8 +207,8 @@ def _plain(argv: Argv, depth: int) -> Start | None:
     if name == "xargs":
         return _xargs(argv, depth)
     if texts[0] == "-m":
-        found = _module(argv[1:])
-        return found if isinstance(found, Serve) else None
+        entry = _module(argv[1:])
+        return entry if isinstance(entry, Serve) else None
     return None
 
 
@@ -224,9 +224,9 @@ def _login(argv: Argv, depth: int) -> Start | None:
 def _xargs(argv: Argv, depth: int) -> Start:
     """`… | xargs COMMAND`: the command gets further words, which are unknown."""
     near = range(1, min(len(argv), _NEAR))
-    found = next((one for index in near if (one := _plain(argv[index:], depth + 1)) is not None), None)
-    if isinstance(found, Serve):
-        return replace(found, words=(*found.words, mystery("", "xargs adds what it reads")))
+    entry = next((candidate for index in near if (candidate := _plain(argv[index:], depth + 1)) is not None), None)
+    if isinstance(entry, Serve):
+        return replace(entry, words=(*entry.words, mystery("", "xargs adds what it reads")))
     return Unknown("xargs", tuple(argv[1:]))
 
 
@@ -410,8 +410,8 @@ def release_installed(argv: Argv) -> str:
         return ""
     texts = [text_of(word)[:500] for word in argv[1:_NEAR]]
     named = [text for text in texts if _VLLM_PACKAGE.fullmatch(text)]
-    found = _VERSIONED.fullmatch(named[0]) if len(named) == 1 else None
-    return found[1] if found else ""
+    match = _VERSIONED.fullmatch(named[0]) if len(named) == 1 else None
+    return match[1] if match else ""
 
 
 _MANAGERS = frozenset(
@@ -432,14 +432,14 @@ def brings(argv: Argv) -> Change | None:
     if names[at] != "uv" or "run" not in texts[:1]:
         return "vllm"
     own = texts[: next((n for n, name in enumerate(names[at + 1 :]) if name == "vllm" or _PYTHONS.fullmatch(name)), 0)]
-    asked = [text.partition("=")[2] or after for text, after in itertools.pairwise([*own, ""]) if "--with" in text]
-    if any(_VLLM_PACKAGE.fullmatch(one) for one in asked) or any("--with-" in text for text in own):
+    packages = [text.partition("=")[2] or after for text, after in itertools.pairwise([*own, ""]) if "--with" in text]
+    if any(_VLLM_PACKAGE.fullmatch(text) for text in packages) or any("--with-" in text for text in own):
         return "vllm"
-    return None if "--no-project" in own and not asked else "packages"  # a project has an environment of its own
+    return None if "--no-project" in own and not packages else "packages"  # a project has an environment of its own
 
 
 def release_brought(argv: Argv) -> str:
     """The release of vLLM that such a wrapper is asked to install; empty if the command does not name one."""
     texts = [text_of(word) for word in argv[:_NEAR]]
-    named = [found[1] for text in texts if (found := _VERSIONED.fullmatch(text)) is not None]
+    named = [match[1] for text in texts if (match := _VERSIONED.fullmatch(text)) is not None]
     return named[0] if named else ""

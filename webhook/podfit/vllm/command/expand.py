@@ -136,8 +136,8 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
             env.set(name, value)
     for index, source in enumerate(items(container.spec.get("envFrom"))):
         _env_from(env, mapping(source), container.place("envFrom") / index, config_maps)
-    listed, held, plain = items(container.spec.get("env")), env.held, env.known
-    for index, entry in enumerate(listed):
+    rows, held, plain = items(container.spec.get("env")), env.held, env.known
+    for index, entry in enumerate(rows):
         if not isinstance(entry, dict):
             entry = mapping(entry)
         name = entry.get("name")
@@ -147,14 +147,14 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
             env.later.discard(name)
         given = entry.get("value")
         if entry.get("valueFrom"):
-            found = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
-            if found is not None:
-                env.set(name, found)
+            pieces = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
+            if pieces is not None:
+                env.set(name, pieces)
         elif isinstance(given, str) and "$" not in given:  # the usual case
             held[name], plain[name] = index, given
         else:
             if env.later is None:
-                env.later = {string(mapping(below).get("name")) for below in listed[index + 1 :]}
+                env.later = {string(mapping(below).get("name")) for below in rows[index + 1 :]}
             text = string(given)
             if env.full:
                 env.set(name, mystery(text[:_BEGINNING], TOO_MUCH, place))
@@ -283,11 +283,11 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
 
 def _undefined(name: str, env: Environment, path: FieldPath | None) -> Value:
     """A reference to a variable that is not defined, or not yet."""
-    shown = name[:80]
+    text = name[:80]
     if env.later is not None and name in env.later:
-        why = f"{shown} is defined further down in env, and Kubernetes expands only variables defined above"
+        why = f"{text} is defined further down in env, and Kubernetes expands only variables defined above"
     else:
-        why = env.rest or f"$({shown}) {UNDEFINED}"
+        why = env.rest or f"$({text}) {UNDEFINED}"
     return mystery(f"$({name})", why, path)
 
 

@@ -47,8 +47,8 @@ def to_itself(value: Value) -> Handed:
 
 def _handed(value: Value, same: Callable[[str], bool]) -> Handed:
     """The script for another shell. `same`: whether that shell expands an unknown part in the same way."""
-    whole = text_of(value)
-    quoted = _QUOTES.search(whole) is not None
+    sentence = text_of(value)
+    quoted = _QUOTES.search(sentence) is not None
     texts, variables, doubt = [], dict[str, Value](), None
     for piece in value:
         text = piece.text

@@ -79,7 +79,7 @@ class WordExpander:
         if node is None:
             return literal("")
         segments = self._charged(self.segments(node, False))
-        pieces = [piece for one in segments for piece in ((Piece(" "),) if one is _BREAK else one.value)]
+        pieces = [piece for segment in segments for piece in ((Piece(" "),) if segment is _BREAK else segment.value)]
         return _bounded(joined(pieces))
 
     def _charged(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
@@ -213,7 +213,7 @@ class WordExpander:
         if number == 0:  # `${00}` too
             return self.state.zero
         values = self.state.positional
-        if any(reason_of(one) is not None for one in values[: number - 1]):
+        if any(reason_of(pieces) is not None for pieces in values[: number - 1]):
             return mystery(f"${number}", f"the parameters before ${number} are not known")
         return values[number - 1] if number <= len(values) else None
 
@@ -306,7 +306,7 @@ def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
     """Whether `-` (or `:-` with `colon`) would use its default word; None if unknown."""
     if value is None:
         return True
-    pieces = [piece for one in (value if isinstance(value, list) else [value]) for piece in one]
+    pieces = [piece for other_pieces in (value if isinstance(value, list) else [value]) for piece in other_pieces]
     if not pieces:
         return True
     if any(piece.unknown is None and piece.text for piece in pieces):

@@ -46,10 +46,10 @@ def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> boo
     """
     for word in argv:
         text = text_of(word)
-        found = _PROGRAM.fullmatch(text) if "/" in text else None
-        if found is None or _ITS_OWN.fullmatch(found[1]):
+        match = _PROGRAM.fullmatch(text) if "/" in text else None
+        if match is None or _ITS_OWN.fullmatch(match[1]):
             continue
-        if release.is_official(image) or any(text.startswith(f"{one.rstrip('/')}/") for one in mounted):
+        if release.is_official(image) or any(text.startswith(f"{folder.rstrip('/')}/") for folder in mounted):
             return True
     return False
 
@@ -68,7 +68,7 @@ def by_variables(env: Mapping[str, Value]) -> Change | None:
 
 def by_folder(folder: str, mounted: Sequence[str]) -> Change | None:
     """`python -m` first looks for modules in the working directory: the change if that is not one of the image's."""
-    inside = any(f"{folder.rstrip('/')}/".startswith(f"{one.rstrip('/')}/") for one in mounted)
+    inside = any(f"{folder.rstrip('/')}/".startswith(f"{text.rstrip('/')}/") for text in mounted)
     return "code" if inside else None
 
 

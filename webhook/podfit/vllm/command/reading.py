@@ -61,12 +61,12 @@ class Reading:
         container: Container,
         config_maps: Mapping[str, JSON],
         budget: WorkLimit | None,
-        whole: Whole | None = None,
+        invocation: Whole | None = None,
     ) -> None:
         self.workload = workload
         self.budget = budget or WorkLimit(ALL_WORK)
         """The work that reading the object may cost."""
-        self.whole = whole or Whole(workload.object)
+        self.whole = invocation or Whole(workload.object)
         self.container = container
         self.config_maps = config_maps
         self.image = string(container.spec.get("image"))
@@ -106,15 +106,15 @@ class Reading:
             return []
         place = self.container.place(name)
         # A synthetic container's words have one field together, unless that field is such a list itself.
-        one = name in self.container.places and place.parts[-1:] != (name,)
-        listed = items(given)
-        read = [item if isinstance(item, str) else string(item) for item in listed[:_ITEMS]]
+        is_list = name in self.container.places and place.parts[-1:] != (name,)
+        rows = items(given)
+        read = [item if isinstance(item, str) else string(item) for item in rows[:_ITEMS]]
         inherited = self.container.inherited_args if name == "args" else 0
-        own = [place] * len(read) if one else place.items(len(read))
+        own = [place] * len(read) if is_list else place.items(len(read))
         paths = [*[self.container.place("runtime")] * inherited, *own] if inherited else own
         values = [self._value(text, path) for text, path in zip(read, paths, strict=False)]
-        if len(listed) > _ITEMS:
-            self.beyond = f"it has {len(listed):,} words, and the first {_ITEMS} are read"
+        if len(rows) > _ITEMS:
+            self.beyond = f"it has {len(rows):,} words, and the first {_ITEMS} are read"
             self.cut = True
         return values
 
@@ -178,8 +178,8 @@ class Reading:
             return None
         texts = texts_of(words)
         omni = "--omni" in texts or started.program.startswith("vllm-omni") or images.is_omni(self.image)
-        whole = "\n".join(texts)  # one check of all texts lets most commands skip what follows
-        if "$" in whole or "{{" in whole:
+        text = "\n".join(texts)  # one check of all texts lets most commands skip what follows
+        if "$" in text or "{{" in text:
             words = [_honest(word, shell=shell_exec is not None) for word in words]
         return Command(
             started.entry,
@@ -190,7 +190,7 @@ class Reading:
             shell=shell_exec is not None,
             script_path=self.script_path if shell_exec is not None else None,
             exec=shell_exec is not False,
-            config=self.config(texts, file or self.file) if "--config" in whole else {},
+            config=self.config(texts, file or self.file) if "--config" in text else {},
             program=started.program,
             own_flags=started.own_flags or omni,
             other=images.OMNI if omni else None,
@@ -205,22 +205,22 @@ class Reading:
         self, started: Serve, env: Mapping[str, Value], before: Sequence[Value], *, moved: bool
     ) -> frozenset[Change]:
         """The changes to the Python code by the words before vLLM's, the variables and the folder."""
-        found = {python.by_variables(env)}
+        changed = {python.by_variables(env)}
         if before and python.is_another(before, self.image, self._mounted()):
-            found.add("vllm")
+            changed.add("vllm")
         if started.program.startswith("vllm.") or "-m" in texts_of(before):
             folder = string(self.container.spec.get("workingDir"))
-            found.add("code" if moved else python.by_folder(folder, self._mounted()) if folder else None)
-        return frozenset([one for one in found if one is not None])
+            changed.add("code" if moved else python.by_folder(folder, self._mounted()) if folder else None)
+        return frozenset([change for change in changed if change is not None])
 
     def _mounted(self) -> list[str]:
         """The mount paths of the container's volumes."""
         mounts = as_list(self.container.spec.get("volumeMounts"))
-        return [path for one in mounts if (path := string(mapping(one).get("mountPath")))]
+        return [path for mount in mounts if (path := string(mapping(mount).get("mountPath")))]
 
     def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:
         """The texts of the files that `--config` names: mounted files, and files that the script has written."""
-        found = {}
+        entries = {}
         for index, word in enumerate(words):
             flag, equals, path = word.partition("=")
             if flag != "--config":
@@ -229,8 +229,8 @@ class Reading:
                 path = words[index + 1]
             text = file(path)
             if text is not None:
-                found[path] = text
-        return found
+                entries[path] = text
+        return entries
 
 
 def _honest(word: Value, *, shell: bool) -> Value:

@@ -33,13 +33,13 @@ class _Write(NamedTuple):
 def write(words: WordExpander, node: Node, argv: Sequence[Value]) -> None:
     """Follow the writes to files of a statement with the command `argv`."""
     state = words.state
-    for one in _writes(words, node, argv):
+    for write in _writes(words, node, argv):
         words.budget.spend(len(state.files) // 4)
-        path = known(one.target)
-        before = state.files.get(posixpath.normpath(path), ()) if one.appends and path else ()
-        state.overwrite(one.target)
-        if path and one.text is not None and before is not None:
-            text = joined([*before, *one.text])
+        path = known(write.target)
+        before = state.files.get(posixpath.normpath(path), ()) if write.appends and path else ()
+        state.overwrite(write.target)
+        if path and write.text is not None and before is not None:
+            text = joined([*before, *write.text])
             size = sum(len(piece.text) for piece in text)
             words.budget.spend(size // 16)
             short = text if size <= MAX_SCRIPT_LENGTH else literal(text_of(text)[:_TOO_LONG])
@@ -49,7 +49,7 @@ def write(words: WordExpander, node: Node, argv: Sequence[Value]) -> None:
 def _writes(words: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[_Write]:
     """The writes of `cat <<EOF > file`, `tee file <<EOF` and others."""
     redirects = node.children_by_field_name("redirect")
-    heredoc = next((one for one in redirects if one.type == "heredoc_redirect"), None)
+    heredoc = next((other_redirect for other_redirect in redirects if other_redirect.type == "heredoc_redirect"), None)
     name = text_of(argv[0]) if argv else ""
     text = heredoc_text(words, heredoc) if heredoc is not None and name in ("cat", "tee") else None
     for redirect in [*redirects, *(heredoc.children if heredoc is not None else ())]:
@@ -69,7 +69,7 @@ def _writes(words: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[
 def given(words: WordExpander, node: Node) -> Value | None:
     """The here-document that is the input of a statement."""
     redirects = node.children_by_field_name("redirect")
-    heredoc = next((one for one in redirects if one.type == "heredoc_redirect"), None)
+    heredoc = next((redirect for redirect in redirects if redirect.type == "heredoc_redirect"), None)
     return heredoc_text(words, heredoc) if heredoc is not None else None
 
 

@@ -310,10 +310,10 @@ class Shell:
         finally:
             self.opaque -= 1
             self.state, self.exits = before, exits
-        said = f"it depends on {_SPACE.sub(' ', why[:200])[:60]}"
+        text = f"it depends on {_SPACE.sub(' ', why[:200])[:60]}"
         for state in ends:
             self._note_environment(state)
-            before.may_be(state, said)
+            before.may_be(state, text)
         return "maybe"
 
     def _note_environment(self, state: ShellState) -> None:
@@ -463,9 +463,12 @@ class Shell:
         redirect.write(self.words, node, self.argv(writer) if writer is not None and writer.type == "command" else [])
         if files is not None and (status in ("maybe", "no") or b"||" in (node.text or b"")):
             self.state.unsettle(files)  # `A && B > FILE`: B may not run
-        for one in redirects:
-            if one.type == "heredoc_redirect":
-                following = [*one.children_by_field_name("right"), *(c for c in one.children if c.type == "pipeline")]
+        for other_redirect in redirects:
+            if other_redirect.type == "heredoc_redirect":
+                following = [
+                    *other_redirect.children_by_field_name("right"),
+                    *(c for c in other_redirect.children if c.type == "pipeline"),
+                ]
                 for child in following:
                     status = self.statement(child)
         return status
@@ -599,7 +602,7 @@ def shell(
     environment: Environment,
     files: dict[str, str],
     visit: Callable[[list[Value], Shell], None],
-    whole: WorkLimit | None = None,
+    work_limit: WorkLimit | None = None,
 ) -> Shell:
     """A new shell in a container. `whole`: the work that all scripts of the object may cost."""
     values: dict[str, Value | Array] = dict(environment)
@@ -607,9 +610,9 @@ def shell(
     state = ShellState(
         variables=values, exported=set(values), files=texts, mounted=frozenset(files), rest=environment.rest
     )
-    made = Shell(state, visit)
-    made.budget.whole = whole
-    return made
+    new_shell = Shell(state, visit)
+    new_shell.budget.whole = work_limit
+    return new_shell
 
 
 def _after_options(argv: list[Value]) -> list[Value]:

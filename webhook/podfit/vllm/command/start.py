@@ -55,7 +55,7 @@ def resolve(
     container: Container,
     config_maps: Mapping[str, JSON] | None = None,
     budget: WorkLimit | None = None,
-    whole: Whole | None = None,
+    invocation: Whole | None = None,
 ) -> Command | None:
     """How `container` starts vLLM, or None if it does not run vLLM.
 
@@ -63,7 +63,7 @@ def resolve(
     mounted scripts. `budget`: the work that all scripts of the object may cost. `whole`: the object, for a caller that
     checks all its containers.
     """
-    return _Resolver(workload, container, config_maps or {}, budget, whole).resolve()
+    return _Resolver(workload, container, config_maps or {}, budget, invocation).resolve()
 
 
 class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
@@ -98,7 +98,7 @@ def _may_serve(text: str) -> bool:
 
 def _follows(text: str) -> bool:
     """Whether the script has `--headless`, `run.sh worker`, or `ray start` without `--head` after it."""
-    starts = (_RAY.split(one) for one in _STATEMENT.findall(text)) if "ray" in text else ()
+    starts = (_RAY.split(item) for item in _STATEMENT.findall(text)) if "ray" in text else ()
     return any(len(parts) > 1 and not _LEADS.search(parts[-1]) for parts in starts) or bool(_FOLLOWS.search(text))
 
 
@@ -110,13 +110,13 @@ class _Resolver(Reading):
 
     def resolve(self) -> Command | None:
         try:
-            found = self._resolved()
+            command = self._resolved()
         except GiveUp as why:
-            found, self.beyond = None, str(why)
-        if found is not None or not self.beyond:
-            return found
-        given = [one for name in ("command", "args") for one in items(self.container.spec.get(name))]
-        return self._unread(self.beyond, " ".join([one for one in given if isinstance(one, str)]))
+            command, self.beyond = None, str(why)
+        if command is not None or not self.beyond:
+            return command
+        given = [item for name in ("command", "args") for item in items(self.container.spec.get(name))]
+        return self._unread(self.beyond, " ".join([item for item in given if isinstance(item, str)]))
 
     def _resolved(self) -> Command | None:
         given = self.commands or self.args
@@ -133,14 +133,14 @@ class _Resolver(Reading):
     def _unsplit(self, line: str) -> Command | None:
         """A command whose first item is several words."""
         path, words = self.commands[0][0].path, entry.split(line)
-        found = self._started([*(literal(word, path) for word in words), *self.commands[1:], *self.args])
+        command = self._started([*(literal(word, path) for word in words), *self.commands[1:], *self.args])
         why = "the whole command line is one word, and no program is called that"
-        if found is None or found.unread:
-            return found
+        if command is None or command.unread:
+            return command
         if not isinstance(self.container.spec.get("command"), list) or self.container.synthetic:
-            return replace(found, guessed=why)  # in an operator's own field, which the operator may split
+            return replace(command, guessed=why)  # in an operator's own field, which the operator may split
         why = f"{line!r} is one word: no shell splits it, and no program is called that"
-        return replace(found, slip=Slip(line, tuple(words), why, path, unsplit=True))
+        return replace(command, slip=Slip(line, tuple(words), why, path, unsplit=True))
 
     # ── no command ──
 
@@ -151,10 +151,10 @@ class _Resolver(Reading):
         started = entry.start(self.args) if self.args else None
         runs = images.runs(self.image)
         if started is not None and not isinstance(started, Unknown):
-            found = self._started(self.args)
-            if found is None or runs not in ("serve", "module"):
-                return found
-            return replace(found, repeated=True, changes=found.changes - {"vllm"}, release="")  # the image's vLLM
+            command = self._started(self.args)
+            if command is None or runs not in ("serve", "module"):
+                return command
+            return replace(command, repeated=True, changes=command.changes - {"vllm"}, release="")  # the image's vLLM
         if runs == "other":
             return None
         if len(self.args) == 1 and runs != "serve" and " " in text_of(self.args[0]).strip():
@@ -195,11 +195,11 @@ class _Resolver(Reading):
         if isinstance(started, Serve):
             set_here, removed = entry.assignments(argv), entry.removals(argv)
             env = {**_without(self.env, removed), **set_here} if set_here or removed else self.env
-            found = self.serve(self._with_additional(started), env, decided=removed | set_here.keys(), argv=argv)
-            if found is not None and (change := entry.brings(argv)) is not None:
+            command = self.serve(self._with_additional(started), env, decided=removed | set_here.keys(), argv=argv)
+            if command is not None and (change := entry.brings(argv)) is not None:
                 release = entry.release_brought(argv) if change == "vllm" else ""
-                found = replace(found, changes=found.changes | {change}, release=release)
-            return found
+                command = replace(command, changes=command.changes | {change}, release=release)
+            return command
         if isinstance(started, Join):
             return self._worker(scripted=False)
         if isinstance(started, Script):
@@ -220,7 +220,7 @@ class _Resolver(Reading):
         text = self.file(started.program)
         if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
             return self._script(text, list(started.words), literal(started.program), inline=False)
-        self.beyond = started.beyond or self.beyond
+        self.reason = started.reason or self.beyond
         return self._opaque(started.program, started.words)
 
     def _with_additional(self, started: Serve) -> Serve:
@@ -286,13 +286,13 @@ class _Resolver(Reading):
         inline: bool = True,
         errexit: bool = False,
     ) -> Command | None:
-        seen = _Seen(texts=[text])
+        observation = _Seen(texts=[text])
         self.scripted = True
 
         from podfit.vllm.command.script import shell  # here, because most containers have no script
 
         def visit(argv: list[Value], sh: Shell) -> None:
-            self._visit(argv, sh, seen)
+            self._visit(argv, sh, observation)
 
         runner = shell(self.env, self.files, visit, self.budget)
         runner.marks = inline and self._raw_script == text
@@ -305,19 +305,21 @@ class _Resolver(Reading):
         except _Found:
             pass
         except GiveUp as why:
-            if not seen.servers:
+            if not observation.servers:
                 self.beyond = str(why)  # for the case that its own words name vLLM, not the script's
-                return seen.guess or self._unread(str(why), *seen.texts)
-            seen.servers[-1] = replace(seen.servers[-1], survived=f"what the script does after it is not read: {why}")
-        if seen.servers:
-            first, *then = seen.servers
+                return observation.guess or self._unread(str(why), *observation.texts)
+            observation.servers[-1] = replace(
+                observation.servers[-1], survived=f"what the script does after it is not read: {why}"
+            )
+        if observation.servers:
+            first, *then = observation.servers
             command = replace(first, script=text if runner.marks else None, unclosed=unclosed(text), then=tuple(then))
             return _with_lost(command, self._lost(text, positional, zero) if inline else ())
-        if seen.guess is not None:
-            return seen.guess
+        if observation.guess is not None:
+            return observation.guess
         if inline and zero is not None and len(text.split()) == 1:
             return self._split(text, positional, zero)
-        return self._worker(scripted=True) if seen.joined else None
+        return self._worker(scripted=True) if observation.joined else None
 
     def _unread(self, why: str, *texts: str) -> Command | None:
         """A container with a command that is too complex to read, but may start vLLM."""
@@ -326,14 +328,16 @@ class _Resolver(Reading):
         named = (images.named_vllm(self.image) and not another) or any(map(_may_serve, texts))
         if self.container.init or not (named or (self._asks_for_a_device() and not another)):
             return None
-        found = self.serve(
+        command = self.serve(
             Serve("serve", f"the {what}", (), own_flags=True),
             self.env,
             guessed=f"its {what} is too complex to be read",
             complete=False,
         )
         return (
-            replace(found, unread=why, script_path=self.script_path, unnamed=not named) if found is not None else None
+            replace(command, unread=why, script_path=self.script_path, unnamed=not named)
+            if command is not None
+            else None
         )
 
     def _asks_for_a_device(self) -> bool:
@@ -347,13 +351,13 @@ class _Resolver(Reading):
         if self.splits > _SPLITS:
             self.beyond = entry.TOO_MANY
             return None
-        found = self._started([literal(text.strip(), self.script_path), zero, *positional])
-        if found is None or found.entry == "worker":
+        command = self._started([literal(text.strip(), self.script_path), zero, *positional])
+        if command is None or command.entry == "worker":
             return None
         lost = words_of([zero, *positional], self.path)
-        return replace(found, lost=lost, guessed=f"sh -c runs only {text.strip()!r}; the other words are lost")
+        return replace(command, lost=lost, guessed=f"sh -c runs only {text.strip()!r}; the other words are lost")
 
-    def _visit(self, argv: Sequence[Value], sh: Shell, seen: _Seen) -> None:
+    def _visit(self, argv: Sequence[Value], sh: Shell, observation: _Seen) -> None:
         """Visit one command of a script."""
         started = entry.start(argv)
         if isinstance(started, Serve):
@@ -379,8 +383,8 @@ class _Resolver(Reading):
                 if change == "vllm":
                     command = replace(command, release=entry.release_brought(argv))
                 elif "vllm" in sh.changes and "vllm" not in command.changes:
-                    command = replace(command, release=seen.installed)
-                seen.servers.append(
+                    command = replace(command, release=observation.installed)
+                observation.servers.append(
                     replace(
                         command,
                         changes=command.changes | sh.changes,
@@ -388,15 +392,15 @@ class _Resolver(Reading):
                         unforked=self._unforked(sh),
                         cut_off=words_of(map(literal, sh.words_cut_off), self.script_path),
                         branched=sh.branched,
-                        may_follow=seen.may_follow(sh),
+                        may_follow=observation.may_follow(sh),
                         survived="the script starts it in the background" if sh.background else sh.doubt,
                     )
                 )
-                if guessed or sh.background or len(seen.servers) == _SERVERS:
+                if guessed or sh.background or len(observation.servers) == _SERVERS:
                     raise _Found
                 sh.failed = True
         elif isinstance(started, Join):
-            seen.joined = True
+            observation.joined = True
         elif isinstance(started, Script):
             text = started.text
             if text is None and started.file is not None:
@@ -405,37 +409,37 @@ class _Resolver(Reading):
             if text is not None:
                 child = _child(sh, argv, started.positional, started.zero)
                 child.state.errexit = started.errexit
-                self._run_child(child, text, sh, seen, entry.shell_name(argv))
+                self._run_child(child, text, sh, observation, entry.shell_name(argv))
             elif started.file is not None:
                 sh.changes.add("packages")
-                self._note_guess(text_of(started.file), started.positional, sh, seen)
+                self._note_guess(text_of(started.file), started.positional, sh, observation)
         elif started.program == entry.A_SHELL:
             if sh.stdin is not None:
-                self._run_child(_child(sh, argv, started.words), sh.stdin, sh, seen, entry.shell_name(argv))
+                self._run_child(_child(sh, argv, started.words), sh.stdin, sh, observation, entry.shell_name(argv))
             else:
                 sh.changes.add("packages")
         else:
-            self.beyond = started.beyond or self.beyond
+            self.reason = started.reason or self.beyond
             text = sh.contents(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
                 child = _child(sh, argv, started.words, literal(started.program))
-                self._run_child(child, text, sh, seen)
+                self._run_child(child, text, sh, observation)
             else:
                 if (change := changes.change_made_by(argv, text_of(sh.stdin or ()))) is not None:
                     sh.changes.add(change)
                     if change == "vllm":
-                        seen.installed = "" if sh.conditional else entry.release_installed(argv)
-                self._note_guess(started.program, started.words, sh, seen)
+                        observation.installed = "" if sh.conditional else entry.release_installed(argv)
+                self._note_guess(started.program, started.words, sh, observation)
 
-    def _run_child(self, child: Shell, script: Value, sh: Shell, seen: _Seen, name: str = "") -> None:
+    def _run_child(self, child: Shell, script: Value, sh: Shell, observation: _Seen, name: str = "") -> None:
         """Follows a script that another one starts. It fails if the servers in it fail. `name`: its shell."""
         given = handed.to_child(script, sh.state)
-        seen.texts.append(text_of(script))
+        observation.texts.append(text_of(script))
         child.state.variables.update(given.variables)
         child.state.errexit = child.state.errexit or _SHEBANG_E.match(given.text) is not None
         child.doubt = sh.doubt or given.doubt or dialect.doubt(given.text, _shell_of(given.text, name))
-        before = len(seen.servers)
-        sh.failed = child.run(given.text) == "no" and len(seen.servers) > before
+        before = len(observation.servers)
+        sh.failed = child.run(given.text) == "no" and len(observation.servers) > before
         sh.state.files, sh.followed = child.state.files, True
 
     def _unforked(self, sh: Shell) -> bool:
@@ -453,11 +457,11 @@ class _Resolver(Reading):
         before = self.script[1].encode(errors="replace")[: _name_of(last).start_byte]
         return len(before.decode(errors="replace"))
 
-    def _note_guess(self, program: str, words: Sequence[Value], sh: Shell, seen: _Seen) -> None:
+    def _note_guess(self, program: str, words: Sequence[Value], sh: Shell, observation: _Seen) -> None:
         """Keep a program that looks like a wrapper of vLLM, if none was found before."""
-        if seen.guess is None and not self.container.init and telling.looks_like_vllm(program, words):
+        if observation.guess is None and not self.container.init and telling.looks_like_vllm(program, words):
             own = Serve("serve", program, tuple(words), own_flags=True)
-            seen.guess = self.serve(
+            observation.guess = self.serve(
                 own, sh.environment, shell_exec=sh.exec, guessed=f"{program} takes vLLM's arguments"
             )
 
@@ -496,11 +500,13 @@ class _Resolver(Reading):
         others = (serves for path, serves in first if path != self.container.path)
         return any(itertools.islice(others, _SIBLINGS))
 
-    def _first_containers(self, whole: Whole) -> list[tuple[FieldPath, bool]]:
+    def _first_containers(self, invocation: Whole) -> list[tuple[FieldPath, bool]]:
         """The first containers of the object, each with whether it serves."""
-        listed = ((workload, one) for workload in whole.workloads for one in workload.containers)
-        first = [(workload, one) for workload, one in itertools.islice(listed, _EXAMINED) if not one.init]
-        return [(one.path, self._serves(workload, one)) for workload, one in first[: _SIBLINGS + 1]]
+        rows = ((workload, container) for workload in invocation.workloads for container in workload.containers)
+        first = [
+            (workload, container) for workload, container in itertools.islice(rows, _EXAMINED) if not container.init
+        ]
+        return [(container.path, self._serves(workload, container)) for workload, container in first[: _SIBLINGS + 1]]
 
     def _serves(self, workload: Workload, container: Container) -> bool:
         command = _Sibling(workload, container, self.config_maps, self.budget).resolve()

@@ -98,9 +98,9 @@ class ShellState:
     def may_be(self, other: ShellState, why: str) -> None:
         """The script may also have reached this place with another state: what differs becomes unknown."""
         for name in self.assigned(other):
-            one, two = self.variables.get(name), other.variables.get(name)
-            if isinstance(one, list) or isinstance(two, list):
-                self.variables[name] = _common(_elements(one), _elements(two), name, why)
+            value, two = self.variables.get(name), other.variables.get(name)
+            if isinstance(value, list) or isinstance(two, list):
+                self.variables[name] = _common(_elements(value), _elements(two), name, why)
             else:
                 self.forget([name], why)
         if self.positional is not other.positional:
@@ -146,10 +146,10 @@ def _elements(value: Value | Array | None) -> Array:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _common(one: Array, two: Array, name: str, why: str) -> Array:
+def _common(array: Array, two: Array, name: str, why: str) -> Array:
     """The first elements that two lists have in common, and any number of unknown ones."""
-    same = next((n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
-    return [*one[:same], mystery(f"${name}", why)]
+    same = next((n for n, (a, b) in enumerate(zip(array, two, strict=False)) if a != b), min(len(array), len(two)))
+    return [*array[:same], mystery(f"${name}", why)]
 
 
 def contents(files: Mapping[str, Text], path: str) -> Text | None:

@@ -82,10 +82,10 @@ class WorkLimit:
     """The work that one script may cost, with all shells that it starts, or that all scripts of an object may cost. In
     a `with` block, a statement is followed one level deeper."""
 
-    def __init__(self, most: int = WORK, whole: WorkLimit | None = None) -> None:
+    def __init__(self, most: int = WORK, work_limit: WorkLimit | None = None) -> None:
         self.most = most
         self.spent = 0
-        self.whole = whole
+        self.whole = work_limit
         """The limit of the whole object, of which this one is a part."""
         self.level = 0
         """Depth of the nested statements that are being followed."""
@@ -182,8 +182,8 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
         raise GiveUp(TOO_LONG)
     if "\0" in script:  # no process can receive it
         raise GiveUp(NUL)
-    text = raw = _ASIDE.sub(lambda one: b" " * len(one[0]), script.encode(errors="replace"))
-    if any(len(b"".join(one[0].split())) > _OPENED for one in _OPENINGS.finditer(raw)):
+    text = raw = _ASIDE.sub(lambda hit: b" " * len(hit[0]), script.encode(errors="replace"))
+    if any(len(b"".join(hit[0].split())) > _OPENED for hit in _OPENINGS.finditer(raw)):
         raise GiveUp(TOO_DEEP)
     root = _tree(raw, budget)
     blanks: dict[str, Value] = {}
@@ -222,8 +222,8 @@ def unclosed(script: str) -> str | None:
         return None
     opened: list[tuple[str, int]] = []
     at = 0
-    while (found := _MARKS.search(script, at)) is not None:
-        at, mark, inside = found.start(), found[0], opened[-1][0] if opened else ""
+    while (match := _MARKS.search(script, at)) is not None:
+        at, mark, inside = match.start(), match[0], opened[-1][0] if opened else ""
         if inside == "'":
             at = script.find("'", at)
             if at < 0:

@@ -116,12 +116,12 @@ def joined_list(values: Iterable[Value]) -> Value:
 
 def all_known(values: Mapping[str, Value]) -> dict[str, str]:
     """The texts of the values that are known."""
-    found = {}
+    entries = {}
     for name, value in values.items():
         text = known(value) if len(value) != 1 else value[0].text if value[0].unknown is None else None
         if text is not None:
-            found[name] = text
-    return found
+            entries[name] = text
+    return entries
 
 
 UNEXPANDED = "is not expanded outside of a shell"

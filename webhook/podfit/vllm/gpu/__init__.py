@@ -87,7 +87,12 @@ def find(
         None
         if named
         else next(
-            (one for one in (facts.gpu, assumed(facts)) if one and _may_get(one, container, resource, build)), None
+            (
+                accelerator
+                for accelerator in (facts.gpu, assumed(facts))
+                if accelerator and _may_get(accelerator, container, resource, build)
+            ),
+            None,
         )
     )
     if given is not None:
@@ -110,13 +115,13 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
     if claimed is not None and claimed.gpus:
         return NamedProducts(claimed.gpus, claimed.source, claimed.exact, False)
     if len(request.resources) > 1:  # CUDA sees either the whole GPUs or one slice; which of them is unknown
-        found = [labels.product_of_labels(workload, name) for name, _ in request.resources]
-        said = [one for one in found if one is not None]
-        both = labels.union(said) if len(said) == len(found) else None
+        items = [labels.product_of_labels(workload, name) for name, _ in request.resources]
+        rows = [other_products for other_products in items if other_products is not None]
+        both = labels.union(rows) if len(rows) == len(items) else None
         return replace(both, may_deny=False) if both else None
     name = request.resources[0][0] if request.resources else None
-    if (one := labels.product_of_labels(workload, name)) is not None:
-        return one
+    if (products := labels.product_of_labels(workload, name)) is not None:
+        return products
     if container.accelerator:
         gpus = by_name(container.accelerator)
         return NamedProducts(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
@@ -137,13 +142,13 @@ def _named_by_cluster(workload: Workload, placement: Placement | None, facts: Fa
         return None
     gpus = {gpu.name: gpu for kind in placement.kinds for gpu in kind.gpus}
     shared = any(kind.shared for kind in placement.kinds)
-    whole = not shared and not any(gpu.mig for gpu in gpus.values())
+    is_exact = not shared and not any(gpu.mig for gpu in gpus.values())
     more = f" (and of {placement.more_kinds} more kinds)" if placement.more_kinds else ""
     nodes = NamedProducts(
         gpus=tuple(gpus.values()),
         source=f"the labels of {placement.candidates} node{'s' if placement.candidates > 1 else ''} of "
         f"{'this cluster' if facts.fleet is None else '--nodes'}{more}",
-        may_deny=facts.nodes_closed and not placement.open and whole,
+        may_deny=facts.nodes_closed and not placement.open and is_exact,
         shared=shared,
     )
     return labels.union([nodes, pools]) if pools else nodes
@@ -183,9 +188,9 @@ def _may_get(given: Accelerator, container: Container, resource: str | None, bui
 def parse(text: str) -> Accelerator:
     """`NAME[:COUNT][,NAME[:COUNT]…]` as users write it → what a container gets; raises ValueError if no GPU has one of
     these names. Each GPU of a list is planned; the count is known if all agree."""
-    listed = [_parse(name) for name in text.split(",", MAX_NAMES)]
-    gpus = {gpu.name: gpu for one in listed for gpu in one.gpus}
-    counts = {one.count for one in listed}
+    accelerators = [_parse(name) for name in text.split(",", MAX_NAMES)]
+    gpus = {gpu.name: gpu for accelerator in accelerators for gpu in accelerator.gpus}
+    counts = {accelerator.count for accelerator in accelerators}
     return Accelerator(gpus=tuple(gpus.values()), count=counts.pop() if len(counts) == 1 else None)
 
 
@@ -199,12 +204,12 @@ def _parse(text: str) -> Accelerator:
         name, count = text, ""
     if count and not (count.isascii() and count.isdigit() and 0 < int(count) <= 1024):
         raise ValueError(f"{count!r} is not a number of GPUs; expected NAME or NAME:COUNT, such as l4:4")
-    found = by_name(name)
-    if not found:
+    gpus = by_name(name)
+    if not gpus:
         near = nearest(name)
         hint = f"; did you mean {', '.join(near)}?" if near else "; expected a name such as l4, h100 or Tesla-T4"
         raise ValueError(f"no GPU is known by the name {name!r}{hint}")
-    return Accelerator(gpus=found, count=int(count) if count else None)
+    return Accelerator(gpus=gpus, count=int(count) if count else None)
 
 
 def assumed(facts: Facts) -> Accelerator | None:

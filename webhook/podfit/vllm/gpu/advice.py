@@ -34,7 +34,7 @@ def product_label(gpu: Gpu) -> tuple[str, str]:
         names = (
             gpu.labels
             if key == PRODUCT
-            else [one for place in LABELS[key] for one in _product_labels(gpu).get(place, ())]
+            else [text for place in LABELS[key] for text in _product_labels(gpu).get(place, ())]
         )
         if names:
             return key, names[0]
@@ -44,19 +44,21 @@ def product_label(gpu: Gpu) -> tuple[str, str]:
 def of_product(spec: JSON, label: str, count: int = 1) -> str:
     """The change that gets the Pod `count` GPUs of the model that nvidia.com/gpu.product calls `label`."""
     gpus = by_name(label)
-    said, dropped = [], []
+    texts, dropped = [], []
     for key, old in _selector(spec).items():
         value = _value(key, old, label, gpus, count)
         if value:
-            said.append(f"{key}: {value}")
+            texts.append(f"{key}: {value}")
         elif value is None:
             dropped.append(f"{key}: {old}")
-    if said or dropped:
+    if texts or dropped:
         instead = f" instead of {', '.join(dropped)}" if dropped else ""
-        return f"nodeSelector {', '.join(said) or f'{PRODUCT}: {label}'}{instead}"
-    for one in _affinity(spec):
-        if one.operator == "In" and (value := _value(one.key, one.values[0] if one.values else "", label, gpus, 1)):
-            return f"required affinity {one.key} In [{value}] instead of [{', '.join(one.values)}]"
+        return f"nodeSelector {', '.join(texts) or f'{PRODUCT}: {label}'}{instead}"
+    for requirement in _affinity(spec):
+        if requirement.operator == "In" and (
+            value := _value(requirement.key, requirement.values[0] if requirement.values else "", label, gpus, 1)
+        ):
+            return f"required affinity {requirement.key} In [{value}] instead of [{', '.join(requirement.values)}]"
     key = _label_of_cloud(spec) or PRODUCT
     value = _value(key, "", label, gpus, count)
     return f"nodeSelector {key}: {value}" if value else f"nodeSelector {PRODUCT}: {label}"
@@ -68,16 +70,16 @@ def nameable(spec: JSON, labels: Sequence[str]) -> tuple[str, ...]:
     keys = [key for key in _selector(spec) if key in OF_CLOUDS.values()]
     if not keys and (key := _label_of_cloud(spec)) is not None:
         keys = [key]
-    found = [label for label in labels if all(_value(key, "", label, by_name(label), 1) for key in keys)]
-    return tuple(found or labels)
+    names = [label for label in labels if all(_value(key, "", label, by_name(label), 1) for key in keys)]
+    return tuple(names or labels)
 
 
 def _label_of_cloud(spec: JSON) -> str | None:
     """The label for the GPU model in the cloud whose labels or taints the Pod names; None if it names no cloud."""
     selector, tolerations = spec.get("nodeSelector"), spec.get("tolerations")
     keys = [*islice(selector if isinstance(selector, Mapping) else (), _MANY)]
-    keys += [one.get("key") for one in islice(mappings(tolerations), _MANY)]
-    keys += [one.key for one in islice(affinity(spec), _MANY)]
+    keys += [mapping.get("key") for mapping in islice(mappings(tolerations), _MANY)]
+    keys += [requirement.key for requirement in islice(affinity(spec), _MANY)]
     return next((OF_CLOUDS[start] for key in keys for start in OF_CLOUDS if str(key).startswith(start)), None)
 
 
@@ -86,8 +88,8 @@ def of_count(spec: JSON, gpus: Sequence[Gpu], count: int) -> str | None:
     None if no such machine type is known."""
     for key, old in _selector(spec).items():
         if key in instances.TYPE and (has := instances.count_of(old)) is not None and has < count:
-            found = instances.smallest_machine_type(old, gpus, count)
-            return f" and nodeSelector {key}: {found}" if found else None
+            machine_type = instances.smallest_machine_type(old, gpus, count)
+            return f" and nodeSelector {key}: {machine_type}" if machine_type else None
     return ""
 
 
@@ -95,35 +97,35 @@ def own_labels(spec: JSON) -> tuple[str, ...]:
     """The whole GPUs that a required affinity allows (values of nvidia.com/gpu.product), least memory first; none if it
     allows only one."""
     demands = of_spec(spec)
-    said = {value for term in (demands.always, *demands.terms) for one in term
-            if (one.key, one.operator) == (PRODUCT, "In") for value in one.values}  # fmt: skip
-    if len(said) > _MANY:
+    names = {value for term in (demands.always, *demands.terms) for requirement in term
+            if (requirement.key, requirement.operator) == (PRODUCT, "In") for value in requirement.values}  # fmt: skip
+    if len(names) > _MANY:
         return ()
     sizes = {
-        value: min(one.memory for one in gpus)
-        for value in sorted(said)
-        if not SHARED_SUFFIX.search(value) and (gpus := by_name(value)) and not any(one.mig for one in gpus)
+        value: min(gpu.memory for gpu in gpus)
+        for value in sorted(names)
+        if not SHARED_SUFFIX.search(value) and (gpus := by_name(value)) and not any(gpu.mig for gpu in gpus)
     }
     return tuple(sorted(sizes, key=sizes.__getitem__)) if len(sizes) > 1 else ()
 
 
 def _affinity(spec: JSON) -> Iterator[NodeRequirement]:
     """The requirements of the required affinity whose labels identify the GPU model or the machine type."""
-    return (one for one in islice(affinity(spec), _MANY) if one.key in _TOLD)
+    return (requirement for requirement in islice(affinity(spec), _MANY) if requirement.key in _TOLD)
 
 
 def _product_labels(gpu: Gpu) -> Mapping[str, Sequence[str]]:
     """Label → its values for this GPU model."""
-    found: Mapping[str, Sequence[str]] = products().get(gpu.name, {}).get("names", {})
-    return found
+    entries: Mapping[str, Sequence[str]] = products().get(gpu.name, {}).get("names", {})
+    return entries
 
 
 def _selector(spec: JSON) -> Mapping[str, str]:
-    found = spec.get("nodeSelector")
-    if not isinstance(found, Mapping):
+    value = spec.get("nodeSelector")
+    if not isinstance(value, Mapping):
         return {}
-    told = _TOLD & found.keys()
-    return {str(key): str(found[key]) for key in (found if len(found) <= _MANY else told) if key in told}
+    names = _TOLD & value.keys()
+    return {str(key): str(value[key]) for key in (value if len(value) <= _MANY else names) if key in names}
 
 
 def _value(key: str, old: str, label: str, gpus: Sequence[Gpu], count: int) -> str | None:

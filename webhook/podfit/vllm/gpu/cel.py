@@ -72,10 +72,10 @@ class _Parser:
 
     def expression(self) -> _Value:
         """The whole expression; raises _UnreadableError if text is left after it."""
-        found = self._disjunction()
+        result = self._disjunction()
         if self._at != len(self._tokens):
             raise _UnreadableError
-        return found
+        return result
 
     def _next(self) -> tuple[str, str]:
         """The next token: its kind and text."""
@@ -188,12 +188,12 @@ class _Parser:
 
     def _arguments(self, end: str) -> list[_Value]:
         """Expressions separated by commas, up to `end`."""
-        found: list[_Value] = []
+        items: list[_Value] = []
         while not self._take(end):
-            if found:
+            if items:
                 self._need(",")
-            found.append(self._disjunction())
-        return found
+            items.append(self._disjunction())
+        return items
 
 
 def _constant(value: Any) -> _Value:
@@ -204,8 +204,8 @@ def _field_access(value: _Value, name: _Value) -> _Value:
     """The field of an object; None if unknown."""
 
     def read(device: Device) -> Any:
-        whole, key = value(device), name(device)
-        return whole.get(key) if isinstance(whole, Mapping) and isinstance(key, str) else None
+        holder, key = value(device), name(device)
+        return holder.get(key) if isinstance(holder, Mapping) and isinstance(key, str) else None
 
     return read
 
@@ -245,17 +245,17 @@ def _method_call(name: str, value: _Value, arguments: list[_Value]) -> _Value:
 
     def call(device: Device) -> Any:
         """The method's result for a device; None if the value or an argument is unknown."""
-        found, given = value(device), [argument(device) for argument in arguments]
+        target, given = value(device), [argument(device) for argument in arguments]
         if name in ("orValue", "value"):
-            return found
-        if found is None or None in given:
+            return target
+        if target is None or None in given:
             return None
         if name in _ORDER and len(given) == 1:
-            order = _order(found, given[0])
+            order = _order(target, given[0])
             return None if order is None else _ORDER[name](order)
-        if name in _TEXT and all(isinstance(one, str) for one in (found, *given)):
+        if name in _TEXT and all(isinstance(item, str) for item in (target, *given)):
             try:
-                return _TEXT[name](found, *given)
+                return _TEXT[name](target, *given)
             except TypeError:  # the number of arguments is wrong
                 return None
         return None
@@ -291,7 +291,7 @@ def _compare(sign: str, left: Any, right: Any) -> bool | None:
     if sign == "in":
         if left is None or not isinstance(right, list):
             return None
-        return _or([_compare("==", left, one) for one in right])
+        return _or([_compare("==", left, item) for item in right])
     if left is None or right is None:
         return None
     if sign in ("==", "!="):

@@ -49,30 +49,30 @@ class Claim:
 
 def find(workload: Workload, container: Container, snapshot: Snapshot | None) -> Claim | None:
     """The container's claim; None if it claims nothing that may be an accelerator."""
-    asked = mapping(container.spec.get("resources")).get("claims")
-    if not isinstance(asked, list):
+    value = mapping(container.spec.get("resources")).get("claims")
+    if not isinstance(value, list):
         return None
     there = workload.resource_claims
     if not there:
         return None
-    found: list[Claim] = []
-    for one in mappings(asked):
-        pod_claim = there.get(str(one.get("name")))
+    claims: list[Claim] = []
+    for other_mapping in mappings(value):
+        pod_claim = there.get(str(other_mapping.get("name")))
         if pod_claim is not None:
-            found += _claims(pod_claim, one.get("request"), workload.namespace, snapshot)
-    if not found:
-        return None if asked and _all_seen(asked, there, workload, snapshot) else _UNSEEN
-    if len(found) == 1:
-        return found[0]
-    counts = [one.count for one in found]
-    gpus = {gpu.name: gpu for one in found for gpu in one.gpus} if all(one.gpus for one in found) else {}
+            claims += _claims(pod_claim, other_mapping.get("request"), workload.namespace, snapshot)
+    if not claims:
+        return None if value and _all_seen(value, there, workload, snapshot) else _UNSEEN
+    if len(claims) == 1:
+        return claims[0]
+    counts = [claim.count for claim in claims]
+    gpus = {gpu.name: gpu for claim in claims for gpu in claim.gpus} if all(claim.gpus for claim in claims) else {}
     total = None if None in counts else sum(count for count in counts if count)
     return Claim(
         total,
         tuple(gpus.values()),
-        "; ".join(one.source for one in found),
-        all(one.exact for one in found),
-        _all_of([one.possible for one in found]),
+        "; ".join(claim.source for claim in claims),
+        all(claim.exact for claim in claims),
+        _all_of([claim.possible for claim in claims]),
     )
 
 
@@ -81,14 +81,14 @@ _UNSEEN = Claim(None, (), "DRA claim", False)
 
 def _all_of(several: Iterable[tuple[Gpu, ...]]) -> tuple[Gpu, ...]:
     """The GPU models of all alternatives; none if one of them allows any."""
-    listed = list(several)
-    return tuple({gpu.name: gpu for gpus in listed for gpu in gpus}.values()) if all(listed) else ()
+    items = list(several)
+    return tuple({gpu.name: gpu for gpus in items for gpu in gpus}.values()) if all(items) else ()
 
 
-def _all_seen(asked: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
+def _all_seen(values: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
     """Whether all claims are known, and none is for an accelerator but for a network interface or a compute domain."""
-    named = [there.get(str(one.get("name"))) for one in mappings(asked)]
-    return all(one is not None and _spec(one, workload.namespace, snapshot) is not None for one in named)
+    named = [there.get(str(other_mapping.get("name"))) for other_mapping in mappings(values)]
+    return all(item is not None and _spec(item, workload.namespace, snapshot) is not None for item in named)
 
 
 def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: Snapshot | None) -> Iterator[Claim]:
@@ -98,10 +98,14 @@ def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: S
         yield _UNSEEN
         return
     name = pod_claim.get("resourceClaimTemplateName") or pod_claim.get("resourceClaimName")
-    for one in mappings(mapping(spec.get("devices")).get("requests")):
-        if request is not None and str(request).partition("/")[0] != str(one.get("name")):
+    for other_mapping in mappings(mapping(spec.get("devices")).get("requests")):
+        if request is not None and str(request).partition("/")[0] != str(other_mapping.get("name")):
             continue
-        options = [mapping(one["exactly"])] if "exactly" in one else mappings(one.get("firstAvailable")) or [one]
+        options = (
+            [mapping(other_mapping["exactly"])]
+            if "exactly" in other_mapping
+            else mappings(other_mapping.get("firstAvailable")) or [other_mapping]
+        )
         if len(options) > 1 and isinstance(request, str) and "/" in request:
             options = [it for it in options if it.get("name") == request.partition("/")[2]] or options
         read = [it for option in options if (it := _request(option, snapshot)) is not None]
@@ -129,22 +133,22 @@ def _spec(pod_claim: JSON, namespace: str | None, snapshot: Snapshot | None) -> 
     return mapping(claim.get("spec")) if claim else None
 
 
-def _request(one: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gpu, ...], bool] | None:
+def _request(item: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gpu, ...], bool] | None:
     """(count, GPU models, exact) of a device request; None if it is not for an accelerator."""
-    name = str(one.get("deviceClassName") or "")
+    name = str(item.get("deviceClassName") or "")
     device_class = snapshot.get("deviceclasses", None, name) if snapshot else None
-    selectors = [*_selectors(mapping(mapping(device_class).get("spec"))), *_selectors(one)]
+    selectors = [*_selectors(mapping(mapping(device_class).get("spec"))), *_selectors(item)]
     if any(word in name for word in _NO_ACCELERATOR):
         return None
     driver, kind = CLASSES.get(name, (None, None))
     if driver is None and device_class is None:
-        return _device_count(one), (), False
+        return _device_count(item), (), False
     if driver is None and not any(known in text for text in selectors for known in DRIVERS):
-        return _device_count(one), (), False  # an unknown driver
+        return _device_count(item), (), False  # an unknown driver
     short = sum(map(len, selectors)) + _EACH * len(selectors) <= _SHORT
     gpus = (_known_left if short else _matching_products)(driver, kind, tuple(selectors))
     exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
-    return _device_count(one), gpus, exact
+    return _device_count(item), gpus, exact
 
 
 _SHORT = 4096
@@ -180,7 +184,7 @@ _MOST = 24
 def _names(gpus: tuple[Gpu, ...]) -> bool:
     """Whether a request names its GPU model. A class for all whole GPUs of a vendor names none."""
     names = {gpu.name for gpu in gpus if gpu.mig is None}
-    return len(gpus) <= _MOST and not any(whole <= names for whole in _whole_gpus().values())
+    return len(gpus) <= _MOST and not any(value <= names for value in _whole_gpus().values())
 
 
 @cache
@@ -192,17 +196,17 @@ def _whole_gpus() -> Mapping[str, frozenset[str]]:
     }
 
 
-def _device_count(one: JSON) -> int | None:
+def _device_count(item: JSON) -> int | None:
     """How many devices a request asks for; None for all of them, or if it is not a positive number."""
-    if one.get("allocationMode") == "All":
+    if item.get("allocationMode") == "All":
         return None
-    count = one.get("count", 1)
+    count = item.get("count", 1)
     return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
 
 
 def _selectors(of: JSON) -> list[str]:
-    found = (mapping(one.get("cel")).get("expression") for one in mappings(of.get("selectors")))
-    return [text for text in found if isinstance(text, str)]
+    items = (mapping(other_mapping.get("cel")).get("expression") for other_mapping in mappings(of.get("selectors")))
+    return [text for text in items if isinstance(text, str)]
 
 
 @cache
@@ -212,19 +216,19 @@ def _devices() -> tuple[tuple[Gpu, cel.Device], ...]:
     kubernetes-sigs/dra-driver-nvidia-gpu cmd/gpu-kubelet-plugin/deviceinfo.go; ROCm/k8s-gpu-dra-driver
     docs/driver-attributes.md.
     """
-    found: list[tuple[Gpu, cel.Device]] = []
+    items: list[tuple[Gpu, cel.Device]] = []
     for gpu in all_products():
         driver = next((name for name, vendor in DRIVERS.items() if vendor == gpu.vendor), None)
         if driver is None:
             continue
         row = products()[gpu.name]
         for name in row["names"].get("smi", ()) or [gpu.name]:
-            found.append((gpu, _device(driver, gpu, name)))
-            for one in row.get("mig", ()):
-                cut = slice_of(gpu, one["profile"])
+            items.append((gpu, _device(driver, gpu, name)))
+            for item in row.get("mig", ()):
+                cut = slice_of(gpu, item["profile"])
                 if cut is not None:
-                    found.append((cut, _device(driver, cut, name)))
-    return tuple(found)
+                    items.append((cut, _device(driver, cut, name)))
+    return tuple(items)
 
 
 _FAMILIES = {"ada-lovelace": "Ada Lovelace"}

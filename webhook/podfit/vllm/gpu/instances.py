@@ -30,7 +30,7 @@ _TELLING = {"family", "category", "gpu-name", "accelerator-name"}
 def of_types(names: Iterable[str]) -> tuple[Gpu, ...]:
     """The GPUs of cloud machine types; a fraction of a GPU is a GPU with that much memory."""
     table, lower = _table(), _in_any_case()
-    found: dict[str, Gpu] = {}
+    entries: dict[str, Gpu] = {}
     for name in names:
         row = table.get(lower.get(name.lower(), name))
         if row is None or row["gpu"] not in products():
@@ -41,13 +41,13 @@ def of_types(names: Iterable[str]) -> tuple[Gpu, ...]:
             gpu = replace(gpu, name=part).with_memory(
                 int(gpu.memory * fraction * 0.95), int(gpu.memory_high * fraction)
             )
-        found[gpu.name] = gpu
-    return tuple(found.values())
+        entries[gpu.name] = gpu
+    return tuple(entries.values())
 
 
 def of_family(name: str) -> list[str]:
     """The machine types of a family: `g6` → g6.xlarge …, `a3` → a3-highgpu-8g …"""
-    return [one for one in _table() if re.match(re.escape(name) + r"[.-]", one)]
+    return [text for text in _table() if re.match(re.escape(name) + r"[.-]", text)]
 
 
 def count_of(name: str) -> int | None:
@@ -75,14 +75,14 @@ def size_of(name: str) -> Size | None:
 def smallest_machine_type(name: str, gpus: Sequence[Gpu], count: int) -> str | None:
     """The smallest machine type of the same cloud as `name`, with at least `count` of these GPUs."""
     row = _table().get(_in_any_case().get(name.lower(), name))
-    wanted = {gpu.name for gpu in gpus}
-    found = [
-        (one["count"], one.get("host_ram_gib") or 0, other)
-        for other, one in _table().items()
-        if row and one["provider"] == row["provider"] and one["gpu"] in wanted and not one.get("fraction")
-        if one["count"] >= count
+    names = {gpu.name for gpu in gpus}
+    items = [
+        (item["count"], item.get("host_ram_gib") or 0, other)
+        for other, item in _table().items()
+        if row and item["provider"] == row["provider"] and item["gpu"] in names and not item.get("fraction")
+        if item["count"] >= count
     ]
-    return min(found)[2] if found else None
+    return min(items)[2] if items else None
 
 
 def left_by(demands: Sequence[NodeRequirement]) -> tuple[Gpu, ...]:
@@ -91,13 +91,13 @@ def left_by(demands: Sequence[NodeRequirement]) -> tuple[Gpu, ...]:
 
     Empty if none of the labels identifies the kind of accelerator (`_TELLING`).
     """
-    said = [(part, one) for one in demands if (part := _label_part(one.key)) is not None]
-    if not _TELLING & {part for part, one in said if one.operator == "In"}:
+    items = [(part, requirement) for requirement in demands if (part := _label_part(requirement.key)) is not None]
+    if not _TELLING & {part for part, requirement in items if requirement.operator == "In"}:
         return ()
     kept = [
         name
         for name, labels in _labels().items()
-        if all(_requirement_holds(one, labels.get(part)) for part, one in said)
+        if all(_requirement_holds(requirement, labels.get(part)) for part, requirement in items)
     ]
     return of_types(kept)
 
@@ -113,9 +113,9 @@ def is_telling(key: str) -> bool:
     return key.startswith(_PREFIXES) and _label_part(key) is not None
 
 
-def _requirement_holds(one: NodeRequirement, value: str | None) -> bool:
+def _requirement_holds(requirement: NodeRequirement, value: str | None) -> bool:
     """Whether a value meets a node's requirement; None: the label is absent."""
-    return one.holds({one.key: value} if value is not None else {})
+    return requirement.holds({requirement.key: value} if value is not None else {})
 
 
 def _label_part(key: str) -> str | None:
@@ -126,8 +126,8 @@ def _label_part(key: str) -> str | None:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    found: Mapping[str, Mapping[str, Any]] = data.load("instances")["instance_types"]
-    return found
+    entries: Mapping[str, Mapping[str, Any]] = data.load("instances")["instance_types"]
+    return entries
 
 
 @cache
@@ -139,7 +139,7 @@ def _in_any_case() -> Mapping[str, str]:
 def _labels() -> Mapping[str, Mapping[str, str]]:
     """AWS's machine types → the labels that Karpenter gives their nodes (karpenter-provider-aws
     website/content/en/preview/reference/instance-types.md)."""
-    found = {}
+    entries = {}
     for name, row in _table().items():
         split = re.fullmatch(r"([a-z]+)(\d+)[^.]*", name.partition(".")[0]) if row["provider"] == "aws" else None
         if split is None or row["gpu"] not in products():
@@ -159,5 +159,5 @@ def _labels() -> Mapping[str, Mapping[str, str]]:
         }
         if device == "gpu" and row.get("gpu_memory_label_mib"):
             labels["gpu-memory"] = str(row["gpu_memory_label_mib"])
-        found[name] = labels
-    return found
+        entries[name] = labels
+    return entries

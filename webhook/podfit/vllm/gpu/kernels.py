@@ -58,13 +58,15 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
 
 def least_capability(method: str, release: Release) -> tuple[int, int] | None:
     """(major, minor) that this release requires for the method; None if no requirement is known."""
-    asked = [one.least for one in STEPS.get(method, ()) if (release > one.after if one.after else release >= one.first)]
-    return divmod(asked[-1], 10) if asked else None
+    items = [
+        step.least for step in STEPS.get(method, ()) if (release > step.after if step.after else release >= step.first)
+    ]
+    return divmod(items[-1], 10) if items else None
 
 
 def first_release(method: str, capability: tuple[int, int]) -> Release | None:
     """The first release that is known to run the method on a GPU of this capability."""
-    return next((one.first for one in STEPS.get(method, ()) if divmod(one.least, 10) <= capability), None)
+    return next((step.first for step in STEPS.get(method, ()) if divmod(step.least, 10) <= capability), None)
 
 
 NAMED = frozenset({"quant_method", "bits", "_scheme", "format", "quant_algo"})
@@ -102,8 +104,8 @@ def method(model: Model, given: object) -> tuple[str, bool] | None:
 def _scheme(config: Mapping[str, Any]) -> str | None:
     """compressed-tensors' scheme of all layers (vLLM compressed_tensors.py, `_get_scheme_from_parts`)."""
     groups = config.get("config_groups")
-    found = {_scheme_of_group(one) for one in groups.values()} if isinstance(groups, Mapping) else set()
-    return found.pop() if len(found) == 1 else None
+    names = {_scheme_of_group(value) for value in groups.values()} if isinstance(groups, Mapping) else set()
+    return names.pop() if len(names) == 1 else None
 
 
 def _scheme_of_group(group: object) -> str | None:

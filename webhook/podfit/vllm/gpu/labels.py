@@ -88,11 +88,16 @@ class NamedProducts:
 
 def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts | None:
     """The GPU models by the labels that nodes must have and by the resource's own name."""
-    said = workload.once(_said)
-    if (own := _from_resource(resource, said.gpus if said else None)) is not None:
+    own_products = workload.once(_said)
+    if (own := _from_resource(resource, own_products.gpus if own_products else None)) is not None:
         gpus, source = own
-        return NamedProducts(gpus, f"{source}; {said.source}" if said else source, True, bool(said and said.shared))
-    return said
+        return NamedProducts(
+            gpus,
+            f"{source}; {own_products.source}" if own_products else source,
+            True,
+            bool(own_products and own_products.shared),
+        )
+    return own_products
 
 
 def _said(workload: Workload) -> NamedProducts | None:
@@ -120,9 +125,9 @@ _MANY = 64
 model counts as named."""
 
 
-def _tells(one: NodeRequirement) -> bool:
+def _tells(requirement: NodeRequirement) -> bool:
     """Whether the requirement may identify the GPU model."""
-    key = one.key
+    key = requirement.key
     return (
         key in _TELLING
         or instances.is_telling(key)
@@ -135,11 +140,15 @@ def _tells(one: NodeRequirement) -> bool:
 
 def _few(term: Demands) -> Demands:
     """The first of the requirements, those with well-known labels before others."""
-    return term if len(term) <= _MANY else tuple(sorted(term, key=lambda one: one.key not in _TELLING)[:_MANY])
+    return (
+        term
+        if len(term) <= _MANY
+        else tuple(sorted(term, key=lambda requirement: requirement.key not in _TELLING)[:_MANY])
+    )
 
 
 def _texts(term: Demands) -> list[str]:
-    return [text for one in term for text in (one.key, one.operator, *one.values)]
+    return [text for requirement in term for text in (requirement.key, requirement.operator, *requirement.values)]
 
 
 def _are_short(texts: Sequence[str]) -> bool:
@@ -162,8 +171,8 @@ def _known_terms(terms: tuple[Demands, ...]) -> NamedProducts | None:
 
 def _of_terms(terms: Sequence[Demands]) -> NamedProducts | None:
     """The GPU models that alternative requirements leave; None if one alternative allows any GPU model."""
-    found = [one for term in terms if (one := of_demands(term))]
-    return union(found) if len(found) == len(terms) else None
+    items = [named for term in terms if (named := of_demands(term))]
+    return union(items) if len(items) == len(terms) else None
 
 
 def left_by_requirements(workload: Workload, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
@@ -192,9 +201,9 @@ def _left_by_term(term: Demands, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | None:
     """The GPU models that a live node's labels name, as the container that requests `resource` sees them."""
-    said = of_demands(as_demands(labels))
-    own = _from_resource(resource, said.gpus if said else ()) if resource else None
-    return replace(said, gpus=own[0]) if said and own else said
+    by_labels = of_demands(as_demands(labels))
+    own = _from_resource(resource, by_labels.gpus if by_labels else ()) if resource else None
+    return replace(by_labels, gpus=own[0]) if by_labels and own else by_labels
 
 
 def as_demands(labels: Mapping[str, str]) -> Demands:
@@ -208,65 +217,71 @@ def of_demands(demands: Demands) -> NamedProducts | None:
     sources: list[str] = []
     may_deny, shared = True, False
     demands = _without_refused(demands)
-    for one in sorted(demands, key=lambda one: one.key not in LABELS):
-        meant, certain = _products_of(one)
+    for requirement in sorted(demands, key=lambda demand: demand.key not in LABELS):
+        meant, certain = _products_of(requirement)
         if not meant or (gpus is not None and not certain):
             continue
         both = tuple(gpu for gpu in gpus if gpu.name in {other.name for other in meant}) if gpus is not None else meant
         if both:
             gpus, may_deny = both, certain
-            sources.append(str(one))
-            shared = shared or any(SHARED_SUFFIX.search(value) for value in one.values)
+            sources.append(str(requirement))
+            shared = shared or any(SHARED_SUFFIX.search(value) for value in requirement.values)
     if gpus is None:
         gpus, sources = _from_filters(demands)
     if not gpus:
         return None
-    for one in demands:
-        gpus = _resized(_matching_products(gpus, one), one)
-        if one.key in SHARING_LABELS and one.operator == "In":
-            shared = shared or any(SHARING_LABELS[one.key](value) for value in one.values)
+    for requirement in demands:
+        gpus = _resized(_matching_products(gpus, requirement), requirement)
+        if requirement.key in SHARING_LABELS and requirement.operator == "In":
+            shared = shared or any(SHARING_LABELS[requirement.key](value) for value in requirement.values)
     return NamedProducts(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny, shared)
 
 
 def _without_refused(demands: Demands) -> Demands:
     """`key In (a, b)` together with `key NotIn (b)` is `key In (a)`."""
-    refused = {(one.key, value) for one in demands if one.operator == "NotIn" for value in one.values}
+    refused = {
+        (requirement.key, value)
+        for requirement in demands
+        if requirement.operator == "NotIn"
+        for value in requirement.values
+    }
     if not refused:
         return demands
     return tuple(
-        replace(one, values=left)
-        if one.operator == "In" and (left := tuple(value for value in one.values if (one.key, value) not in refused))
-        else one
-        for one in demands
+        replace(requirement, values=left)
+        if requirement.operator == "In"
+        and (left := tuple(value for value in requirement.values if (requirement.key, value) not in refused))
+        else requirement
+        for requirement in demands
     )
 
 
-def union(found: Sequence[NamedProducts]) -> NamedProducts | None:
+def union(rows: Sequence[NamedProducts]) -> NamedProducts | None:
     """Alternatives: the GPU models of any of them are possible."""
-    if not found:
+    if not rows:
         return None
     return NamedProducts(
-        gpus=tuple({gpu.name: gpu for one in found for gpu in one.gpus}.values()),
-        source=" or ".join(dict.fromkeys(one.source for one in found)),
-        may_deny=all(one.may_deny for one in found),
-        shared=any(one.shared for one in found),
+        gpus=tuple({gpu.name: gpu for other_products in rows for gpu in other_products.gpus}.values()),
+        source=" or ".join(dict.fromkeys(other_products.source for other_products in rows)),
+        may_deny=all(other_products.may_deny for other_products in rows),
+        shared=any(other_products.shared for other_products in rows),
     )
 
 
-def _products_of(one: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
+def _products_of(requirement: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
     """The GPU models that a label's values name, and whether the label is one whose values are names of GPUs.
 
     If one of the values is unknown, every GPU model is possible: then the label names none.
     """
-    if one.operator in ("Exists", "Gt", "In") and (pair := NAMED_KEY.fullmatch(one.key)):
+    if requirement.operator in ("Exists", "Gt", "In") and (pair := NAMED_KEY.fullmatch(requirement.key)):
         return by_name(pair[2], LABELS[pair[1]]), True
-    if one.operator != "In":
+    if requirement.operator != "In":
         return (), False
-    key, values = one.key, tuple(dict.fromkeys(one.values))
+    key, values = requirement.key, tuple(dict.fromkeys(requirement.values))
     certain = key in LABELS or key in instances.TYPE or key in instances.FAMILY
     if len(values) > _MANY or not (certain or OWN_LABELS.fullmatch(key)):
         return (), certain
-    found: dict[str, Gpu] = {}
+    entries: dict[str, Gpu] = {}
     for value in values:
         if key in LABELS:
             gpus = by_name(value, LABELS[key])
@@ -278,113 +293,124 @@ def _products_of(one: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
             gpus = by_name(f"{key}={value}") or by_name(value)
         if not gpus:
             return (), certain
-        found |= {gpu.name: gpu for gpu in gpus}
-    return tuple(found.values()), certain
+        entries |= {gpu.name: gpu for gpu in gpus}
+    return tuple(entries.values()), certain
 
 
 def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
     """The GPU models left if no label names one: by Karpenter's categories, by exact memory, by family."""
-    if found := instances.left_by(demands):
-        said = [str(one) for one in demands if "/instance-" in one.key]
-        return (found, said) if len(found) <= PRODUCTS_SHOWN else ((), [])
-    for one in demands:
-        if one.key == MEMORY_LABELS[0] and one.operator == "In" and all(map(_is_number, one.values)):
-            wanted = {int(value) for value in one.values}
-            if exact := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in wanted):
-                return exact, [str(one)]
-    telling = [one for one in demands if one.key in _FILTERS]
-    if any(one.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major") for one in telling):
+    if gpus := instances.left_by(demands):
+        texts = [str(demand) for demand in demands if "/instance-" in demand.key]
+        return (gpus, texts) if len(gpus) <= PRODUCTS_SHOWN else ((), [])
+    for requirement in demands:
+        if (
+            requirement.key == MEMORY_LABELS[0]
+            and requirement.operator == "In"
+            and all(map(_is_number, requirement.values))
+        ):
+            sizes = {int(value) for value in requirement.values}
+            if exact := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in sizes):
+                return exact, [str(requirement)]
+    telling = [demand for demand in demands if demand.key in _FILTERS]
+    if any(
+        other_requirement.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major")
+        for other_requirement in telling
+    ):
         every = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
-        for one in telling:
-            every = _matching_products(every, one)
+        for requirement in telling:
+            every = _matching_products(every, requirement)
         if len(every) <= PRODUCTS_SHOWN:
-            return every, [str(one) for one in telling]
+            return every, [str(other_requirement) for other_requirement in telling]
     return (), []
 
 
-def _matching_products(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu, ...]:
+def _matching_products(gpus: tuple[Gpu, ...], requirement: NodeRequirement) -> tuple[Gpu, ...]:
     """The GPU models that one requirement leaves; all of them if it excludes none."""
-    if len(one.values) > _MANY:
+    if len(requirement.values) > _MANY:
         return gpus
-    if one.key in _FILTERS:
-        return tuple(gpu for gpu in gpus if _FILTERS[one.key](gpu, one)) or gpus
-    if one.operator == "NotIn" and one.key in LABELS:
-        refused = {gpu.name for value in one.values for gpu in by_name(value, LABELS[one.key])}
+    if requirement.key in _FILTERS:
+        return tuple(gpu for gpu in gpus if _FILTERS[requirement.key](gpu, requirement)) or gpus
+    if requirement.operator == "NotIn" and requirement.key in LABELS:
+        refused = {gpu.name for value in requirement.values for gpu in by_name(value, LABELS[requirement.key])}
         return tuple(gpu for gpu in gpus if gpu.name not in refused) or gpus
-    if one.key == PARTITION_SIZE and one.operator == "In":
-        return tuple(found for size in one.values for found in slices(size, gpus)) or gpus
-    if one.key == AMD_PARTITION and one.operator == "In":
-        modes = [value.partition("_") for value in one.values]
+    if requirement.key == PARTITION_SIZE and requirement.operator == "In":
+        return tuple(gpu for size in requirement.values for gpu in slices(size, gpus)) or gpus
+    if requirement.key == AMD_PARTITION and requirement.operator == "In":
+        modes = [value.partition("_") for value in requirement.values]
         return tuple(part for mode, _, nps in modes for gpu in gpus if (part := partition_of(gpu, mode, nps))) or gpus
     return gpus
 
 
-def _resized(gpus: tuple[Gpu, ...], one: NodeRequirement) -> tuple[Gpu, ...]:
+def _resized(gpus: tuple[Gpu, ...], requirement: NodeRequirement) -> tuple[Gpu, ...]:
     """If a node reports more memory than these GPU models were ever sold with, its GPUs have more (a GeForce RTX 4090
     with 48 GB). The reported size is then the upper bound of what a process sees.
 
     For a lower bound (`Gt`), the upper bound is at least twice the sold memory: added memory doubles what a GPU had.
     """
-    sizes = _mib(one)
-    if one.key != MEMORY_LABELS[0] or one.operator not in ("In", "Gt") or not sizes:
+    sizes = _mib(requirement)
+    if requirement.key != MEMORY_LABELS[0] or requirement.operator not in ("In", "Gt") or not sizes:
         return gpus
     least, most = min(sizes) << 20, max(sizes) << 20
     if any(gpu.mig or gpu.vendor != "nvidia" or most <= 1.06 * gpu.memory_high for gpu in gpus):
         return gpus
-    found = []
+    items = []
     for gpu in gpus:
-        high = most if one.operator == "In" else max(most, 2 * gpu.memory_high)
+        high = most if requirement.operator == "In" else max(most, 2 * gpu.memory_high)
         low = max(gpu.memory, least * gpu.memory // gpu.memory_high)
-        said = f"{' or '.join(one.values)} MiB" if one.operator == "In" else f"more than {sizes[0]} MiB"
-        found.append(replace(gpu.with_memory(low, high), name=f"{gpu.name} ({said})", memory_label_mib=high >> 20))
-    return tuple(found)
+        text = f"{' or '.join(requirement.values)} MiB" if requirement.operator == "In" else f"more than {sizes[0]} MiB"
+        items.append(replace(gpu.with_memory(low, high), name=f"{gpu.name} ({text})", memory_label_mib=high >> 20))
+    return tuple(items)
 
 
-def _mib(one: NodeRequirement) -> list[int]:
+def _mib(requirement: NodeRequirement) -> list[int]:
     """The values of a memory label: MiB that NVML prints; old GFD releases wrote bytes."""
-    return [int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in one.values if _is_number(value)]
+    return [
+        int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in requirement.values if _is_number(value)
+    ]
 
 
 def _is_number(value: str) -> bool:
     return value.isascii() and value.isdigit() and len(value) < 20
 
 
-def _has_label_memory(gpu: Gpu, one: NodeRequirement) -> bool:
+def _has_label_memory(gpu: Gpu, requirement: NodeRequirement) -> bool:
     """MiB as NVML reports them, within the difference between drivers and clouds."""
-    sizes = _mib(one)
+    sizes = _mib(requirement)
     mib = gpu.memory_high / (1 << 20)
-    if one.operator in ("In", "NotIn"):
-        return any(abs(mib - size) <= 0.06 * size for size in sizes) is (one.operator == "In")
-    return not sizes or replace(one, values=(str(sizes[0]),)).compares(mib)
+    if requirement.operator in ("In", "NotIn"):
+        return any(abs(mib - size) <= 0.06 * size for size in sizes) is (requirement.operator == "In")
+    return not sizes or replace(requirement, values=(str(sizes[0]),)).compares(mib)
 
 
-def _has_gigabytes(gpu: Gpu, one: NodeRequirement) -> bool:
+def _has_gigabytes(gpu: Gpu, requirement: NodeRequirement) -> bool:
     """Whether the GPU model has the memory in GB that a cloud's label requires."""
-    sizes = [int(found[1]) for value in one.values if (found := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))]
+    sizes = [
+        int(match[1]) for value in requirement.values if (match := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))
+    ]
     gib = gpu.memory_high / (1 << 30)
     near = any(abs(gib - size) <= 0.08 * size for size in sizes)
-    if one.operator in ("In", "NotIn"):
-        return near is (one.operator == "In")
-    return not sizes or replace(one, values=(str(sizes[0]),)).compares(gib)
+    if requirement.operator in ("In", "NotIn"):
+        return near is (requirement.operator == "In")
+    return not sizes or replace(requirement, values=(str(sizes[0]),)).compares(gib)
 
 
-def _has_family(gpu: Gpu, one: NodeRequirement) -> bool:
+def _has_family(gpu: Gpu, requirement: NodeRequirement) -> bool:
     """Whether the GPU model has the architecture that nvidia.com/gpu.family requires."""
-    return gpu.vendor != "nvidia" or gpu.architecture is None or one.holds({one.key: gpu.architecture})
+    return gpu.vendor != "nvidia" or gpu.architecture is None or requirement.holds({requirement.key: gpu.architecture})
 
 
-def _major(gpu: Gpu, one: NodeRequirement) -> bool:
-    return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[0])})
+def _major(gpu: Gpu, requirement: NodeRequirement) -> bool:
+    return gpu.compute_capability is None or requirement.holds({requirement.key: str(gpu.compute_capability[0])})
 
 
-def _minor(gpu: Gpu, one: NodeRequirement) -> bool:
-    return gpu.compute_capability is None or one.holds({one.key: str(gpu.compute_capability[1])})
+def _minor(gpu: Gpu, requirement: NodeRequirement) -> bool:
+    return gpu.compute_capability is None or requirement.holds({requirement.key: str(gpu.compute_capability[1])})
 
 
-def _has_mig(gpu: Gpu, one: NodeRequirement) -> bool:
+def _has_mig(gpu: Gpu, requirement: NodeRequirement) -> bool:
     """Whether the GPU model supports MIG or not, as nvidia.com/mig.capable requires."""
     has = "true" if products().get(gpu.name.partition(" MIG ")[0], {}).get("mig") else "false"
-    return one.operator != "In" or one.holds({one.key: has})
+    return requirement.operator != "In" or requirement.holds({requirement.key: has})
 
 
 _FILTERS: Mapping[str, Callable[[Gpu, NodeRequirement], bool]] = {
@@ -408,10 +434,14 @@ def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
 
     k8s-device-plugin cmd/mps-control-daemon, `set_default_device_pinned_mem_limit`: total / replicas.
     """
-    said = {one.key: one.values[0] for one in demands if one.operator == "In" and len(one.values) == 1}
-    if not any(said.get(key) == "mps" for key in STRATEGIES):
+    entries = {
+        requirement.key: requirement.values[0]
+        for requirement in demands
+        if requirement.operator == "In" and len(requirement.values) == 1
+    }
+    if not any(entries.get(key) == "mps" for key in STRATEGIES):
         return gpus
-    clients = next((int(said[key]) for key in CLIENTS if _is_number(said.get(key, ""))), 0)
+    clients = next((int(entries[key]) for key in CLIENTS if _is_number(entries.get(key, ""))), 0)
     if clients < 2:
         return gpus
     return tuple(gpu.with_memory(min(gpu.memory, _label_bytes(gpu) // clients), gpu.memory_high) for gpu in gpus)
@@ -426,9 +456,9 @@ def _from_annotations(workload: Workload) -> NamedProducts | None:
     for key in USE_TYPE:
         value = workload.annotations.get(key)
         if isinstance(value, str):
-            found = [by_name(name) for name in value.split(",", _MANY)]
-            if found and all(found):
-                gpus = {gpu.name: gpu for gpus in found for gpu in gpus}
+            items = [by_name(name) for name in value.split(",", _MANY)]
+            if items and all(items):
+                gpus = {gpu.name: gpu for gpus in items for gpu in gpus}
                 return NamedProducts(tuple(gpus.values()), f"annotation {key}: {value}", False, False)
     return None
 
@@ -450,7 +480,7 @@ def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[
         return (cut, resource) if cut else None
     if partition := re.fullmatch(r"amd\.com/([sdqc]px)_(nps\d)", plain):
         cards = gpus if gpus is not None else all_products()
-        parts = tuple(found for gpu in cards if (found := partition_of(gpu, partition[1], partition[2])))
+        parts = tuple(part for gpu in cards if (part := partition_of(gpu, partition[1], partition[2])))
         return (parts, resource) if parts else None
     if gpus is None and plain.startswith("huawei.com/"):
         product = by_name(plain)

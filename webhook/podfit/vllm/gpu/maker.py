@@ -57,16 +57,16 @@ def of_gpus(gpus: Iterable[Gpu]) -> frozenset[str]:
     return frozenset(GAUDI if "Gaudi" in gpu.name else gpu.vendor for gpu in gpus)
 
 
-def of_resources(asked: str | None, limits: Mapping[str, object]) -> str | None:
+def of_resources(resource: str | None, limits: Mapping[str, object]) -> str | None:
     """The maker of the requested devices; None if the resources don't identify one.
 
     `asked` is as in `DeviceRequest.resource_and_count`, `limits` are the container's resources, some of which the table
     may not know.
     """
-    there = asked.split(" + ") if asked else [name for name, count in limits.items() if str(count) != "0"]
+    there = resource.split(" + ") if resource else [name for name, count in limits.items() if str(count) != "0"]
     names = [name for name in there if "/" in name]
-    found = {maker for name in names if (maker := of_resource(name)) is not None}
-    return found.pop() if len(found) == 1 else OTHER_MAKER if found else None
+    makers = {maker for name in names if (maker := of_resource(name)) is not None}
+    return makers.pop() if len(makers) == 1 else OTHER_MAKER if makers else None
 
 
 @lru_cache(256)
@@ -80,9 +80,9 @@ def of_build(image: object, env: Mapping[str, str], device: object = None) -> st
     """The maker of the devices for this build of vLLM; None if image, environment and --device identify none."""
     if any(variable in env for variable in JAX):
         return "google"
-    told = env.get("VLLM_TARGET_DEVICE") or device
-    if isinstance(told, str) and told in _OF_TARGET:
-        return _OF_TARGET[told]
+    value = env.get("VLLM_TARGET_DEVICE") or device
+    if isinstance(value, str) and value in _OF_TARGET:
+        return _OF_TARGET[value]
     return of_image(image)
 
 
@@ -98,4 +98,4 @@ _LONGEST = 512
 @lru_cache(256)
 def _of_image(image: str) -> str | None:
     name = image.partition("@")[0].lower()
-    return next((maker for maker, told in _OF_IMAGE.items() if told.search(name)), None)
+    return next((maker for maker, pattern in _OF_IMAGE.items() if pattern.search(name)), None)

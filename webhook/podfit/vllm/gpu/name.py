@@ -102,12 +102,12 @@ def _normalize(text: str) -> str:
 @cache
 def _products_by_name() -> Mapping[str, tuple[tuple[str, str], ...]]:
     """A normalized name → the GPU models that have it, and the vocabulary that it comes from."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    entries: dict[str, list[tuple[str, str]]] = {}
     for owner, row in products().items():
         for place, names in row["names"].items():
             for name in (*names, *([owner] if place == "smi" else ())):
-                found.setdefault(_normalize(name), []).append((owner, place))
-    return {name: tuple(owners) for name, owners in found.items()}
+                entries.setdefault(_normalize(name), []).append((owner, place))
+    return {name: tuple(owners) for name, owners in entries.items()}
 
 
 def _without_special_cards(names: Iterable[str]) -> list[str]:
@@ -129,15 +129,15 @@ class _Vocabulary:
 @cache
 def _vocabularies() -> Mapping[str, _Vocabulary]:
     """GPU model → the words of its names, those that all names share, and its memory sizes."""
-    found = {}
+    entries = {}
     for owner, row in products().items():
         names = [name for place in ("smi", "gfd") for name in row["names"].get(place, ())] or [owner]
         spoken = [_words(name) for name in names]
-        told = {word for words in spoken for word in words} | set(_words(owner))
-        sizes = {int(size[1]) for word in told if (size := MEMORY.fullmatch(word))} | {row["marketing_gb"] or 0}
+        label_words = {word for words in spoken for word in words} | set(_words(owner))
+        sizes = {int(size[1]) for word in label_words if (size := MEMORY.fullmatch(word))} | {row["marketing_gb"] or 0}
         core = frozenset.intersection(*(frozenset(_core(words)) for words in spoken))
-        found[owner] = _Vocabulary(core, frozenset(told), frozenset(sizes))
-    return found
+        entries[owner] = _Vocabulary(core, frozenset(label_words), frozenset(sizes))
+    return entries
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -167,15 +167,15 @@ def _by_words(words: tuple[str, ...]) -> list[str]:
         return []
     spare = min(len(vocabulary.core - telling) for vocabulary in fits.values())
     names = [name for name, vocabulary in fits.items() if len(vocabulary.core - telling) == spare]
-    for size in (int(found[1]) for word in words if (found := MEMORY.fullmatch(word))):
+    for size in (int(match[1]) for word in words if (match := MEMORY.fullmatch(word))):
         names = _of_size(names, size)
     for form in (word for word in words if FORMS.fullmatch(word)):
-        names = [name for name in names if any(one.startswith(form) for one in fits[name].words)] or names
+        names = [name for name in names if any(word.startswith(form) for word in fits[name].words)] or names
     return _without_special_cards(names)
 
 
 def _of_size(names: list[str], size: int) -> list[str]:
     """The GPU models whose memory is closest to `size` GB: users write 192 or 180 for the same B200."""
-    off = {name: min(abs(size - told) for told in _vocabularies()[name].sizes) for name in names}
+    off = {name: min(abs(size - other_size) for other_size in _vocabularies()[name].sizes) for name in names}
     best = min(off.values(), default=0)
     return [name for name in names if off[name] == best] if best <= size * 0.08 else []

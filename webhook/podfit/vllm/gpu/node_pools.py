@@ -30,10 +30,10 @@ def product_of_pools(workload: Workload, snapshot: Snapshot | None) -> NamedProd
     pools, classes = (snapshot.objects.get(kind, {}) if snapshot else {} for kind in ("nodepools", "computeclasses"))
     if (not pools and not classes) or max(len(pools), len(classes)) > _MANY:
         return None
-    terms = wanted(workload).alternatives(lambda one: True)
+    terms = wanted(workload).alternatives(lambda alternative: True)
     if len(terms) > _MANY:
         return None
-    found: list[NamedProducts] = []
+    items: list[NamedProducts] = []
     for term in terms:
         offered = [
             *(rest for (_, name), kept in pools.items() for rest in _of_node_pool(term, name, kept)),
@@ -42,22 +42,22 @@ def product_of_pools(workload: Workload, snapshot: Snapshot | None) -> NamedProd
         products = [labels.of_demands((*term, *rest)) for rest in offered]
         if not products or None in products:
             return None
-        found += [one for one in products if one is not None]
-    both = labels.union(found)
+        items += [product for product in products if product is not None]
+    both = labels.union(items)
     return replace(both, may_deny=False) if both else None
 
 
 def _of_node_pool(term: Demands, name: str, kept: JSON) -> Iterator[Demands]:
     """The labels of a NodePool's nodes, if they meet the requirements and one requirement is about such a label."""
     own = {**kept["labels"], NODE_POOL: name}
-    about = [one for one in term if one.key in own]
-    if about and all(one.holds(own) for one in about):
+    about = [requirement for requirement in term if requirement.key in own]
+    if about and all(requirement.holds(own) for requirement in about):
         yield (*labels.as_demands(own), *map(_requirement, kept["requirements"]))
 
 
 def _of_compute_class(term: Demands, name: str, kept: JSON) -> Iterator[Demands]:
     """The labels of the nodes for each priority of a ComputeClass, if the requirements name the class."""
-    if any(one.key == COMPUTE_CLASS and one.holds({COMPUTE_CLASS: name}) for one in term):
+    if any(requirement.key == COMPUTE_CLASS and requirement.holds({COMPUTE_CLASS: name}) for requirement in term):
         for priority in kept["priorities"]:
             yield labels.as_demands(priority)
 

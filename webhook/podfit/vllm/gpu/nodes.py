@@ -55,7 +55,7 @@ class NodeGpus:
 class Placement:
     """Where a Pod may run in this cluster."""
 
-    seen: int
+    node_count: int
     """Number of nodes in the cluster."""
     candidates: int
     """Number of nodes that may run the Pod."""
@@ -91,21 +91,21 @@ def find_placement(
     """
     if snapshot is None or (nodes := snapshot.nodes) is None:
         return None
-    asked = resource.requests(workload, container)
+    items = resource.requests(workload, container)
     claims = bool(mapping(container.spec.get("resources")).get("claims"))
-    if not asked and not claims:
+    if not items and not claims:
         return None
     demands = wanted(workload)
-    said = workload.spec.get("tolerations")
-    tolerations = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
-    part = bool(asked) and not _devices(workload, container)
+    value = workload.spec.get("tolerations")
+    tolerations = [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    part = bool(items) and not _devices(workload, container)
     needed = {} if part else workload.once(_devices_of_pod)
     tolerated = ADDED & needed.keys() if adds_tolerations else frozenset()
     lacking = {"affinity": 0, "resource": 0, "taints": 0}
     fitting: list[Alike] = []
     repelled: list[tuple[JSON, ...]] = []
     by_name = workload.spec.get("nodeName")
-    names = frozenset([one.key for term in (demands.always, *demands.terms) for one in term])
+    names = frozenset([requirement.key for term in (demands.always, *demands.terms) for requirement in term])
     each = bool(by_name) or NAME in names
     sorts = [Alike(node, 1) for node in nodes] if each else snapshot.alike(names | driver.LABELS)
     if len(sorts) * (demands.size + len(tolerations)) > _MOST:
@@ -122,10 +122,10 @@ def find_placement(
             repelled += [taints] * many
         else:
             fitting.append(Alike(node, many))
-    first = next((name for name, _ in asked), None)
-    candidates, kinds = sum(one.many for one in fitting), _group_by_gpus(fitting, first)
+    first = next((name for name, _ in items), None)
+    candidates, kinds = sum(other_alike.many for other_alike in fitting), _group_by_gpus(fitting, first)
     return Placement(
-        seen=len(nodes),
+        node_count=len(nodes),
         candidates=candidates,
         kinds=kinds[:MAX_KINDS],
         why="" if fitting else _why_no_node(lacking, needed, len(nodes), _absent_label(demands, sorts)),
@@ -142,14 +142,14 @@ def is_held(workload: Workload) -> bool:
     """Whether scheduling gates hold the Pod back, or Kueue admits it and then adds a flavor's labels and
     tolerations."""
     own = mapping(workload.object.get("metadata"))
-    queued = any(KUEUE in mapping(one.get("labels")) for one in (own, workload.metadata))
+    queued = any(KUEUE in mapping(item.get("labels")) for item in (own, workload.metadata))
     return queued or bool(workload.spec.get("schedulingGates"))
 
 
 def _devices(workload: Workload, container: Container) -> dict[str, int]:
     """Resource → the devices of it that the container needs at least."""
-    asked = resource.requests(workload, container)
-    return {name: count or 1 for name, count in asked if "/" in name and name not in resource.ONE_BY_DEFAULT}
+    items = resource.requests(workload, container)
+    return {name: count or 1 for name, count in items if "/" in name and name not in resource.ONE_BY_DEFAULT}
 
 
 def _devices_of_pod(workload: Workload) -> dict[str, int]:
@@ -187,26 +187,28 @@ def _is_tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str
     key, effect = str(taint.get("key")), taint.get("effect")
     if effect not in ("NoSchedule", "NoExecute") or key in added or key.startswith(PASSING):
         return True
-    return any(_tolerates(one, key, str(taint.get("value", "")), effect) for one in tolerations)
+    return any(_tolerates(toleration, key, str(taint.get("value", "")), effect) for toleration in tolerations)
 
 
-def _tolerates(one: JSON, key: str, value: str, effect: str) -> bool:
+def _tolerates(toleration: JSON, key: str, value: str, effect: str) -> bool:
     """Whether one toleration matches a taint."""
-    if one.get("effect") not in (None, "", effect) or one.get("key") not in (None, "", key):
+    if toleration.get("effect") not in (None, "", effect) or toleration.get("key") not in (None, "", key):
         return False
-    return one.get("operator") == "Exists" or (bool(one.get("key")) and str(one.get("value", "")) == value)
+    return toleration.get("operator") == "Exists" or (
+        bool(toleration.get("key")) and str(toleration.get("value", "")) == value
+    )
 
 
-def _group_by_gpus(fitting: Sequence[Alike], asked: str | None) -> tuple[NodeGpus, ...]:
+def _group_by_gpus(fitting: Sequence[Alike], resource_name: str | None) -> tuple[NodeGpus, ...]:
     """The fitting nodes grouped by their GPUs, most nodes first."""
-    found: dict[tuple[tuple[str, ...], bool], NodeGpus] = {}
+    entries: dict[tuple[tuple[str, ...], bool], NodeGpus] = {}
     for node, many in fitting:
-        one = _gpus_of_labels(node.hardware, asked)
-        if one is not None:
-            key = (tuple(gpu.name for gpu in one.gpus), one.shared)
-            before = found.get(key) or NodeGpus(one.gpus, one.shared, 0, node.name)
-            found[key] = NodeGpus(one.gpus, one.shared, before.nodes + many, before.example)
-    return tuple(sorted(found.values(), key=lambda kind: (-kind.nodes, kind.name)))
+        products = _gpus_of_labels(node.hardware, resource_name)
+        if products is not None:
+            key = (tuple(gpu.name for gpu in products.gpus), products.shared)
+            before = entries.get(key) or NodeGpus(products.gpus, products.shared, 0, node.name)
+            entries[key] = NodeGpus(products.gpus, products.shared, before.nodes + many, before.example)
+    return tuple(sorted(entries.values(), key=lambda kind: (-kind.nodes, kind.name)))
 
 
 def _by_cuda(fitting: Sequence[Alike]) -> tuple[tuple[int | None, int], ...]:
@@ -218,9 +220,9 @@ def _by_cuda(fitting: Sequence[Alike]) -> tuple[tuple[int | None, int], ...]:
 
 
 @lru_cache(4096)
-def _gpus_of_labels(said: frozenset[tuple[str, str]], asked: str | None) -> NamedProducts | None:
+def _gpus_of_labels(label_pairs: frozenset[tuple[str, str]], resource_name: str | None) -> NamedProducts | None:
     """The GPU models that a node's labels name."""
-    return labels.of_node(dict(sorted(said)), asked)
+    return labels.of_node(dict(sorted(label_pairs)), resource_name)
 
 
 _MOST_VALUES = 3
@@ -230,22 +232,28 @@ _MOST_VALUES = 3
 def _absent_label(demands: NodeDemand, sorts: Sequence[Alike]) -> str:
     """For people: a label value that the Pod demands and no node has, and the values that there are; or empty."""
     every = demands.terms[0] if len(demands.terms) == 1 else ()
-    for one in (*demands.always, *every):
-        if one.operator != "In" or one.key == NAME or any(one.holds(node.labels) for node, _ in sorts):
+    for requirement in (*demands.always, *every):
+        if (
+            requirement.operator != "In"
+            or requirement.key == NAME
+            or any(requirement.holds(node.labels) for node, _ in sorts)
+        ):
             continue
         counts: Counter[str] = Counter()
         for node, many in sorts:
-            if one.key in node.labels:
-                counts[node.labels[one.key]] += many
+            if requirement.key in node.labels:
+                counts[node.labels[requirement.key]] += many
         common = [f"{value or 'an empty one'} ({many:,})" for value, many in counts.most_common(_MOST_VALUES)]
         more = [f"{len(counts) - len(common):,} more"] if len(counts) > len(common) else []
         there = f"there are {', '.join(common + more)}" if common else "no node has this label"
-        wanted_values = " or ".join(one.values[:_MOST_VALUES]) + (" or …" if len(one.values) > _MOST_VALUES else "")
-        return f"no node has {one.key}={wanted_values}; {there}"
+        wanted_values = " or ".join(requirement.values[:_MOST_VALUES]) + (
+            " or …" if len(requirement.values) > _MOST_VALUES else ""
+        )
+        return f"no node has {requirement.key}={wanted_values}; {there}"
     return ""
 
 
-def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], seen: int, absent: str) -> str:
+def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], node_count: int, absent: str) -> str:
     """For people: the label value that no node has; else how many of the nodes lack the resource, do not match the
     affinity, or are tainted."""
     if absent and lacking["affinity"]:
@@ -256,4 +264,4 @@ def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], seen: in
         "affinity": f"{lacking['affinity']} do not match nodeSelector and affinity",
         "taints": f"{lacking['taints']} have a taint that is not tolerated",
     }
-    return f"of {seen} nodes, " + ", ".join(words[key] for key, count in lacking.items() if count)
+    return f"of {node_count} nodes, " + ", ".join(words[key] for key, count in lacking.items() if count)

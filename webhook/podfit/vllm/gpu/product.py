@@ -103,23 +103,23 @@ def sold_gigabytes(gpu: Gpu) -> int:
 
 def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
     """The MIG slice `profile` ("1g.10gb", "1g.10gb.me") of a GPU, None if the GPU has no such slice."""
-    wanted = profile.lower().replace("+", ".")
-    for one in products().get(gpu.name, {}).get("mig", ()):
-        if one["profile"] == wanted:
+    profile_name = profile.lower().replace("+", ".")
+    for item in products().get(gpu.name, {}).get("mig", ()):
+        if item["profile"] == profile_name:
             return replace(
                 gpu,
-                name=f"{gpu.name} MIG {wanted}",
+                name=f"{gpu.name} MIG {profile_name}",
                 memory_likely=None,
-                memory=one["memory"],
-                memory_high=one["memory_high"],
-                labels=tuple(f"{label}-MIG-{wanted}" for label in gpu.labels),
-                mig=wanted,
+                memory=item["memory"],
+                memory_high=item["memory_high"],
+                labels=tuple(f"{label}-MIG-{profile_name}" for label in gpu.labels),
+                mig=profile_name,
             )
     return None
 
 
 def slices(profile: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    return tuple(found for gpu in gpus if gpu.mig is None and (found := slice_of(gpu, profile)))
+    return tuple(part for gpu in gpus if gpu.mig is None and (part := slice_of(gpu, profile)))
 
 
 @lru_cache(512)
@@ -127,7 +127,7 @@ def whole_name(name: str) -> str:
     """The table's name of a GPU, or of the GPU that a slice or a compute partition is a part of."""
     if name in products():
         return name
-    return max((one for one in products() if name.startswith(f"{one} ")), key=len, default=name)
+    return max((product for product in products() if name.startswith(f"{product} ")), key=len, default=name)
 
 
 def partition_of(gpu: Gpu, mode: str, memory_mode: str = "nps1") -> Gpu | None:

@@ -22,8 +22,8 @@ class NodeRequirement:
     values: tuple[str, ...]
 
     def __str__(self) -> str:
-        said = ", ".join(self.values)
-        return f"{self.key}: {said}" if self.operator == "In" else f"{self.key} {self.operator} {said}".rstrip()
+        text = ", ".join(self.values)
+        return f"{self.key}: {text}" if self.operator == "In" else f"{self.key} {self.operator} {text}".rstrip()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels meets it (k8s.io/apimachinery labels.Requirement.Matches)."""
@@ -70,8 +70,10 @@ class NodeDemand:
 
     def alternatives(self, tells: Callable[[NodeRequirement], bool]) -> list[Demands]:
         """The requirements that must be met together, one tuple per different term; only those that `tells` accepts."""
-        always = tuple([one for one in self.always if tells(one)])
-        terms = dict.fromkeys([tuple([one for one in term if tells(one)]) for term in self.terms])
+        always = tuple([requirement for requirement in self.always if tells(requirement)])
+        terms = dict.fromkeys(
+            [tuple([requirement for requirement in term if tells(requirement)]) for term in self.terms]
+        )
         return [(*always, *term) for term in terms] if terms else [always]
 
     def holds(self, labels: Mapping[str, str], name: str) -> bool:
@@ -87,7 +89,7 @@ class NodeDemand:
 
 
 def _holds(demands: Demands, labels: Mapping[str, str], name: str) -> bool:
-    return all(one.holds({NAME: name} if one.key == NAME else labels) for one in demands)
+    return all(requirement.holds({NAME: name} if requirement.key == NAME else labels) for requirement in demands)
 
 
 def wanted(workload: Workload) -> NodeDemand:
@@ -105,23 +107,23 @@ def of_spec(spec: JSON) -> NodeDemand:
 
 
 def _selector(value: object) -> Iterator[NodeRequirement]:
-    for key, wanted in mapping(value).items():
-        yield NodeRequirement(str(key), "In", (str(wanted),))
+    for key, item in mapping(value).items():
+        yield NodeRequirement(str(key), "In", (str(item),))
 
 
 def affinity(spec: JSON) -> Iterator[NodeRequirement]:
     """The requirements of the required affinity, one term after the other."""
-    return (one for term in _affinity_terms(spec) for one in term)
+    return (requirement for term in _affinity_terms(spec) for requirement in term)
 
 
 def _affinity_terms(spec: JSON) -> Iterator[Demands]:
     """The required node affinity's terms, each as its requirements."""
-    found: Any = spec
+    value: Any = spec
     for key in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
-        if found is None:
+        if value is None:
             return
-        found = found.get(key) if is_object(found) else None
-    for term in found if isinstance(found, list) else ():
+        value = value.get(key) if is_object(value) else None
+    for term in value if isinstance(value, list) else ():
         if isinstance(term, Mapping) and (demands := tuple(_term_requirements(term))):  # an empty term matches no node
             yield demands
 
@@ -129,11 +131,11 @@ def _affinity_terms(spec: JSON) -> Iterator[Demands]:
 def _term_requirements(term: JSON) -> Iterator[NodeRequirement]:
     """The requirements of a node selector term."""
     for field in ("matchExpressions", "matchFields"):
-        for one in listed if isinstance(listed := term.get(field), list) else ():
-            if isinstance(one, Mapping):
-                values = one.get("values")
+        for item in requirement_list if isinstance(requirement_list := term.get(field), list) else ():
+            if isinstance(item, Mapping):
+                values = item.get("values")
                 yield NodeRequirement(
-                    str(one.get("key")),
-                    str(one.get("operator")),
+                    str(item.get("key")),
+                    str(item.get("operator")),
                     tuple(str(value) for value in values) if isinstance(values, list) else (),
                 )

@@ -43,21 +43,21 @@ CLAIM = "DRA claim"
 
 def requests(workload: Workload, container: Container) -> list[tuple[str, int | None]]:
     """Every accelerator resource that the container requests, and how many of each (None: unknown)."""
-    asked = container.resources
-    if not asked:
+    entries = container.resources
+    if not entries:
         return list(_fraction_annotations(workload, container))
-    found: list[tuple[str, int | None]] = [
+    items: list[tuple[str, int | None]] = [
         (name, 1 if name in FRACTIONS else count)
-        for name, value in asked.items()
+        for name, value in entries.items()
         if "/" in name and _is_known(name) and (count := _device_count(value)) != 0
     ]
-    if "aliyun.com/gpu-mem" in asked and any(name == "aliyun.com/gpu-mem" for name, _ in found):
+    if "aliyun.com/gpu-mem" in entries and any(name == "aliyun.com/gpu-mem" for name, _ in items):
         # gpu-count is the number of GPUs over which it is spread
-        cards = next((count for name, count in found if name == "aliyun.com/gpu-count"), 1)
-        found = [("aliyun.com/gpu-mem", cards)]
-    if not found:
-        found += [(name, 1) for name in ONE_BY_DEFAULT if _device_count(asked.get(name))][:1]
-    return found or list(_fraction_annotations(workload, container))
+        cards = next((count for name, count in items if name == "aliyun.com/gpu-count"), 1)
+        items = [("aliyun.com/gpu-mem", cards)]
+    if not items:
+        items += [(name, 1) for name in ONE_BY_DEFAULT if _device_count(entries.get(name))][:1]
+    return items or list(_fraction_annotations(workload, container))
 
 
 def _is_known(name: str) -> bool:
@@ -82,10 +82,10 @@ _UNQUALIFIED = re.compile(r"(?:(nvidia|amd)(?:[._-]com)?[._-])?gpus?", re.IGNORE
 _ACCELERATOR = re.compile(r"gpu|[nxtd]pu\b|mig-|accelerator|resource\.kubernetes\.io", re.IGNORECASE)
 
 
-def misspelled_resource(asked: Mapping[str, object]) -> tuple[str, str] | None:
+def misspelled_resource(entries: Mapping[str, object]) -> tuple[str, str] | None:
     """A resource that no device plugin has, and the intended one: "nvidia/gpu" or "nvidia.com/gpus" for
     "nvidia.com/gpu". No other names: a plugin may use any name for its resources ("nvidia.com/pgpu", "gpu-10gb")."""
-    for name in asked:
+    for name in entries:
         if WHOLE.fullmatch(name):
             continue
         vendor, slash, what = name.partition("/")
@@ -101,11 +101,11 @@ def is_one(resource: str) -> bool:
     return WHOLE.fullmatch(resource) is not None
 
 
-def may_be_one(asked: Mapping[str, object]) -> bool:
+def may_be_one(entries: Mapping[str, object]) -> bool:
     """Whether a resource of the container looks like an accelerator that the table does not know, or like a claim's."""
     return any(
         "/" in name and _ACCELERATOR.search(name) and not WHOLE.fullmatch(name) and _device_count(value) != 0
-        for name, value in asked.items()
+        for name, value in entries.items()
     )
 
 
@@ -148,12 +148,12 @@ class DeviceRequest(NamedTuple):
     @property
     def resource_and_count(self) -> tuple[str, int | None] | None:
         """Both joined, as `requested_resource` returns them."""
-        found = self.resources
+        items = self.resources
         if self.claimed is not None:
-            found = [*found, (CLAIM, self.claimed.count)]
-        if len(found) > 1:
-            return " + ".join(name for name, _ in found), None
-        return found[0] if found else None
+            items = [*items, (CLAIM, self.claimed.count)]
+        if len(items) > 1:
+            return " + ".join(name for name, _ in items), None
+        return items[0] if items else None
 
 
 def device_request(workload: Workload, container: Container, snapshot: Snapshot | None = None) -> DeviceRequest:
@@ -175,21 +175,21 @@ def shared_by_resource(resource: str | None, workload: Workload) -> bool:
     return resource.endswith(".shared") or fractional or workload.annotations.get("nvidia.com/vgpu-mode") == "mps"
 
 
-def with_hami_limits(gpus: tuple[Gpu, ...], asked: Mapping[str, object], selector: object = None) -> tuple[Gpu, ...]:
+def with_hami_limits(gpus: tuple[Gpu, ...], entries: Mapping[str, object], selector: object = None) -> tuple[Gpu, ...]:
     """HAMi's slices: the process sees the limit instead of the GPU's memory.
 
     `selector`: the Pod's nodeSelector, which decides whether memory limits are enforced (`ISOLATED`).
     """
-    if _SLICING.isdisjoint(asked):
+    if _SLICING.isdisjoint(entries):
         return gpus
     for name in LIMITS_IN_MIB:
-        if (mib := quantity.try_parse(asked.get(name))) and mib > 0:
+        if (mib := quantity.try_parse(entries.get(name))) and mib > 0:
             return tuple(gpu.with_memory(min(gpu.memory, mib << 20), min(gpu.memory_high, mib << 20)) for gpu in gpus)
     for name in LIMITS_IN_PERCENT:
-        if (percent := quantity.try_parse(asked.get(name))) and 0 < percent < 100:
+        if (percent := quantity.try_parse(entries.get(name))) and 0 < percent < 100:
             return tuple(gpu.with_memory(gpu.memory * percent // 100, gpu.memory_high * percent // 100) for gpu in gpus)
     for name, (key, value) in ISOLATED.items():
-        size = quantity.try_parse(asked.get(name))
+        size = quantity.try_parse(entries.get(name))
         if size and size > 0 and isinstance(selector, Mapping) and selector.get(key) == value:
             size <<= 20 if size > 1024 else 30  # the plugin's --memory-unit: GiB by default, or MiB
             return tuple(gpu.with_memory(min(gpu.memory, size), min(gpu.memory_high, size)) for gpu in gpus)

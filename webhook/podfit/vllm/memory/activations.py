@@ -377,13 +377,13 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
     if model.kv_lora_rank:
         kept += int(0.2 * GI)  # workspace of chunked prefill, 65,536 tokens and more: 0.15 … 0.28 GiB were printed
     scratch = multiprocessors(run) * vocab * 4 if rows and (0, 17) <= run.release < (0, 21) else 0
-    low_seen, seen, high_seen = vision(model, run) if stage == 0 else (0.0, 0.0, 0.0)
+    low_seen, likely_vision, high_seen = vision(model, run) if stage == 0 else (0.0, 0.0, 0.0)
     images = waiting(model, run) if stage == 0 else 0.0
     buffers, most_buffers = expert_workspace(model, run)
     table = compiled_embedding(model, run, stage)
     compiling = table + batch if table else 0.0
     sampled = rows * (bytes_.likely + wider) + scratch + kept + images + buffers
-    likely = max(passed + seen, sampled, 0.0 if run.warm else compiling) + 50 * MI
+    likely = max(passed + likely_vision, sampled, 0.0 if run.warm else compiling) + 50 * MI
     routed = least_experts(model, run)
     low = max(routed, 0.5 * fused + low_seen, rows * (bytes_.low + wider) + scratch + kept)
     high = max(
@@ -397,12 +397,12 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
         rows * bytes_.floor + run.max_num_batched_tokens * hidden * run.width,
     )
     note = f"{run.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"
-    if not run.warm and compiling > max(passed + seen, sampled):
+    if not run.warm and compiling > max(passed + likely_vision, sampled):
         note = f"a second table of embeddings while torch.compile runs first: {human(table)}"
-    elif passed + seen > sampled or not rows:
+    elif passed + likely_vision > sampled or not rows:
         note = f"one batch of {run.max_num_batched_tokens:,} tokens"
-        if seen:
-            note += f", vision tower about {human(seen)}"
+        if likely_vision:
+            note += f", vision tower about {human(likely_vision)}"
     return Estimate(
         int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high + 150 * MI, likely)), note, SOURCE
     )

@@ -27,15 +27,17 @@ def _total(name: str, low: int, likely: int, high: int) -> Estimate:
     return Estimate(low, low, likely, high, f"{name}, as CUDA reports it")
 
 
-def line(whole: Estimate, settings: BudgetSettings) -> Estimate:
+def line(estimate: Estimate, settings: BudgetSettings) -> Estimate:
     """total × utilization."""
-    return _share(whole, settings.utilization)
+    return _share(estimate, settings.utilization)
 
 
 @lru_cache(256)
-def _share(whole: Estimate, share: float) -> Estimate:
-    floor, low, likely, high = (int(size * share) for size in (whole.floor, whole.low, whole.likely, whole.high))
-    return Estimate(floor, low, likely, high, f"{share:g} × {human(whole.likely)}", SOURCE)
+def _share(estimate: Estimate, share: float) -> Estimate:
+    floor, low, likely, high = (
+        int(size * share) for size in (estimate.floor, estimate.low, estimate.likely, estimate.high)
+    )
+    return Estimate(floor, low, likely, high, f"{share:g} × {human(estimate.likely)}", SOURCE)
 
 
 FREE_MEMORY_CHECK_SINCE = Release(0, 9, 1)

@@ -54,14 +54,14 @@ def ledger(
     if model is None:
         return None
     resolved = settings.resolve(args, model, None, 0, number, env).settings
-    found = weights.checkpoint(model, resolved)
-    if found is None:
+    checkpoint = weights.checkpoint(model, resolved)
+    if checkpoint is None:
         return None
     ranks = max(1, resolved.parallel.tp * resolved.parallel.pp)
-    size, spread = found.total, found.doubt.spread * found.total
+    size, spread = checkpoint.total, checkpoint.doubt.spread * checkpoint.total
     low = int(size - spread)
     loaded = Estimate(
-        floor=min(low, int(found.doubt.least * (size - found.vision))) if certain else 0,
+        floor=min(low, int(checkpoint.doubt.least * (size - checkpoint.vision))) if certain else 0,
         low=low,
         likely=int(size),
         high=int(size + spread + 0.1 * size),  # kernels repack a part of the weights
@@ -89,15 +89,15 @@ def kv_cache(args: EngineArgs, env: Mapping[str, str], ranks: int, release: Rele
     node."""
     given = env.get(SPACE, "").strip()
     space = float(given) if given.isdecimal() and int(given) < 1 << 20 else 0.0
-    said = args.given.get("kv_cache_memory_bytes")
-    if not space and isinstance(said, int) and said > 0 and (release is None or release >= UTILIZATION_SINCE):
-        return Estimate(0, 0, said * ranks, said * ranks, "--kv-cache-memory-bytes", SOURCE)
+    value = args.given.get("kv_cache_memory_bytes")
+    if not space and isinstance(value, int) and value > 0 and (release is None or release >= UTILIZATION_SINCE):
+        return Estimate(0, 0, value * ranks, value * ranks, "--kv-cache-memory-bytes", SOURCE)
     if not space and (release is None or release >= SHARE_SINCE):
         share = "half" if release and release < UTILIZATION_SINCE else "--gpu-memory-utilization"
-        whole = "a NUMA node's memory, whatever the container's limit"
+        text = "a NUMA node's memory, whatever the container's limit"
         if release is None or release >= LIMITED_SINCE:
-            whole = "the container's limit or a NUMA node's memory"
-        return Estimate(0, 0, 0, 0, f"{SPACE} is not set: {share} of {whole}", SOURCE)
+            text = "the container's limit or a NUMA node's memory"
+        return Estimate(0, 0, 0, 0, f"{SPACE} is not set: {share} of {text}", SOURCE)
     size = int((space or 4) * GI) * ranks
     return Estimate(0, 0, size, size, f"{SPACE}={given}" if space else f"{SPACE} is not set: 4 GiB", SOURCE)
 

@@ -54,7 +54,7 @@ def blocks(args: EngineArgs, model: Model) -> Blocks | None:
     if experts and (
         release >= REFINED
         or given.get("enable_expert_parallel")
-        or any(one in args.unresolved or parallel.size(args, one) > 1 for one in (*spread, "enable_expert_parallel"))
+        or any(text in args.unresolved or parallel.size(args, text) > 1 for text in (*spread, "enable_expert_parallel"))
     ):
         return None
     return Blocks(width, max(sides), experts)

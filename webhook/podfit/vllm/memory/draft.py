@@ -93,10 +93,10 @@ def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float
         return None
     types = replace(settings.types, scheme=quantisation.scheme(drafter, None))
     own = replace(settings, types=types, speculative=None, lora=None, cpu_offload=0)
-    found = weights.checkpoint(drafter, own)
-    if found is not None:
+    checkpoint = weights.checkpoint(drafter, own)
+    if checkpoint is not None:
         known = quantisation.is_known(drafter, None)
-        return found.total, found.doubt.least * (found.total - found.vision) if known else 0
+        return checkpoint.total, checkpoint.doubt.least * (checkpoint.total - checkpoint.vision) if known else 0
     return (drafter.weights_bytes, 0) if drafter.weights_bytes else None
 
 

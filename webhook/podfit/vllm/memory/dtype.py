@@ -62,6 +62,6 @@ def resolved(given: object, model: Model, gpu: Gpu | None, release: Release, *, 
     if gpu.supports_bf16 is None or (gpu.supports_bf16 and stated is None):
         return None
     usual = ("bfloat16", "float16", "float32") if gpu.supports_bf16 else ("float16", "float32")
-    can = [one for one in usual if one != "float16" or not lacks_half(model, release)]
+    can = [text for text in usual if text != "float16" or not lacks_half(model, release)]
     preferred = "float16" if pooling and "float16" in can else can[0]
     return stated if stated in can and stated != "float32" else preferred

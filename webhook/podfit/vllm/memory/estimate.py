@@ -53,19 +53,19 @@ NOTHING = Estimate(0, 0, 0, 0)
 """Zero bytes, with certainty."""
 
 
-def plus(one: Estimate, other: Estimate) -> Estimate:
+def plus(left: Estimate, other: Estimate) -> Estimate:
     """Both together."""
     if not other.high:
-        return one
+        return left
     return Estimate(
-        one.floor + other.floor, one.low + other.low, one.likely + other.likely, one.high + other.high,
-        ", ".join(note for note in (one.note, other.note) if note), one.source, one.is_bound or other.is_bound,
+        left.floor + other.floor, left.low + other.low, left.likely + other.likely, left.high + other.high,
+        ", ".join(note for note in (left.note, other.note) if note), left.source, left.is_bound or other.is_bound,
     )  # fmt: skip
 
 
-def independent(one: Estimate, other: Estimate) -> Estimate:
+def independent(estimate: Estimate, other: Estimate) -> Estimate:
     """Both together, whose uncertainties do not depend on each other: the ends are nearer than their sums."""
-    likely = one.likely + other.likely
-    less = sqrt((one.likely - one.low) ** 2 + (other.likely - other.low) ** 2)
-    more = sqrt((one.high - one.likely) ** 2 + (other.high - other.likely) ** 2)
-    return Estimate(one.floor + other.floor, int(likely - less), likely, int(likely + more))
+    likely = estimate.likely + other.likely
+    less = sqrt((estimate.likely - estimate.low) ** 2 + (other.likely - other.low) ** 2)
+    more = sqrt((estimate.high - estimate.likely) ** 2 + (other.high - other.likely) ** 2)
+    return Estimate(estimate.floor + other.floor, int(likely - less), likely, int(likely + more))

@@ -58,13 +58,15 @@ def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tup
     alike = set() if staged else {OF_STAGES}
     if len(set(model.layer_types)) < 2:
         alike.add(OF_GROUPS)
-    apart = tuple(one for one in MEMORY_GENERATIONS if one not in alike)
-    found = tuple(one for one in apart if one >= since and one > missing) or (NEWEST,)
+    apart = tuple(release for release in MEMORY_GENERATIONS if release not in alike)
+    releases = tuple(release for release in apart if release >= since and release > missing) or (NEWEST,)
     after = (OLDEST, *apart)
     read = tuple(
-        release for release in found if any(after[apart.index(release)] <= one <= _last(release) for one in accepting)
+        release
+        for release in releases
+        if any(after[apart.index(release)] <= other_release <= _last(release) for other_release in accepting)
     )
-    return read or found
+    return read or releases
 
 
 def _last(generation: Release) -> Release:

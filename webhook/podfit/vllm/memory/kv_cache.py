@@ -76,7 +76,9 @@ class Layout:
     @property
     def bytes_per_token(self) -> int:
         """Bytes for each further token of a long request."""
-        growing = [one.spec.block_size for one in self.groups if one.spec.kind == FULL or _is_per_block(one.spec)]
+        growing = [
+            group.spec.block_size for group in self.groups if group.spec.kind == FULL or _is_per_block(group.spec)
+        ]
         return sum([-(-self.bytes_per_block // size) for size in growing if size])
 
     def blocks(self, tokens: int, settings: Settings) -> int:
@@ -160,7 +162,7 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
     def is_here(index: int) -> bool:
         return first <= index and (index < past or past == layers)  # a drafter comes after the last layer
 
-    own = [one for one in specs.layers if is_here(one[0])]
+    own = [layer for layer in specs.layers if is_here(layer[0])]
     if not own:
         return None
     counted = tuple((spec, count * spec.page) for spec, count in Counter(spec for _, spec in own).items())
@@ -256,8 +258,8 @@ def _unified(layers: Layers, release: Release) -> Layers:
 def _of_one_page(layers: Layers, release: Release) -> list[Layers]:
     """_get_kv_cache_groups_uniform_page_size: equal layers in groups of the same depth, the last ones padded."""
     alike: dict[Spec, list[tuple[int, Spec]]] = {}
-    for one in layers:
-        alike.setdefault(one[1], []).append(one)
+    for layer in layers:
+        alike.setdefault(layer[1], []).append(layer)
     counts = [len(same) for same in alike.values()]
     depth = max(counts) if max(counts) < since.ratio(release) * min(counts) else min(counts)
     groups: list[Layers] = []
@@ -277,48 +279,48 @@ def _projected(group: Layers, is_here: Callable[[int], bool], release: Release) 
     return KvCacheGroup(group[0][1], len(pages), sum(pages))
 
 
-def blocks(available: int, found: Layout) -> int:
+def blocks(available: int, layout: Layout) -> int:
     """Blocks of the pool (`num_gpu_blocks`)."""
-    return max(0, available) // found.bytes_per_block
+    return max(0, available) // layout.bytes_per_block
 
 
-def tokens(available: int, found: Layout, length: int, settings: Settings) -> int:
+def tokens(available: int, layout: Layout, length: int, settings: Settings) -> int:
     """ "GPU KV cache size: N tokens"."""
-    count = blocks(available, found)
-    if not found.groups:
+    count = blocks(available, layout)
+    if not layout.groups:
         return 0
     if settings.release >= since.BY_CONCURRENCY:
-        return int(count / found.blocks(length, settings) * length)
-    smallest = min(group.spec.block_size or length for group in found.groups)
-    return count // len(found.groups) * smallest * settings.parallel.context
+        return int(count / layout.blocks(length, settings) * length)
+    smallest = min(group.spec.block_size or length for group in layout.groups)
+    return count // len(layout.groups) * smallest * settings.parallel.context
 
 
-def concurrency(available: int, found: Layout, length: int, settings: Settings) -> float:
+def concurrency(available: int, layout: Layout, length: int, settings: Settings) -> float:
     """ "Maximum concurrency for N tokens per request"."""
-    if not found.groups:
+    if not layout.groups:
         return 0.0
     if settings.release < since.MANAGER:
-        return tokens(available, found, length, settings) / length
-    return blocks(available, found) / found.blocks(length, settings)
+        return tokens(available, layout, length, settings) / length
+    return blocks(available, layout) / layout.blocks(length, settings)
 
 
-def longest(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
+def longest(available: int, layout: Layout, ceiling: int, settings: Settings) -> int:
     """ "the estimated maximum model length is N": the longest single request that fits, up to `ceiling` tokens; 0 if
     none fits."""
-    if found.refusal and settings.release >= since.FIRST_GROUP:  # in earlier releases, this check comes first
+    if layout.refusal and settings.release >= since.FIRST_GROUP:  # in earlier releases, this check comes first
         return 0
-    step = gcd(*(spec.block_size for spec, _ in found.checked)) or 1
-    return _largest(ceiling, step, lambda length: found.needed(length, settings) <= available - found.null)
+    step = gcd(*(spec.block_size for spec, _ in layout.checked)) or 1
+    return _largest(ceiling, step, lambda length: layout.needed(length, settings) <= available - layout.null)
 
 
-def longest_served(available: int, found: Layout, ceiling: int, settings: Settings) -> int:
+def longest_served(available: int, layout: Layout, ceiling: int, settings: Settings) -> int:
     """Tokens of the longest single request that starts and finishes, up to `ceiling`: the blocks of all its groups
     fit, whatever the release checks."""
-    checked = longest(available, found, ceiling, settings)
-    if not found.groups:
+    checked = longest(available, layout, ceiling, settings)
+    if not layout.groups:
         return checked
-    step = gcd(*(group.spec.block_size for group in found.groups)) or 1
-    return _largest(checked, step, lambda length: found.bytes(length, settings) <= available - found.null)
+    step = gcd(*(group.spec.block_size for group in layout.groups)) or 1
+    return _largest(checked, step, lambda length: layout.bytes(length, settings) <= available - layout.null)
 
 
 def _largest(ceiling: int, step: int, fits: Callable[[int], bool]) -> int:

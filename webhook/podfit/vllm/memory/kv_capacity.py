@@ -46,8 +46,8 @@ class KvCapacity(NamedTuple):
     @property
     def least_bytes(self) -> int | None:
         """Bytes that vLLM must find at start-up: one request, and from 0.29 on the null block."""
-        one = self.bytes_per_request
-        return None if one is None or self.layout is None else one + self.layout.null
+        number = self.bytes_per_request
+        return None if number is None or self.layout is None else number + self.layout.null
 
     @property
     def request_bytes(self) -> int | None:

@@ -142,9 +142,9 @@ def supports_manager(connector: Mapping[str, Any], release: Release, *, built_in
     if name != "MultiConnector" or not isinstance(parts, list):
         return True
     each = [
-        supports_manager(one, release, built_in=built_in)
-        for one in parts
-        if isinstance(one, Mapping) and one.get("kv_connector") != name
+        supports_manager(part, release, built_in=built_in)
+        for part in parts
+        if isinstance(part, Mapping) and part.get("kv_connector") != name
     ]
     return False if False in each else None if None in each else True
 

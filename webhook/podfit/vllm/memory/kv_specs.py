@@ -324,42 +324,42 @@ def of(model: Model, how: Stored) -> Specs | None:
     per_state = {kind: size for kind, size in states.items() if size and how.v1}
     block = _block(model, how, per_token, per_state)
     page = block * min(per_token.values()) if per_token else 0
-    made = {kind: _attention(model, how, kind, block, size) for kind, size in per_token.items()}
-    made |= {
+    entries = {kind: _attention(model, how, kind, block, size) for kind, size in per_token.items()}
+    entries |= {
         kind: _state_spec(model, how, kind, block if per_token else 0, max(size, page))
         for kind, size in per_state.items()
     }
-    found = [(index, made[kind]) for index, kind in kinds if kind in made]
-    found += [
+    items = [(index, entries[kind]) for index, kind in kinds if kind in entries]
+    items += [
         (layers + index, _attention(of, cut, kind, block, size)) for index, (of, cut, kind, size) in enumerate(drafted)
     ]
     indexed = range(layers + (len(drafted) if how.speculative and how.speculative.method == "mtp" else 0))
-    found += [
+    items += [
         (index, Spec(FULL, block, block * size, heads=1))
         for index, size in index_keys.each(model, indexed, how.release, how.index_dtype)
     ]
-    if not found:
+    if not items:
         return None
     if how.release < since.STATE_PER_BLOCK:  # attention first, then states (gpu_model_runner get_kv_cache_spec)
-        found.sort(key=lambda one: one[1].is_state)
+        items.sort(key=lambda spec: spec[1].is_state)
     plain = not model.kv_lora_rank or (how.capability is not None and not how.backend_named)
     exact = how.block_size is not None or (how.vendor == "nvidia" and plain)
-    is_known_but_for_drafter = known and unknown is not None and len(made) == 1
-    return Specs(tuple(found), known and unknown == 0, exact, unknown if is_known_but_for_drafter else None)
+    is_known_but_for_drafter = known and unknown is not None and len(entries) == 1
+    return Specs(tuple(items), known and unknown == 0, exact, unknown if is_known_but_for_drafter else None)
 
 
 def _of_compressed_latents(model: Model, how: Stored, unknown: int | None) -> Specs:
     """The layers of a DeepSeek-V4. They are known for the backends that vLLM chooses; others store other latents."""
     drafted = how.speculative.layers if how.speculative and how.speculative.method == "mtp" else 0
     layers = min((model.num_hidden_layers or 0) + drafted, MAX_LAYERS)
-    found = [
+    items = [
         (index, Spec(SLIDING if page.window else FULL, page.tokens, page.size, page.window, heads=1))
         for index in range(layers)
         for page in compressed_latents.pages(model, index, how.block_size, how.index_dtype)
     ]
     has_usual_latents = how.kv_cache_dtype in ("auto", "fp8", "fp8_e4m3", "fp8_ds_mla") and not how.backend_named
     known = has_usual_latents and how.manager is True and not how.skipped_layers and unknown == 0
-    return Specs(tuple(found), known, sure_blocks=True, packed=True)
+    return Specs(tuple(items), known, sure_blocks=True, packed=True)
 
 
 EAGLE_LAYERS = 1
@@ -570,7 +570,10 @@ def _sees_both_ways(model: Model) -> bool:
         config.get("is_causal") is False
         or config.get("use_bidirectional_attention") is True
         or "bidirec" in (model.model_type or "")
-        or any("Bidirectional" in one or one.startswith("LlamaNemotronVL") for one in model.architectures)
+        or any(
+            "Bidirectional" in architecture or architecture.startswith("LlamaNemotronVL")
+            for architecture in model.architectures
+        )
         or "gte-qwen2" in model.id.lower()  # its config.json has is_causal; a row of a library's table may lack it
     )
 
@@ -595,7 +598,7 @@ def _is_special(model: Model) -> bool:
     shared = shape.number(config, "cla_share_factor") or 1
     return (
         "compress_ratios" in config
-        or len({one.heads_in_group for one in _nas_blocks(model) if one.heads_in_group > 0}) > 1
+        or len({block.heads_in_group for block in _nas_blocks(model) if block.heads_in_group > 0}) > 1
         or (shared > 1 and config.get("use_cla") is not False)
         or (config.get("is_encoder_decoder") is True and not _cross_tokens(model))
         or model.model_type in NOT_DESCRIBED
@@ -605,7 +608,7 @@ def _is_special(model: Model) -> bool:
 def _nas_blocks(model: Model) -> Iterator[layer_tensors.Block]:
     """The layers of a NAS model; empty for any other."""
     if isinstance(blocks := model.config.get("block_configs"), list):
-        yield from (one for index in range(len(blocks)) if (one := layer_tensors.block(model, index)) is not None)
+        yield from (block for index in range(len(blocks)) if (block := layer_tensors.block(model, index)) is not None)
 
 
 def _cross_tokens(model: Model) -> int:

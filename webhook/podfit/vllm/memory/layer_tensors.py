@@ -47,7 +47,7 @@ def number(config: Mapping[str, Any], *keys: str) -> int | None:
 def numbers(config: Mapping[str, Any], key: str) -> tuple[int, ...]:
     """A list of whole numbers, () if there is none."""
     value = config.get(key)
-    return tuple(value) if isinstance(value, list) and all(isinstance(one, int) for one in value) else ()
+    return tuple(value) if isinstance(value, list) and all(isinstance(item, int) for item in value) else ()
 
 
 class Block(NamedTuple):
@@ -61,10 +61,10 @@ def block(model: Model, index: int) -> Block | None:
     """One layer's block. The MLP is two thirds of `ffn_mult` × hidden size, rounded up to 256 (vLLM 0.33
     models/nemotron_nas.py)."""
     blocks = model.config.get("block_configs")
-    one = blocks[index] if isinstance(blocks, list) and index < len(blocks) else None
-    if not isinstance(one, Mapping):
+    block_config = blocks[index] if isinstance(blocks, list) and index < len(blocks) else None
+    if not isinstance(block_config, Mapping):
         return None
-    attention, ffn = mapping(one.get("attention")) or {}, mapping(one.get("ffn")) or {}
+    attention, ffn = mapping(block_config.get("attention")) or {}, mapping(block_config.get("ffn")) or {}
     times = ffn.get("ffn_mult")
     width = 0
     if isinstance(times, int | float) and 0 < times < 100:
@@ -78,14 +78,14 @@ def nas_layer(model: Model, hidden: int, block: Block) -> Layer | None:
     heads, width = model.num_attention_heads, model.head_dim
     if not heads or not width:
         return None
-    found = []
+    items = []
     if block.heads_in_group > 0:
-        found.append(LayerTensors(2 * hidden * heads * width, "column", "attention"))
-        found.append(LayerTensors(2 * hidden * heads // block.heads_in_group * width, "key-value", "attention"))
+        items.append(LayerTensors(2 * hidden * heads * width, "column", "attention"))
+        items.append(LayerTensors(2 * hidden * heads // block.heads_in_group * width, "key-value", "attention"))
     if block.width > 0:
-        found.append(LayerTensors(3 * hidden * block.width, "column", "mlp"))
+        items.append(LayerTensors(3 * hidden * block.width, "column", "mlp"))
     linear = (block.heads_in_group, block.width).count(-1)
-    return (*found, LayerTensors(linear * hidden * hidden, "column", "mlp")) if linear else tuple(found)
+    return (*items, LayerTensors(linear * hidden * hidden, "column", "mlp")) if linear else tuple(items)
 
 
 def latent_attention(model: Model, hidden: int) -> Layer | None:
@@ -94,10 +94,10 @@ def latent_attention(model: Model, hidden: int) -> Layer | None:
     values, heads = model.v_head_dim, model.num_attention_heads
     if not latent or rope is None or nope is None or not values or not heads:
         return None
-    whole = hidden * (latent + rope)
+    total = hidden * (latent + rope)
     column = latent * heads * (nope + values) + heads * values * hidden
     if model.q_lora_rank:
-        whole += hidden * model.q_lora_rank
+        total += hidden * model.q_lora_rank
         column += model.q_lora_rank * heads * (nope + rope)
     else:
         column += hidden * heads * (nope + rope)
@@ -105,8 +105,8 @@ def latent_attention(model: Model, hidden: int) -> Layer | None:
         column += hidden * heads * values
     if model.index_head_dim:  # DeepSeek sparse attention's indexer
         indexers = number(model.config, "index_n_heads") or 64
-        whole += (model.q_lora_rank or hidden) * indexers * model.index_head_dim + hidden * model.index_head_dim
-    return (LayerTensors(column, "column", "attention"), LayerTensors(whole, "whole", "attention"))
+        total += (model.q_lora_rank or hidden) * indexers * model.index_head_dim + hidden * model.index_head_dim
+    return (LayerTensors(column, "column", "attention"), LayerTensors(total, "whole", "attention"))
 
 
 def grouped_output_attention(model: Model, hidden: int, compression: int) -> Layer:
@@ -122,16 +122,16 @@ def grouped_output_attention(model: Model, hidden: int, compression: int) -> Lay
     if not groups or not output or not heads or not width or not queries or model.kv_lora_rank:
         return ()
     column = queries * heads * width + heads * width * output + groups * output * hidden
-    whole, plain = hidden * (queries + width), 0
+    total, plain = hidden * (queries + width), 0
     if compression > 1:
         overlap = 2 if compression == 4 else 1
         plain += 2 * hidden * overlap * width
         if compression == 4 and model.index_head_dim:
             indexers = number(config, "index_n_heads") or 64
-            whole += queries * indexers * model.index_head_dim
+            total += queries * indexers * model.index_head_dim
             plain += hidden * indexers + 2 * hidden * overlap * model.index_head_dim
-    found = (LayerTensors(column, "column", "attention"), LayerTensors(whole, "whole", "attention"))
-    return (*found, LayerTensors(plain, "whole", "rest")) if plain else found
+    tensors = (LayerTensors(column, "column", "attention"), LayerTensors(total, "whole", "attention"))
+    return (*tensors, LayerTensors(plain, "whole", "rest")) if plain else tensors
 
 
 def latent_width(config: Mapping[str, Any]) -> int | None:
@@ -146,16 +146,16 @@ def beside(model: Model, hidden: int) -> Layer:
     These are inputs of each layer (Gemma 3n, 4 E), Laurel (3n), a residual MLP next to the experts (Arctic), and cross
     attention (Whisper, BART).
     """
-    config, found = model.config, []
+    config, items = model.config, []
     if per_layer := number(config, "hidden_size_per_layer_input"):
-        found.append(LayerTensors(2 * hidden * per_layer, "whole", "rest"))
+        items.append(LayerTensors(2 * hidden * per_layer, "whole", "rest"))
     if rank := number(config, "laurel_rank"):
-        found.append(LayerTensors(2 * hidden * rank, "whole", "rest"))
+        items.append(LayerTensors(2 * hidden * rank, "whole", "rest"))
     if config.get("parallel_attn_mlp_res") is True and model.num_experts:
-        found.append(LayerTensors(3 * hidden * hidden, "column", "mlp"))
+        items.append(LayerTensors(3 * hidden * hidden, "column", "mlp"))
     if _has_encoder(model):
-        found.append(LayerTensors(4 * hidden * hidden, "column", "attention"))
-    return tuple(found)
+        items.append(LayerTensors(4 * hidden * hidden, "column", "attention"))
+    return tuple(items)
 
 
 def _has_encoder(model: Model) -> bool:

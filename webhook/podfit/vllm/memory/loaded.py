@@ -47,36 +47,40 @@ class LoadedEngine(NamedTuple):
         return not settings.cpu_offload and settings.lora is None and not self.resolved.budget.kv_cache_memory
 
 
-def load(asked: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release) -> LoadedEngine | None:
+def load(
+    memory_arguments: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release
+) -> LoadedEngine | None:
     """The engine with its weights; None if the memory, the runtime or the checkpoint's size is unknown."""
-    whole = budget.total(gpu, measured)
-    if whole is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
+    estimate = budget.total(gpu, measured)
+    if estimate is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
-    resolved = settings.of(asked, gpu, whole.likely, release)
-    found = ranks.of(asked.model, resolved.settings)
-    if found is None:
+    resolved = settings.of(memory_arguments, gpu, estimate.likely, release)
+    items = ranks.of(memory_arguments.model, resolved.settings)
+    if items is None:
         return None
-    return LoadedEngine(asked.model, whole, budget.line(whole, resolved.budget), resolved, found)
+    return LoadedEngine(memory_arguments.model, estimate, budget.line(estimate, resolved.budget), resolved, items)
 
 
-def ledger(begun: LoadedEngine, rank: Rank, seen: MeasuredStart | None = None, found: int | None = None) -> GpuLedger:
+def ledger(
+    begun: LoadedEngine, rank: Rank, measured_start: MeasuredStart | None = None, reported: int | None = None
+) -> GpuLedger:
     """The lines of one rank, the memory that they leave, and its capacity.
 
     `found`: bytes of KV cache memory that vLLM reported."""
-    model, whole, allowed, resolved, _ = begun
-    if seen is not None:
-        rank = log_lines.rank(seen, rank)  # without the peak while loading: that start has loaded the weights
+    model, estimate, allowed, resolved, _ = begun
+    if measured_start is not None:
+        rank = log_lines.rank(measured_start, rank)  # without the peak while loading: that start has loaded the weights
     rest = left(allowed, resolved, rank)
-    if seen is not None:
-        rest = log_lines.kv_cache(seen, rest, whole)
-    if found is not None:
-        rest = Estimate(found, found, found, found, "given", "kv_cache_memory_bytes of the input")
+    if measured_start is not None:
+        rest = log_lines.kv_cache(measured_start, rest, estimate)
+    if reported is not None:
+        rest = Estimate(reported, reported, reported, reported, "given", "kv_cache_memory_bytes of the input")
     length = resolved.budget.max_model_len
     if resolved.budget.auto_len and rank.layout and length:
         length = kv_cache.longest(rest.likely, rank.layout, length, resolved.settings)
     held = KvCapacity(model, resolved, rank.layout, length)
     return GpuLedger(
-        total=whole, budget=allowed, charges=rank.charges, kv_cache=rest, loading=rank.loading, kv_capacity=held
+        total=estimate, budget=allowed, charges=rank.charges, kv_cache=rest, loading=rank.loading, kv_capacity=held
     )
 
 

@@ -28,8 +28,8 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate | None:
         return None
     # vLLM creates LoRA's slots, a drafter and MLA's copies after it quantized the weights; it rejects float32 with FP8
     plain = replace(settings, types=replace(settings.types, scheme=None, dtype=2), lora=None, speculative=None)
-    found = weights.checkpoint(model, plain)
-    if found is None:
+    checkpoint = weights.checkpoint(model, plain)
+    if checkpoint is None:
         return None
-    whole = weights.line(replace(found, absorbed=0.0), model, plain, stage)
-    return whole._replace(note=f"{whole.note} in 16 bits, before they are quantized", source=SOURCE)
+    estimate = weights.line(replace(checkpoint, absorbed=0.0), model, plain, stage)
+    return estimate._replace(note=f"{estimate.note} in 16 bits, before they are quantized", source=SOURCE)

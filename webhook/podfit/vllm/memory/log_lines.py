@@ -29,7 +29,7 @@ def of(
     args: EngineArgs,
     model: Model,
     gpu: Gpu | None,
-    whole: Estimate,
+    estimate: Estimate,
     release: Release,
     env: Mapping[str, str],
 ) -> MeasuredStart | None:
@@ -40,31 +40,32 @@ def of(
         return None
     names = (model.id, key(args.model or ""))
     return measured.find_measured(
-        known, names, gpu.name, whole.likely, release, measured.canonical_arguments(args.given, args.defaults, env)
+        known, names, gpu.name, estimate.likely, release, measured.canonical_arguments(args.given, args.defaults, env)
     )
 
 
-def rank(seen: MeasuredStart, own: Rank) -> Rank:
+def rank(measured_start: MeasuredStart, own: Rank) -> Rank:
     """The rank with the measured lines."""
     charges = [
-        replace(charge, amount=_line(charge.amount, seen.lines.get(charge.line.id), seen)) for charge in own.charges
+        replace(charge, amount=_line(charge.amount, measured_start.lines.get(charge.line.id), measured_start))
+        for charge in own.charges
     ]
     return added(tuple(charges), own.layout)
 
 
-def _line(own: Estimate, size: int | None, seen: MeasuredStart) -> Estimate:
+def _line(own: Estimate, size: int | None, measured_start: MeasuredStart) -> Estimate:
     """The line with its measured size. The floor may fall but never rises: a denial must be certain for every start."""
     if size is None:
         return own
     slack = int(max(ROUNDED[0] * size, ROUNDED[1]))
     low = max(0, size - slack)
-    return Estimate(min(own.floor, low), low, size, size + slack, "measured", seen.source)
+    return Estimate(min(own.floor, low), low, size, size + slack, "measured", measured_start.source)
 
 
-def kv_cache(seen: MeasuredStart, own: Estimate, whole: Estimate) -> Estimate:
+def kv_cache(measured_start: MeasuredStart, own: Estimate, estimate: Estimate) -> Estimate:
     """The measured memory for the KV cache. `floor` is the certain maximum: it may rise but never falls."""
-    size = seen.lines.get(KV_CACHE)
+    size = measured_start.lines.get(KV_CACHE)
     if size is None:
         return own
-    slack = int(APART * whole.likely)
-    return Estimate(max(own.floor, size + slack), size - slack, size, size + slack, "measured", seen.source)
+    slack = int(APART * estimate.likely)
+    return Estimate(max(own.floor, size + slack), size - slack, size, size + slack, "measured", measured_start.source)

@@ -38,19 +38,19 @@ EVERY_METHOD = Release(0, 33)
 ONLY_ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention", "mlp", "moe"})
 
 
-def is_second(asked: MemoryArguments, release: Release, *, pooling: bool, vendor: str) -> bool:
+def is_second(memory_arguments: MemoryArguments, release: Release, *, pooling: bool, vendor: str) -> bool:
     """Whether the engine has the second model runner. VLLM_USE_V2_MODEL_RUNNER decides if it is set."""
-    variable = dict(asked.variables).get("VLLM_USE_V2_MODEL_RUNNER")
+    variable = dict(memory_arguments.variables).get("VLLM_USE_V2_MODEL_RUNNER")
     if variable in ("0", "1"):
         return variable == "1" and release >= BY_VARIABLE
-    if not _is_default(asked, release, pooling=pooling, vendor=vendor):
+    if not _is_default(memory_arguments, release, pooling=pooling, vendor=vendor):
         return False
-    return not _lacks(asked, release)
+    return not _lacks(memory_arguments, release)
 
 
-def _is_default(asked: MemoryArguments, release: Release, *, pooling: bool, vendor: str) -> bool:
+def _is_default(memory_arguments: MemoryArguments, release: Release, *, pooling: bool, vendor: str) -> bool:
     """Whether the model has it by default."""
-    model = asked.model
+    model = memory_arguments.model
     if release >= EVERY:
         return True
     if pooling or release < FIRST_CLASSES[-1][0]:
@@ -62,18 +62,18 @@ def _is_default(asked: MemoryArguments, release: Release, *, pooling: bool, vend
         return True
     if release < DENSE:
         first = {name for since, names in FIRST_CLASSES if release >= since for name in names}
-        return not first.isdisjoint(model.architectures) and (release >= QUANTIZED or asked.scheme is None)
+        return not first.isdisjoint(model.architectures) and (release >= QUANTIZED or memory_arguments.scheme is None)
     return not model.num_experts and ONLY_ATTENTION.issuperset(model.layer_types)
 
 
-def _lacks(asked: MemoryArguments, release: Release) -> bool:
+def _lacks(memory_arguments: MemoryArguments, release: Release) -> bool:
     """Whether an argument needs something that the second runner lacks in this release, so that vLLM takes the first
     (_get_v2_model_runner_unsupported_features)."""
-    given, drafted = asked.args.given, asked.rare.speculative
+    given, drafted = memory_arguments.args.given, memory_arguments.rare.speculative
     if drafted is not None:
         if release >= EVERY_METHOD:
             return drafted.method in FIRST_RUNNER_METHODS
-        if drafted.method not in METHODS or (drafted.method == "eagle3" and asked.parallel.pp > 1):
+        if drafted.method not in METHODS or (drafted.method == "eagle3" and memory_arguments.parallel.pp > 1):
             return True
     if release >= EVERY_METHOD:
         return False

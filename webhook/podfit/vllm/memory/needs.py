@@ -91,7 +91,7 @@ def stocks(nodes: Iterable[Node]) -> list[Stock]:
         label, count = node.labels.get(PRODUCT, ""), node.allocatable.get(RESOURCE, 0)
         if count and not label.endswith("-SHARED") and any(not gpu.mig for gpu in by_name(label) if label):
             counts.setdefault(label, []).append(int(count))
-    return [Stock(label, max(found), len(found), sum(found)) for label, found in sorted(counts.items())]
+    return [Stock(label, max(items), len(items), sum(items)) for label, items in sorted(counts.items())]
 
 
 def offers(
@@ -109,17 +109,17 @@ def offers(
     If a way that changes the model's answers is cheaper, it is added. `gpus`: those of one replica, if the user fixed
     them. `users` None: at least one request, and the release's own `max_num_seqs`.
     """
-    found: list[Offer] = []
+    items: list[Offer] = []
     for stock in having:
         where = by_name(stock.product)
         least: list[Offer] = []
         for changes, other in _variants(args, model, where):
             ways = list(_ways(args, other, stock, where, changes, context=context, users=users, gpus=gpus, env=env))
-            best = min(ways, key=lambda one: one.rank, default=None)
-            if best is not None and all(best.memory < one.memory for one in least):
+            best = min(ways, key=lambda offer: offer.rank, default=None)
+            if best is not None and all(best.memory < offer.memory for offer in least):
                 least.append(best)
-        found += least[:1] + sorted(least[1:], key=lambda one: one.memory)[:1]
-    return sorted(found, key=lambda one: one.rank)
+        items += least[:1] + sorted(least[1:], key=lambda offer: offer.memory)[:1]
+    return sorted(items, key=lambda offer: offer.rank)
 
 
 def _variants(args: EngineArgs, model: Model, where: Sequence[Gpu]) -> Iterator[tuple[Mapping[str, Any], Model]]:
@@ -151,17 +151,17 @@ def _ways(
 ) -> Iterator[Offer]:
     """Offers on one kind of GPU, one for each number of GPUs that fits."""
     own = {dest: value for dest, value in changes.items() if dest != "model"}
-    asked = {**own, "max_model_len": context, **({"max_num_seqs": users} if users else {})}
+    entries = {**own, "max_model_len": context, **({"max_num_seqs": users} if users else {})}
     for size in (gpus,) if gpus else GPU_COUNTS:
         if not where or size > stock.per_node or not (size == 1 or divisible(model, size, args)):
             continue
-        changed = with_changes(args, {**asked, "tensor_parallel_size": size})
-        judged = plan.judge(changed, model, Accelerator(where, size), env=env)
-        if judged.verdict != "fits" or judged.ledger is None:
+        changed = with_changes(args, {**entries, "tensor_parallel_size": size})
+        release_plan = plan.judge(changed, model, Accelerator(where, size), env=env)
+        if release_plan.verdict != "fits" or release_plan.ledger is None:
             continue
-        holds = capacity(judged.ledger)
+        holds = capacity(release_plan.ledger)
         replicas = 1 if holds is None else math.ceil((users or 1) / holds)
-        yield Offer(stock, size, replicas, replicas * (holds or users or 1), judged.ledger, changes)
+        yield Offer(stock, size, replicas, replicas * (holds or users or 1), release_plan.ledger, changes)
 
 
 def capacity(ledger: GpuLedger) -> int | None:

@@ -62,9 +62,9 @@ def line(settings: Settings) -> Estimate:
 
 
 @lru_cache(64)
-def _line(seen: MeasuredOverhead, spread: bool, flashinfer: bool) -> Estimate:
+def _line(measured_overhead: MeasuredOverhead, spread: bool, flashinfer: bool) -> Estimate:
     """The ledger line of a measured overhead, with the additions for all-to-all and FlashInfer."""
-    floor, low, likely, high, note = seen
+    floor, low, likely, high, note = measured_overhead
     if spread:
         likely, high = likely + 1.2, high + 4.0  # 0.10.1, 8 H20, 480B: memory that gathered tokens do not explain
         note += ", all-to-all buffers"

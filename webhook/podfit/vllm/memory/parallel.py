@@ -56,7 +56,7 @@ class Parallel(NamedTuple):
             return sum(self.partition[:index]), sum(self.partition[: index + 1])
         each, more = divmod(layers, self.pp)
         plain = self.pp - 1 - more  # as many stages come before those with one layer more
-        first, past = (one * each + min(max(0, one - plain), more) for one in (index, index + 1))
+        first, past = (number * each + min(max(0, number - plain), more) for number in (index, index + 1))
         return first, past
 
     def fullest(self, layers: int) -> int:
@@ -154,8 +154,8 @@ def gpus_needed(args: EngineArgs) -> int | None:
     else:
         local = parallel.dp_local
     if parallel.nnodes > 1:
-        whole = parallel.world_size * local
-        return whole // parallel.nnodes if whole % parallel.nnodes == 0 else None
+        total = parallel.world_size * local
+        return total // parallel.nnodes if total % parallel.nnodes == 0 else None
     return parallel.world_size * local
 
 

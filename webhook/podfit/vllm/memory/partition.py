@@ -66,28 +66,28 @@ class Partition:
     @cached_property
     def by_verdict(self) -> Mapping[Verdict, tuple[PlannedGpu, ...]]:
         """The candidates of each `verdict`."""
-        return {verdict: tuple([one for one in self.gpus if one.verdict == verdict]) for verdict in VERDICTS}
+        return {verdict: tuple([gpu for gpu in self.gpus if gpu.verdict == verdict]) for verdict in VERDICTS}
 
     @property
     def fits_none(self) -> bool:
         """The engine does not fit a single candidate."""
-        return bool(self.gpus) and all(one.verdict == "does-not-fit" for one in self.gpus)
+        return bool(self.gpus) and all(gpu.verdict == "does-not-fit" for gpu in self.gpus)
 
     @property
     def is_unsure(self) -> bool:
         """No candidate certainly fits or fails."""
-        return all(one.verdict == "unsure" for one in self.gpus)
+        return all(gpu.verdict == "unsure" for gpu in self.gpus)
 
     @cached_property
     def largest(self) -> Gpu | None:
         """The candidate with the most memory."""
-        return max([one.gpu for one in self.gpus], key=lambda gpu: gpu.memory, default=None)
+        return max([gpu.gpu for gpu in self.gpus], key=lambda gpu: gpu.memory, default=None)
 
     @cached_property
     def needs(self) -> Needs | None:
         """What each GPU must have, by the settings of the smallest GPU that fits, else of the largest candidate. None
         if the size of one request is unknown."""
-        fitting = [one.gpu for one in self.by_verdict["fits"]]
+        fitting = [planned_gpu.gpu for planned_gpu in self.by_verdict["fits"]]
         smallest = min(fitting, key=lambda gpu: gpu.memory, default=self.largest)
         planned = self.engine.plan_on(smallest) if smallest else None
         return needed_memory(planned.ledger) if planned and planned.ledger else None
@@ -112,7 +112,7 @@ def partition(
     release = releases[-1] if one_release or len(releases) == 1 else None
     text = repr((args.given, args.unresolved, args.quantization, sorted((env or {}).items())))
     engine = PlannedEngine(text, model, release, args, env or {}, tuple(known), kv_cache_memory)
-    gpus = tuple([one.gpu for one in candidates])
+    gpus = tuple([candidate.gpu for candidate in candidates])
     verdicts = _verdicts(engine, gpus) if len(text) <= MAX_KEY_LENGTH else engine.verdicts(gpus)
     placed = [_placed(*pair) for pair in zip(candidates, verdicts, strict=True)]
     return Partition(tuple(_unique(placed)), engine)
@@ -168,10 +168,10 @@ def _placed(candidate: Candidate, verdict: Verdict) -> PlannedGpu:
 def _unique(planned: Iterable[PlannedGpu]) -> Iterable[PlannedGpu]:
     """Each name once. A GPU that is a candidate twice (shared and alone) is `unsure` if the results differ."""
     by_name: dict[str, PlannedGpu] = {}
-    for one in planned:
-        before = by_name.setdefault(one.gpu.name, one)
-        if before.verdict != one.verdict:
-            by_name[one.gpu.name] = before._replace(verdict="unsure")
+    for planned_gpu in planned:
+        before = by_name.setdefault(planned_gpu.gpu.name, planned_gpu)
+        if before.verdict != planned_gpu.verdict:
+            by_name[planned_gpu.gpu.name] = before._replace(verdict="unsure")
     return by_name.values()
 
 

@@ -61,22 +61,22 @@ def plan(
     torch.compile made. Never raises: unknown parts are None in the plan, and `why` says what is missing.
     """
     env = env or {}
-    judged = judge(
+    release_plan = judge(
         args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known, kv_cache_memory=kv_cache_memory,
         warm=warm,
     )  # fmt: skip
-    resolved, found = judged.resolved, judged.checkpoint
+    resolved, checkpoint = release_plan.resolved, release_plan.checkpoint
     release = resolved.settings.release if resolved else args.release or NEWEST
     if model and not resolved:
         smallest = min(gpus_of(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
         memory = gpu_memory or (smallest.memory if smallest else 0)
         resolved = settings.resolve(args, model, smallest, memory, release, env)
-        found = weights.checkpoint(model, resolved.settings)
+        checkpoint = weights.checkpoint(model, resolved.settings)
     makers = [gpu.vendor.lower() for gpu in accelerator.gpus] if accelerator else [vendor]
     amd = "amd" in makers and makers.count("amd") == len(makers)
     cuda = {vendor, *makers} == {"nvidia"}
     hosted = host.ledger(
-        args, model, resolved.settings if resolved else None, release, env, found, files, amd=amd, cuda=cuda
+        args, model, resolved.settings if resolved else None, release, env, checkpoint, files, amd=amd, cuda=cuda
     )
     if model and model.is_minimum:
         hosted = hosted.bound()
@@ -84,9 +84,20 @@ def plan(
     starting = None
     if model and resolved and not model.is_minimum:
         filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
-        starting = startup.estimate(model, resolved.settings, found, load_format=form, files=files, kv_in_memory=filled)
-    size = (model.weights_bytes if model else None) or (int(found.total) if found else None)
-    return MemoryPlan(judged.verdict, judged.tell, judged.ledger, hosted, starting, size, judged.cause, resolved)
+        starting = startup.estimate(
+            model, resolved.settings, checkpoint, load_format=form, files=files, kv_in_memory=filled
+        )
+    size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
+    return MemoryPlan(
+        release_plan.verdict,
+        release_plan.tell,
+        release_plan.ledger,
+        hosted,
+        starting,
+        size,
+        release_plan.cause,
+        resolved,
+    )
 
 
 def judge(
@@ -106,21 +117,21 @@ def judge(
         missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
         return PlannedRelease("unsure", lambda: missed, None)
-    asked = arguments.read(args, model, env or {}, warm=warm)
+    memory_arguments = arguments.read(args, model, env or {}, warm=warm)
     facts = _Facts(gpu_memory, env or {}, known, kv_cache_memory)
-    planned = [one for gpu in gpus if (one := _on_gpu(asked, gpu, facts)) is not None]
+    planned = [release_plan for gpu in gpus if (release_plan := _on_gpu(memory_arguments, gpu, facts)) is not None]
     if not planned:
         return PlannedRelease("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
-    shown = planned[0]
+    chosen_release = planned[0]
     if len(gpus) > 1:
-        fits_none = all(one.verdict == "does-not-fit" for one in planned)
+        fits_none = all(other_release_plan.verdict == "does-not-fit" for other_release_plan in planned)
         chosen = max if fits_none else min  # the GPU on which the result depends
-        shown = chosen(planned, key=lambda one: one.ledger.total.likely if one.ledger else 0)
-        if len({one.verdict for one in planned}) > 1 or len(planned) < len(gpus):
-            shown = _unsure(shown, lambda own: f"it depends on which GPU it is: {own}")
-    if accelerator and accelerator.shared and shown.verdict == "fits":
-        shown = _unsure(shown, lambda own: f"{own}; other processes may use the same GPU")
-    return _with_doubts(shown, args, model, env or {})
+        chosen_release = chosen(planned, key=lambda candidate: candidate.ledger.total.likely if candidate.ledger else 0)
+        if len({other_release_plan.verdict for other_release_plan in planned}) > 1 or len(planned) < len(gpus):
+            chosen_release = _unsure(chosen_release, lambda own: f"it depends on which GPU it is: {own}")
+    if accelerator and accelerator.shared and chosen_release.verdict == "fits":
+        chosen_release = _unsure(chosen_release, lambda own: f"{own}; other processes may use the same GPU")
+    return _with_doubts(chosen_release, args, model, env or {})
 
 
 def verdicts(
@@ -132,7 +143,7 @@ def verdicts(
     plan, so that a table of GPUs costs milliseconds.
     """
     env = env or {}
-    asked = arguments.read(args, model, env)
+    memory_arguments = arguments.read(args, model, env)
     classes: dict[tuple[object, ...], LoadedEngine | None] = {}
     known: dict[tuple[object, ...], Verdict] = {}
     results: list[Verdict] = []
@@ -143,51 +154,57 @@ def verdicts(
             continue
         its_class = settings.gpu_class(gpu, total.likely)
         if its_class not in classes:
-            classes[its_class] = loaded.load(asked, gpu, None, release)
+            classes[its_class] = loaded.load(memory_arguments, gpu, None, release)
         key = (*its_class, total.low, total.likely, total.high)
         if key not in known:
             engine = classes[its_class]
-            known[key] = _on_total(asked, engine, total, env) if engine is not None else "unsure"
+            known[key] = _on_total(memory_arguments, engine, total, env) if engine is not None else "unsure"
         results.append(known[key])
     return results
 
 
-def _on_total(asked: MemoryArguments, engine: LoadedEngine, total: Estimate, env: Mapping[str, str]) -> Verdict:
+def _on_total(
+    memory_arguments: MemoryArguments, engine: LoadedEngine, total: Estimate, env: Mapping[str, str]
+) -> Verdict:
     """The `verdict` for a GPU with this memory."""
     here = engine._replace(whole=total, budget=budget.line(total, engine.resolved.budget))
-    judged = _worst_rank(asked, here)
+    release_plan = _worst_rank(memory_arguments, here)
     if engine.resolved.settings.release < OLDEST:
-        judged = _too_old(judged, engine.resolved.settings.release)
-    return _with_doubts(judged, asked.args, engine.model, env).verdict
+        release_plan = _too_old(release_plan, engine.resolved.settings.release)
+    return _with_doubts(release_plan, memory_arguments.args, engine.model, env).verdict
 
 
-def _with_doubts(judged: PlannedRelease, args: EngineArgs, model: Model, env: Mapping[str, str]) -> PlannedRelease:
+def _with_doubts(
+    release_plan: PlannedRelease, args: EngineArgs, model: Model, env: Mapping[str, str]
+) -> PlannedRelease:
     """The plan, `unsure` if something about the model or the arguments keeps it from being certain."""
     if model.is_minimum:
-        judged = _at_least(judged)
-    if judged.verdict == "does-not-fit":
+        release_plan = _at_least(release_plan)
+    if release_plan.verdict == "does-not-fit":
         why = doubt.reason_unplannable(args, model, env)
-        if why is None and judged.cause == "request":
+        if why is None and release_plan.cause == "request":
             why = doubt.of_default_length(args, model)
-        if why is None and judged.cause == "loading":
+        if why is None and release_plan.cause == "loading":
             why = doubt.of_loader(args)
         if why is not None:
-            judged = _unsure(judged, lambda own: f"{why}; {own}")
-    return judged
+            release_plan = _unsure(release_plan, lambda own: f"{why}; {own}")
+    return release_plan
 
 
-def _at_least(one: PlannedRelease) -> PlannedRelease:
+def _at_least(release_plan: PlannedRelease) -> PlannedRelease:
     """The plan of a model with more layers than are described: only its minimum is known, so it never `fits`."""
     why = f"the model has more than {MAX_LAYERS:,} layers, so that only the minimum of its memory is known"
-    if one.ledger is not None:
-        one = one._replace(ledger=replace(one.ledger, kv_cache=one.ledger.kv_cache.bound()))
-    told = one._replace(tell=lambda: f"{why}; {one.why}")
-    return told if one.verdict == "does-not-fit" else told._replace(verdict="unsure")
+    if release_plan.ledger is not None:
+        release_plan = release_plan._replace(
+            ledger=replace(release_plan.ledger, kv_cache=release_plan.ledger.kv_cache.bound())
+        )
+    reworded = release_plan._replace(tell=lambda: f"{why}; {release_plan.why}")
+    return reworded if release_plan.verdict == "does-not-fit" else reworded._replace(verdict="unsure")
 
 
-def _unsure(one: PlannedRelease, told: Callable[[str], str]) -> PlannedRelease:
+def _unsure(release_plan: PlannedRelease, reworded: Callable[[str], str]) -> PlannedRelease:
     """The plan, downgraded to `unsure`; `told` builds `why` from the original one."""
-    return one._replace(verdict="unsure", tell=lambda: told(one.why))
+    return release_plan._replace(verdict="unsure", tell=lambda: reworded(release_plan.why))
 
 
 def fits(
@@ -200,22 +217,24 @@ def fits(
 ) -> bool:
     """Whether `verdict` is `fits` and a request of max_model_len finishes: like `judge`, but it stops at the first GPU
     model or release that does not fit."""
-    asked, gpus = arguments.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
-    return not accelerator.shared and all(fit(asked, gpus, gpu_memory, release) for release in releases_of(args, model))
+    memory_arguments, gpus = arguments.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
+    return not accelerator.shared and all(
+        fit(memory_arguments, gpus, gpu_memory, release) for release in releases_of(args, model)
+    )
 
 
-def fit(asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
+def fit(memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
     """Whether it fits on each of the GPUs with one release; False without GPUs. Weights that take the whole budget are
     excluded first."""
-    if release < OLDEST or asked.model.is_minimum:
+    if release < OLDEST or memory_arguments.model.is_minimum:
         return False
     for gpu in gpus:
-        begun = loaded.load(asked, gpu, measured, release)
+        begun = loaded.load(memory_arguments, gpu, measured, release)
         if begun is None or begun.is_full():
             return False
         for rank in begun.ranks.ranks:
             ledger = loaded.ledger(begun, rank)
-            if not verdict.fits(asked.args, begun.resolved, ledger) or not _finishes(ledger):
+            if not verdict.fits(memory_arguments.args, begun.resolved, ledger) or not _finishes(ledger):
                 return False
     return bool(gpus)
 
@@ -227,20 +246,20 @@ def _finishes(ledger: GpuLedger) -> bool:
 
 
 def longest(
-    asked: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, releases: Iterable[Release]
+    memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, releases: Iterable[Release]
 ) -> int:
     """Tokens of the longest request, up to max_model_len, for which `fits` may be True if batches are as large then.
 
     The low end of the KV cache must hold it on every GPU model with every release.
     """
-    if asked.model.is_minimum:
+    if memory_arguments.model.is_minimum:
         return 0
-    found = []
+    items = []
     for gpu, release in product(gpus, releases):
-        if (begun := loaded.load(asked, gpu, measured, release)) is None:
+        if (begun := loaded.load(memory_arguments, gpu, measured, release)) is None:
             return 0
-        found.append(_longest(begun))
-    return min(found, default=0)
+        items.append(_longest(begun))
+    return min(items, default=0)
 
 
 def _longest(begun: LoadedEngine) -> int:
@@ -275,62 +294,77 @@ class _Facts(NamedTuple):
     kv_cache_memory: int | None
 
 
-def _on_gpu(asked: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRelease | None:
+def _on_gpu(memory_arguments: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRelease | None:
     """One GPU: the release's plan, or every generation's if it is unknown."""
-    if (release := asked.args.release) is not None:
-        one = _judge(asked, gpu, release, facts)
-        return _too_old(one, release) if one is not None and release < OLDEST else one
-    several = possible(asked.model, asked.args)
+    if (release := memory_arguments.args.release) is not None:
+        release_plan = _judge(memory_arguments, gpu, release, facts)
+        return _too_old(release_plan, release) if release_plan is not None and release < OLDEST else release_plan
+    several = possible(memory_arguments.model, memory_arguments.args)
     unknown = facts._replace(known=())
-    judged = [one for release in several if (one := _judge(asked, gpu, release, unknown))]
-    if not judged:
+    estimates = [
+        release_plan for release in several if (release_plan := _judge(memory_arguments, gpu, release, unknown))
+    ]
+    if not estimates:
         return None
-    newest = judged[-1]
-    if len({one.verdict for one in judged}) == 1:
+    newest = estimates[-1]
+    if len({other_release_plan.verdict for other_release_plan in estimates}) == 1:
         return newest
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is unknown: {own}")
 
 
-def _too_old(judged: PlannedRelease, release: Release) -> PlannedRelease:
-    return _unsure(judged, lambda _: f"memory is planned for vLLM {OLDEST} and later, not {release}")
+def _too_old(release_plan: PlannedRelease, release: Release) -> PlannedRelease:
+    return _unsure(release_plan, lambda _: f"memory is planned for vLLM {OLDEST} and later, not {release}")
 
 
-def _judge(asked: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts) -> PlannedRelease | None:
+def _judge(
+    memory_arguments: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts
+) -> PlannedRelease | None:
     """One GPU with one release."""
-    begun = loaded.load(asked, gpu, facts.gpu_memory, release)
+    begun = loaded.load(memory_arguments, gpu, facts.gpu_memory, release)
     if begun is None:
         return None
     known = facts.known
-    seen = log_lines.of(known, asked.args, asked.model, gpu, begun.whole, release, facts.env) if known else None
-    return _worst_rank(asked, begun, seen, facts.kv_cache_memory)
+    measured_start = (
+        log_lines.of(known, memory_arguments.args, memory_arguments.model, gpu, begun.whole, release, facts.env)
+        if known
+        else None
+    )
+    return _worst_rank(memory_arguments, begun, measured_start, facts.kv_cache_memory)
 
 
 def _worst_rank(
-    asked: MemoryArguments, begun: LoadedEngine, seen: MeasuredStart | None = None, found: int | None = None
+    memory_arguments: MemoryArguments,
+    begun: LoadedEngine,
+    measured_start: MeasuredStart | None = None,
+    reported: int | None = None,
 ) -> PlannedRelease:
     """The pipeline stage with the worst result. `found`: bytes of KV cache memory that vLLM reported."""
-    judged = [
+    release_plans = [
         verdict.of_rank(
-            asked.args,
+            memory_arguments.args,
             begun.resolved,
             begun.ranks.checkpoint,
-            loaded.ledger(begun, rank, seen, found),
-            found is not None,
+            loaded.ledger(begun, rank, measured_start, reported),
+            reported is not None,
         )
         for rank in begun.ranks.ranks
     ]
-    if len(judged) == 1:
-        return judged[0]
-    return min(judged, key=_room)
+    if len(release_plans) == 1:
+        return release_plans[0]
+    return min(release_plans, key=_room)
 
 
-def _room(one: PlannedRelease) -> tuple[int, int, int]:
+def _room(release_plan: PlannedRelease) -> tuple[int, int, int]:
     """Sort key: the worst `verdict` first. If all fit, the fewest blocks, which all ranks then use; else the least
     memory."""
-    if one.ledger is None:
-        return VERDICT_ORDER[one.verdict], 0, 0
-    left = one.ledger.kv_cache
-    return VERDICT_ORDER[one.verdict], one.ledger.kv_capacity.blocks(left) if one.verdict == "fits" else 0, left.likely
+    if release_plan.ledger is None:
+        return VERDICT_ORDER[release_plan.verdict], 0, 0
+    left = release_plan.ledger.kv_cache
+    return (
+        VERDICT_ORDER[release_plan.verdict],
+        release_plan.ledger.kv_capacity.blocks(left) if release_plan.verdict == "fits" else 0,
+        left.likely,
+    )
 
 
 VERDICT_ORDER: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}

@@ -41,21 +41,26 @@ def probable_changes(
     def ledger_with(changes: Mapping[str, Any]) -> GpuLedger | None:
         """None if the plan is unknown, or if the GPU has no room for the CUDA graphs outside of the budget."""
         changed = with_changes(args, changes)
-        judged = plan.judge(changed, model, accelerator, gpu_memory=gpu_memory, env=env, warm=warm)
-        return None if judged.cause == "graphs" else judged.ledger
+        release_plan = plan.judge(changed, model, accelerator, gpu_memory=gpu_memory, env=env, warm=warm)
+        return None if release_plan.cause == "graphs" else release_plan.ledger
 
-    sure = {dest: value for one in certain if len(one.changes) == 1 for dest, value in one.changes.items()}
-    found: list[Alternative] = []
+    sure = {
+        dest: value
+        for alternative in certain
+        if len(alternative.changes) == 1
+        for dest, value in alternative.changes.items()
+    }
+    alternatives: list[Alternative] = []
     now = share_of(args)
     for share in SHARES if "gpu_memory_utilization" not in sure else ():
         ledger = ledger_with({"gpu_memory_utilization": share}) if share > now else None
         if ledger is not None and 1 - ledger.kv_cache.share_below(ledger.kv_capacity.least_bytes or 1) >= PROBABLE:
-            found.append(
+            alternatives.append(
                 Alternative(f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=share - now)
             )
             break
     here = ledger_with({})
     tokens = (here.estimated_max_model_len or 0) // 1024 * 1024 if here is not None else 0
     if tokens >= LEAST_CONTEXT and tokens > WORTH_A_RISK * sure.get("max_model_len", 0):
-        found.append(Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}))
-    return found
+        alternatives.append(Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}))
+    return alternatives

@@ -41,7 +41,7 @@ class Scheme:
     no release does that."""
     experts: float | None = None
     """Per element of the routed experts, if they are stored in another way."""
-    said: bool = True
+    is_stated: bool = True
     """Whether the checkpoint's config lists the unquantized layers; else those usual for checkpoints of its kind."""
 
     def share_kept(self, group: str) -> float:
@@ -63,12 +63,12 @@ def _scheme(model: Model, given: str | None) -> Scheme | None:
     """The checkpoint's own scheme, or the one that `--quantization` applies while loading."""
     config = model.quantization_config or _named(model)
     if config:
-        found = _stored(model, config, given)
-        if found is None:
+        stored = _stored(model, config, given)
+        if stored is None:
             return None
         # plain FP8 and bitsandbytes checkpoints quantize every linear layer except the head
-        usual = model.quantization_config is not None and found.name in ("FP8", "bitsandbytes")
-        return replace(found, said=usual or _kept(model, config) is not None)
+        usual = model.quantization_config is not None and stored.name in ("FP8", "bitsandbytes")
+        return replace(stored, is_stated=usual or _kept(model, config) is not None)
     if given in ONLINE_FP8:
         return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True, streamed=STREAMED.get(given))
     if given in ONLINE_INT8:
@@ -108,10 +108,10 @@ METHODS_WITHOUT_DETAILS = ("modelopt", "compressed-tensors", "quark", "gguf", "t
 def is_known(model: Model, given: str | None) -> bool:
     """Whether this module describes the bytes of this checkpoint with `--quantization`. Other methods may quantize it
     while it loads (`rtn`, `online`, `torchao` …), so 16 bits per weight can't support a denial."""
-    found = scheme(model, given)
-    if found is None:
+    known_scheme = scheme(model, given)
+    if known_scheme is None:
         return not given and not model.quantization_config
-    return found.name not in (*METHODS_WITHOUT_DETAILS, *CONFIGURED)
+    return known_scheme.name not in (*METHODS_WITHOUT_DETAILS, *CONFIGURED)
 
 
 _NAMED = (
@@ -131,10 +131,10 @@ def _named(model: Model) -> Mapping[str, Any] | None:
     name = model.id.rpartition("/")[2]
     if "unquantized" in name.lower():
         return None
-    found = next((config for pattern, config in _NAMED if pattern.search(name)), None)
-    if found and model.weights_bytes and model.parameters and model.weights_bytes > 1.7 * model.parameters:
+    entries = next((config for pattern, config in _NAMED if pattern.search(name)), None)
+    if entries and model.weights_bytes and model.parameters and model.weights_bytes > 1.7 * model.parameters:
         return None
-    return found
+    return entries
 
 
 def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Scheme | None:
@@ -247,14 +247,14 @@ def _weights_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """compressed-tensors and newer ModelOpt: the weights of the config group with the fewest bits, which usually has
     the most elements (nvidia/Qwen3.6-35B-A3B-NVFP4: linear layers in 8 bits, the experts in 4)."""
     groups = config.get("config_groups")
-    found = (
-        [one.get("weights") for one in groups.values() if isinstance(one, Mapping)]
+    items = (
+        [value.get("weights") for value in groups.values() if isinstance(value, Mapping)]
         if isinstance(groups, Mapping)
         else []
     )
     return min(
-        (one for one in found if isinstance(one, Mapping)),
-        key=lambda one: _int(one.get("num_bits")) or 16,
+        (item for item in items if isinstance(item, Mapping)),
+        key=lambda group: _int(group.get("num_bits")) or 16,
         default=None,
     )
 
@@ -274,19 +274,21 @@ _LAYER = re.compile(r"layers?[.\\]+(\d+)")
 def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None:
     """Share of each group that the checkpoint does not quantize, by `ignore` or `modules_to_not_convert`."""
     names: list[str] = []
-    said = False
+    is_stated = False
     for key in ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"):
         value = config.get(key)
         if isinstance(value, str):
             value = [value]
         if isinstance(value, list):
-            said = True
-            names += [one for one in value if isinstance(one, str)]
-    if not said:
+            is_stated = True
+            names += [item for item in value if isinstance(item, str)]
+    if not is_stated:
         return None
-    names = [one for one in names if not one.endswith("norm")]  # "post_attention_layernorm" is not an attention layer
+    names = [
+        other_name for other_name in names if not other_name.endswith("norm")
+    ]  # "post_attention_layernorm" is not an attention layer
     layers = model.num_hidden_layers or 1
-    seen: dict[str, set[str]] = {}
+    entries: dict[str, set[str]] = {}
     for name in names:
         group = next((group for group, words in _GROUPS if any(word in name for word in words)), None)
         if group is None:
@@ -294,14 +296,15 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
         if group == "experts" and "gate" in name and "gate_" not in name:
             continue  # a router
         match = _LAYER.search(name)
-        seen.setdefault(group, set()).add(match[1] if match else "*")
+        entries.setdefault(group, set()).add(match[1] if match else "*")
     kept: dict[str, float] = {}
-    for group, places in seen.items():
+    for group, places in entries.items():
         there = (
             layers
             if group != "linear" or not model.layer_types
             else (
-                sum(one not in ("full_attention", "sliding_attention", "mlp", "moe") for one in model.layer_types) or 1
+                sum(text not in ("full_attention", "sliding_attention", "mlp", "moe") for text in model.layer_types)
+                or 1
             )
         )
         kept[group] = 1.0 if "*" in places or group in ("vision", "head") else min(1.0, len(places) / there)

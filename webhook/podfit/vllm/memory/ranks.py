@@ -49,14 +49,14 @@ class Ranks(NamedTuple):
 @remembered(512)
 def of(model: Model, settings: Settings) -> Ranks | None:
     """The ranks of an engine; None if the checkpoint's size is unknown."""
-    found = weights.checkpoint(model, settings)
-    if found is None:
+    checkpoint = weights.checkpoint(model, settings)
+    if checkpoint is None:
         return None
-    stages = weights.heaviest(found, settings)
-    own = [weights.line(found, model, settings, stage) for stage in stages]
-    ranks = [_rank(model, settings, found, stage) for stage in stages]
+    stages = weights.heaviest(checkpoint, settings)
+    own = [weights.line(checkpoint, model, settings, stage) for stage in stages]
+    ranks = [_rank(model, settings, checkpoint, stage) for stage in stages]
     most = max((rank.loading.floor for rank in ranks if rank.loading), default=0)
-    return Ranks(found, tuple(ranks), max(line.likely for line in own), most)
+    return Ranks(checkpoint, tuple(ranks), max(line.likely for line in own), most)
 
 
 def _rank(model: Model, settings: Settings, checkpoint: Checkpoint, stage: int) -> Rank:
@@ -85,4 +85,4 @@ def added(charges: tuple[Charge, ...], layout: Layout | None, before: Estimate |
 
 def _doubt(deviations: Sequence[float]) -> int:
     """The square root of the sum of squares: the uncertainties are independent."""
-    return int(sum([one * one for one in deviations if one > 0]) ** 0.5)
+    return int(sum([deviation * deviation for deviation in deviations if deviation > 0]) ** 0.5)

@@ -20,7 +20,7 @@ def values(
 ) -> dict[str, Any]:
     """Argument → the value that vLLM will use; None if unknown. `known`: whether the GPU's memory is known."""
     settings = resolved.settings
-    found: dict[str, Any] = {
+    entries: dict[str, Any] = {
         "max_model_len": resolved.budget.max_model_len,
         "max_num_seqs": settings.batch.max_num_seqs,
         "max_num_batched_tokens": settings.batch.max_num_batched_tokens,
@@ -34,10 +34,10 @@ def values(
         "pipeline_parallel_size": settings.parallel.pp,
         "data_parallel_size": settings.parallel.dp,
     }
-    unknown = [name for name in found if name in args.unresolved]
+    unknown = [name for name in entries if name in args.unresolved]
     if not known:
         unknown += [name for name in BY_DEVICE if name not in args.given]
-    return {**found, **dict.fromkeys(unknown)}
+    return {**entries, **dict.fromkeys(unknown)}
 
 
 def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool | None:

@@ -46,14 +46,14 @@ class Search:
         where, memory = self._where(gpus)
         more = self._times(changes) if model is None else 0.0
         room = _room(where, memory) if more else 0
-        asked: MemoryArguments | None = None
+        memory_arguments: MemoryArguments | None = None
         for index, release in enumerate(self._releases):
             if self.steps <= 0:
                 raise SpentError
             self.steps -= 1
             if index or not room or not self._is_too_heavy(release, more, room):
-                asked = asked or self._asked(changes, model)
-                if plan.fit(asked, where, memory, release):
+                memory_arguments = memory_arguments or self._asked(changes, model)
+                if plan.fit(memory_arguments, where, memory, release):
                     continue
             self._releases.insert(0, self._releases.pop(index))  # it will probably fail again, so try it first
             return False
@@ -78,25 +78,25 @@ class Search:
     def _is_too_heavy(self, release: Release, more: float, room: int) -> bool:
         """Whether the weights use up the budget of a GPU of `room` bytes even if each is cut over `more` times as many
         GPUs. This ratio excludes most of what a search tries, without a plan."""
-        if (found := self._weights.get(release)) is None:
+        if (weight := self._weights.get(release)) is None:
             begun = self._begun(0, release) if self._gpus else None
             alike = begun is not None and begun.are_alike_elsewhere(self._as_it_is.width)
-            found = (begun.ranks.heaviest, begun.resolved.budget.utilization) if begun and alike else (0, 0.0)
-            self._weights[release] = found
-        heaviest, share = found
+            weight = (begun.ranks.heaviest, begun.resolved.budget.utilization) if begun and alike else (0, 0.0)
+            self._weights[release] = weight
+        heaviest, share = weight
         return heaviest > 0 and heaviest / more >= int(room * share)
 
     def is_full(self, share: float | None = None) -> bool:
         """Whether the weights alone use up the budget, or this share of the GPU: then they use up a smaller one,
         too."""
         begun = (self._begun(index, release) for index in range(len(self._gpus)) for release in self._releases)
-        return any(one is None or one.is_full(share) for one in begun)
+        return any(loaded_engine is None or loaded_engine.is_full(share) for loaded_engine in begun)
 
     def _begun(self, index: int, release: Release) -> LoadedEngine | None:
         """The unchanged engine, on one of its GPU models."""
         if (index, release) not in self._loaded:
-            found = loaded.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)
-            self._loaded[index, release] = found
+            loaded_engine = loaded.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)
+            self._loaded[index, release] = loaded_engine
         return self._loaded[index, release]
 
     def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:

@@ -29,7 +29,7 @@ def _copies(model: Model, capability: tuple[int, int]) -> Sequence[Model]:
         scheme = quantisation.scheme(copy, None)
         if scheme and _is_capable(capability, copy, scheme):
             rated.append((scheme.name == "bitsandbytes", -scheme.bytes, copy))
-    return tuple(copy for _, _, copy in sorted(rated, key=lambda one: one[:2]))
+    return tuple(copy for _, _, copy in sorted(rated, key=lambda entry: entry[:2]))
 
 
 def _is_capable(capability: tuple[int, int], copy: Model, scheme: quantisation.Scheme) -> bool:

@@ -173,48 +173,50 @@ def resolve(
     return of(arguments.read(args, model, env), gpu, memory, release)
 
 
-def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -> ResolvedArguments:
+def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -> ResolvedArguments:
     """Resolve arguments that are read already."""
-    model = asked.model
+    model = memory_arguments.model
     capability = gpu.compute_capability if gpu else None
-    v1 = is_v1(release, capability, asked)
-    auto = asked.auto and release >= (0, 14)
-    length = asked.length
-    if length is None and asked.own_length and auto is asked.auto:
-        length = _own_length(asked, release)
-    pooling = is_pooling(asked, release)
-    whole_prompts = _pools_whole_prompts(asked, release, pooling)
-    chunked = _chunked(asked, release, v1, length, pooling, whole_prompts)
-    seqs, tokens = asked.max_num_seqs, asked.max_num_batched_tokens
+    v1 = is_v1(release, capability, memory_arguments)
+    auto = memory_arguments.auto and release >= (0, 14)
+    length = memory_arguments.length
+    if length is None and memory_arguments.own_length and auto is memory_arguments.auto:
+        length = _own_length(memory_arguments, release)
+    pooling = is_pooling(memory_arguments, release)
+    whole_prompts = _pools_whole_prompts(memory_arguments, release, pooling)
+    chunked = _chunked(memory_arguments, release, v1, length, pooling, whole_prompts)
+    seqs, tokens = memory_arguments.max_num_seqs, memory_arguments.max_num_batched_tokens
     if seqs is None or tokens is None:
-        usual = tokens or default_max_num_batched_tokens(release, v1, gpu, memory, asked)
+        usual = tokens or default_max_num_batched_tokens(release, v1, gpu, memory, memory_arguments)
         if seqs is None:
             seqs = default_max_num_seqs(release, v1, gpu, memory)
-            if asked.throughput:
+            if memory_arguments.throughput:
                 seqs = 2 * seqs
         if tokens is None:
-            if asked.throughput:
+            if memory_arguments.throughput:
                 usual = 2 * usual
-            tokens = usual if chunked else _whole_prompt(release, v1, asked, length, usual)
+            tokens = usual if chunked else _whole_prompt(release, v1, memory_arguments, length, usual)
             tokens = max(tokens, media.least_default(model, release))
             if v1 and length and not auto and release >= (0, 11, 1):
                 tokens = min(tokens, seqs * length)
-        if asked.max_num_seqs is None and v1 and release >= SEQS_CUT:
+        if memory_arguments.max_num_seqs is None and v1 and release >= SEQS_CUT:
             seqs = min(seqs, tokens)
-    dropped = not asked.images and (
-        asked.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
+    dropped = not memory_arguments.images and (
+        memory_arguments.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
     )
-    flashinfer = asked.flashinfer
+    flashinfer = memory_arguments.flashinfer
     if flashinfer is None and release < BACKEND_UNREAD:
-        flashinfer = asked.flashinfer_by_variable
+        flashinfer = memory_arguments.flashinfer_by_variable
     named = flashinfer is not None
     if flashinfer is None:
         flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
     vendor = gpu.vendor.lower() if gpu else "nvidia"
-    rare = asked.rare
+    rare = memory_arguments.rare
     return ResolvedArguments(
         budget=BudgetSettings(
-            utilization=default_utilization(release) if asked.utilization is None else asked.utilization,
+            utilization=default_utilization(release)
+            if memory_arguments.utilization is None
+            else memory_arguments.utilization,
             kv_cache_memory=rare.kv_cache_memory,
             max_model_len=length,
             auto_len=auto,
@@ -222,10 +224,10 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
         settings=Settings(
             release=release,
             v1=v1,
-            second_runner=model_runner.is_second(asked, release, pooling=pooling, vendor=vendor),
+            second_runner=model_runner.is_second(memory_arguments, release, pooling=pooling, vendor=vendor),
             pooling=pooling,
-            eager=asked.eager,
-            warm=asked.warm,
+            eager=memory_arguments.eager,
+            warm=memory_arguments.warm,
             cpu_offload=rare.cpu_offload,
             gpu=GpuSettings(
                 vendor=vendor,
@@ -233,18 +235,18 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
                 unified_memory=gpu is not None and gpu.unified_memory,
                 instinct=vendor == "amd" and memory >= 70 * GI,
             ),
-            parallel=asked.parallel,
+            parallel=memory_arguments.parallel,
             batch=BatchSettings(
                 max_num_seqs=seqs,
                 max_num_batched_tokens=tokens,
                 chunked=chunked,
                 whole_prompts=whole_prompts,
-                batches=_batches(asked, release),
+                batches=_batches(memory_arguments, release),
             ),
             types=TypeSettings(
-                dtype=4 if is_widened(asked.dtype, model, gpu, release) else asked.width,
-                scheme=asked.scheme,
-                kv_cache_dtype=asked.kv_cache_dtype,
+                dtype=4 if is_widened(memory_arguments.dtype, model, gpu, release) else memory_arguments.width,
+                scheme=memory_arguments.scheme,
+                kv_cache_dtype=memory_arguments.kv_cache_dtype,
                 state_dtypes=rare.state_dtypes,
                 skipped_layers=rare.skipped_layers,
                 index_dtype=rare.index_dtype,
@@ -252,15 +254,19 @@ def of(asked: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -
             attention=AttentionSettings(
                 flashinfer=flashinfer,
                 backend_named=named,
-                manager=v1 and _manager(asked, release),
+                manager=v1 and _manager(memory_arguments, release),
                 block_size=rare.block_size,
                 prefix_caching=rare.prefix_caching,
                 state_mode=rare.state_mode,
             ),
-            kernels=KernelSettings(all2all=asked.all2all, other_kernels=asked.other_kernels, variables=asked.variables),
+            kernels=KernelSettings(
+                all2all=memory_arguments.all2all,
+                other_kernels=memory_arguments.other_kernels,
+                variables=memory_arguments.variables,
+            ),
             multimodal=MultimodalSettings(
                 vision=not dropped,
-                vision_profiled=asked.images and asked.profiled,
+                vision_profiled=memory_arguments.images and memory_arguments.profiled,
                 vision_replicated=rare.vision_replicated,
                 no_video=rare.no_video,
                 long_videos=model.vision_config is not None and (length or 0) >= media.LONG_VIDEO,
@@ -291,17 +297,21 @@ def gpu_class(gpu: Gpu, memory: int) -> tuple[object, ...]:
             _is_h100(gpu), _is_a100(gpu), memory >= 70 * GI, memory >= 160 * GI)  # fmt: skip
 
 
-def _manager(asked: MemoryArguments, release: Release) -> bool | None:
+def _manager(memory_arguments: MemoryArguments, release: Release) -> bool | None:
     """Whether the hybrid KV cache manager is on (config/vllm.py __post_init__); None if unknown."""
-    given, wish = asked.args.given, asked.manager
+    given, wish = memory_arguments.args.given, memory_arguments.manager
     if release < kv_releases.MANAGER or wish is False:
         return False
-    if asked.model.config.get("attention_chunk_size") is not None:
+    if memory_arguments.model.config.get("attention_chunk_size") is not None:
         first, last = kv_releases.CHUNKS_OFF
-        allowed = dict(asked.variables).get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE")
+        allowed = dict(memory_arguments.variables).get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE")
         if release >= first and (allowed != "1" if release < last else allowed == "0"):
             return False
-        if release >= kv_releases.CHUNKS and asked.rare.speculative and asked.rare.speculative.method in EAGLES:
+        if (
+            release >= kv_releases.CHUNKS
+            and memory_arguments.rare.speculative
+            and memory_arguments.rare.speculative.method in EAGLES
+        ):
             return False
     if given.get("kv_events_config") is not None and release < kv_releases.EVENTS:
         return False
@@ -309,8 +319,8 @@ def _manager(asked: MemoryArguments, release: Release) -> bool | None:
         return True
     connector = given.get("kv_transfer_config")
     if connector is None:
-        return None if "kv_transfer_config" in asked.args.unresolved else True
-    built_in = bool(dict(asked.variables).get(kv_releases.BUILT_IN))
+        return None if "kv_transfer_config" in memory_arguments.args.unresolved else True
+    built_in = bool(dict(memory_arguments.variables).get(kv_releases.BUILT_IN))
     return kv_releases.supports_manager(connector if isinstance(connector, Mapping) else {}, release, built_in=built_in)
 
 
@@ -318,16 +328,16 @@ EAGLES = ("eagle", "eagle3", "mtp", "dflash", "extract_hidden_states")
 """Methods for which vLLM's `use_eagle` is true, as `arguments` names them."""
 
 
-def _batches(asked: MemoryArguments, release: Release) -> int:
+def _batches(memory_arguments: MemoryArguments, release: Release) -> int:
     """max_concurrent_batches (vLLM 0.26 … 0.33 config/vllm.py). More than one with asynchronous scheduling, which is
     the default from 0.14, or with pipeline stages. With ngram, draft models, poolers and Ray, batches are scheduled one
     after the other."""
-    given, stages = asked.args.given, asked.parallel.pp
+    given, stages = memory_arguments.args.given, memory_arguments.parallel.pp
     asynchronous = given.get("async_scheduling")
     if not isinstance(asynchronous, bool):
-        drafted = asked.rare.speculative
+        drafted = memory_arguments.rare.speculative
         asynchronous = (
-            not asked.pooling
+            not memory_arguments.pooling
             and (drafted is None or drafted.method in (*EAGLES, "dspark", "ngram_gpu"))
             and given.get("distributed_executor_backend") != "ray"
         )
@@ -338,15 +348,15 @@ SECOND_RUNNER = Release(0, 29)
 """Model runner V2 is the default for every model; only V2 schedules asynchronously over pipeline stages."""
 
 
-def is_v1(release: Release, capability: tuple[int, int] | None, asked: MemoryArguments) -> bool:
+def is_v1(release: Release, capability: tuple[int, int] | None, memory_arguments: MemoryArguments) -> bool:
     """Whether the V1 engine runs: with VLLM_USE_V1=1 from 0.6.6, by default from 0.8.0, always from 0.11."""
     if release >= v0_fallback.LAST:
         return True
     if release < v0_fallback.FIRST:
-        return asked.v1 == "1" and release >= (0, 6, 6)
-    if asked.v1 in ("0", "1"):
-        return asked.v1 == "1"
-    return not v0_fallback.falls_back(asked, release, capability)
+        return memory_arguments.v1 == "1" and release >= (0, 6, 6)
+    if memory_arguments.v1 in ("0", "1"):
+        return memory_arguments.v1 == "1"
+    return not v0_fallback.falls_back(memory_arguments, release, capability)
 
 
 def default_utilization(release: Release) -> float:
@@ -370,19 +380,19 @@ def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: in
 
 
 def default_max_num_batched_tokens(
-    release: Release, v1: bool, gpu: Gpu | None, memory: int, asked: MemoryArguments
+    release: Release, v1: bool, gpu: Gpu | None, memory: int, memory_arguments: MemoryArguments
 ) -> int:
     """The API server's default, with chunked prefill (vLLM engine/arg_utils.py of each release)."""
     if not v1:
         return 512 if release < (0, 6, 6) else 2048
     if release < (0, 8, 5):
         return 8192 if _is_h100(gpu) else 2048
-    given = asked.args.given
+    given = memory_arguments.args.given
     if (
         release >= BATCHED_EXPERTS
-        and asked.all2all in ("deepep_low_latency", "nixl_ep")
+        and memory_arguments.all2all in ("deepep_low_latency", "nixl_ep")
         and given.get("enable_expert_parallel")
-        and asked.parallel.dp > 1
+        and memory_arguments.parallel.dp > 1
     ):
         return 256
     if release >= (0, 28) and memory >= 160 * GI:
@@ -409,11 +419,11 @@ CONVERT_POOLS = Release(0, 22)
 """Since then `--convert embed` alone makes a pooling model (vLLM 0.22 config/model.py _get_runner_type)."""
 
 
-def is_pooling(asked: MemoryArguments, release: Release) -> bool:
+def is_pooling(memory_arguments: MemoryArguments, release: Release) -> bool:
     """Whether the runner is vLLM's `pooling`."""
-    given = asked.args.given
+    given = memory_arguments.args.given
     converted = release >= CONVERT_POOLS and given.get("convert") not in (None, "auto", "none")
-    return asked.pooling or (converted and given.get("runner") in (None, "auto"))
+    return memory_arguments.pooling or (converted and given.get("runner") in (None, "auto"))
 
 
 POOLED = 32768
@@ -421,12 +431,12 @@ POOLED = 32768
 Later releases that switch chunked prefill off for a pooler also replace the batch (0.9.2 config.py VllmConfig)."""
 
 
-def _whole_prompt(release: Release, v1: bool, asked: MemoryArguments, length: int | None, usual: int) -> int:
+def _whole_prompt(release: Release, v1: bool, memory_arguments: MemoryArguments, length: int | None, usual: int) -> int:
     """Tokens of a batch that must contain a whole prompt: up to 0.11.0, V1 uses only the length."""
     if not v1:
         with_images = 5120 if release >= (0, 6, 3) else 4096  # config.py _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS
-        pooled = asked.pooling and release < v0_fallback.POOLERS
-        usual = POOLED if pooled else with_images if asked.model.vision_config else 2048
+        pooled = memory_arguments.pooling and release < v0_fallback.POOLERS
+        usual = POOLED if pooled else with_images if memory_arguments.model.vision_config else 2048
     if v1 and length and release < ALWAYS_CHUNKED_UNTIL:
         return length
     return max(length or 2048, usual)
@@ -441,23 +451,30 @@ def _is_a100(gpu: Gpu | None) -> bool:
     return gpu is not None and "a100" in gpu.name.lower()
 
 
-def _own_length(asked: MemoryArguments, release: Release) -> int | None:
+def _own_length(memory_arguments: MemoryArguments, release: Release) -> int | None:
     """The model's own length; None if unknown."""
-    return derived_max_model_len(asked.model, release, bool(asked.args.given.get("disable_sliding_window")))
+    return derived_max_model_len(
+        memory_arguments.model, release, bool(memory_arguments.args.given.get("disable_sliding_window"))
+    )
 
 
 def _chunked(
-    asked: MemoryArguments, release: Release, v1: bool, length: int | None, pooling: bool, whole_prompts: bool
+    memory_arguments: MemoryArguments,
+    release: Release,
+    v1: bool,
+    length: int | None,
+    pooling: bool,
+    whole_prompts: bool,
 ) -> bool:
     """V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a pooler,
     a vision tower or LoRA."""
     if v1 and release < ALWAYS_CHUNKED_UNTIL and not pooling:
         return True
-    if asked.chunked is not None:
-        return asked.chunked
+    if memory_arguments.chunked is not None:
+        return memory_arguments.chunked
     if v1:
         return not whole_prompts
-    given, model = asked.args.given, asked.model
+    given, model = memory_arguments.args.given, memory_arguments.model
     return (
         release >= (0, 5, 4)
         and (length or 0) > 32768
@@ -470,16 +487,18 @@ def _chunked(
     )
 
 
-def _pools_whole_prompts(asked: MemoryArguments, release: Release, pooling: bool) -> bool:
+def _pools_whole_prompts(memory_arguments: MemoryArguments, release: Release, pooling: bool) -> bool:
     """Whether the pooler needs a whole prompt at once: attention in both directions, or a pooling type that needs more
     than the last token (vLLM 0.8.5 … 0.33)."""
-    said = asked.args.given.get("pooler_config") or asked.args.given.get("override_pooler_config")
-    said = said if isinstance(said, Mapping) else {}
-    if not (pooling or said):
+    value = memory_arguments.args.given.get("pooler_config") or memory_arguments.args.given.get(
+        "override_pooler_config"
+    )
+    value = value if isinstance(value, Mapping) else {}
+    if not (pooling or value):
         return False
-    if arguments.is_bidirectional(asked.model):
+    if arguments.is_bidirectional(memory_arguments.model):
         return True
-    kinds = {str(said.get(key)).upper() for key in ("pooling_type", "seq_pooling_type", "tok_pooling_type")}
+    kinds = {str(value.get(key)).upper() for key in ("pooling_type", "seq_pooling_type", "tok_pooling_type")}
     if release >= BY_POOLER:
         return not kinds.isdisjoint(("MEAN", "CLS", "STEP"))
     return "LAST" not in kinds and kinds != {"NONE"}

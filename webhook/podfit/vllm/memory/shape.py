@@ -200,7 +200,7 @@ def _layer(
         return None
     if kind in STATELESS:
         return _mlp(model, hidden, moe=kind == "moe")
-    if (model.layer_types and any(one in STATELESS for one in model.layer_types)) or _family(model) & PURE_MAMBA:
+    if (model.layer_types and any(text in STATELESS for text in model.layer_types)) or _family(model) & PURE_MAMBA:
         return mixer  # Nemotron-H: a layer is either a mixer or an MLP
     mlp = _mlp(model, hidden, moe=moe)
     return None if mlp is None else (*mixer, *mlp, *(mlp if double else ()), *layer_tensors.beside(model, hidden))
@@ -371,7 +371,7 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     if not experts or not width:
         return None
     latent = layer_tensors.latent_width(config)
-    found = [
+    items = [
         *plain,
         LayerTensors(experts * matrices * (latent or hidden) * width, "experts", "experts"),
         LayerTensors(hidden * experts + 2 * hidden * (latent or 0), "whole", "rest"),
@@ -383,8 +383,8 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     elif model.model_type and model.model_type.startswith("llama4"):
         shared = width
     if shared:
-        found.append(LayerTensors(matrices * hidden * shared, "column", "shared"))
-    return tuple(found)
+        items.append(LayerTensors(matrices * hidden * shared, "column", "shared"))
+    return tuple(items)
 
 
 def _intermediate(model: Model) -> int | None:

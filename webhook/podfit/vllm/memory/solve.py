@@ -97,7 +97,7 @@ def alternatives(
     if model.described_layers > DEEPEST:
         return []
     search = Search(args, model, accelerator, gpu_memory, env, steps)
-    found: list[Alternative] = []
+    items: list[Alternative] = []
     full = search.is_full()  # then only more memory or smaller weights help
     finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
         ((False, 1, 0), lambda: _utilization(search)),
@@ -106,26 +106,34 @@ def alternatives(
         ((False, 1, 0), lambda: iter(()) if full else _batch(search)),
         ((False, 1, 1), lambda: _product(search, products)),
         ((False, 2, 1), lambda: _more_gpus(search)),
-        ((False, 2, 0), lambda: _both(search, found)),
-        ((False, 3, 2), lambda: _product_and_gpus(search, products, found)),
+        ((False, 2, 0), lambda: _both(search, items)),
+        ((False, 3, 2), lambda: _product_and_gpus(search, products, items)),
         ((True, 1, 0), lambda: iter(()) if full else _cache_dtype(search)),
         ((True, 1, 0), lambda: _checkpoint(search)),
     )
     try:
         for best, finder in finders:
-            better = [one for one in _choices(found) if one.rank < best] if len(found) >= most else ()
+            better = (
+                [alternative for alternative in _choices(items) if alternative.rank < best]
+                if len(items) >= most
+                else ()
+            )
             if len(better) < most:  # else the results of this finder would not be among the best
-                found.extend(finder())
+                items.extend(finder())
     except SpentError:
         pass
-    return sorted(_choices(found), key=lambda one: one.rank)[:most]
+    return sorted(_choices(items), key=lambda alternative: alternative.rank)[:most]
 
 
-def _choices(found: Sequence[Alternative]) -> Sequence[Alternative]:
+def _choices(alternatives: Sequence[Alternative]) -> Sequence[Alternative]:
     """If a slightly larger share of the GPU is enough, changes that give up more are left out."""
-    if {"gpu_memory_utilization"} not in [one.changes.keys() for one in found]:
-        return found
-    return [one for one in found if one.edits == 1 or ("gpus" in one.changes and one.edits == 2)]
+    if {"gpu_memory_utilization"} not in [alternative.changes.keys() for alternative in alternatives]:
+        return alternatives
+    return [
+        alternative
+        for alternative in alternatives
+        if alternative.edits == 1 or ("gpus" in alternative.changes and alternative.edits == 2)
+    ]
 
 
 def fewer_ranks(
@@ -141,8 +149,12 @@ def fewer_ranks(
     for size in (1, 2, 4):
         if size < now.tp and divisible(model, size, args):
             fewer = with_changes(args, {"tensor_parallel_size": size})
-            judged = plan.judge(fewer, model, accelerator, env=env)
-            if judged.verdict == "fits" and judged.ledger and (judged.ledger.max_concurrency or 0) >= requests:
+            release_plan = plan.judge(fewer, model, accelerator, env=env)
+            if (
+                release_plan.verdict == "fits"
+                and release_plan.ledger
+                and (release_plan.ledger.max_concurrency or 0) >= requests
+            ):
                 return size
     return None
 
@@ -155,7 +167,7 @@ def _utilization(search: Search) -> Iterator[Alternative]:
     if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
     now = _gpu_share(search)
-    larger = [one for one in SHARES if one > now]
+    larger = [larger_share for larger_share in SHARES if larger_share > now]
     if larger and search.is_full(max(larger)):
         larger = []
     for share in (*larger, *_smaller_shares(now)):
@@ -179,7 +191,7 @@ def share_of(args: EngineArgs) -> float:
 
 def _smaller_shares(now: float) -> list[float]:
     """The smaller shares to try, if the present one is at least 0.93."""
-    return [one for one in SMALLER_SHARES if one < now and now >= 0.93]
+    return [share for share in SMALLER_SHARES if share < now and now >= 0.93]
 
 
 def _cache_memory(search: Search) -> Iterator[Alternative]:
@@ -187,8 +199,10 @@ def _cache_memory(search: Search) -> Iterator[Alternative]:
     now = search.given("kv_cache_memory_bytes")
     if now is None:
         return
-    judged = plan.judge(search.args, search.model, search.accelerator, gpu_memory=search.gpu_memory, env=search.env)
-    needed = judged.ledger.kv_cache_bytes_per_request if judged.ledger else None
+    release_plan = plan.judge(
+        search.args, search.model, search.accelerator, gpu_memory=search.gpu_memory, env=search.env
+    )
+    needed = release_plan.ledger.kv_cache_bytes_per_request if release_plan.ledger else None
     room = {"kv_cache_memory_bytes": None, "gpu_memory_utilization": SAFE_UTILIZATION}
     if not needed or needed <= now or not search.fits(room):
         return
@@ -213,7 +227,7 @@ def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None
     low = LEAST_CONTEXT // 1024
     likely = search.longest({**also, "max_model_len": high * 1024}, gpus) // 1024
     while low < high:
-        middle = next((one for one in (likely, likely + 1) if low < one <= high), (low + high + 1) // 2)
+        middle = next((number for number in (likely, likely + 1) if low < number <= high), (low + high + 1) // 2)
         if search.fits({**also, "max_model_len": middle * 1024}, gpus):
             low = middle
         else:
@@ -222,8 +236,8 @@ def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None
 
 
 def _lost(search: Search, tokens: int) -> float:
-    whole = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release) or tokens
-    return 1 - tokens / whole
+    full_length = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release) or tokens
+    return 1 - tokens / full_length
 
 
 def _length(search: Search) -> Iterator[Alternative]:
@@ -316,9 +330,11 @@ def _product(search: Search, products: Sequence[str]) -> Iterator[Alternative]:
             return
 
 
-def _product_and_gpus(search: Search, products: Sequence[str], found: Sequence[Alternative]) -> Iterator[Alternative]:
+def _product_and_gpus(
+    search: Search, products: Sequence[str], alternatives: Sequence[Alternative]
+) -> Iterator[Alternative]:
     """If neither more GPUs nor a larger GPU model is enough: both."""
-    if any("gpus" in one.changes or "product" in one.changes for one in found):
+    if any("gpus" in alternative.changes or "product" in alternative.changes for alternative in alternatives):
         return
     now = search.cut.world_size * search.cut.dp_local
     cuts = list(_cuts(search))
@@ -334,10 +350,10 @@ def _product_and_gpus(search: Search, products: Sequence[str], found: Sequence[A
                 return
 
 
-def _both(search: Search, found: Sequence[Alternative]) -> Iterator[Alternative]:
+def _both(search: Search, alternatives: Sequence[Alternative]) -> Iterator[Alternative]:
     """Another share of the GPU and a shorter context, if neither alone keeps half of it and both keep much more."""
-    alone = max((one.changes.get("max_model_len", 0) for one in found), default=0)
-    kept = [one for one in found if not one.changes_output and one.loss < 0.5]
+    alone = max((alternative.changes.get("max_model_len", 0) for alternative in alternatives), default=0)
+    kept = [alternative for alternative in alternatives if not alternative.changes_output and alternative.loss < 0.5]
     if kept or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
         return
     shares = _smaller_shares(_gpu_share(search)) or (SAFE_UTILIZATION, SHARES[1])
@@ -364,9 +380,11 @@ def _cache_dtype(search: Search) -> Iterator[Alternative]:
     on Hopper and B200 (rule no-attention-backend)."""
     changes = {"kv_cache_dtype": "fp8"}
     has, running = _least_capability(search), search.args.release
-    wanted = has >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
-    wanted = wanted and not (search.model.kv_lora_rank and running and running < (0, 18) and has[0] not in (9, 10))
-    if wanted and search.fits(changes):
+    is_useful = has >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
+    is_useful = is_useful and not (
+        search.model.kv_lora_rank and running and running < (0, 18) and has[0] not in (9, 10)
+    )
+    if is_useful and search.fits(changes):
         yield Alternative(f"{CHANGES_OUTPUT} --kv-cache-dtype fp8", changes, changes_output=True)
 
 

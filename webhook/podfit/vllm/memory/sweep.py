@@ -57,15 +57,15 @@ def sweep(
     *,
     env: Mapping[str, str] | None = None,
     products: Iterable[str] = PRODUCTS,
-    asked: Sequence[int] | None = None,
+    context_lengths: Sequence[int] | None = None,
 ) -> Iterator[SweepRow]:
     """A row for each GPU model and each tensor-parallel size of one node that divides the heads, in the order of the
     argument `products`. `asked`: context lengths, by default `lengths(model)`."""
-    asked = asked or lengths(model)
+    context_lengths = context_lengths or lengths(model)
     now = parallel.read(args, env)
     others = now.pp * now.pcp * now.dp_local
-    listed = {label: by_name(label) for label in products}
-    candidates = [Candidate(gpu) for gpus in listed.values() for gpu in gpus]
+    entries = {label: by_name(label) for label in products}
+    candidates = [Candidate(gpu) for gpus in entries.values() for gpu in gpus]
     sizes = [
         size
         for size in (1, 2, 4, NODE)
@@ -76,17 +76,19 @@ def sweep(
             with_changes(args, {"tensor_parallel_size": size, "max_model_len": length}), model, candidates, env=env
         )
         for size in sizes
-        for length in asked
+        for length in context_lengths
     }
-    for label, gpus in listed.items():
+    for label, gpus in entries.items():
         for size in sizes if gpus else ():
-            yield SweepRow(label, size * others, {one: _cell(planned[size, one], gpus) for one in asked})
+            yield SweepRow(
+                label, size * others, {number: _cell(planned[size, number], gpus) for number in context_lengths}
+            )
 
 
 def _cell(planned: Partition, gpus: Sequence[Gpu]) -> Cell:
     """The cell of a name, which may stand for several GPU models: the least of what they hold."""
     names = {gpu.name for gpu in gpus}
-    verdicts = {one.verdict for one in planned.gpus if one.gpu.name in names}
+    verdicts = {gpu.verdict for gpu in planned.gpus if gpu.gpu.name in names}
     ledgers = [planned.engine.plan_on(gpu).ledger for gpu in gpus]
-    held = [one.max_concurrency for one in ledgers if one is not None and one.max_concurrency is not None]
+    held = [ledger.max_concurrency for ledger in ledgers if ledger is not None and ledger.max_concurrency is not None]
     return Cell(verdicts.pop() if len(verdicts) == 1 else "unsure", min(held, default=None))

@@ -143,5 +143,5 @@ def _number(config: Mapping[str, Any], key: str, default: float) -> float:
 
 def _side(value: object) -> int | None:
     """A side in pixels; [14, 14] is 14."""
-    one = value[0] if isinstance(value, list) and value else value
-    return one if isinstance(one, int) and not isinstance(one, bool) and one > 0 else None
+    side = value[0] if isinstance(value, list) and value else value
+    return side if isinstance(side, int) and not isinstance(side, bool) and side > 0 else None

@@ -65,22 +65,22 @@ _V1_SINCE = {name: release for release, names in V1_MODELS.items() for name in n
 IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", "deepseek_mtp"})
 
 
-def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
+def falls_back(memory_arguments: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
     """Whether an argument, the model or the GPU is not supported by V1 in this release, for releases before 0.11."""
-    given = asked.args.given
-    stored = asked.model.config.get("quantization_config")
+    given = memory_arguments.args.given
+    stored = memory_arguments.model.config.get("quantization_config")
     method = given.get("quantization") or (stored.get("quant_method") if isinstance(stored, Mapping) else None)
     return (
         (capability is not None and capability < (8, 0) and release < BEFORE_AMPERE)
         or any(given.get(name) for name in ALWAYS)
-        or release < _V1_SINCE.get(next(iter(asked.model.architectures), ""), FIRST)
-        or (release < kv_releases.STATES and kv_releases.keeps_states(asked.model))
+        or release < _V1_SINCE.get(next(iter(memory_arguments.model.architectures), ""), FIRST)
+        or (release < kv_releases.STATES and kv_releases.keeps_states(memory_arguments.model))
         or _above_one(given, "num_scheduler_steps", "max_num_partial_prefills", "max_long_partial_prefills")
         or given.get("load_format") == "sharded_state"
         or (given.get("load_format") == "tensorizer" and release < DRAFTS)
         or (given.get("scheduling_policy") == "priority" and release < POOLERS)
         or (given.get("dtype") in ("float", "float32") and release < POOLERS)
-        or (asked.pooling and release < POOLERS)
+        or (memory_arguments.pooling and release < POOLERS)
         or (bool(given.get("otlp_traces_endpoint") or given.get("collect_detailed_traces")) and release < TRACES)
         or (method == "gguf" and release < DRAFTS)
         or (bool(given.get("kv_transfer_config") or given.get("additional_config")) and release < CONNECTORS)
@@ -88,10 +88,10 @@ def falls_back(asked: MemoryArguments, release: Release, capability: tuple[int, 
             release < IN_V1
             and bool(given.get("cpu_offload_gb") or given.get("enable_lora") or method == "bitsandbytes")
         )
-        or _no_backend(asked, release)
-        or _no_stages(asked, release)
+        or _no_backend(memory_arguments, release)
+        or _no_stages(memory_arguments, release)
         or _no_speculation(given, release)
-        or _no_cache_dtype(asked, release, capability)
+        or _no_cache_dtype(memory_arguments, release, capability)
     )
 
 
@@ -99,16 +99,16 @@ def reason(
     args: EngineArgs, model: Model, env: Mapping[str, str], release: Release | None, gpu: Gpu | None
 ) -> str | None:
     """Why vLLM starts its V0 engine although V1 is the default, for people; None if it does not."""
-    asked = arguments.read(args, model, env)
-    if release is None or not FIRST <= release < LAST or asked.v1 in ("0", "1"):
+    memory_arguments = arguments.read(args, model, env)
+    if release is None or not FIRST <= release < LAST or memory_arguments.v1 in ("0", "1"):
         return None
     capability = gpu.compute_capability if gpu else None
-    if not falls_back(asked, release, capability):
+    if not falls_back(memory_arguments, release, capability):
         return None
     device = f" on {gpu.name}" if gpu else ""
     if capability is not None and capability < (8, 0) and release < BEFORE_AMPERE:
         what = gpu.name if gpu else "a GPU before Ampere"
-    elif _no_cache_dtype(asked, release, capability):
+    elif _no_cache_dtype(memory_arguments, release, capability):
         what = f"--kv-cache-dtype {args.given.get('kv_cache_dtype')}{device}"
     elif release < _V1_SINCE.get(next(iter(model.architectures), ""), FIRST):
         what = "this model's architecture"
@@ -137,10 +137,10 @@ def _above_one(given: Mapping[str, Any], *names: str) -> bool:
     return any(isinstance(value := given.get(name), int) and value > 1 for name in names)
 
 
-def _no_backend(asked: MemoryArguments, release: Release) -> bool:
+def _no_backend(memory_arguments: MemoryArguments, release: Release) -> bool:
     """Whether V1 lacks the attention backend, or the one for structured output."""
-    attention = dict(asked.variables).get("VLLM_ATTENTION_BACKEND")
-    grammar = asked.args.given.get("guided_decoding_backend")
+    attention = dict(memory_arguments.variables).get("VLLM_ATTENTION_BACKEND")
+    grammar = memory_arguments.args.given.get("guided_decoding_backend")
     if isinstance(grammar, str) and release < GRAMMARS.get(grammar.partition(":")[0], FIRST):
         return True
     return attention is not None and not any(
@@ -148,34 +148,34 @@ def _no_backend(asked: MemoryArguments, release: Release) -> bool:
     )
 
 
-def _no_stages(asked: MemoryArguments, release: Release) -> bool:
-    if asked.parallel.pp <= 1 or release >= DRAFTS:
+def _no_stages(memory_arguments: MemoryArguments, release: Release) -> bool:
+    if memory_arguments.parallel.pp <= 1 or release >= DRAFTS:
         return False
-    return release < IN_V1 or asked.args.given.get("distributed_executor_backend") != "ray"
+    return release < IN_V1 or memory_arguments.args.given.get("distributed_executor_backend") != "ray"
 
 
 def _no_speculation(given: Mapping[str, Any], release: Release) -> bool:
-    said = given.get("speculative_config")
-    if said is None and given.get("speculative_model") is None:
+    value = given.get("speculative_config")
+    if value is None and given.get("speculative_model") is None:
         return False
     if release < DRAFTS:
         return True
-    said = said if isinstance(said, Mapping) else {}
-    return (said.get("method") or said.get("model")) not in IN_V1_SPECULATION and release < Release(0, 10)
+    value = value if isinstance(value, Mapping) else {}
+    return (value.get("method") or value.get("model")) not in IN_V1_SPECULATION and release < Release(0, 10)
 
 
-def _no_cache_dtype(asked: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
+def _no_cache_dtype(memory_arguments: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
     """Whether V1 lacks the KV cache dtype: vllm/platforms/cuda.py is_kv_cache_dtype_supported of 0.10; before, the
     argument parser's own check."""
-    dtype = asked.args.given.get("kv_cache_dtype")
+    dtype = memory_arguments.args.given.get("kv_cache_dtype")
     if not isinstance(dtype, str) or dtype == "auto":
         return False
     if release < FP8_CACHE:
         return True
-    if capability is None or asked.flashinfer_by_variable is not None:
+    if capability is None or memory_arguments.flashinfer_by_variable is not None:
         return False
     if capability == (10, 0) and release >= (0, 10):
         return False
-    if release >= (0, 10, 2) and (asked.model.kv_lora_rank or not dtype.startswith("fp8")):
+    if release >= (0, 10, 2) and (memory_arguments.model.kv_lora_rank or not dtype.startswith("fp8")):
         return False
     return not dtype.startswith("fp8") or capability[0] != 9

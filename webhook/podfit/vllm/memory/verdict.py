@@ -71,12 +71,12 @@ _Found = tuple[Verdict, Callable[[], str], Cause | None]
 
 
 def of_rank(
-    args: EngineArgs, resolved: ResolvedArguments, found: Checkpoint, ledger: GpuLedger, given: bool = False
+    args: EngineArgs, resolved: ResolvedArguments, checkpoint: Checkpoint, ledger: GpuLedger, given: bool = False
 ) -> PlannedRelease:
     """Whether one rank fits, and the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
     steps have succeeded."""
     verdict, tell, cause = _of_cache_alone(resolved, ledger) if given else _of_rank(args, resolved, ledger)
-    return PlannedRelease(verdict, tell, ledger, cause, resolved, found)
+    return PlannedRelease(verdict, tell, ledger, cause, resolved, checkpoint)
 
 
 def fits(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> bool:
@@ -97,21 +97,21 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
     layout = ledger.kv_capacity.layout
 
     def why() -> str:
-        told = arithmetic(ledger, resolved)
+        text = arithmetic(ledger, resolved)
         if layout is not None and layout.of_all_stages:
             stages = resolved.settings.parallel.pp
             needs = f"what the layers of all {stages} pipeline stages need"
-            told += f"; vLLM {resolved.settings.release} compares it with {needs}"
-        return told
+            text += f"; vLLM {resolved.settings.release} compares it with {needs}"
+        return text
 
     left, loaded, share = ledger.kv_cache, ledger.weights, resolved.budget.utilization
     if not 0 < share <= 1:
         return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
     if args.unresolved and (doubts := _unresolved(args, PARALLEL_SIZES)):
         return "unsure", lambda: f"the value of {doubts} is unknown; {arithmetic(ledger, resolved)}", None
-    beside = ledger.total.high - ledger.budget.high
+    excess = ledger.total.high - ledger.budget.high
     outside = budget.context(resolved.settings)
-    if beside < outside.floor and not resolved.budget.kv_cache_memory and budget.checked(resolved.settings):
+    if excess < outside.floor and not resolved.budget.kv_cache_memory and budget.checked(resolved.settings):
         return (
             "does-not-fit",
             lambda: (
@@ -130,8 +130,8 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
             ),
             "weights",
         )
-    if (whole := ledger.loading) is not None and whole.floor > ledger.total.high:
-        return "does-not-fit", lambda: _too_much_to_load(resolved, ledger, whole), "loading"
+    if (estimate := ledger.loading) is not None and estimate.floor > ledger.total.high:
+        return "does-not-fit", lambda: _too_much_to_load(resolved, ledger, estimate), "loading"
     if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
         return "unsure", lambda: f"the value of {peaks} is unknown; {arithmetic(ledger, resolved)}", None
     overridden = args.given.get("num_gpu_blocks_override")
@@ -179,14 +179,14 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
     return _with_cache(resolved, ledger, layout, outside, why)
 
 
-def _too_much_to_load(resolved: ResolvedArguments, ledger: GpuLedger, whole: Estimate) -> str:
+def _too_much_to_load(resolved: ResolvedArguments, ledger: GpuLedger, line: Estimate) -> str:
     """The weights exceed the GPU's memory until vLLM quantizes them."""
     scheme = resolved.settings.types.scheme
     streamed = scheme.streamed if scheme else None
     later = f" From v{streamed.major}.{streamed.minor} on, each layer is quantized as it is filled." if streamed else ""
     return (
         f"vLLM {resolved.settings.release} loads all weights in 16 bits before it quantizes them: "
-        f"{human(whole.likely)} (at least {human(whole.floor)}) exceed the GPU's {human(ledger.total.likely)} (at most "
+        f"{human(line.likely)} (at least {human(line.floor)}) exceed the GPU's {human(ledger.total.likely)} (at most "
         f"{human(ledger.total.high)}). Quantized they take {human(ledger.weights.likely)}.{later} A checkpoint that is "
         "stored in FP8 takes 8 bits per weight from the start"
     )
@@ -220,21 +220,21 @@ def _with_cache(
 
         def short() -> str:
             estimate = ledger.estimated_max_model_len
-            told = f"{why()}; one request of {least:,} tokens needs {human(certain)}"
-            return f"{told}; the estimated maximum model length is {estimate:,}" if estimate else told
+            text = f"{why()}; one request of {least:,} tokens needs {human(certain)}"
+            return f"{text}; the estimated maximum model length is {estimate:,}" if estimate else text
 
         return "does-not-fit", short, "request"
     if outside is not None and not resolved.budget.kv_cache_memory:
         taken = outside
         for charge in ledger.outside:
             taken = plus(taken, charge.amount)
-        beside = ledger.total.likely - ledger.budget.likely
-        if beside < taken.likely:
+        excess = ledger.total.likely - ledger.budget.likely
+        if excess < taken.likely:
             users = ", ".join(["CUDA context", *(charge.line.title for charge in ledger.outside)])
             return (
                 "unsure",
                 lambda: (
-                    f"--gpu-memory-utilization {resolved.budget.utilization:g} leaves {human(beside)} of the GPU "
+                    f"--gpu-memory-utilization {resolved.budget.utilization:g} leaves {human(excess)} of the GPU "
                     f"outside the budget; {users} and NCCL take about {human(taken.likely)} "
                     f"({human(taken.low)} … {human(taken.high)}) there; {why()}"
                 ),
@@ -317,13 +317,13 @@ def subtraction(ledger: GpuLedger) -> str:
     """The lines that are subtracted from the budget and the rest, all likely: exactly those that `podfit explain`
     draws."""
     charged = ledger.charged
-    told = "".join(
+    text = "".join(
         f" − {human(charge.amount.likely)} {charge.line.title}" for charge in charged if charge.amount.likely
     )
     left = ledger.kv_cache.likely
     if (
         more := ledger.budget.likely - sum([charge.amount.likely for charge in charged]) - left
     ):  # lines of a log are rounded
-        told += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
+        text += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
     rest = f"{human(left)} of KV cache" if left > 0 else f"nothing (short by {human(-left)})"
-    return f"{human(ledger.budget.likely)} budget{told} leave {rest}"
+    return f"{human(ledger.budget.likely)} budget{text} leave {rest}"

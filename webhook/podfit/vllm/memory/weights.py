@@ -187,8 +187,11 @@ def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
 
 def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
     """Whether the bytes beyond the formulas, without towers and draft layers, are this table of embeddings."""
-    beside = tower.parameters(model)
-    return any(abs(rest - one - table) <= 0.06 * abs(table) for one in {beside, beside + counted.extra})
+    tower_parameters = tower.parameters(model)
+    return any(
+        abs(rest - number - table) <= 0.06 * abs(table)
+        for number in {tower_parameters, tower_parameters + counted.extra}
+    )
 
 
 NOMINAL_LAYERS = 64
@@ -210,8 +213,8 @@ def _by_parameters(model: Model, how: WeightSettings) -> Checkpoint | None:
         extra=0,
         known=False,
     )
-    found = _in_bytes(model, how, counted, stretch=1.0, vision=0, tied=False, agrees=False)
-    return replace(found, doubt=SIZE if model.storage_known else SIZE_ALONE)
+    computed = _in_bytes(model, how, counted, stretch=1.0, vision=0, tied=False, agrees=False)
+    return replace(computed, doubt=SIZE if model.storage_known else SIZE_ALONE)
 
 
 def total_elements(model: Model) -> int | None:
@@ -254,7 +257,9 @@ def _in_bytes(
     if scheme is not None and scheme.online:
         doubt = ONLINE if agrees else DISAGREE
     elif scheme is not None:
-        doubt = BLOCKS if agrees and not vision and _is_in_blocks(model, scheme) else SCHEME if scheme.said else NAMED
+        doubt = (
+            BLOCKS if agrees and not vision and _is_in_blocks(model, scheme) else SCHEME if scheme.is_stated else NAMED
+        )
         scale = _scale(model, counted, rates, vision_bytes, draft, width, tied=tied)
         if scale is not None:
             doubt = COUNTED_BYTES
@@ -321,7 +326,7 @@ def _of_four_bits(model: Model, scheme: Scheme, doubt: Doubt, vision: int) -> Do
         return doubt
     states = set(model.layer_types) - {"full_attention", "sliding_attention"}
     is_mixed = bool(model.num_experts or vision or states)
-    above = LISTED_FOUR_BITS if scheme.said else GUESSED_FOUR_BITS if is_mixed else DENSE_FOUR_BITS
+    above = LISTED_FOUR_BITS if scheme.is_stated else GUESSED_FOUR_BITS if is_mixed else DENSE_FOUR_BITS
     return Doubt(max(doubt.spread, above), doubt.least, below=max(doubt.spread, 0.06))
 
 
@@ -456,35 +461,35 @@ def placed(settings: Settings) -> Placed:
     )
 
 
-def vision_on_rank(found: Checkpoint, model: Model, how: Placed) -> float:
+def vision_on_rank(checkpoint: Checkpoint, model: Model, how: Placed) -> float:
     """The vision tower on a rank of the first stage: cut by TP, or whole with `--mm-encoder-tp-mode data`."""
     if not how.vision:
         return 0.0
-    return found.vision / (1 if how.vision_replicated or has_whole_tower(model, how.release) else how.cut.tp)
+    return checkpoint.vision / (1 if how.vision_replicated or has_whole_tower(model, how.release) else how.cut.tp)
 
 
-def kept_on_rocm(found: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None) -> rocm.Growth:
+def kept_on_rocm(checkpoint: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None) -> rocm.Growth:
     """Bytes that weights take on an AMD GPU beyond their own."""
     if how.padded is None:
         return rocm.Growth(0.0, 0.0)
     likely = most = (rocm.WITH_EXPERTS if model.num_experts else rocm.DENSE) * GI
-    first, last = how.cut.stage(stage, found.layers)
-    counts = found.counted.count(first, last)
+    first, last = how.cut.stage(stage, checkpoint.layers)
+    counts = checkpoint.counted.count(first, last)
     if scheme is None and model.num_experts and how.padded.experts:
         layer = rocm.experts_of_layer(model, how.cut, how.width, shuffled=how.padded.shuffled)
-        routed = [any(part.cut == "experts" for part in one) for one in found.counted.variants]
+        routed = [any(part.cut == "experts" for part in variant) for variant in checkpoint.counted.variants]
         layers = sum(count for count, is_routed in zip(counts, routed, strict=True) if is_routed)
         likely, most = likely + layers * layer.likely, most + layers * layer.most
     if scheme is not None and how.padded.linear and (model.quantization_config or {}).get("quant_method") == "fp8":
         linear = sum(
             count * sum(size for cut, size in cuts.items() if cut in ("column", "key-value"))
-            for cuts, count in zip(found.variants, counts, strict=True)
+            for cuts, count in zip(checkpoint.variants, counts, strict=True)
         )
         likely, most = (size + rocm.FP8_LINEAR * linear / how.cut.tp for size in (likely, most))
     return rocm.Growth(likely, most)
 
 
-def _of_layers(found: Checkpoint, model: Model, cut: Parallel, first: int, last: int) -> float:
+def _of_layers(checkpoint: Checkpoint, model: Model, cut: Parallel, first: int, last: int) -> float:
     """Bytes of the layers on one rank, from `first` up to, but without, `last`."""
     ranks: Mapping[Cut, int] = {
         "column": cut.tp,
@@ -492,52 +497,54 @@ def _of_layers(found: Checkpoint, model: Model, cut: Parallel, first: int, last:
         "whole": 1,
         "experts": cut.experts,
     }
-    counts = found.counted.count(first, last)
+    counts = checkpoint.counted.count(first, last)
     return sum(
         count * sum(size / ranks[divided] for divided, size in cuts.items())
-        for cuts, count in zip(found.variants, counts, strict=True)
+        for cuts, count in zip(checkpoint.variants, counts, strict=True)
     )
 
 
-def _cut_evenly(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
+def _cut_evenly(checkpoint: Checkpoint, model: Model, how: Placed, stage: int) -> float:
     """Bytes by which a rank of a pipeline stage has less, if all tensors of its layers are cut as often as experts."""
     cut = how.cut
-    first, last = cut.stage(stage, found.layers)
-    counts = found.counted.count(first, last)
-    whole = sum(count * sum(cuts.values()) for cuts, count in zip(found.variants, counts, strict=True))
-    return max(0.0, _of_layers(found, model, cut, first, last) - whole / max(cut.tp, cut.experts))
+    first, last = cut.stage(stage, checkpoint.layers)
+    counts = checkpoint.counted.count(first, last)
+    total = sum(count * sum(cuts.values()) for cuts, count in zip(checkpoint.variants, counts, strict=True))
+    return max(0.0, _of_layers(checkpoint, model, cut, first, last) - total / max(cut.tp, cut.experts))
 
 
 @lru_cache(256)
-def of_stage(found: Checkpoint, model: Model, how: Placed, stage: int) -> float:
+def of_stage(checkpoint: Checkpoint, model: Model, how: Placed, stage: int) -> float:
     """Bytes on one rank of a pipeline stage."""
     cut = how.cut
-    first, last = cut.stage(stage, found.layers)
-    total = _of_layers(found, model, cut, first, last) + (last - first) * found.absorbed / cut.tp
+    first, last = cut.stage(stage, checkpoint.layers)
+    total = _of_layers(checkpoint, model, cut, first, last) + (last - first) * checkpoint.absorbed / cut.tp
     at_end = stage == cut.pp - 1
     if stage == 0:
-        total += found.embedding / cut.tp + vision_on_rank(found, model, how)
-    elif at_end and found.tied:
-        total += found.embedding / cut.tp
+        total += checkpoint.embedding / cut.tp + vision_on_rank(checkpoint, model, how)
+    elif at_end and checkpoint.tied:
+        total += checkpoint.embedding / cut.tp
     if at_end:
-        total += found.head / cut.tp
+        total += checkpoint.head / cut.tp
         if how.mtp:
-            total += found.draft / (cut.experts if model.num_experts else cut.tp)
+            total += checkpoint.draft / (cut.experts if model.num_experts else cut.tp)
     return total + rotary_cache(model, how.width)
 
 
-def least_in_layers(found: Checkpoint, model: Model, how: Placed) -> float:
+def least_in_layers(checkpoint: Checkpoint, model: Model, how: Placed) -> float:
     """Bytes that are certainly in the layers of every rank: without embedding, head, tower and rotary table."""
     cut = how.cut
 
     def of(stage: int) -> float:
         ends = (
-            (found.embedding + found.head) / cut.tp + vision_on_rank(found, model, how) + rotary_cache(model, how.width)
+            (checkpoint.embedding + checkpoint.head) / cut.tp
+            + vision_on_rank(checkpoint, model, how)
+            + rotary_cache(model, how.width)
         )
-        return of_stage(found, model, how, stage) - ends
+        return of_stage(checkpoint, model, how, stage) - ends
 
-    stages = {0, cut.emptiest(found.layers), cut.pp - 1}
-    return max(0.0, found.doubt.least * min(of(stage) for stage in stages))
+    stages = {0, cut.emptiest(checkpoint.layers), cut.pp - 1}
+    return max(0.0, checkpoint.doubt.least * min(of(stage) for stage in stages))
 
 
 def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
@@ -556,26 +563,32 @@ def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
     return slots.slots * slots.rank * (inputs + outputs) * width * layers
 
 
-def line(found: Checkpoint, model: Model, settings: Settings, stage: int) -> Estimate:
+def line(checkpoint: Checkpoint, model: Model, settings: Settings, stage: int) -> Estimate:
     """Weights of one rank of `stage`. `floor`: what is certainly loaded."""
-    return _line(found, model, placed(settings), stage, settings.types.scheme, settings.lora, settings.cpu_offload)
+    return _line(checkpoint, model, placed(settings), stage, settings.types.scheme, settings.lora, settings.cpu_offload)
 
 
 @lru_cache(256)
 def _line(
-    found: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None, slots: Lora | None, offload: int
+    checkpoint: Checkpoint,
+    model: Model,
+    how: Placed,
+    stage: int,
+    scheme: Scheme | None,
+    slots: Lora | None,
+    offload: int,
 ) -> Estimate:
     """The ledger line of the weights of one pipeline stage."""
     cut = how.cut
-    loaded = of_stage(found, model, how, stage)
+    loaded = of_stage(checkpoint, model, how, stage)
     adapters = lora(model, slots, cut, how.width)
-    kept = kept_on_rocm(found, model, how, stage, scheme)
+    kept = kept_on_rocm(checkpoint, model, how, stage, scheme)
     likely = loaded + adapters + kept.likely
-    division = 0.0 if found.proved else _cut_evenly(found, model, how, stage)
+    division = 0.0 if checkpoint.proved else _cut_evenly(checkpoint, model, how, stage)
     if how.mtp and stage == cut.pp - 1:
-        division += found.draft_doubt / (cut.experts if model.num_experts else cut.tp)
-    floor = found.doubt.least * (loaded - division - (vision_on_rank(found, model, how) if stage == 0 else 0))
-    note = human(found.total)
+        division += checkpoint.draft_doubt / (cut.experts if model.num_experts else cut.tp)
+    floor = checkpoint.doubt.least * (loaded - division - (vision_on_rank(checkpoint, model, how) if stage == 0 else 0))
+    note = human(checkpoint.total)
     if cut.tp * cut.pp > 1:
         note += f" over {cut.tp * cut.pp} GPUs"
     if scheme:
@@ -590,15 +603,20 @@ def _line(
         likely = max(0.0, likely - offload)
         floor = max(0.0, floor - offload)
         note += f", up to {human(offload)} offloaded to the host"
-    spread = found.doubt.spread * loaded
-    below = spread if found.doubt.below is None else found.doubt.below * loaded
+    spread = checkpoint.doubt.spread * loaded
+    below = spread if checkpoint.doubt.below is None else checkpoint.doubt.below * loaded
     unsure = 0.3 * adapters + 0.3 * kept.likely + (0.3 * GI if kept.likely else 0.0)
-    whole = found.vision - found.vision / cut.tp if has_whole_tower(model, how.release) and stage == 0 else 0.0
-    low, high = max(0.0, likely - below - division - unsure - whole), likely + spread + unsure + kept.most - kept.likely
+    tower_rest = (
+        checkpoint.vision - checkpoint.vision / cut.tp if has_whole_tower(model, how.release) and stage == 0 else 0.0
+    )
+    low, high = (
+        max(0.0, likely - below - division - unsure - tower_rest),
+        likely + spread + unsure + kept.most - kept.likely,
+    )
     return Estimate(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 
 
-def heaviest(found: Checkpoint, settings: Settings) -> Sequence[int]:
+def heaviest(checkpoint: Checkpoint, settings: Settings) -> Sequence[int]:
     """The pipeline stages that may have the least room: the first, the last and the one with the most layers."""
     cut = settings.parallel
-    return (0,) if cut.pp == 1 else sorted({0, cut.fullest(found.layers), cut.pp - 1})
+    return (0,) if cut.pp == 1 else sorted({0, cut.fullest(checkpoint.layers), cut.pp - 1})

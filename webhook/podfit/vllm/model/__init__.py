@@ -69,15 +69,15 @@ URI_FIELDS = (
 
 def find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
     """The served model, by the order in `podfit.vllm.facts`; None if no known model is named."""
-    found = _find(args, workload, container, facts)
-    if found is None:
+    fact = _find(args, workload, container, facts)
+    if fact is None:
         return None
-    changed = _with_overrides(found.value, args)
+    changed = _with_overrides(fact.value, args)
     if changed is None:
-        return replace(found, source=f"{found.source}; --hf-overrides is too long to be read", may_deny=False)
+        return replace(fact, source=f"{fact.source}; --hf-overrides is too long to be read", may_deny=False)
     if facts.weights_bytes is not None:
         changed = replace(changed, weights_bytes=facts.weights_bytes)
-    return found if changed is found.value else replace(found, value=changed)
+    return fact if changed is fact.value else replace(fact, value=changed)
 
 
 def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
@@ -93,16 +93,16 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         commit = named_commit(args)
         if commit and (files := facts.models.get(f"{name}@{commit}")):
             return Fact(replace(given_model(name, files), revision=commit), files.source, files.may_deny)
-        if found := _given_model(name or "*", facts) or _given_model("*", facts):
-            return found
-    elif name and (found := by_id(name)):  # the usual case
-        return found
-    if name and not _is_placeholder(name) and ((found := _model_of_name(name, facts)) or not is_path(name)):
-        return found or size_of(name)
+        if fact := _given_model(name or "*", facts) or _given_model("*", facts):
+            return fact
+    elif name and (fact := by_id(name)):  # the usual case
+        return fact
+    if name and not _is_placeholder(name) and ((fact := _model_of_name(name, facts)) or not is_path(name)):
+        return fact or size_of(name)
     if not name and "model" not in args.unresolved and "args" not in workload.completes:
         return _default(args, workload, container)
-    if (uri := workload.model_uri) and (hub := hub_id(uri)) and (found := _exact_model(hub, facts)):
-        return replace(found, source=f"{found.source}, from {uri!r}")
+    if (uri := workload.model_uri) and (hub := hub_id(uri)) and (fact := _exact_model(hub, facts)):
+        return replace(fact, source=f"{fact.source}, from {uri!r}")
     written = args.written.get("model", args.written.get("model_tag"))
     if (
         "model" in args.unresolved
@@ -110,12 +110,12 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         and not HOLE.search(written.rstrip("/").rpartition("/")[2])
     ):
         name = written  # "s3://$BUCKET/models/Qwen3-8B": the unknown part is not the one that names the model
-        if found := _model_of_name(name, facts):
-            return Fact(found.value, f"path: {found.source.removeprefix('path: ')}", may_deny=False)
+        if fact := _model_of_name(name, facts):
+            return Fact(fact.value, f"path: {fact.source.removeprefix('path: ')}", may_deny=False)
     for origin, hint in _names_in_object(args, workload, container):
-        if found := _given_model(hint, facts) or _model_of_name(hint, facts):
-            source = f"path: {found.source.removeprefix('path: ')}, from {origin} {hint!r}"
-            return Fact(found.value, source, may_deny=False)
+        if fact := _given_model(hint, facts) or _model_of_name(hint, facts):
+            source = f"path: {fact.source.removeprefix('path: ')}, from {origin} {hint!r}"
+            return Fact(fact.value, source, may_deny=False)
     return size_of(name) if name else None
 
 
@@ -130,22 +130,28 @@ def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact
     """The model that vLLM serves if the command names none. None if an operator, or an image other than vLLM's own
     without a command in the manifest, may add a model."""
     default, image = args.defaults.get("model"), container.spec.get("image")
-    whole = bool(container.spec.get("command")) or (isinstance(image, str) and is_official(image))
-    if args.release is None or args.open or not whole or "model" in workload.completes or not isinstance(default, str):
+    has_entrypoint = bool(container.spec.get("command")) or (isinstance(image, str) and is_official(image))
+    if (
+        args.release is None
+        or args.open
+        or not has_entrypoint
+        or "model" in workload.completes
+        or not isinstance(default, str)
+    ):
         return None
-    found = by_id(default)
-    return found and replace(found, source=f"{DEFAULT_MODEL}: {found.source}", may_deny=False)
+    fact = by_id(default)
+    return fact and replace(fact, source=f"{DEFAULT_MODEL}: {fact.source}", may_deny=False)
 
 
-def is_default(found: Fact[Model] | None) -> bool:
+def is_default(fact: Fact[Model] | None) -> bool:
     """Whether the command names no model and this is vLLM's default model: usually a mistake of the author."""
-    return found is not None and found.source.startswith(DEFAULT_MODEL)
+    return fact is not None and fact.source.startswith(DEFAULT_MODEL)
 
 
 def annotated(workload: Workload) -> str | None:
     """The value of the annotation `podfit.dev/model`, None if there is none."""
-    said = workload.annotations.get(ANNOTATION)
-    return said.strip() or None if isinstance(said, str) else None
+    text = workload.annotations.get(ANNOTATION)
+    return text.strip() or None if isinstance(text, str) else None
 
 
 def _exact_model(name: str, facts: Facts) -> Fact[Model] | None:
@@ -155,19 +161,23 @@ def _exact_model(name: str, facts: Facts) -> Fact[Model] | None:
 
 def _given_model(name: str, facts: Facts) -> Fact[Model] | None:
     """The model of exactly that name among an admin's files."""
-    found = facts.models.get(key(name)) if facts.models else None
-    return Fact(given_model(name, found), found.source, found.may_deny) if found else None
+    own_config = facts.models.get(key(name)) if facts.models else None
+    return Fact(given_model(name, own_config), own_config.source, own_config.may_deny) if own_config else None
 
 
 def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
     """The model that a name identifies, exactly or by its last part."""
-    if found := _exact_model(hub_id(name) or name, facts):
-        return found
-    wanted = last_part(name)
-    alike = {id(given): (one, given) for one, given in facts.models.items() if wanted and last_part(one) == wanted}
+    if fact := _exact_model(hub_id(name) or name, facts):
+        return fact
+    ending = last_part(name)
+    alike = {
+        id(given): (model_name, given)
+        for model_name, given in facts.models.items()
+        if ending and last_part(model_name) == ending
+    }
     if len(alike) == 1:
-        ((one, given),) = alike.values()
-        return Fact(given_model(one, given), f"path: its last part names {one} ({given.source})", may_deny=False)
+        ((text, given),) = alike.values()
+        return Fact(given_model(text, given), f"path: its last part names {text} ({given.source})", may_deny=False)
     return model_of_name(name)
 
 
@@ -175,8 +185,8 @@ def hub_id(uri: str) -> str | None:
     """The id in KServe's `hf://ORG/NAME[:REVISION]`."""
     if "://" not in uri:
         return None
-    found = hub_name(re.sub("^huggingface://", "hf://", uri.strip()))
-    return found if found and re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
+    hub = hub_name(re.sub("^huggingface://", "hf://", uri.strip()))
+    return hub if hub and re.fullmatch(r"[\w.-]+/[\w.-]+", hub) else None
 
 
 def _is_placeholder(name: str) -> bool:
@@ -204,13 +214,13 @@ def _names_in_object(args: EngineArgs, workload: Workload, container: Container)
         if isinstance(name, str):
             yield "the served name", name
     env = container.spec.get("env")
-    told = {
-        str(one.get("name")): one.get("value")
-        for one in (env if isinstance(env, list) else ())
-        if isinstance(one, Mapping)
+    entries = {
+        str(item.get("name")): item.get("value")
+        for item in (env if isinstance(env, list) else ())
+        if isinstance(item, Mapping)
     }
     for variable in ENVIRONMENT:
-        if isinstance(value := told.get(variable), str):
+        if isinstance(value := entries.get(variable), str):
             yield f"the variable {variable}", value
     for name in dict.fromkeys((workload.name, without_server_words(workload.name))):
         yield f"the {workload.kind}'s name", name
@@ -240,8 +250,8 @@ def given_model(name: str, given: GivenModel) -> Model:
     """The model of a config.json, with the counted sizes of its checkpoint. If nothing was counted: with the parameters
     of its catalog entry, if the shapes are equal."""
     model = from_config(name if name != "*" else "model", given.config)
-    found = given.counted
-    if found == Counted() and (row := by_id(name)) is not None and shape(row.value) == shape(model):
+    counted = given.counted
+    if counted == Counted() and (row := by_id(name)) is not None and shape(row.value) == shape(model):
         known = row.value
         return replace(
             model, parameters=known.parameters, weights_bytes=known.weights_bytes, gated=known.gated,
@@ -249,8 +259,8 @@ def given_model(name: str, given: GivenModel) -> Model:
             replicated_bytes=known.replicated_bytes, sizes_confirmed=known.sizes_confirmed,
         )  # fmt: skip
     return replace(
-        model, parameters=found.parameters, weights_bytes=found.weights_bytes,
-        dtype_parameters=found.dtype_parameters, expert_bytes=found.expert_bytes, files=found.files,
+        model, parameters=counted.parameters, weights_bytes=counted.weights_bytes,
+        dtype_parameters=counted.dtype_parameters, expert_bytes=counted.expert_bytes, files=counted.files,
     )  # fmt: skip
 
 
@@ -277,8 +287,8 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
         return None
     if model.config.get("model_type") != model.model_type:  # only nested fields change the language model's config
         overrides = {key: value for key, value in overrides.items() if key in (*NESTED, *OUTER)}
-    whole = {"model_type": model.model_type, "architectures": list(model.architectures)}
-    changed = from_config(model.id, {**model.config, **whole, **language_model_config(overrides)}, complete=False)
+    entries = {"model_type": model.model_type, "architectures": list(model.architectures)}
+    changed = from_config(model.id, {**model.config, **entries, **language_model_config(overrides)}, complete=False)
     same_shape = shape(changed)[:-1] == shape(model)[:-1]
     return replace(
         changed,

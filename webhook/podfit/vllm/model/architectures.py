@@ -49,10 +49,10 @@ def architecture_of(model: Model) -> Known | None:
 @lru_cache(256)
 def _oldest_architecture(architectures: tuple[str, ...], kind: str) -> Known | None:
     """The one of these architectures that vLLM added first; None unless all are in the table."""
-    found = [one for name in architectures if (one := _architecture_row(name)) is not None]
-    if not found or len(found) < len(architectures) or kind.startswith(OTHER_FORMATS):
+    rows = [row for name in architectures if (row := _architecture_row(name)) is not None]
+    if not rows or len(rows) < len(architectures) or kind.startswith(OTHER_FORMATS):
         return None
-    oldest = min(found, key=lambda one: one.missing)
+    oldest = min(rows, key=lambda known_row: known_row.missing)
     return oldest if oldest.name.endswith(ARCHITECTURE_SUFFIXES) else None
 
 
@@ -80,8 +80,8 @@ def is_unserved(model: Model, release: Release, *, remote_code: bool) -> bool:
 
     `remote_code`: the checkpoint's own code is trusted, and may add it.
     """
-    found = architecture_of(model)
-    if found is None or release > found.missing:
+    row = architecture_of(model)
+    if row is None or release > row.missing:
         return False
     return release < FALLBACK or not (remote_code or _transformers_may_know(model, release))
 
@@ -99,14 +99,14 @@ def _transformers_may_know(model: Model, release: Release) -> bool:
 def _architecture_row(name: str) -> Known | None:
     """The table's entry for an architecture: the last release without it and the first with it."""
     row = _table()["architectures"].get(name)
-    missing, first = (_release(one) for one in row) if row else (None, None)
+    missing, first = (_release(item) for item in row) if row else (None, None)
     return Known(name, missing, first) if missing and first else None
 
 
 @cache
 def _table() -> dict[str, Any]:
-    found: dict[str, Any] = data.load("architectures")
-    return found
+    entries: dict[str, Any] = data.load("architectures")
+    return entries
 
 
 def _release(text: str | None) -> Release | None:

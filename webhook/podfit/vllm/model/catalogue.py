@@ -26,15 +26,15 @@ def ids() -> Mapping[str, str]:
 
 @cache
 def aliases() -> Mapping[str, str]:
-    found: dict[str, str] = json.loads(data.rows("models")["aliases"])
-    return found
+    entries: dict[str, str] = json.loads(data.rows("models")["aliases"])
+    return entries
 
 
 @cache
 def last_parts() -> Mapping[str, list[str]]:
     """The last part of an id or alias, spelled as `podfit.vllm.model.name` does → the rows that it may mean."""
-    found: dict[str, list[str]] = json.loads(data.rows("models")["last_parts"])
-    return found
+    entries: dict[str, list[str]] = json.loads(data.rows("models")["last_parts"])
+    return entries
 
 
 @cache
@@ -45,14 +45,14 @@ def gated() -> frozenset[str]:
 
 @cache
 def _sources() -> list[str]:
-    found: list[str] = json.loads(data.rows("models")["sources"])
-    return found
+    names: list[str] = json.loads(data.rows("models")["sources"])
+    return names
 
 
 @cache
 def row_of(name: str) -> Mapping[str, Any]:
-    found: dict[str, Any] = json.loads(data.rows("models")[name])
-    return found
+    entries: dict[str, Any] = json.loads(data.rows("models")[name])
+    return entries
 
 
 @cache
@@ -112,9 +112,9 @@ def _by_id(name: str) -> Fact[Model] | None:
     key = name.lower()
     owner, _, last = key.partition("/")
     renamed = f"{RENAMED[owner]}/{last}".lower() if owner in RENAMED else key
-    found = next((row for one in (key, renamed) if (row := ids().get(one) or aliases().get(one))), None)
-    if found is not None:
-        return _fact_of_row(found)
+    row_id = next((row for model_id in (key, renamed) if (row := ids().get(model_id) or aliases().get(model_id))), None)
+    if row_id is not None:
+        return _fact_of_row(row_id)
     if (line := relatives().get(key) or relatives().get(renamed)) is not None:
         return _fact_of_relative(*line)
     return _fact_of_mirror(name, last) if owner in MIRRORS else None
@@ -132,8 +132,8 @@ def _fact_of_row(name: str) -> Fact[Model]:
 @cache
 def relatives() -> Mapping[str, tuple[str, str, str | None]]:
     """Lower-case id → (the id, the entry that it was made from, its scheme); facts/relatives.jsonl."""
-    found: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
-    return {name: (line[0], line[1], line[2]) for name, line in found.items()}
+    entries: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
+    return {name: (line[0], line[1], line[2]) for name, line in entries.items()}
 
 
 def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
@@ -150,38 +150,38 @@ def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
 @cache
 def _by_last_part() -> Mapping[str, Sequence[str]]:
     """Lower-case last part of an id, without the owner → the ids with it."""
-    found: dict[str, list[str]] = {}
-    for one in ids().values():
-        if last := one.lower().partition("/")[2]:
-            found.setdefault(last, []).append(one)
-    return found
+    entries: dict[str, list[str]] = {}
+    for value in ids().values():
+        if last := value.lower().partition("/")[2]:
+            entries.setdefault(last, []).append(value)
+    return entries
 
 
 def _fact_of_mirror(name: str, last: str) -> Fact[Model] | None:
     """The fact for a model under a mirror's owner; None unless its last part names one original."""
     alike = _by_last_part().get(last, ())
-    originals = [one for one in alike if "base" not in row_of(one)] or alike
+    originals = [text for text in alike if "base" not in row_of(text)] or alike
     if len(originals) != 1:
         return None
-    found = _fact_of_row(originals[0])
-    model = replace(found.value, id=name, gated=False, length_read=False)
-    return Fact(model, f"{found.source}, as a copy of {originals[0]}", found.may_deny)
+    fact = _fact_of_row(originals[0])
+    model = replace(fact.value, id=name, gated=False, length_read=False)
+    return Fact(model, f"{fact.source}, as a copy of {originals[0]}", fact.may_deny)
 
 
 def source(name: str) -> str | None:
     """The source of a catalog entry: a file of a repository at a revision, or a table of a library's release."""
-    found = ids().get(name.lower()) or aliases().get(name.lower())
-    return _sources()[row_of(found)["source"]] if found else None
+    row_id = ids().get(name.lower()) or aliases().get(name.lower())
+    return _sources()[row_of(row_id)["source"]] if row_id else None
 
 
 def nearest(name: str) -> list[str]:
     """Ids similar to `name`, the likeliest first; for "did you mean"."""
-    wanted = name.strip().lower()
-    close = near.nearest(wanted, ids(), 3, 0.75)
-    if not close and "/" not in wanted:
-        tails = {one.rpartition("/")[2]: one for one in ids()}
-        close = [tails[one] for one in near.nearest(wanted, tails, 3, 0.75)]
-    return [ids()[one] for one in close]
+    query = name.strip().lower()
+    close = near.nearest(query, ids(), 3, 0.75)
+    if not close and "/" not in query:
+        tails = {text.rpartition("/")[2]: text for text in ids()}
+        close = [tails[text] for text in near.nearest(query, tails, 3, 0.75)]
+    return [ids()[text] for text in close]
 
 
 @dataclass(frozen=True)
@@ -197,23 +197,26 @@ class FoundModel:
 def search(words: Sequence[str], given: Iterable[str] = ()) -> list[FoundModel]:
     """The catalog's models and the `given` ids that have all words, in any case, in one of their ids. The best match is
     first: names that begin with the first word, those of an organization of that name before others."""
-    wanted = [word.lower() for word in words]
+    names = [word.lower() for word in words]
 
     def has_all(name: str) -> bool:
-        return all(word in name for word in wanted)
+        return all(word in name for word in names)
 
     others: dict[str, list[str]] = {}
     for alias, row in aliases().items():
         if has_all(alias):
             others.setdefault(row, []).append(alias)
-    found = [
+    found_models = [
         FoundModel(name, row_of(name).get("parameters"), tuple(others.get(name, ())))
         for key, name in ids().items()
         if has_all(key) or name in others
     ]
-    found += [FoundModel(line[0]) for key, line in relatives().items() if has_all(key)]
-    found += [FoundModel(name) for name in given if has_all(name.lower())]
-    return sorted(found, key=lambda one: (_distance(one.id.lower(), wanted[0] if wanted else ""), one.id.lower()))
+    found_models += [FoundModel(line[0]) for key, line in relatives().items() if has_all(key)]
+    found_models += [FoundModel(name) for name in given if has_all(name.lower())]
+    return sorted(
+        found_models,
+        key=lambda found_model: (_distance(found_model.id.lower(), names[0] if names else ""), found_model.id.lower()),
+    )
 
 
 def _distance(name: str, word: str) -> tuple[bool, bool, bool]:

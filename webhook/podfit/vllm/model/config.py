@@ -112,25 +112,25 @@ def language_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def _class_defaults(model_type: str | None) -> dict[str, Any]:
     """The defaults of transformers' config class for a model_type."""
     row = data.rows("model_defaults").get(model_type or "")
-    found: dict[str, Any] = json.loads(row) if row else {}
-    found.pop("mamba_ssm_cache_dtype", None)  # vLLM has defaults of its own, by release (memory/kv_specs.py)
-    return found
+    entries: dict[str, Any] = json.loads(row) if row else {}
+    entries.pop("mamba_ssm_cache_dtype", None)  # vLLM has defaults of its own, by release (memory/kv_specs.py)
+    return entries
 
 
 def _dtype(config: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
     """`dtype` since transformers 4.56, `torch_dtype` before; the language model's first, as vLLM reads it."""
-    found = (one.get(key) for one in (given, config) for key in ("dtype", "torch_dtype"))
-    dtype = next((value for value in found if isinstance(value, str)), None)
+    items = (item.get(key) for item in (given, config) for key in ("dtype", "torch_dtype"))
+    dtype = next((value for value in items if isinstance(value, str)), None)
     return dtype.removeprefix("torch.") if dtype else None
 
 
 def _quantization(config: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The first quantization config found. `_text_only` marks one of the language model alone: other parts are not
     quantized."""
-    for one in (config, given):
+    for item in (config, given):
         for key in ("quantization_config", "compression_config", "hf_quant_config"):
-            if found := mapping(one.get(key)):
-                return found if one is config else {**found, "_text_only": True}
+            if quantization := mapping(item.get(key)):
+                return quantization if item is config else {**quantization, "_text_only": True}
     return None
 
 
@@ -153,8 +153,8 @@ def _key_value_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
 
 def _head_dim(text: Mapping[str, Any], hidden: int | None, heads: int | None) -> int | None:
     """The size of one attention head: stated, else hidden size / heads."""
-    if (found := first_integer(text, HEAD_DIM)) is not None:
-        return found
+    if (head_dim := first_integer(text, HEAD_DIM)) is not None:
+        return head_dim
     return hidden // heads if hidden and heads else None
 
 

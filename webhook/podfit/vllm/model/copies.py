@@ -37,12 +37,12 @@ def quantised_copies(model: Model) -> tuple[Model, ...]:
     quantized itself."""
     if model.quantization_config or tells_quantisation(model.id):
         return ()
-    found = []
+    models = []
     for name in _copies(_base_name(model.id)):
         row = by_id(name)
         if row and row.may_deny and row.value.quantization_config and shape(row.value)[:-1] == shape(model)[:-1]:
-            found.append(row.value)
-    return tuple(sorted(found, key=lambda one: (_owner(one.id), one.id)))
+            models.append(row.value)
+    return tuple(sorted(models, key=lambda copy: (_owner(copy.id), copy.id)))
 
 
 def _owner(name: str) -> int:

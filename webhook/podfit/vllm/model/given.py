@@ -41,7 +41,7 @@ class UnreadableModelError(ValueError):
 
 def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> tuple[dict[str, GivenModel], list[str]]:
     """The models by name, and the errors in the files. `names` are those of the config.json in the top folder."""
-    found: dict[str, GivenModel] = {}
+    models: dict[str, GivenModel] = {}
     errors = []
     for path, text in sorted(entries.items()):
         folder, name = posixpath.split(path)
@@ -65,16 +65,16 @@ def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> 
             errors.append(str(error))
             continue
         own = config.get(OURS)
-        told = own.get("names") if isinstance(own, Mapping) else None
-        called = [one for one in told if isinstance(one, str)] if isinstance(told, list) else []
+        value = own.get("names") if isinstance(own, Mapping) else None
+        called = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
         if name != CONFIG:
             called.append(posixpath.join(folder, name.removesuffix(".json").replace("--", "/")))
         elif folder:
             called.append(cached(folder))
         else:
             called += names
-        found.update({key(one): model for one in called})
-    return found, errors
+        models.update({key(model_name): model for model_name in called})
+    return models, errors
 
 
 def is_read(path: str, *, beside_config: bool) -> bool:
@@ -112,10 +112,10 @@ def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[s
     if not isinstance(data, Mapping):
         return {}, [f"{source}: labeled {LABEL}, but has no data"]
     entries = {str(key): text for key, text in data.items() if isinstance(text, str)}
-    found, errors = read(entries, source, names or [str(metadata.get("name", ""))])
-    if not found and not errors and not any(name.endswith(measured.ENDING) for name in entries):
+    models, errors = read(entries, source, names or [str(metadata.get("name", ""))])
+    if not models and not errors and not any(name.endswith(measured.ENDING) for name in entries):
         errors.append(f"{source}: labeled {LABEL}, but has neither config.json nor ORG--NAME.json")
-    return found, [*errors, *measured.of_config_map(obj)[1]]
+    return models, [*errors, *measured.of_config_map(obj)[1]]
 
 
 def key(name: str) -> str:
@@ -133,7 +133,7 @@ def cached(folder: str) -> str:
 def is_model_config(config: Mapping[str, Any]) -> bool:
     """Whether this is a config.json of a model, and not some other JSON object."""
     inner = [value for value in config.values() if isinstance(value, Mapping)]
-    return any(name in one for one in (config, *inner) for name in KNOWS)
+    return any(name in item for item in (config, *inner) for name in KNOWS)
 
 
 def count_weights(config: Mapping[str, Any], index: Mapping[str, Any]) -> Counted:
@@ -187,18 +187,18 @@ def of_headers(headers: Iterable[Mapping[str, Any]]) -> Counted:
             elements[tensor["dtype"]] = elements.get(tensor["dtype"], 0) + count
             size += end - begin
             experts += end - begin if _EXPERT.search(name) and "shared" not in name else 0
-    whole = sum(elements.values()) if elements and not PACKED & set(elements) else None
-    return Counted(whole, size or None, elements, experts, files or None)
+    total = sum(elements.values()) if elements and not PACKED & set(elements) else None
+    return Counted(total, size or None, elements, experts, files or None)
 
 
-def one_file(config: Mapping[str, Any], found: Counted, names: Iterable[str] = (), source: str = "") -> dict[str, Any]:
+def one_file(config: Mapping[str, Any], count: Counted, names: Iterable[str] = (), source: str = "") -> dict[str, Any]:
     """The config.json with the counts in it: the file that `read` reads."""
-    said = {
-        "names": list(names), "source": source, "parameters": found.parameters, "weights_bytes": found.weights_bytes,
-        "dtype_parameters": dict(found.dtype_parameters), "expert_bytes": found.expert_bytes,
-        "files": found.files,
+    entries = {
+        "names": list(names), "source": source, "parameters": count.parameters, "weights_bytes": count.weights_bytes,
+        "dtype_parameters": dict(count.dtype_parameters), "expert_bytes": count.expert_bytes,
+        "files": count.files,
     }  # fmt: skip
-    return {**config, OURS: {name: value for name, value in said.items() if value not in (None, [], {}, "")}}
+    return {**config, OURS: {name: value for name, value in entries.items() if value not in (None, [], {}, "")}}
 
 
 def config_map(name: str, config: Mapping[str, Any], model_names: Iterable[str]) -> dict[str, Any]:
@@ -223,12 +223,12 @@ def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: st
         return {}
     for name, method in zip(QUANTIZATION_FILES, ("modelopt", "gptq", "awq"), strict=True):
         if text := entries.get(posixpath.join(folder, name)):
-            said = _json_object(text, f"{at}{name}")
-            inner = said.get("quantization")
-            said = inner if isinstance(inner, dict) else said
+            quant_config = _json_object(text, f"{at}{name}")
+            inner = quant_config.get("quantization")
+            quant_config = inner if isinstance(inner, dict) else quant_config
             return (
-                {"quantization_config": {"quant_method": method, **said}}
-                if said.get("quant_algo", "") is not None
+                {"quantization_config": {"quant_method": method, **quant_config}}
+                if quant_config.get("quant_algo", "") is not None
                 else {}
             )
     return {}
@@ -237,9 +237,9 @@ def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: st
 def _json_object(text: str, at: str) -> dict[str, Any]:
     """A text as a JSON object; raises UnreadableModelError with the place `at`."""
     try:
-        found = numbers.from_json(text)
+        value = numbers.from_json(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableModelError(f"{at}: not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise UnreadableModelError(f"{at}: expected a JSON object, is a {type(found).__name__}")
-    return found
+    if not isinstance(value, dict):
+        raise UnreadableModelError(f"{at}: expected a JSON object, is a {type(value).__name__}")
+    return value

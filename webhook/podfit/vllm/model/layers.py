@@ -26,10 +26,10 @@ def layer_types_of(text: Mapping[str, Any], given: Mapping[str, Any], layers: in
     """The kind of each layer in config.json; () if it does not state them, or if all layers are alike."""
     if not layers:
         return ()
-    found = tuple(_stated_layers(given, layers) or _stated_layers(text, layers) or ())
-    if len(found) < layers or set(found) == {"full_attention"}:
+    names = tuple(_stated_layers(given, layers) or _stated_layers(text, layers) or ())
+    if len(names) < layers or set(names) == {"full_attention"}:
         return ()
-    return tuple(LAYER_NAMES.get(kind, kind) for kind in found[:layers])
+    return tuple(LAYER_NAMES.get(kind, kind) for kind in names[:layers])
 
 
 def _stated_layers(config: Mapping[str, Any], layers: int) -> list[str] | None:

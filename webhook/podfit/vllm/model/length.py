@@ -58,7 +58,9 @@ def _same_in_releases(
     rule: Callable[[Model, Release, bool], int | None], model: Model, release: Release | None, within_window: bool
 ) -> int | None:
     """The rule's result in this release, or in all of them if it is unknown; None if they differ."""
-    lengths = {rule(model, one, within_window) for one in ((release,) if release else LENGTH_GENERATIONS)}
+    lengths = {
+        rule(model, other_release, within_window) for other_release in ((release,) if release else LENGTH_GENERATIONS)
+    }
     return lengths.pop() if len(lengths) == 1 else None
 
 
@@ -107,9 +109,9 @@ def _rope_type(scaling: Mapping[str, Any]) -> str:
 def _rope_scalings(text: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """`rope_parameters` since transformers 5 (one per kind of layer if they differ), `rope_scaling` before."""
     for key in ("rope_parameters", "rope_scaling"):
-        found = text.get(key)
-        if not isinstance(found, dict) or not found:
+        value = text.get(key)
+        if not isinstance(value, dict) or not value:
             continue
-        inner = [one for one in found.values() if isinstance(one, dict)]
-        yield from inner or [found]
+        inner = [other_value for other_value in value.values() if isinstance(other_value, dict)]
+        yield from inner or [value]
         return

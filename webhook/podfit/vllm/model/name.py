@@ -29,9 +29,9 @@ def model_of_name(name: str) -> Fact[Model] | None:
     parts = _path_parts(name)
     for start in range(max(0, len(parts) - 2), len(parts)):
         tail = "/".join(parts[start:])
-        if found := by_id(tail) or _by_last_part(tail) or _model_of_last_part(tail):
-            return Fact(found.value, f"path: its last part names {found.value.id}", may_deny=False)
-    begun = next((found for part in reversed(parts[-3:]) if (found := _by_beginning(part))), None)
+        if fact := by_id(tail) or _by_last_part(tail) or _model_of_last_part(tail):
+            return Fact(fact.value, f"path: its last part names {fact.value.id}", may_deny=False)
+    begun = next((fact for part in reversed(parts[-3:]) if (fact := _by_beginning(part))), None)
     if begun is not None and re.fullmatch(r"[\w.-]+/[\w.:-]+", name) and not name.startswith("."):
         return replace(begun, value=replace(begun.value, id=name))  # keep the hub's whole id, with its owner
     return begun
@@ -88,27 +88,27 @@ def _by_last_part(name: str) -> Fact[Model] | None:
     if not rows:
         return None
     best = min(rows, key=lambda row: (_row_rank(row), row.lower()))
-    wanted = shape(model_of_row(best))
+    items = shape(model_of_row(best))
     others = (
         row for row in rows if _row_rank(row)[:2] <= _row_rank(best)[:2]
     )  # less trusted rows of the same name are ignored
-    return by_id(best) if all(shape(model_of_row(row)) == wanted for row in others) else None
+    return by_id(best) if all(shape(model_of_row(row)) == items for row in others) else None
 
 
 def _model_of_last_part(name: str) -> Fact[Model] | None:
     """The only fine-tune or copy with that last part. Else the common shape of the models whose last part begins with
     it (`gemma-3-27b`, `llama-3-70b-instruct`), without quantized copies."""
-    wanted = normalize_name(name.rpartition("/")[2])
-    if not wanted:
+    normalized = normalize_name(name.rpartition("/")[2])
+    if not normalized:
         return None
-    found = _relatives_by_last_part().get(wanted, [])
-    if found and len({one[1:] for one in found}) == 1:
-        return by_id(found[0][0])
-    if not re.search(r"\d|-", wanted):
+    items = _relatives_by_last_part().get(normalized, [])
+    if items and len({candidate[1:] for candidate in items}) == 1:
+        return by_id(items[0][0])
+    if not re.search(r"\d|-", normalized):
         return None  # one word ("tiny", "chat") identifies nothing
     longer = [
         row
-        for start in (wanted, f"meta-{wanted}")
+        for start in (normalized, f"meta-{normalized}")
         for key in _going_on_from(start)
         if not QUANTISED.search(key.removeprefix(start))
         for row in last_parts()[key]
@@ -128,10 +128,10 @@ _MOST_ALIKE = 40
 @cache
 def _relatives_by_last_part() -> Mapping[str, list[tuple[str, str, str | None]]]:
     """Normalized last part of a name → the relatives with it."""
-    found: dict[str, list[tuple[str, str, str | None]]] = {}
-    for one in relatives().values():
-        found.setdefault(normalize_name(one[0].rpartition("/")[2]), []).append(one)
-    return found
+    entries: dict[str, list[tuple[str, str, str | None]]] = {}
+    for value in relatives().values():
+        entries.setdefault(normalize_name(value[0].rpartition("/")[2]), []).append(value)
+    return entries
 
 
 @cache
@@ -142,14 +142,14 @@ def _sorted_parts() -> list[str]:
 def _going_on_from(start: str) -> list[str]:
     """The last parts that equal `start`, or continue it with another word."""
     parts = _sorted_parts()
-    found = parts[bisect_left(parts, f"{start}-") : bisect_left(parts, f"{start}.")]  # "." comes after "-"
-    return [start, *found] if start in last_parts() else found
+    names = parts[bisect_left(parts, f"{start}-") : bisect_left(parts, f"{start}.")]  # "." comes after "-"
+    return [start, *names] if start in last_parts() else names
 
 
 def _row_rank(row: str) -> tuple[bool, bool, bool]:
     """Trusted rows before others, a config.json before a table, originals before copies."""
-    found = row_of(row)
-    return not found["trusted"], found["confidence"] != "file", "base" in found
+    entries = row_of(row)
+    return not entries["trusted"], entries["confidence"] != "file", "base" in entries
 
 
 def shape(model: Model) -> tuple[object, ...]:
@@ -180,8 +180,8 @@ def _by_beginning(name: str) -> Fact[Model] | None:
         if not (sizes or only_scheme) or not set(SIZE.findall(rest)) <= set(sizes):
             continue
         spellings = (beginning, f"{beginning}-instruct", f"{beginning}-it", f"meta-{beginning}")
-        if found := next((row for one in spellings if (row := _by_last_part(one))), None):
-            return _model_with_suffix(found.value, name, rest)
+        if fact := next((row for spelling in spellings if (row := _by_last_part(spelling))), None):
+            return _model_with_suffix(fact.value, name, rest)
     return None
 
 
@@ -226,23 +226,23 @@ def size_of(name: str) -> Fact[Model] | None:
         sizes = list(SIZED.finditer(part))
         if not sizes or (settings := scheme_of(normalize_name(part))) is None:
             continue
-        said = sizes[0]  # the next sizes are active parameters, or tokens: 235B-A22B, 2B-4T
-        if re.match(r"-\d+e(?![a-z])", part[said.end() :], re.IGNORECASE):
+        match = sizes[0]  # the next sizes are active parameters, or tokens: 235B-A22B, 2B-4T
+        if re.match(r"-\d+e(?![a-z])", part[match.end() :], re.IGNORECASE):
             continue  # Llama 4: 17B-16E gives only the active parameters
         unknown = from_config(name, {"quantization_config": settings} if settings else {})
-        source = f"name: it says {said[0].strip('-_ ').replace('_', '.').upper()} parameters"
+        source = f"name: it says {match[0].strip('-_ ').replace('_', '.').upper()} parameters"
         if active := re.search(r"[-_]a(\d+(?:\.\d+)?[bm])(?=[-_.]|$)", part, re.IGNORECASE):
             source += f", {active[1].upper()} active"
         source += f", {settings['quant_method']}" if settings else ""
         known = bool(settings)
-        sized = replace(unknown, parameters=_parameters(said), storage_known=known, kv_heads_known=False)
+        sized = replace(unknown, parameters=_parameters(match), storage_known=known, kv_heads_known=False)
         return Fact(sized, source, may_deny=False)
     return None
 
 
-def _parameters(said: re.Match[str]) -> int:
+def _parameters(match: re.Match[str]) -> int:
     """Number of parameters. The experts of "8x7B" share their attention: Mixtral 8x7B has 46.7, 8x22B has 141
     billion."""
-    unit = {"m": 10**6, "b": 10**9, "t": 10**12}[said["unit"].lower()]
-    one = float(said["size"].replace("_", ".")) * unit
-    return int(one * int(said["experts"]) * 0.82) if said["experts"] else int(one)
+    unit = {"m": 10**6, "b": 10**9, "t": 10**12}[match["unit"].lower()]
+    parameters = float(match["size"].replace("_", ".")) * unit
+    return int(parameters * int(match["experts"]) * 0.82) if match["experts"] else int(parameters)

@@ -17,7 +17,7 @@ def first_integer(config: Mapping[str, Any], keys: Sequence[str]) -> int | None:
 
 def _single_value(value: object) -> object:
     """A list whose items are all equal as that one item; other values as they are."""
-    alike = isinstance(value, list) and value and all(one == value[0] for one in value)
+    alike = isinstance(value, list) and value and all(item == value[0] for item in value)
     return value[0] if alike and isinstance(value, list) else value
 
 
@@ -27,7 +27,7 @@ def text_of(value: object) -> str | None:
 
 def strings(value: object) -> tuple[str, ...]:
     """The texts in a list; empty for anything else."""
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def mapping(value: object) -> Mapping[str, Any] | None:
@@ -35,5 +35,5 @@ def mapping(value: object) -> Mapping[str, Any] | None:
 
 
 def attention_of(block: object) -> Mapping[str, Any]:
-    found = block.get("attention") if isinstance(block, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    value = block.get("attention") if isinstance(block, Mapping) else None
+    return value if isinstance(value, Mapping) else {}

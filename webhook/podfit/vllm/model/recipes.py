@@ -99,12 +99,12 @@ def families(kind: Kind) -> dict[str, tuple[str, ...]]:
         recipe = _recipe(json.loads(row))
         if names := recipe.parsers(kind):
             named.setdefault(family(recipe.id), []).append(names)
-    return {name: tuple(dict.fromkeys(_all(found))) for name, found in named.items() if _agree(found, kind)}
+    return {name: tuple(dict.fromkeys(_all(items))) for name, items in named.items() if _agree(items, kind)}
 
 
 def _agree(recipes: list[tuple[str, ...]], kind: Kind) -> bool:
     """Whether each recipe of a family names a parser for the format of the first one."""
-    return all(any(same_format(name, one, kind) for name in names for one in recipes[0]) for names in recipes)
+    return all(any(same_format(name, text, kind) for name in names for text in recipes[0]) for names in recipes)
 
 
 def _all(recipes: Iterable[tuple[str, ...]]) -> Iterable[str]:

@@ -34,13 +34,13 @@ is the mean of its neighbors; the old formats are by the size of their blocks.""
 
 def scheme_of(words: str) -> Mapping[str, Any] | None:
     """The quantization_config that a name's words mean, empty if none; None for a format of unknown size."""
-    found = QUANTISED.search(words)
-    if found is None:
+    match = QUANTISED.search(words)
+    if match is None:
         return {}
-    if found.lastgroup == "gguf":
+    if match.lastgroup == "gguf":
         kind = re.search(r"(?<![a-z0-9])i?q[1-8]-[a-z0-9]+(?:-(?:xs|s|m|l|xl)(?![a-z0-9]))?", words)
         bits = GGUF_BITS.get(kind[0]) if kind else None
         if not kind or not bits:
             return None
         return {"quant_method": "gguf", "_scheme": kind[0].replace("-", "_").upper(), "_bits": bits}
-    return SCHEMES.get(found.lastgroup or "")
+    return SCHEMES.get(match.lastgroup or "")
