@@ -111,7 +111,7 @@ def test_an_object_whose_reading_raises_is_unknown(kind: Any) -> None:
 def test_an_equal_object_of_the_last_list_is_used_again() -> None:
     before, store = filled(template("a"), template("b")), Store(WHOLE)
     for obj in (template("a"), template("b", size=2)):
-        store.add(obj, before=before.objects)
+        store.add(obj, previous=before.objects)
 
     assert [store.objects["chat", name] is before.objects["chat", name] for name in "ab"] == [True, False]
 

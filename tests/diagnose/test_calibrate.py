@@ -132,7 +132,7 @@ def test_nothing_measured_makes_a_plan_be_refused(config: dict[str, Any], size: 
     seen = measured.MeasuredStart(
         shape.id, card.name, args.release, measured.canonical_arguments(args.given, {}, {}), odd
     )
-    believed = plan(args, shape, on(card), known=(seen,))
+    believed = plan(args, shape, on(card), measured_starts=(seen,))
     assert believed.gpu is not None
     assert believed.gpu.weights.likely == odd["weights"]
     assert believed.gpu.kv_cache.likely == odd["kv_cache"]
@@ -150,8 +150,8 @@ def test_another_card_of_that_name_is_another_card() -> None:
         {"kv_cache": GI},
         int(93.1 * GI),
     )
-    other = plan(args, shape, on(card), known=(seen,))
-    same = plan(args, shape, on(card), known=(replace(seen, gpu_memory=int(79.19 * GI)),))
+    other = plan(args, shape, on(card), measured_starts=(seen,))
+    same = plan(args, shape, on(card), measured_starts=(replace(seen, gpu_memory=int(79.19 * GI)),))
     assert other.gpu is not None
     assert same.gpu is not None
     assert other.gpu.kv_cache.likely != GI

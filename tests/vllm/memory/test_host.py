@@ -141,16 +141,16 @@ def test_what_loading_holds_by_format(given: Mapping[str, Any], env: Mapping[str
 
 
 def test_weights_that_are_downloaded_to_tmpfs_stay_there() -> None:
-    found = plan(engine(), model(), on(gpu(79.19)), files=CheckpointSource(True, in_memory=True)).host
+    found = plan(engine(), model(), on(gpu(79.19)), checkpoint_source=CheckpointSource(True, in_memory=True)).host
     assert found is not None
     assert found.steady.floor > 0.9 * 16.06e9
-    put = plan(engine(), model(), on(gpu(79.19)), files=CheckpointSource(False, in_memory=True)).host
+    put = plan(engine(), model(), on(gpu(79.19)), checkpoint_source=CheckpointSource(False, in_memory=True)).host
     assert put is not None
     assert put.steady.floor == 2 * host.IMPORTED_CUDA < 16.06e9 < put.steady.likely
 
 
 def test_a_model_of_unknown_size_stages_and_keeps_nothing_that_is_known() -> None:
-    found = plan(engine(), None, on(gpu(79.19)), files=CheckpointSource(True, in_memory=True)).host
+    found = plan(engine(), None, on(gpu(79.19)), checkpoint_source=CheckpointSource(True, in_memory=True)).host
     assert found is not None
     assert line(found, "staged weights") is None
     assert line(found, "weights in a memory volume") is None
@@ -279,7 +279,9 @@ def test_a_supervisor_has_one_server_a_rank() -> None:
 
 def started(release: str = "0.33.0", *, download: bool | None = None, **given: Any) -> Startup:
     """The start-up time of Llama 3.1 8B."""
-    found = plan(engine(release, **given), model(), on(gpu(79.19)), files=CheckpointSource(download)).startup
+    found = plan(
+        engine(release, **given), model(), on(gpu(79.19)), checkpoint_source=CheckpointSource(download)
+    ).startup
     assert found is not None
     return found
 
@@ -296,7 +298,7 @@ def test_a_download_is_in_the_worst_case_unless_it_is_known_not_to_happen() -> N
 
 
 def test_a_policy_s_rate_sets_the_time_of_a_download() -> None:
-    found = plan(engine(), model(), on(gpu(79.19)), files=CheckpointSource(True, rate=10**9)).startup
+    found = plan(engine(), model(), on(gpu(79.19)), checkpoint_source=CheckpointSource(True, rate=10**9)).startup
     assert found is not None
     assert dict(found.parts)["download"] == pytest.approx(16, abs=0.5)
 

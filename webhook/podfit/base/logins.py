@@ -73,7 +73,7 @@ _HINT = re.compile("key|token|secret|pass|auth|cred|pw|pat|jwt|login|stdin", re.
 _LOGS_IN = re.compile(r"\blogin\b|-stdin\b")
 
 
-def handed_on(text: str, names: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+def handed_on(text: str, is_secret_name: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
     """Yield the places of texts that a shell gives to a variable, a file or a login for secrets. `names`: whether a
     name is that of a secret."""
     if "<<" not in text and "echo" not in text and "printf" not in text:
@@ -86,14 +86,14 @@ def handed_on(text: str, names: Callable[[str], bool]) -> Iterator[tuple[int, in
             continue
         before = text[max(0, begin - _NEAR) : begin]
         substituted = _SUBSTITUTED.search(before)
-        if substituted is not None and names(substituted[1]):
+        if substituted is not None and is_secret_name(substituted[1]):
             yield match.span(match.lastgroup or 0)
             continue
         around = match["after"] or _line_after(text, match.end())
         if text[begin] == "<":
             start = _BEFORE.search(before)
             around = f"{start[0] if start else ''} {around}"
-        if _takes_secret(around, names):
+        if _takes_secret(around, is_secret_name):
             yield match.span(match.lastgroup or 0)
 
 
@@ -103,11 +103,11 @@ def _line_after(text: str, at: int) -> str:
     return rest[0] if rest else ""
 
 
-def _takes_secret(command: str, names: Callable[[str], bool]) -> bool:
+def _takes_secret(command: str, is_secret_name: Callable[[str], bool]) -> bool:
     """Return whether the command reads its input into a variable, a file or a login for secrets."""
     if _LOGS_IN.search(command):
         return True
-    if any(names(word) or word == "KEY" for match in _READS.finditer(command) for word in match[1].split()):
+    if any(is_secret_name(word) or word == "KEY" for match in _READS.finditer(command) for word in match[1].split()):
         return True
     files = (match[1].rpartition("/")[2] for match in _WRITES.finditer(command))
-    return any(names(file.partition(".")[0] or file) for file in files)
+    return any(is_secret_name(file.partition(".")[0] or file) for file in files)

@@ -206,15 +206,15 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
     )
 
 
-def _without(given: Sequence[str], files: Sequence[str], rule_ids: Collection[str]) -> list[str]:
+def _without(ids: Sequence[str], files: Sequence[str], rule_ids: Collection[str]) -> list[str]:
     """Messages about inputs without a vLLM container, since a wrong path must not count as success."""
     if not rule_ids:
-        names = list(dict.fromkeys(given))
+        names = list(dict.fromkeys(ids))
         where = ", ".join([*names[:3], "…"] if len(names) > 3 else names) or "what was rendered"
         return [f"nothing was checked: no vLLM container in {where}"]
     return [
         f"{name}: nothing was checked in it: no vLLM container"
-        for name in dict.fromkeys(given)
+        for name in dict.fromkeys(ids)
         if Path(name).is_dir() and not any(Path(name) in Path(file).parents for file in rule_ids)
     ]
 

@@ -89,11 +89,13 @@ def _folder(name: str) -> str:
     return name if Path(name).is_dir() else str(Path(name).parent)
 
 
-def compared_folders(args: argparse.Namespace, old: Folder, new: Folder) -> Compared:
+def compared_folders(args: argparse.Namespace, folder: Folder, new_folder: Folder) -> Compared:
     """Compares both sides by the policies and the project file that the options name."""
     project.announce(project.apply(args, with_nodes=True))
     policy, facts = policies.in_force(args)
-    (before, wrong, lost), (after, also, missing) = (_reports(side, args, policy, facts) for side in (old, new))
+    (before, wrong, lost), (after, also, missing) = (
+        _reports(side, args, policy, facts) for side in (folder, new_folder)
+    )
     return Compared(
         changes=compare(before, after),
         problems=[*wrong, *also],

@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _excluding(args: argparse.Namespace, links: list[str]) -> Callable[[str], bool]:
-    """Whether a found file is left out: as the project file says, or for a link that leads out of the given folders,
+    """True if a found file is left out: as the project file says, or for a link that leads out of the given folders,
     which is noted in `links`. A repair must not change what is elsewhere."""
     roots = [tree.resolve() for tree in edge.trees(args.files)]
 

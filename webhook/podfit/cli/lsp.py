@@ -36,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
 
 
-def run(_: argparse.Namespace) -> int:
+def run(namespace: argparse.Namespace) -> int:
     """Serves until the editor ends it; 0 then."""
     from podfit.lsp import server
 

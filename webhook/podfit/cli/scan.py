@@ -234,7 +234,7 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
 
 
 def _absent(client: Client, namespace: str) -> bool:
-    """Whether the API server reports that there is no such namespace; False if reading it is forbidden."""
+    """True if the API server reports that there is no such namespace; False if reading it is forbidden."""
     from podfit.cluster.access import StatusError
 
     try:

@@ -145,7 +145,7 @@ class Cluster:
         )
 
     def serves(self, kind: str) -> bool:
-        """Whether the API server has a watched kind; True until it has denied that."""
+        """True if the API server has a watched kind; True until it has denied that."""
         with self._lock:
             return self._states[kind].served
 

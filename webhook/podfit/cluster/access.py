@@ -172,7 +172,7 @@ class Client:
 
     @property
     def in_pod(self) -> bool:
-        """Whether this is a Pod, and its account asks."""
+        """True if this is a Pod, and its account asks."""
         return self._access.in_pod
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:

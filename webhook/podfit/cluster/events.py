@@ -48,7 +48,7 @@ class EventWriter:
         return error
 
     def _may_send(self) -> bool:
-        """Whether fewer than PER_MINUTE were sent in the last minute; counts one that may."""
+        """True if fewer than PER_MINUTE were sent in the last minute; counts one that may."""
         now = self._clock()
         while self._recent and now - self._recent[0] >= MINUTE:
             self._recent.popleft()

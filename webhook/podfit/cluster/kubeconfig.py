@@ -57,7 +57,7 @@ class Context:
 
     @property
     def is_secure(self) -> bool:
-        """Whether the connection is TLS."""
+        """True if the connection is TLS."""
         return str(self.cluster["server"]).lower().startswith("https://")
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Context:
         return f'context "{self.name}"{user}, {self.file}'
 
 
-def read(files: Sequence[Path], name: str | None = None) -> Context:
+def read(paths: Sequence[Path], name: str | None = None) -> Context:
     """The context `name`, by default the current one; raises AccessError.
 
     The first file that has an entry, or a `current-context`, wins
@@ -73,7 +73,7 @@ def read(files: Sequence[Path], name: str | None = None) -> Context:
     """
     sections: dict[str, dict[str, tuple[Path, Entry]]] = {section: {} for section in _FILES}
     current = ""
-    for file in files:
+    for file in paths:
         config = _load(file)
         if not isinstance(current_context := config.get("current-context") or "", str):
             raise AccessError(f"{file}: current-context is not a text")
@@ -81,7 +81,7 @@ def read(files: Sequence[Path], name: str | None = None) -> Context:
         for section, entries in sections.items():
             for text, entry in _entries(file, config, section):
                 entries.setdefault(text, (file, entry))
-    where, named = ", ".join(map(str, files)), name or current
+    where, named = ", ".join(map(str, paths)), name or current
     known = ", ".join(f'"{known_name}"' for known_name in sections["contexts"]) or "none"
     if not named:
         raise AccessError(
@@ -151,7 +151,7 @@ def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Ent
 
 
 def _is_base64(text: str) -> bool:
-    """Whether Go decodes it, to at least one byte."""
+    """True if Go decodes it, to at least one byte."""
     try:
         return bool(b64decode("".join(text.splitlines()), validate=True))
     except ValueError:

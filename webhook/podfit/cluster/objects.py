@@ -67,6 +67,6 @@ def log(client: Client, pod: Mapping[str, Any], container: str, most: int, *, pr
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Whether all containers of a Pod are."""
+    """True if all containers of a Pod are."""
     statuses = pod.get("status", {}).get("containerStatuses") or []
     return bool(statuses) and all(status.get("ready") for status in statuses)

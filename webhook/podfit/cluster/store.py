@@ -41,7 +41,7 @@ class Store:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether no object fits: those of a kind without namespaces fit only together."""
+        """True if no object fits: those of a kind without namespaces fit only together."""
         return not self._kind.namespaced and bool(self._dropped)
 
     @property
@@ -49,7 +49,7 @@ class Store:
         """Namespace ("" if the kind has none) → number of its unknown objects."""
         return Counter(namespace for namespace, _ in self.unknown_objects) + self._dropped
 
-    def add(self, obj: JSON, *, is_new: bool = True, before: Mapping[Key, JSON] | None = None) -> bool:
+    def add(self, obj: JSON, *, is_new: bool = True, previous: Mapping[Key, JSON] | None = None) -> bool:
         """Keeps what is used of an object, new or changed. Returns whether anything changed.
 
         `before`: objects of another store. An equal one is used again, so that a new list takes no memory for it.
@@ -68,7 +68,7 @@ class Store:
         if self._counts_only(name, is_new):
             return True
         self._discard(name)
-        same = before.get(name) if before else None
+        same = previous.get(name) if previous else None
         self.objects[name] = same if same is not None and same == kept else kept
         self.digest ^= _digest(text)
         self._charge(name[0], size_of(self.objects[name]))
@@ -102,7 +102,7 @@ class Store:
         return True
 
     def _discard(self, name: Key) -> bool:
-        """Whether it was there."""
+        """True if it was there."""
         if name in self.unknown_objects:
             self.unknown_objects.remove(name)
             self._count(name[0], -ENTRY)

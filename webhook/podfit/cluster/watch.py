@@ -112,7 +112,7 @@ class KindWatch:
         self._client.close()
 
     def _takes_next_version(self, error: StatusError) -> bool:
-        """Whether another version of the API is left to ask for, where the server lacks one."""
+        """True if another version of the API is left to ask for, where the server lacks one."""
         if error.code != 404 or self._version + 1 == len(self.kind.versions):
             return False
         self._version += 1
@@ -138,7 +138,7 @@ class KindWatch:
         while True:
             query["limit"] = str(self._limit)
             try:
-                take = partial(store.add, before=self._store.objects)
+                take = partial(store.add, previous=self._store.objects)
                 metadata = self._client.page(self._path(), query, take)
                 self._limit = min(2 * self._limit, PAGE)
             except decoding.UnreadableError as error:

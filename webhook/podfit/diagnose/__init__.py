@@ -132,9 +132,9 @@ def diagnose(text: str) -> list[Diagnosis]:
     return [of_text(text)]
 
 
-def of_text(text: str, words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
+def of_text(text: str, states: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
     """Diagnose a log, or text that kubectl printed, together with what is already known about the Pod."""
-    return of_logs([text], words, more)
+    return of_logs([text], states, more)
 
 
 def of_logs(texts: Sequence[str], words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
@@ -155,7 +155,7 @@ def of_logs(texts: Sequence[str], words: Sequence[ContainerState] = (), more: Se
 
 
 def _is_before(start: Start, diagnosis: Diagnosis, logs: int) -> bool:
-    """Whether a start may be the one that the diagnosis is of; the lines of several logs are not compared."""
+    """True if a start may be the one that the diagnosis is of; the lines of several logs are not compared."""
     return logs > 1 or diagnosis.line is None or start.line <= diagnosis.line
 
 
@@ -203,19 +203,19 @@ def _replica_failures(obj: JSON) -> Iterator[events.Event]:
 
 
 def _choose_cause(
-    words: Sequence[ContainerState], readings: Sequence[log.LogReading], rows: Sequence[events.Event]
+    states: Sequence[ContainerState], readings: Sequence[log.LogReading], rows: Sequence[events.Event]
 ) -> Diagnosis:
     """The diagnosis by the order of evidence: what the kubelet proves, errors in the logs, Events, then weak
     symptoms."""
     unwell = [log_line for reading in readings for log_line in reading.unwell]
     engine_died = any(reading.engine_died for reading in readings)
     logged = [sighting for reading in readings for sighting in reading.sightings]
-    proofs = status.sightings(words)
+    proofs = status.sightings(states)
     if not engine_died:
         proofs = [sighting for sighting in proofs if sighting.cause.id != AFTER_ENGINE_DEATH]
         logged = [sighting for sighting in logged if sighting.cause.id != AFTER_ENGINE_DEATH]
     reported = events.sightings(rows)
-    killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in words)
+    killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in states)
     order = [
         *(sighting for sighting in proofs if not sighting.weak),
         *(sighting for sighting in logged if not sighting.weak and not sighting.signature.running),
@@ -232,7 +232,7 @@ def _choose_cause(
     if unexplained is not None:
         return Diagnosis(None, None, (unexplained.raw.strip(),), unexplained.number)
     against = [
-        *(evidence for word in words if word.speaks_against_health for evidence in word.evidence[:1]),
+        *(evidence for word in states if word.speaks_against_health for evidence in word.evidence[:1]),
         *(event.evidence for event in events.unresolved(rows)),
         *(log_line.raw.strip() for log_line in unwell),
     ]

@@ -32,10 +32,10 @@ class Event:
         """`Reason: message`."""
         return f"{self.reason}: {self.message}"
 
-    def is_after(self, other: Event) -> bool:
+    def is_after(self, event: Event) -> bool:
         """It was seen after `other` began, as far as that is known: times of two clocks are not compared."""
-        known = self.last and other.first and (self.last < 0) == (other.first < 0)
-        return not known or self.last >= other.first
+        known = self.last and event.first and (self.last < 0) == (event.first < 0)
+        return not known or self.last >= event.first
 
 
 _AGE = r"(?:<\w+>|\d+[smhdy](?:\d+[smhd])*)(?:\s+\(x\d+ over [\w<>]+\))?"
@@ -164,7 +164,7 @@ def distinct(events: Iterable[Event]) -> list[Event]:
 
 
 def show_health(events: Sequence[Event]) -> bool:
-    """Whether Events show a container that was started, and nothing that speaks against its health."""
+    """True if Events show a container that was started, and nothing that speaks against its health."""
     return any(event.reason == "Started" for event in events) and not unresolved(events)
 
 

@@ -78,7 +78,7 @@ _COUNTS = re.compile(r"\{\d*(?:,\d*)?\}")
 
 
 def depends_on_digits(pattern: str) -> bool:
-    """Whether a regular expression may distinguish one digit from another; `\\d` and `\\w` do not."""
+    """True if a regular expression may distinguish one digit from another; `\\d` and `\\w` do not."""
     return re.search(r"\d", _COUNTS.sub("", pattern)) is not None
 
 

@@ -244,7 +244,7 @@ class _Reader:
         return (symptom, True) if symptom else None
 
     def _is_around(self, condition: re.Pattern[str], candidate: _Candidate) -> bool:
-        """Whether the line, a line of its traceback or one of the two below it fulfills a condition."""
+        """True if the line, a line of its traceback or one of the two below it fulfills a condition."""
         counts = candidate.process.around.get(condition.pattern, ())
         at = bisect_left(counts, candidate.first)
         if at == len(counts) or counts[at] > candidate.count + BELOW:
@@ -322,5 +322,5 @@ class _Reader:
 
 
 def _is_unexplained(candidate: _Candidate, line: LogLine) -> bool:
-    """Whether the line is an error that no signature knows."""
+    """True if the line is an error that no signature knows."""
     return candidate.traits.is_error and line.level in (None, "error")

@@ -64,13 +64,13 @@ class Known:
         return value if isinstance(value, float) and 0 < value <= 1 else None
 
 
-def specific(cause: str, known: Known) -> list[str]:
+def specific(cause: str, log_values: Known) -> list[str]:
     """Changes with their values, each a sentence; none if no text has the values."""
-    known = replace(known, text=without_long_numbers(known.text))
+    log_values = replace(log_values, text=without_long_numbers(log_values.text))
     make = _OF_CAUSE.get(cause)
-    texts = [*make(known)] if make else []
-    model = known.start.model if known.start else None
-    if cause in _OF_GPU_MEMORY and known.engine is None and model and contradiction.is_hub_id(model):
+    texts = [*make(log_values)] if make else []
+    model = log_values.start.model if log_values.start else None
+    if cause in _OF_GPU_MEMORY and log_values.engine is None and model and contradiction.is_hub_id(model):
         texts.append(f"`podfit plan {model}` lists the GPUs that fit.")
     return texts
 
@@ -83,59 +83,61 @@ def _up(share: float, more: float) -> float:
     return math.ceil((share + more) * 100 - 1e-6) / 100
 
 
-def _raised(known: Known, short: float, why: str) -> Iterator[str]:
+def _raised(log_values: Known, short: float, why: str) -> Iterator[str]:
     """A larger share of the GPU's memory for `short` bytes, else a larger GPU."""
-    share = known.share
-    more = _up(share, short / known.total) if share and known.total else None
+    share = log_values.share
+    more = _up(share, short / log_values.total) if share and log_values.total else None
     if share and more and more <= MOST:
         yield f"Raise --gpu-memory-utilization from {share:g} to {more:g}: {why}."
     else:
         at = f" at --gpu-memory-utilization {share:g}" if share else ""
-        of = f" of {known.total / GI:.2f} GiB" if at and known.total else ""
+        of = f" of {log_values.total / GI:.2f} GiB" if at and log_values.total else ""
         yield f"Use a larger GPU or a higher --tensor-parallel-size: {why}{at}{of}."
 
 
-def _cache_too_small(known: Known) -> Iterator[str]:
-    longest = known.start.longest if known.start else None
-    length = re.search(r"max seq len \((\d+)\)", known.text)
+def _cache_too_small(log_values: Known) -> Iterator[str]:
+    longest = log_values.start.longest if log_values.start else None
+    length = re.search(r"max seq len \((\d+)\)", log_values.text)
     if longest:
         yield f"--max-model-len {longest} fits, as vLLM estimates{f' ({length[1]} now)' if length else ''}."
-    if sizes := re.search(rf"{_GIB} KV cache is needed\D*available KV cache memory \({_GIB}", known.text):
+    if sizes := re.search(rf"{_GIB} KV cache is needed\D*available KV cache memory \({_GIB}", log_values.text):
         short = (float(sizes[1]) - float(sizes[2])) * GI
-        yield from _raised(known, short, f"the KV cache needs {sizes[1]} GiB and has {sizes[2]} GiB")
+        yield from _raised(log_values, short, f"the KV cache needs {sizes[1]} GiB and has {sizes[2]} GiB")
 
 
-def _no_blocks(known: Known) -> Iterator[str]:
-    left = known.size("kv_cache")
+def _no_blocks(log_values: Known) -> Iterator[str]:
+    left = log_values.size("kv_cache")
     if left is not None and left < 0:
-        yield from _raised(known, -left, f"the KV cache is short by {-left / GI:.2f} GiB before its first block")
+        yield from _raised(log_values, -left, f"the KV cache is short by {-left / GI:.2f} GiB before its first block")
 
 
 _UNITS = {"KiB": 1 << 10, "MiB": MI, "GiB": GI}
 
 
-def _out_of_memory(known: Known) -> Iterator[str]:
+def _out_of_memory(log_values: Known) -> Iterator[str]:
     """The remedy of the phase: memory that loading needs, and memory that the KV cache leaves, are two things."""
-    match = re.search(r"Tried to allocate (\d+(?:\.\d+)?) ([KMG]iB)", known.text)
-    free = re.search(r"of which (\d+(?:\.\d+)?) ([KMG]iB) is free", known.text)
-    if (dummies := re.search(r"with (\d+) dummy requests", known.text)) and int(dummies[1]) > 1:
+    match = re.search(r"Tried to allocate (\d+(?:\.\d+)?) ([KMG]iB)", log_values.text)
+    free = re.search(r"of which (\d+(?:\.\d+)?) ([KMG]iB) is free", log_values.text)
+    if (dummies := re.search(r"with (\d+) dummy requests", log_values.text)) and int(dummies[1]) > 1:
         yield f"Lower --max-num-seqs from {dummies[1]} to {int(dummies[1]) // 2}."
         return
-    if not (match and free and known.total):
+    if not (match and free and log_values.total):
         return
     short = max(0, _bytes(match) - _bytes(free))
-    if others := _others(known, _bytes(free)):
-        used = f"{others / GI:.1f} of its {known.total / GI:.2f} GiB"
+    if others := _others(log_values, _bytes(free)):
+        used = f"{others / GI:.1f} of its {log_values.total / GI:.2f} GiB"
         yield f"End the other process on this GPU first: others use about {used}."
-    elif known.phase == "load":
-        why = _unloaded(known, match, free)
+    elif log_values.phase == "load":
+        why = _unloaded(log_values, match, free)
         yield f"Use a larger GPU, a higher --tensor-parallel-size or a quantized checkpoint: {why}."
-    elif known.phase == "profile":
-        yield from _smaller_batch(known)
-    elif known.phase or known.size("weights") is not None:
-        yield from _lower_share(known, short)
+    elif log_values.phase == "profile":
+        yield from _smaller_batch(log_values)
+    elif log_values.phase or log_values.size("weights") is not None:
+        yield from _lower_share(log_values, short)
     else:
-        have = f"{match[1]} {match[2]} were needed, and {free[1]} {free[2]} of {known.total / GI:.2f} GiB were free"
+        have = (
+            f"{match[1]} {match[2]} were needed, and {free[1]} {free[2]} of {log_values.total / GI:.2f} GiB were free"
+        )
         yield (
             f"{have}; this text does not show the phase. While weights load: a larger GPU, a higher "
             "--tensor-parallel-size or a quantized checkpoint. Later: a lower --gpu-memory-utilization."
@@ -150,16 +152,16 @@ LEAST_OTHERS = GI
 """Bytes of other processes that are worth a word: a CUDA context takes half of it."""
 
 
-def _others(known: Known, free: float) -> float | None:
+def _others(log_values: Known, free: float) -> float | None:
     """Bytes of the GPU that neither this process uses nor are free; None if they are few, or not known."""
-    own = re.search(r"this process has (\d+(?:\.\d+)?) ([KMG]iB) memory in use", known.text)
-    others = (known.size("total") or 0) - free - _bytes(own) if own else 0
+    own = re.search(r"this process has (\d+(?:\.\d+)?) ([KMG]iB) memory in use", log_values.text)
+    others = (log_values.size("total") or 0) - free - _bytes(own) if own else 0
     return others if others > LEAST_OTHERS else None
 
 
-def _smaller_batch(known: Known) -> Iterator[str]:
+def _smaller_batch(log_values: Known) -> Iterator[str]:
     """A smaller batch for the activations of profiling."""
-    tokens, sequences = known.value("max_num_batched_tokens"), known.value("max_num_seqs")
+    tokens, sequences = log_values.value("max_num_batched_tokens"), log_values.value("max_num_seqs")
     if isinstance(tokens, int) and tokens > MIN_BATCH:
         yield f"Lower --max-num-batched-tokens from {tokens} to {tokens // 2}: the weights fit, the activations do not."
     elif isinstance(sequences, int) and sequences > 1:
@@ -174,15 +176,15 @@ SPARE = 0.01
 """Of the GPU's memory, on top of what was short: the next allocation needs some, too."""
 
 
-def _lower_share(known: Known, short: float) -> Iterator[str]:
+def _lower_share(log_values: Known, short: float) -> Iterator[str]:
     """A smaller share of the GPU's memory, so that less is left to the KV cache and more to what comes after it."""
     what = {
         "capture": "the weights and the KV cache fitted, the CUDA graphs did not",
         "sampler": "the weights and the KV cache fitted, the sampler's warm-up did not",
         "serve": "vLLM had started, and a request's activations did not fit next to the KV cache",
         "kv-cache": "the weights fitted, the KV cache did not",
-    }.get(known.phase or "", "the weights fitted")
-    total, share = known.total or 0, known.share
+    }.get(log_values.phase or "", "the weights fitted")
+    total, share = log_values.total or 0, log_values.share
     less = math.ceil((short / total + SPARE) * 100) / 100
     if less >= 1:  # the log contradicts itself
         return
@@ -190,9 +192,11 @@ def _lower_share(known: Known, short: float) -> Iterator[str]:
         yield f"Lower --gpu-memory-utilization from {share:g} to {share - less:.2g}: {what}."
     else:
         yield f"Lower --gpu-memory-utilization by {less:g}: {what}."
-    if known.phase == "capture":
+    if log_values.phase == "capture":
         yield "--enforce-eager leaves the CUDA graphs out."
-        if (release := known.start.release if known.start else None) and SECOND_RUNNER[0] <= release < SECOND_RUNNER[1]:
+        if (release := log_values.start.release if log_values.start else None) and SECOND_RUNNER[
+            0
+        ] <= release < SECOND_RUNNER[1]:
             yield "VLLM_USE_V2_MODEL_RUNNER=0 takes the runner that leaves room for them."
 
 
@@ -203,20 +207,20 @@ SECOND_RUNNER = (Release(0, 25, 1), Release(0, 29))
 profile_cudagraph_memory returns 0 (vLLM 0.26 … 0.28 v1/worker/gpu/model_runner.py; 0.29 estimates them; vllm#49224)."""
 
 
-def _unloaded(known: Known, match: re.Match[str], free: re.Match[str]) -> str:
+def _unloaded(log_values: Known, match: re.Match[str], free: re.Match[str]) -> str:
     """Why the GPU is too small, if the log does not say that the weights were loaded. A part of a log, without the line
     that names the model, may leave out that line, too."""
-    total = known.total or 0
-    plan = known.engine.plan.gpu if known.engine else None
+    total = log_values.total or 0
+    plan = log_values.engine.plan.gpu if log_values.engine else None
     if plan and plan.weights.likely and plan.weights.likely > total:
         return f"the weights alone need {human(plan.weights.likely)} on each GPU, which has {total / GI:.2f} GiB"
-    if known.start and known.start.model:
+    if log_values.start and log_values.start.model:
         return f"the weights exceed {total / GI:.2f} GiB"
     return f"{match[1]} {match[2]} were needed, and {free[1]} {free[2]} of {total / GI:.2f} GiB were free"
 
 
-def _taken(known: Known) -> Iterator[str]:
-    match = re.search(rf"\((-?\d+(?:\.\d+)?)/{_GIB}\).* utilization \((\d(?:\.\d+)?)", known.text)
+def _taken(log_values: Known) -> Iterator[str]:
+    match = re.search(rf"\((-?\d+(?:\.\d+)?)/{_GIB}\).* utilization \((\d(?:\.\d+)?)", log_values.text)
     if not match or float(match[2]) <= 0:
         return
     share = math.floor(float(match[1]) / float(match[2]) * 100) / 100
@@ -230,8 +234,8 @@ def _taken(known: Known) -> Iterator[str]:
         )
 
 
-def _host_memory(known: Known) -> Iterator[str]:
-    engine = known.engine
+def _host_memory(log_values: Known) -> Iterator[str]:
+    engine = log_values.engine
     host = engine.plan.host if engine else None
     if engine is None or host is None:
         return
@@ -246,69 +250,73 @@ def _host_memory(known: Known) -> Iterator[str]:
         yield f"Raise the memory limit above {now}: the container reached it, though {about}."
 
 
-def _too_few_gpus(known: Known) -> Iterator[str]:
+def _too_few_gpus(log_values: Known) -> Iterator[str]:
     match = re.search(
         r"(?:World|Tensor parallel) size \((\d+)\) (?:is larger than the number of|exceeds) available GPUs \((\d+)\)",
-        known.text,
+        log_values.text,
     )
     if match:
-        size = known.value("tensor_parallel_size")
+        size = log_values.value("tensor_parallel_size")
         named = "Tensor" in match[0] or str(size) == match[1]
         lower = f", or lower --tensor-parallel-size from {match[1]} to {match[2]}" if named else ""
         yield f"Raise the GPU limit (nvidia.com/gpu) from {match[2]} to {match[1]}{lower}."
 
 
-def _too_long(known: Known) -> Iterator[str]:
-    if match := re.search(r"max_model_len \((\d+)\) is greater than the derived max_model_len \(\w+=(\d+)", known.text):
+def _too_long(log_values: Known) -> Iterator[str]:
+    if match := re.search(
+        r"max_model_len \((\d+)\) is greater than the derived max_model_len \(\w+=(\d+)", log_values.text
+    ):
         yield f"Lower --max-model-len from {match[1]} to {match[2]}."
 
 
-def _indivisible(known: Known) -> Iterator[str]:
-    if match := re.search(r"attention heads \((\d+)\) must be divisible by tensor parallel size \((\d+)\)", known.text):
+def _indivisible(log_values: Known) -> Iterator[str]:
+    if match := re.search(
+        r"attention heads \((\d+)\) must be divisible by tensor parallel size \((\d+)\)", log_values.text
+    ):
         heads, size = int(match[1]), int(match[2])
         fits = next((count for count in (64, 32, 16, 8, 4, 2, 1) if count < size and heads % count == 0), 1)
         yield f"Set --tensor-parallel-size to {fits} instead of {size}: it must divide {heads} attention heads."
 
 
-def _mamba_blocks(known: Known) -> Iterator[str]:
-    if match := re.search(r"max_num_seqs \((\d+)\) exceeds available Mamba cache blocks \((\d+)\)", known.text):
+def _mamba_blocks(log_values: Known) -> Iterator[str]:
+    if match := re.search(r"max_num_seqs \((\d+)\) exceeds available Mamba cache blocks \((\d+)\)", log_values.text):
         yield f"Lower --max-num-seqs from {match[1]} to {match[2]}."
 
 
-def _dtype(known: Known) -> Iterator[str]:
-    if match := re.search(r"Your (.+?) GPU has compute capability (\d+\.\d)", known.text):
+def _dtype(log_values: Known) -> Iterator[str]:
+    if match := re.search(r"Your (.+?) GPU has compute capability (\d+\.\d)", log_values.text):
         yield f"Set --dtype half on the {match[1]}, whose compute capability is {match[2]}."
-    elif match := re.search(r"on (.+?) \(compute capability (\d+\.\d)\)", known.text):
+    elif match := re.search(r"on (.+?) \(compute capability (\d+\.\d)\)", log_values.text):
         yield f"Set --kv-cache-dtype auto on the {match[1]}, whose compute capability is {match[2]}."
 
 
-def _shared_memory(known: Known) -> Iterator[str]:
-    if match := re.search(r"(\d+) MiB required, (\d+) MiB free", known.text):
+def _shared_memory(log_values: Known) -> Iterator[str]:
+    if match := re.search(r"(\d+) MiB required, (\d+) MiB free", log_values.text):
         short = int(match[1]) - int(match[2])
         yield f"Raise /dev/shm by at least {short} MiB: {match[1]} MiB are needed, {match[2]} MiB are free."
 
 
-def _timeout(known: Known) -> Iterator[str]:
-    if match := re.search(r"Waited (\d+)s \(configured by (\w+)\)", known.text):
+def _timeout(log_values: Known) -> Iterator[str]:
+    if match := re.search(r"Waited (\d+)s \(configured by (\w+)\)", log_values.text):
         yield f"Raise {match[2]} from {match[1]} to {2 * int(match[1])} seconds."
 
 
-def _offload_region(known: Known) -> Iterator[str]:
-    if "[Errno 14]" in known.text:
+def _offload_region(log_values: Known) -> Iterator[str]:
+    if "[Errno 14]" in log_values.text:
         yield (
             "/dev/shm ends before the region. At a first start it is too small: use a larger sizeLimit of the memory "
             "volume, or lower cpu_bytes_to_use of the offload. Otherwise a crashed run left its file: delete the Pod."
         )
 
 
-def _capability(known: Known) -> Iterator[str]:
-    if match := re.search(r"Min(?:imum)? capability: (\d+)(\d)\D+Current capability: (\d+)(\d)", known.text):
+def _capability(log_values: Known) -> Iterator[str]:
+    if match := re.search(r"Min(?:imum)? capability: (\d+)(\d)\D+Current capability: (\d+)(\d)", log_values.text):
         need, have = f"{match[1]}.{match[2]}", f"{match[3]}.{match[4]}"
         yield f"Use a checkpoint in another format, or a GPU of compute capability {need} or more: this one has {have}."
 
 
-def _cpu_memory(known: Known) -> Iterator[str]:
-    match = re.search(rf"memory on node .*?\((\d+(?:\.\d+)?)/{_GIB}\).*?utilization \((\d+(?:\.\d+)?)", known.text)
+def _cpu_memory(log_values: Known) -> Iterator[str]:
+    match = re.search(rf"memory on node .*?\((\d+(?:\.\d+)?)/{_GIB}\).*?utilization \((\d+(?:\.\d+)?)", log_values.text)
     if match and float(match[2]) > 0:
         share = math.floor(float(match[1]) / float(match[2]) * 100) / 100
         yield (
@@ -316,7 +324,7 @@ def _cpu_memory(known: Known) -> Iterator[str]:
             f"{share:g}: {match[1]} of {match[2]} GiB are free."
         )
     else:
-        yield from _host_memory(known)
+        yield from _host_memory(log_values)
 
 
 _OF_CAUSE: Mapping[str, Callable[[Known], Iterator[str]]] = {

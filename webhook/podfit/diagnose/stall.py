@@ -40,9 +40,11 @@ def find(lines: Sequence[LogLine], statistics: Sequence[int]) -> Sighting | None
     return None
 
 
-def seconds_between(first: LogLine, last: LogLine) -> float:
+def seconds_between(log_line: LogLine, last: LogLine) -> float:
     """The seconds between two of vLLM's lines, whose times have no year; 0 if they have no time."""
-    times = [items[-1] for line in (first, last) if (items := TIME.findall(line.raw))]  # a launcher's time is before it
+    times = [
+        items[-1] for line in (log_line, last) if (items := TIME.findall(line.raw))
+    ]  # a launcher's time is before it
     if len(times) < 2:
         return 0
     begin, end = (datetime.strptime(f"2000-{time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) for time in times)

@@ -71,7 +71,7 @@ def from_pod(pod: Mapping[str, Any]) -> Iterator[ContainerState]:
 
 
 def _is_bad_condition(condition: Mapping[str, Any]) -> bool:
-    """Whether a Pod condition reports that it is not scheduled or is being disrupted."""
+    """True if a Pod condition reports that it is not scheduled or is being disrupted."""
     kind, value = condition.get("type"), condition.get("status")
     return (kind == "PodScheduled" and value == "False") or (kind == "DisruptionTarget" and value == "True")
 
@@ -150,10 +150,10 @@ def _state_of_describe(block: Sequence[tuple[str, str, LogLine]]) -> Iterable[Co
     ]
 
 
-def sightings(words: Iterable[ContainerState]) -> list[Sighting]:
+def sightings(states: Iterable[ContainerState]) -> list[Sighting]:
     """The causes that the words name."""
     items = []
-    for word in words:
+    for word in states:
         text = ContainerState(word.reason, "", (), word.exit_code).text if word.log else word.text
         match = next(matching_signatures("status", text), None)
         if match is not None:

@@ -48,11 +48,11 @@ class Pair(NamedTuple):
     """Several objects have this kind, namespace and name, as overlays do: only their files differ."""
 
 
-def pairs(old: Iterable[Placed], new: Iterable[Placed]) -> list[Pair]:
+def pairs(placeds: Iterable[Placed], new: Iterable[Placed]) -> list[Pair]:
     """Match the vLLM containers of both sides by kind, namespace, name and container, then by file.
 
     Those of the new side come first, in its order, then those that are gone."""
-    before, after = _sides_by_key(old), _sides_by_key(new)
+    before, after = _sides_by_key(placeds), _sides_by_key(new)
     before = _with_renamed_container(before, after)
     many = {key for sides in (before, after) for key, same in sides.items() if len(same) > 1}
     matched = [
@@ -77,18 +77,20 @@ def _sides_by_key(placed: Iterable[Placed]) -> dict[Key, list[Side]]:
     return sides
 
 
-def _with_renamed_container(before: dict[Key, list[Side]], after: Mapping[Key, list[Side]]) -> dict[Key, list[Side]]:
+def _with_renamed_container(
+    sides_before: dict[Key, list[Side]], after: Mapping[Key, list[Side]]
+) -> dict[Key, list[Side]]:
     """Return the old side with the only container under its new name, if each side has only one in the same object."""
-    if len(before) == len(after) == 1 and before.keys() != after.keys():
-        (old,), (new,) = before, after
+    if len(sides_before) == len(after) == 1 and sides_before.keys() != after.keys():
+        (old,), (new,) = sides_before, after
         if old[:3] == new[:3]:
-            return {new: before[old]}
-    return before
+            return {new: sides_before[old]}
+    return sides_before
 
 
-def _matched(old: Sequence[Side], new: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
+def _matched(sides: Sequence[Side], new: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
     """Return the two sides of each object of one name: first those of one file, then the others in their order."""
-    left = dict(enumerate(old))
+    left = dict(enumerate(sides))
     partners: dict[int, Side] = {}
     for is_partner in (lambda side, other: side.file == other.file, lambda side, other: True):
         for number, side in enumerate(new):

@@ -206,10 +206,10 @@ _UNKNOWN = Option("")
 """Stands for an option that no release knows."""
 
 
-def _add_words(words: Iterable[Word], parser: Parser, texts: _Texts, is_literal: Callable[[Word], bool]) -> None:
+def _add_words(all_words: Iterable[Word], parser: Parser, texts: _Texts, is_literal: Callable[[Word], bool]) -> None:
     """Add the words of a command. `is_literal`: the manifest has the word as it is, and not by way of a variable."""
     option: Option | None = None
-    for word in words:
+    for word in all_words:
         literal, lines = is_literal(word), word.text.split()
         if len(lines) < 2 or (option or _begun(word.text, parser)) is not None:
             option = _add_word(word.text, option, parser, texts, literal=literal and len(lines) < 2)

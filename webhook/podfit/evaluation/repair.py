@@ -122,21 +122,21 @@ def _is_within(finding: Judged, result: Result) -> bool:
 
 
 def _must_apply(finding: Judged, rules: Collection[str], audited: bool) -> bool:
-    """Whether the finding has a fix that applies, of one of the rules (none named: of any)."""
+    """True if the finding has a fix that applies, of one of the rules (none named: of any)."""
     return finding.applies and (audited or finding.shown) and (not rules or finding.rule in rules)
 
 
 def _is_told(finding: Judged, rules: Collection[str]) -> bool:
-    """Whether the finding counts for what is left."""
+    """True if the finding counts for what is left."""
     return finding.shown and (not rules or finding.rule in rules)
 
 
 def _settled(
-    done: Sequence[Judged], before: Sequence[tuple[Judged, Result]], after: Iterable[Result]
+    done: Sequence[Judged], before: Sequence[tuple[Judged, Result]], results: Iterable[Result]
 ) -> list[list[Judged]]:
     """For each repair: other findings that are gone after it. If several repairs may be the reason, the one in the same
     Pod template counts."""
-    items = [(judgement, result) for result in after for judgement in result.findings if judgement.shown]
+    items = [(judgement, result) for result in results for judgement in result.findings if judgement.shown]
     known = {_finding_identity(result, judgement) for judgement, result in before}
     now = {_finding_identity(result, judgement) for judgement, result in items}
     fresh = Counter(

@@ -91,7 +91,7 @@ class Companions:
         return next((item for item in self._in_namespace_of(_CLAIM, workload) if _name(item) == name), None)
 
     def is_new_claim(self, workload: Workload, name: str) -> bool:
-        """Whether the claim is one of these objects, starts empty, and nothing else here can fill it."""
+        """True if the claim is one of these objects, starts empty, and nothing else here can fill it."""
         claim = self.claim(workload, name)
         spec = mapping(mapping(claim).get("spec"))
         if (
@@ -137,7 +137,7 @@ class Companions:
 
 
 def can_be_one_release(objects: Iterable[JSON]) -> bool:
-    """Whether the objects can be one release: none of them would overwrite another one."""
+    """True if the objects can be one release: none of them would overwrite another one."""
     names = Counter(
         (*group_and_kind(item), mapping(item.get("metadata")).get("namespace"), _name(item))
         for item in objects
@@ -146,24 +146,24 @@ def can_be_one_release(objects: Iterable[JSON]) -> bool:
     return max(names.values(), default=0) <= 1
 
 
-def config_map_names(obj: Any, names: set[str] | None = None) -> set[str]:
+def config_map_names(obj: Any, collected: set[str] | None = None) -> set[str]:
     """The names of the ConfigMaps that an object's Pods refer to, wherever in it."""
-    names = set() if names is None else names
+    collected = set() if collected is None else collected
     if isinstance(obj, Mapping):
         for key, value in obj.items():
             if key in ("configMapRef", "configMapKeyRef", "configMap") and isinstance(value, Mapping):
                 if isinstance(value.get("name"), str):
-                    names.add(value["name"])
+                    collected.add(value["name"])
             else:
-                config_map_names(value, names)
+                config_map_names(value, collected)
     elif isinstance(obj, list):
         for item in obj:
-            config_map_names(item, names)
-    return names
+            config_map_names(item, collected)
+    return collected
 
 
 def _names_claim(value: Any, name: str) -> bool:
-    """Whether an object refers to the claim, wherever in it."""
+    """True if an object refers to the claim, wherever in it."""
     if isinstance(value, Mapping):
         return value.get("claimName") == name or any(_names_claim(other_value, name) for other_value in value.values())
     return isinstance(value, list) and any(_names_claim(item, name) for item in value)

@@ -16,19 +16,19 @@ _OF_VLLM = re.compile(r"(?<![a-z])vllm(?![a-z])|servingEngineSpec|modelArtifacts
 
 
 def is_chart(name: str, obj: Mapping[str, Any]) -> bool:
-    """Whether the file is the description of a chart."""
+    """True if the file is the description of a chart."""
     return posixpath.basename(name) in CHART_FILES and "kind" not in obj
 
 
 def is_values(name: str, obj: Mapping[str, Any]) -> bool:
-    """Whether the file has values for a chart."""
+    """True if the file has values for a chart."""
     if "kind" in obj and "apiVersion" in obj:
         return False
     return _VALUES_NAME.fullmatch(posixpath.basename(name)) is not None or not _VALUES_KEYS.isdisjoint(obj)
 
 
 def names_vllm(text: str) -> bool:
-    """Whether the text of a values file has to do with vLLM."""
+    """True if the text of a values file has to do with vLLM."""
     return _OF_VLLM.search(text) is not None
 
 

@@ -23,7 +23,7 @@ _EXTENT = ("BestEffort", "NotBestEffort")
 
 
 def refusal(
-    before: JSON,
+    old_object: JSON,
     after: JSON,
     namespace: str | None,
     snapshot: Snapshot,
@@ -44,7 +44,7 @@ def refusal(
             return f"the {title} of the namespace are too large or too many to be known"
     if not limits and not quotas:
         return None
-    for old, new in zip(workload.find(before, kinds), workload.find(after, kinds), strict=True):
+    for old, new in zip(workload.find(old_object, kinds), workload.find(after, kinds), strict=True):
         was, becomes = _Pod.of(old.spec, limits), _Pod.of(new.spec, limits)
         had = {key for key, _ in _violations(was, limits)}
         for key, why in _violations(becomes, limits):

@@ -78,7 +78,7 @@ def _copy(value: Any) -> Any:
 
 
 def fits(obj: Any, edits: Iterable[Edit]) -> bool:
-    """Whether every edit can be made: no field on its way holds something of another kind (`resources: 64Gi`)."""
+    """True if every edit can be made: no field on its way holds something of another kind (`resources: 64Gi`)."""
     try:
         for edit in edits:
             at, key, path = _deepest_existing([obj], edit)
@@ -189,7 +189,7 @@ def _swap_operations(values: list[Any], edit: Edit) -> list[dict[str, Any]]:
 
 
 def _join_operation(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:
-    """Whether `operation` could be made part of what an earlier operation of `patch` adds: so a new parent comes
+    """True if `operation` could be made part of what an earlier operation of `patch` adds: so a new parent comes
     whole, instead of empty with its fields after it."""
     if operation["op"] == "remove":
         return False
@@ -219,7 +219,7 @@ def _child(at: Any, key: str | int) -> Any:
 
 
 def _has_child(at: Any, key: str | int) -> bool:
-    """Whether a list has this index or an object this key."""
+    """True if a list has this index or an object this key."""
     if isinstance(at, list):
         return isinstance(key, int) and 0 <= key < len(at)
     return key in at
@@ -237,5 +237,5 @@ def _equal_as_json(first: Any, other: Any) -> bool:
 
 
 def _is_in(value: Any, items: list[Any]) -> bool:
-    """Whether the list contains the value, compared as JSON."""
+    """True if the list contains the value, compared as JSON."""
     return any(_equal_as_json(value, item) for item in items)

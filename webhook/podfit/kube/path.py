@@ -101,7 +101,7 @@ def value_at(obj: Any, parts: Sequence[str | int], default: Any = None) -> Any:
 
 
 def _has_child(value: object, part: str | int) -> bool:
-    """Whether a list has this index or an object this key."""
+    """True if a list has this index or an object this key."""
     return part in range(len(value)) if isinstance(value, list) else is_object(value) and part in value
 
 

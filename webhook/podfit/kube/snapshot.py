@@ -97,18 +97,18 @@ class Snapshot:
         entries = self.objects.get(kind, {})
         return entries.get((namespace or "", str(name))) or entries.get(("", str(name)))
 
-    def joined(self, other: Snapshot) -> Snapshot:
+    def joined(self, snapshot: Snapshot) -> Snapshot:
         """The objects of both; of two with one name, this snapshot's."""
-        kinds = self.objects.keys() | other.objects.keys()
-        objects = {kind: {**other.objects.get(kind, {}), **self.objects.get(kind, {})} for kind in kinds}
-        return Snapshot(objects, self.stale | other.stale, self.version)
+        kinds = self.objects.keys() | snapshot.objects.keys()
+        objects = {kind: {**snapshot.objects.get(kind, {}), **self.objects.get(kind, {})} for kind in kinds}
+        return Snapshot(objects, self.stale | snapshot.stale, self.version)
 
     def complete(self, kind: str) -> bool:
-        """Whether all objects of a kind are here and fresh, so that what is not here does not exist."""
+        """True if all objects of a kind are here and fresh, so that what is not here does not exist."""
         return kind in self.objects and kind not in self.stale and not self.unknown.get(kind)
 
     def has_unknown(self, kind: str, namespace: str | None) -> bool:
-        """Whether a namespace has objects of a kind of which nothing is known."""
+        """True if a namespace has objects of a kind of which nothing is known."""
         return (namespace or "") in self.unknown.get(kind, ())
 
     @cached_property

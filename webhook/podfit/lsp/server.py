@@ -142,7 +142,7 @@ def create(reader: Reader) -> LanguageServer:
         changed(parameters.text_document.uri, parameters.text_document.version, PAUSE)
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
-    async def did_save(_: types.DidSaveTextDocumentParams) -> None:
+    async def did_save(params: types.DidSaveTextDocumentParams) -> None:
         """A project file, a policy or a list of nodes may have changed."""
         state.settings.clear()
         for uri, opened in state.texts.items():

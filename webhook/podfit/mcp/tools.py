@@ -133,11 +133,13 @@ class ModelsArguments(Arguments):
     show: Words = Field("", description="instead, an id: what is known of the model, with sources")
 
 
-def check(arguments: CheckArguments, podfit: CommandLine) -> Answer:
+def check(check_arguments: CheckArguments, podfit: CommandLine) -> Answer:
     """Check manifests as the webhook does: will each vLLM container start and stay up? Findings are `denied`, `likely`
     (more probably fails than not) or `advice`, each with a message and suggestions, of which one is enough."""
     output, tree = _json(
-        podfit, ["check", "--format", "json", *_options(arguments), "--", _input(arguments, podfit)], arguments.text
+        podfit,
+        ["check", "--format", "json", *_options(check_arguments), "--", _input(check_arguments, podfit)],
+        check_arguments.text,
     )
     containers = [
         {
@@ -164,25 +166,28 @@ def check(arguments: CheckArguments, podfit: CommandLine) -> Answer:
     return Answer(summary, {"containers": containers, "skipped": skipped, "errors": errors, **_notes(output)})
 
 
-def fix(arguments: FixArguments, podfit: CommandLine) -> Answer:
+def fix(fix_arguments: FixArguments, podfit: CommandLine) -> Answer:
     """The repairs that have one answer, as a diff. Nothing is written: apply the diff yourself. To apply, it has the
     lines of the manifest as they are, secrets included."""
-    output = _run(podfit, ["fix", *_options(arguments), "--", _input(arguments, podfit)], arguments.text)
-    changes = diff(arguments.text, output.text, PASTED) if arguments.text else output.text
+    output = _run(podfit, ["fix", *_options(fix_arguments), "--", _input(fix_arguments, podfit)], fix_arguments.text)
+    changes = diff(fix_arguments.text, output.text, PASTED) if fix_arguments.text else output.text
     repaired = sum(": would repair: " in line or ": repaired: " in line for line in output.notes)
     return Answer(many(repaired, "repair"), {"diff": changes, **_notes(output)})
 
 
-def plan(arguments: PlanArguments, podfit: CommandLine) -> Answer:
+def plan(plan_arguments: PlanArguments, podfit: CommandLine) -> Answer:
     """Find the GPUs that a model needs for a number of users, or plan the GPU and host memory of one vLLM command."""
-    if bool(arguments.model) == bool(arguments.command):
+    if bool(plan_arguments.model) == bool(plan_arguments.command):
         raise ToolError("give either model or command")
-    options = [*_options(arguments), *(["--vllm-version", arguments.vllm_version] if arguments.vllm_version else [])]
+    options = [
+        *_options(plan_arguments),
+        *(["--vllm-version", plan_arguments.vllm_version] if plan_arguments.vllm_version else []),
+    ]
     for name in ("context", "users"):
-        if value := getattr(arguments, name):
+        if value := getattr(plan_arguments, name):
             options += [f"--{name}", str(value)]
     try:
-        words = [arguments.model] if arguments.model else shlex.split(arguments.command)
+        words = [plan_arguments.model] if plan_arguments.model else shlex.split(plan_arguments.command)
     except ValueError as error:
         raise ToolError(f"command: {str(error).lower()}") from error
     output, tree = _json(podfit, ["plan", "--format", "json", *options, "--", *words])
@@ -192,30 +197,42 @@ def plan(arguments: PlanArguments, podfit: CommandLine) -> Answer:
     )
 
 
-def explain(arguments: ExplainArguments, podfit: CommandLine) -> Answer:
+def explain(explain_arguments: ExplainArguments, podfit: CommandLine) -> Answer:
     """A manifest's GPU and host memory line by line with the source of each number; or a rule's documentation."""
-    if arguments.rule:
-        output, tree = _json(podfit, ["explain", "--format", "json", "--", _rule(arguments.rule)])
+    if explain_arguments.rule:
+        output, tree = _json(podfit, ["explain", "--format", "json", "--", _rule(explain_arguments.rule)])
     else:
-        options = ["explain", "--format", "json", *_options(arguments), "--", _input(arguments, podfit)]
-        output, tree = _json(podfit, options, arguments.text)
+        options = ["explain", "--format", "json", *_options(explain_arguments), "--", _input(explain_arguments, podfit)]
+        output, tree = _json(podfit, options, explain_arguments.text)
     return Answer("the explanation", {"explanation": tree, **_notes(output)})
 
 
-def diagnose(arguments: DiagnoseArguments, podfit: CommandLine) -> Answer:
+def diagnose(diagnose_arguments: DiagnoseArguments, podfit: CommandLine) -> Answer:
     """Why a vLLM Pod failed, from its log, events or status: the first cause, the evidence, and the remedy."""
-    manifest = ["--manifest", _path(podfit, arguments.manifest)] if arguments.manifest else []
-    options = ["diagnose", "--format", "json", *_options(arguments), *manifest, "--", _input(arguments, podfit)]
-    output, tree = _json(podfit, options, arguments.text)
+    manifest = ["--manifest", _path(podfit, diagnose_arguments.manifest)] if diagnose_arguments.manifest else []
+    options = [
+        "diagnose",
+        "--format",
+        "json",
+        *_options(diagnose_arguments),
+        *manifest,
+        "--",
+        _input(diagnose_arguments, podfit),
+    ]
+    output, tree = _json(podfit, options, diagnose_arguments.text)
     causes = [row.get("cause") for row in tree.get("results", ())]
     return Answer(f"causes: {', '.join(filter(None, causes)) or 'none found'}", {"diagnosis": tree, **_notes(output)})
 
 
-def models(arguments: ModelsArguments, podfit: CommandLine) -> Answer:
+def models(models_arguments: ModelsArguments, podfit: CommandLine) -> Answer:
     """The models that podfit knows: search by words, or show one."""
-    if bool(arguments.search) == bool(arguments.show):
+    if bool(models_arguments.search) == bool(models_arguments.show):
         raise ToolError("give either search or show")
-    words = ["show", "--", arguments.show] if arguments.show else ["search", "--", *arguments.search.split()]
+    words = (
+        ["show", "--", models_arguments.show]
+        if models_arguments.show
+        else ["search", "--", *models_arguments.search.split()]
+    )
     output, tree = _json(podfit, ["models", words[0], "--format", "json", *words[1:]])
     return Answer("what is known", {"models": tree, **_notes(output)})
 
@@ -232,9 +249,9 @@ TOOLS: Mapping[str, tuple[Tool, type[Arguments]]] = {
 """Name → the function, whose docstring is the description, and its arguments."""
 
 
-def _options(arguments: Gpu) -> list[str]:
+def _options(gpu: Gpu) -> list[str]:
     """The options that commands share: the GPU, and the root's own podfit.yaml."""
-    return ["--config", ".", *(["--gpu", arguments.gpu] if arguments.gpu else [])]
+    return ["--config", ".", *(["--gpu", gpu.gpu] if gpu.gpu else [])]
 
 
 def _input(arguments: Manifest | DiagnoseArguments, podfit: CommandLine) -> str:

@@ -340,7 +340,7 @@ def _accepted_by_comment(
     return Accepted("comment", secrets.line(reason, quoted=True)) if rule in rules else None
 
 
-def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:
+def in_vain(file: str, text: str, rule_ids: Collection[str]) -> Iterator[str]:
     """A note for each comment that would silence a rule and says no reason, or names one that is not `known`."""
     if "podfit:" not in text:
         return
@@ -350,8 +350,8 @@ def in_vain(file: str, text: str, known: Collection[str]) -> Iterator[str]:
             continue
         rules = match["rules"]
         for rule in re.split(r"\s*,\s*", rules):
-            if rule not in known:
-                near = next(iter(nearest(rule, known)), None)
+            if rule not in rule_ids:
+                near = next(iter(nearest(rule, rule_ids)), None)
                 means = f"did you mean {near}?" if near else "`podfit explain` lists them"
                 yield f"{file}:{number}: `podfit: ignore {rule}` silences nothing: there is no such rule; {means}"
         if not _SEPARATOR.sub("", match["reason"]).strip():

@@ -39,7 +39,7 @@ def judged_as(
 
 
 def is_spoken_of(finding: Judged) -> bool:
-    """Whether a finding is shown, and about something that a command line says."""
+    """True if a finding is shown, and about something that a command line says."""
     return finding.shown and finding.plane != "host" and any(part in SPOKEN_OF for part in finding.field_path.parts)
 
 

@@ -163,15 +163,15 @@ def _for_you(change: ContainerComparison) -> str:
     return "; ".join(parts) or UNCHANGED
 
 
-def _ledger(title: str, rows: Sequence[EstimateChange]) -> list[str]:
+def _ledger(title: str, changes: Sequence[EstimateChange]) -> list[str]:
     """The lines that change; the others, if there are any, by name."""
-    moved = [row for row in rows if not row.same]
-    if not rows:
+    moved = [row for row in changes if not row.same]
+    if not changes:
         return []
     if not moved:
         return ["", f"{title}: the same"]
     head = f"  {'':<20}{'likely':>11}{'':>13}{'change':>13}   certain"
-    same = ", ".join(LINE_NAMES.get(change.name, change.name) for change in rows if change not in moved)
+    same = ", ".join(LINE_NAMES.get(change.name, change.name) for change in changes if change not in moved)
     return ["", title, head, *map(_row, moved), *([f"  the same: {same}"] if same else [])]
 
 

@@ -67,8 +67,8 @@ def _unknown(drifts: Sequence[Drift], limit: int) -> Iterator[str]:
         yield clean(f"unknown, {why}: {', '.join(texts)}{more}")
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    *fixed, last = row
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    *fixed, last = cells
     texts = [f"{cell:>{width}}" if place == 0 else f"{cell:<{width}}" for place, (cell, width) in
              enumerate(zip(fixed, widths, strict=True))]  # fmt: skip
     return clean("  ".join([*texts, last])).rstrip()

@@ -36,10 +36,13 @@ def events(scan: Scan, now: datetime) -> Iterator[dict[str, Any]]:
         yield _event(ref, containers, now)
 
 
-def _event(ref: Ref, rows: list[ScannedContainer], now: datetime) -> dict[str, Any]:
+def _event(ref: Ref, scanned_containers: list[ScannedContainer], now: datetime) -> dict[str, Any]:
     """The Event of one workload."""
     serious = [
-        (row, finding) for row in rows for finding in row.findings if finding.shown and finding.heading in SERIOUS
+        (row, finding)
+        for row in scanned_containers
+        for finding in row.findings
+        if finding.shown and finding.heading in SERIOUS
     ]
     denied = [(row, finding) for row, finding in serious if finding.heading in _DENIED]
     text = headline([(row.container, finding) for row, finding in denied or serious], ref.kind, _place(ref))

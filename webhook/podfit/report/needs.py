@@ -187,11 +187,11 @@ HEADING = ("GPUs", "GPU memory", "KV cache", "holds", "GPUs", "GPU memory", "hol
 """The first four columns are for one replica, the next three for all."""
 
 
-def _line(title: str, row: Sequence[str], widths: Sequence[int]) -> str:
+def _line(title: str, cells: Sequence[str], widths: Sequence[int]) -> str:
     """A row below the heading of its group."""
-    numbers = [f"{cell:>{width}}" for cell, width in zip(row[1:7], widths[1:7], strict=True)]
-    replica = [f"{row[0]:<{widths[0]}}", *numbers[:3]]
-    return f"{title:<18}{'  '.join(replica)}    {'  '.join([*numbers[3:], row[7]])}".rstrip()
+    numbers = [f"{cell:>{width}}" for cell, width in zip(cells[1:7], widths[1:7], strict=True)]
+    replica = [f"{cells[0]:<{widths[0]}}", *numbers[:3]]
+    return f"{title:<18}{'  '.join(replica)}    {'  '.join([*numbers[3:], cells[7]])}".rstrip()
 
 
 def _and(sizes: Sequence[int]) -> str:
@@ -199,7 +199,7 @@ def _and(sizes: Sequence[int]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def cells(way: Way, names: Mapping[str, str]) -> tuple[str, ...]:
+def cells(way: Way, labels: Mapping[str, str]) -> tuple[str, ...]:
     """The cells of one offer, as in HEADING."""
     offer = way.offer
     tokens = f"{offer.ledger.kv_cache_tokens[0]:,} tokens" if offer.ledger.kv_cache_tokens else "none"
@@ -208,7 +208,7 @@ def cells(way: Way, names: Mapping[str, str]) -> tuple[str, ...]:
     notes = [" ".join(changes)] if changes else []
     notes += [f"the cluster has {offer.stock.gpus}"] if not offer.there else []
     notes += [f"refused: {way.refused}"] if way.refused else []
-    models = dict.fromkeys(names[model.name] for model in by_name(offer.stock.product)) or {offer.stock.product: None}
+    models = dict.fromkeys(labels[model.name] for model in by_name(offer.stock.product)) or {offer.stock.product: None}
     return (
         f"{offer.gpus} × {' or '.join(models)}",
         human(offer.memory / offer.replicas),

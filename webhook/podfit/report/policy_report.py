@@ -60,9 +60,9 @@ def name(ref: Ref) -> str:
     return f"podfit-{ref.uid}" if ref.uid else f"podfit-{ref.kind.lower()}-{ref.name}"
 
 
-def report(ref: Ref, rows: Sequence[ScannedContainer], api: Api, now: datetime) -> dict[str, Any]:
+def report(ref: Ref, scanned_containers: Sequence[ScannedContainer], api: Api, now: datetime) -> dict[str, Any]:
     """One workload's report. Kubernetes removes it with the workload, which owns it."""
-    results = [result for row in rows for result in _results(row, now)]
+    results = [result for row in scanned_containers for result in _results(row, now)]
     summary = Counter(str(result["result"]) for result in results)
     target = {"apiVersion": ref.api_version, "kind": ref.kind, "name": ref.name}
     metadata: dict[str, Any] = {"name": name(ref), "labels": {LABEL[0]: LABEL[1]}}

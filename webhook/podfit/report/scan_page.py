@@ -102,8 +102,8 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], na
         yield "</tbody></table></div>"
 
 
-def _cells(columns: Sequence[str], row: Sequence[str]) -> Iterator[str]:
-    for column, cell in zip(columns, row, strict=True):
+def _cells(columns: Sequence[str], cells: Sequence[str]) -> Iterator[str]:
+    for column, cell in zip(columns, cells, strict=True):
         by, sign, text = cell.partition("\0")
         sort = f' data-by="{_e(by)}"' if sign else ""
         yield f"<td{' class=n' if column.startswith('#') else ''}{sort}>{text if sign else cell}</td>"

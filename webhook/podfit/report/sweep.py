@@ -8,7 +8,7 @@ from typing import Any
 from podfit.vllm.memory.sweep import Cell, SweepRow
 
 
-def tree(rows: Sequence[SweepRow]) -> list[dict[str, Any]]:
+def tree(sweep_rows: Sequence[SweepRow]) -> list[dict[str, Any]]:
     """For machines."""
     return [
         {
@@ -20,19 +20,21 @@ def tree(rows: Sequence[SweepRow]) -> list[dict[str, Any]]:
                 for length, cell in row.cells.items()
             },
         }
-        for row in rows
+        for row in sweep_rows
     ]
 
 
-def table(rows: Sequence[SweepRow]) -> str:
+def table(sweep_rows: Sequence[SweepRow]) -> str:
     """For people: requests at once, by context length."""
-    if not rows:
+    if not sweep_rows:
         return "no accelerator to try\n"
-    lengths = list(rows[0].cells)
-    wide = max(len(_name(row)) for row in rows)
+    lengths = list(sweep_rows[0].cells)
+    wide = max(len(_name(row)) for row in sweep_rows)
     out = ["requests of that many tokens at once, by what the KV cache holds (? may not start, – does not)", ""]
     out.append(" " * wide + "".join(f"{length:>10,}" for length in lengths))
-    out += [f"{_name(row):<{wide}}" + "".join(f"{_cell(row.cells[length]):>10}" for length in lengths) for row in rows]
+    out += [
+        f"{_name(row):<{wide}}" + "".join(f"{_cell(row.cells[length]):>10}" for length in lengths) for row in sweep_rows
+    ]
     return "\n".join(out) + "\n"
 
 

@@ -32,7 +32,7 @@ _NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
 
 
 def is_since(engine: Engine, first: Release) -> bool:
-    """Whether the release is known, and not older than `first`."""
+    """True if the release is known, and not older than `first`."""
     return engine.release is not None and engine.release >= first
 
 

@@ -113,7 +113,7 @@ def short_of_own(engine: Engine) -> tuple[str, int] | None:
 
 
 def own_count_is_certain(engine: Engine) -> bool:
-    """Whether it is certain that vLLM's own code counts this Pod's own GPUs. A script of the image's, such as
+    """True if it is certain that vLLM's own code counts this Pod's own GPUs. A script of the image's, such as
     multi-node-serving.sh, may add packages as any program may; one that the command itself installs may bring a
     platform of its own."""
     if "leaderWorkerTemplate" not in engine.workload.path.parts or sees_more(engine):

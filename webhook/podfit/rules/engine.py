@@ -340,7 +340,7 @@ class Engine:
             self.candidates,
             env=served.command.env,
             one_release=one_release,
-            known=self.facts.measured,
+            measured_starts=self.facts.measured,
             kv_cache_memory=self.facts.kv_cache_memory,
         )
 
@@ -437,13 +437,13 @@ MAX_SEARCHED_CHARACTERS = 1 << 16
 """Characters of a container's command that are searched for a word, wherever it is."""
 
 
-def _first_characters(words: Any) -> Any:
+def _first_characters(value: Any) -> Any:
     """Return a text, or the items of a list, cut to `MAX_SEARCHED_CHARACTERS` in all. 4 per item are its quotes and
     comma."""
-    if not isinstance(words, list):
-        return words[:MAX_SEARCHED_CHARACTERS] if isinstance(words, str) else words
+    if not isinstance(value, list):
+        return value[:MAX_SEARCHED_CHARACTERS] if isinstance(value, str) else value
     characters, first = MAX_SEARCHED_CHARACTERS, []
-    for word in words:
+    for word in value:
         if characters <= 0:
             break
         first.append(word[:characters] if isinstance(word, str) else word)

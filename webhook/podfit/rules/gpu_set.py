@@ -114,7 +114,7 @@ def _order(model: Gpu) -> int:
 
 
 def _is_old(model: Gpu) -> bool:
-    """Whether the GPU lacks bfloat16, as a V100 or a T4 does."""
+    """True if the GPU lacks bfloat16, as a V100 or a T4 does."""
     return model.supports_bf16 is False
 
 
@@ -134,7 +134,7 @@ def selector(engine: Engine) -> str | None:
 
 
 def fits_whole_pod(engine: Engine, model: Gpu) -> bool:
-    """Whether every other vLLM container of the Pod fits the GPU model, too."""
+    """True if every other vLLM container of the Pod fits the GPU model, too."""
     others = [sibling for sibling in engine.siblings if sibling.container != engine.container.name]
     return all(
         sibling.model is not None
@@ -185,7 +185,7 @@ def _sentence(engine: Engine) -> str | None:
 
 
 def fits_all(engine: Engine) -> bool:
-    """Whether the container fits each GPU that a text would name, and lacks nothing there."""
+    """True if the container fits each GPU that a text would name, and lacks nothing there."""
     if engine.gpus is None or _open(engine):
         return False
     nameds, lacking = placements(engine)
@@ -253,7 +253,7 @@ def planned_name(engine: Engine) -> str:
 
 
 def is_of_table(engine: Engine) -> bool:
-    """Whether the GPUs are those of the table: nothing names the container's."""
+    """True if the GPUs are those of the table: nothing names the container's."""
     return engine.gpu is None and not (engine.placement is not None and engine.placement.kinds)
 
 

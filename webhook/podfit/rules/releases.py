@@ -178,7 +178,7 @@ class _Readings(NamedTuple):
     """Rule and release → what the rule reports there."""
 
 
-def _readings(_: Engine) -> _Readings:
+def _readings(engine: Engine) -> _Readings:
     return _Readings({}, {})
 
 

@@ -182,7 +182,7 @@ class Rule:
 
     @classmethod
     def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> bool:
-        """Whether the rule is evaluated in the place `where` for such an engine.
+        """True if the rule is evaluated in the place `where` for such an engine.
 
         - `unknown`: the names in FACTS whose value is unknown
         - `completes`: the fields that the operator fills in

@@ -91,7 +91,7 @@ class Observed:
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing about podfit could be observed."""
+        """True if nothing about podfit could be observed."""
         return isinstance(self.answer, Unseen) and all(
             isinstance(value, Unseen) for value in self.configurations.values()
         )
@@ -163,7 +163,7 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
 
 
 def _switch(entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
-    """Whether `podfit off` has paused the webhooks."""
+    """Tell whether `podfit off` has paused the webhooks."""
     for kind, item in entries.items():
         state, note = registration.state(item), registration.note(item)
         if state != "on":
@@ -179,7 +179,7 @@ def _switch(entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
 
 
 def _bundles(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
-    """Whether each webhook has a CA bundle, and how long its CAs are valid."""
+    """Tell whether each webhook has a CA bundle, and how long its CAs are valid."""
     bundles = {
         f"{kind}, {hook['name']}": renewal.bundle_of(hook)
         for kind, item in entries.items()
@@ -216,7 +216,7 @@ def _bundles(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult
 
 
 def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
-    """Whether each address has a certificate that the webhook's CAs verify, and how long it is valid."""
+    """Tell whether each address has a certificate that the webhook's CAs verify, and how long it is valid."""
     for answer in served:
         if not answer.certificate:
             yield CheckResult(
@@ -244,16 +244,16 @@ def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
 
 
 def _asked(
-    observed: Observed, entries: Mapping[str, JSON], names: _Names, causes: tuple[str, ...]
+    observed: Observed, entries: Mapping[str, JSON], hook_names: _Names, causes: tuple[str, ...]
 ) -> Iterator[CheckResult]:
     """`causes`: what else fails, which may be why."""
     about, advice = "API server", "podfit off lets everything pass"
     if isinstance(observed.answer, Unseen):
         text = f"not tried whether it asks podfit: {observed.answer.why}"
         yield CheckResult("warn", about, text, "kubectl apply --dry-run=server -f your-vllm.yaml")
-    elif any(name in names for name in re.findall(r'admission webhook "([^"]*)" denied', observed.answer)):
+    elif any(name in hook_names for name in re.findall(r'admission webhook "([^"]*)" denied', observed.answer)):
         yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), and podfit denied it")
-    elif any(name in names for name in re.findall(r'failed calling webhook "([^"]*)"', observed.answer)):
+    elif any(name in hook_names for name in re.findall(r'failed calling webhook "([^"]*)"', observed.answer)):
         yield CheckResult(
             "fail", about, f"it can't reach podfit: {observed.answer.rpartition('failed calling webhook ')[2]}", advice
         )
@@ -263,11 +263,11 @@ def _asked(
         )
     elif any(registration.state(value) != "on" for value in entries.values()):
         yield CheckResult("ok", about, "a faulty Pod (a dry run) passed: podfit is off")
-    elif _more(observed, FAIL_OPEN, names):
+    elif _more(observed, FAIL_OPEN, hook_names):
         port = "is the port open from the control plane to podfit's Pods? docs/security.md"
         yield CheckResult("fail", about, "a faulty Pod (a dry run) passed unchecked: it can't reach podfit",
                    f"fix first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
-    elif _more(observed, ASKED, names):
+    elif _more(observed, ASKED, hook_names):
         yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), which the policy allows")
     elif isinstance(observed.before, Unseen) or isinstance(observed.metrics, Unseen):
         yield CheckResult("warn", about, "a faulty Pod (a dry run) passed; whether podfit was asked is unknown",
@@ -277,14 +277,14 @@ def _asked(
                    "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
 
 
-def _more(observed: Observed, family: str, names: _Names) -> bool:
-    """Whether the API server has counted more of it than before the Pod was tried."""
+def _more(observed: Observed, family: str, hook_names: _Names) -> bool:
+    """True if the API server has counted more of it than before the Pod was tried."""
     if isinstance(observed.before, Unseen) or isinstance(observed.metrics, Unseen):
         return False
-    return _counts(observed.metrics, family, names) != _counts(observed.before, family, names)
+    return _counts(observed.metrics, family, hook_names) != _counts(observed.before, family, hook_names)
 
 
-def _fail_open(observed: Observed, names: _Names) -> Iterator[CheckResult]:
+def _fail_open(observed: Observed, hook_names: _Names) -> Iterator[CheckResult]:
     """How often objects passed unchecked; never a warning.
 
     The API server counts since its start, without times, and `_asked` reports what fails now. The Pod that is tried
@@ -294,8 +294,8 @@ def _fail_open(observed: Observed, names: _Names) -> Iterator[CheckResult]:
         yield CheckResult("warn", "fail-open", f"not known how often objects passed unchecked: {metrics.why}",
                    "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
         return
-    opened = _counts(metrics, FAIL_OPEN, names)
-    entries = _counts(metrics, ASKED, names)
+    opened = _counts(metrics, FAIL_OPEN, hook_names)
+    entries = _counts(metrics, ASKED, hook_names)
     calls = f"of {sum(entries.values()):.0f} calls of this API server"
     if total := sum(opened.values()):
         which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
@@ -313,13 +313,13 @@ def _began(metrics: str) -> datetime | None:
     return datetime.fromtimestamp(float(match[1]), UTC) if match else None
 
 
-def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
+def _counts(metrics: str, family: str, hook_names: _Names) -> dict[str, float]:
     """The sum of a metric's samples for each of these names."""
     entries: dict[str, float] = {}
     family_text = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
     for metric in text_string_to_metric_families(family_text):
         for sample in metric.samples:
-            if (name := sample.labels.get("name", "")) in names:
+            if (name := sample.labels.get("name", "")) in hook_names:
                 entries[name] = entries.get(name, 0) + sample.value
     return entries
 
@@ -328,7 +328,7 @@ def _counts(metrics: str, family: str, names: _Names) -> dict[str, float]:
 
 
 def _replicas(observed: Observed, entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
-    """Whether replicas are ready, what each says in /readyz, and what happens without them."""
+    """Tell whether replicas are ready, what each says in /readyz, and what happens without them."""
     fails = sorted({hook["name"] for hook in hooks(entries) if hook.get("failurePolicy") == "Fail"})
     deployment = observed.deployment
     if isinstance(deployment, Unseen):
@@ -408,7 +408,7 @@ _WHO = "docs/security.md, Callers"
 
 
 def _applies(spec: JSON, labels: Mapping[str, str]) -> bool:
-    """Whether a NetworkPolicy limits what reaches Pods with these labels."""
+    """True if a NetworkPolicy limits what reaches Pods with these labels."""
     selector = of_object(mapping(spec.get("podSelector")))
     return "Ingress" in as_list(spec.get("policyTypes") or ["Ingress"]) and bool(selector and selector.selects(labels))
 
@@ -431,13 +431,13 @@ def _is_in(port: JSON, value: JSON) -> bool:
 
 
 def _is_open(rule: JSON) -> bool:
-    """Whether a rule of ingress allows every Pod."""
+    """True if a rule of ingress allows every Pod."""
     peers = [mapping(item) for item in as_list(rule.get("from"))]
     return not peers or any(_admits_all_peers(peer) for peer in peers)
 
 
 def _admits_all_peers(peer: JSON) -> bool:
-    """Whether a peer of a NetworkPolicy admits all addresses, or all Pods of the cluster."""
+    """True if a peer of a NetworkPolicy admits all addresses, or all Pods of the cluster."""
     if "ipBlock" in peer:
         return str(mapping(peer["ipBlock"]).get("cidr")).endswith("/0")
     return peer.get("namespaceSelector") == {} and not peer.get("podSelector")
@@ -474,7 +474,7 @@ def _mutates_pods(configuration: JSON) -> bool:
 
 
 def _policies(observed: Observed) -> Iterator[CheckResult]:
-    """Whether the cluster's Policy objects are accepted."""
+    """Tell whether the cluster's Policy objects are accepted."""
     if isinstance(observed.crd, Unseen):
         yield CheckResult("warn", "policies", f"can't be seen: {observed.crd.why}")
         return
@@ -511,7 +511,7 @@ def _policies(observed: Observed) -> Iterator[CheckResult]:
 
 
 def _watches_policies(deployment: object) -> bool:
-    """Whether the server's arguments ask for Policy objects."""
+    """True if the server's arguments ask for Policy objects."""
     template = mapping(mapping(mapping(deployment).get("spec")).get("template"))
     return any(
         str(word).startswith("--watch=") and "policies" in str(word).removeprefix("--watch=").split(",")
@@ -543,7 +543,7 @@ def _versions(observed: Observed, mine: str) -> Iterator[CheckResult]:
 
 
 def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
-    """Whether the cluster runs a vLLM that is newer than the facts of this podfit."""
+    """Tell whether the cluster runs a vLLM that is newer than the facts of this podfit."""
     if isinstance(images, Unseen):
         yield CheckResult("warn", "facts", f"images can't be seen: {images.why}", "needed: the right to list Pods")
         return

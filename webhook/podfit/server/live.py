@@ -46,7 +46,7 @@ class Live:
 
     def __init__(
         self,
-        files: Iterable[Path],
+        paths: Iterable[Path],
         objects: Callable[[], Objects | None] | None = None,
         tell: Callable[[Objects, Mapping[str, tuple[str, ...]]], None] = lambda *_: None,
         served: Callable[[], bool] = lambda: True,
@@ -59,7 +59,7 @@ class Live:
         - `tell`: called with the objects and their problems after every look in the background
         - `served`: whether the API server has the kind of Policy objects
         """
-        self._places = tuple(files)
+        self._places = tuple(paths)
         self._objects = objects
         self._tell = tell
         self._served = served

@@ -26,12 +26,12 @@ State = Literal["on", "off", "partly off"]
 
 
 def is_ours(configuration: JSON) -> bool:
-    """Whether it is a podfit's own."""
+    """True if it is a podfit's own."""
     return any(str(hook.get("name")).endswith(DOMAIN) for hook in configuration.get("webhooks") or ())
 
 
 def state(configuration: JSON) -> State:
-    """Whether API servers ask."""
+    """Tell whether API servers ask."""
     off_ = [_is_off(hook) for hook in configuration.get("webhooks") or ()]
     return "on" if not any(off_) else "off" if all(off_) else "partly off"
 

@@ -52,7 +52,7 @@ def group_of(workload: Workload, container: Container, invocation: Whole | None 
 
 
 def _is_led(invocation: Whole) -> bool:
-    """Whether the leader has a template of its own."""
+    """True if the leader has a template of its own."""
     return any({"leaderTemplate", "entryTemplate"} & {*workload.path.parts} for workload in invocation.workloads)
 
 

@@ -95,13 +95,18 @@ SETTINGS_WITHOUT_EFFECT = frozenset({
 
 
 def find_measured(
-    known: Iterable[MeasuredStart], models: Iterable[str], gpu: str, memory: int, release: Release, arguments: str
+    measured_starts: Iterable[MeasuredStart],
+    models: Iterable[str],
+    gpu: str,
+    memory: int,
+    release: Release,
+    arguments: str,
 ) -> MeasuredStart | None:
     """The measurement of exactly this setup; the last one of several. `models`: the names of the model. `memory`: bytes
     that processes see on this GPU, because another variant with the same name may have a different size."""
     names = {model for model in models if model}
     measured_start = None
-    for other_measured_start in known:
+    for other_measured_start in measured_starts:
         alike = (
             other_measured_start.release == release
             and other_measured_start.arguments == arguments

@@ -308,7 +308,7 @@ _OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re
 
 
 def is_official(image: str) -> bool:
-    """Whether the image is vLLM's own build or a mirror of it (`…/vllm/vllm-openai:TAG`), with the release's flags.
+    """True if the image is vLLM's own build or a mirror of it (`…/vllm/vllm-openai:TAG`), with the release's flags.
 
     Other projects build on vLLM with the same numbers and add flags of their own (AIBrix' vllm-openai, vLLM-Omni).
     """

@@ -55,7 +55,7 @@ class Mount:
 
     @property
     def memory(self) -> bool:
-        """Whether it is a tmpfs: files in it use host memory."""
+        """True if it is a tmpfs: files in it use host memory."""
         return (self.empty_dir or {}).get("medium") == "Memory"
 
 
@@ -125,7 +125,7 @@ Volume; `csi` is the inline type)."""
 
 
 def keeps_compiled(mounted: Iterable[Mount], env: Mapping[str, str]) -> bool:
-    """Whether a volume keeps the results of torch.compile for later Pods, so that only the first start compiles."""
+    """True if a volume keeps the results of torch.compile for later Pods, so that only the first start compiles."""
     mount = mount_of_path(mounted, compile_directory(env))
     if mount is None or mount.read_only or not OF_THE_POD.isdisjoint(mount.volume):
         return False
@@ -138,7 +138,7 @@ _FOLDERS = ("models", "model", "data", "weights")
 
 
 def is_hub_id(name: str | None) -> bool:
-    """Whether it is a model of the catalog, or `org/name`. vLLM downloads such models from a hub, unlike paths or
+    """True if it is a model of the catalog, or `org/name`. vLLM downloads such models from a hub, unlike paths or
     URIs."""
     known = name is not None and by_id(name) is not None
     return known or bool(name and _HUB_ID.fullmatch(name) and name.partition("/")[0] not in _FOLDERS)
@@ -149,7 +149,7 @@ MODELSCOPE = "VLLM_USE_MODELSCOPE"
 
 
 def is_offline(env: Mapping[str, str]) -> bool:
-    """Whether vLLM uses no hub: the first of the two variables that is set decides (huggingface_hub constants.py
+    """True if vLLM uses no hub: the first of the two variables that is set decides (huggingface_hub constants.py
     `HF_HUB_OFFLINE`, `_is_true`)."""
     hub, transformers = OFFLINE
     text = env.get(hub) or env.get(transformers) or ""
@@ -157,7 +157,7 @@ def is_offline(env: Mapping[str, str]) -> bool:
 
 
 def modelscope(env: Mapping[str, str]) -> bool:
-    """Whether vLLM downloads from ModelScope instead of Hugging Face (vLLM 0.33 envs.py)."""
+    """True if vLLM downloads from ModelScope instead of Hugging Face (vLLM 0.33 envs.py)."""
     return env.get(MODELSCOPE, "").lower() == "true"
 
 

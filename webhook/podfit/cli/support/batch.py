@@ -22,11 +22,11 @@ from podfit.vllm.gpu import Accelerator
 from podfit.vllm.model import given
 
 
-def run(name: str, policy: Policy, known: Facts) -> int:
+def run(name: str, policy: Policy, facts: Facts) -> int:
     """Read JSON lines and print one JSON line for each, in order; a bad line is answered with its error. `known` says
     whether secrets are shown."""
     for line in _lines(name):
-        print(json.dumps(_line(line, policy, known), default=str))
+        print(json.dumps(_line(line, policy, facts), default=str))
     return 0
 
 
@@ -35,12 +35,12 @@ def _lines(name: str) -> Iterator[str]:
     yield from (line for line in lines if line.strip())
 
 
-def _line(line: str, policy: Policy, known: Facts) -> dict[str, Any]:
+def _line(line: str, policy: Policy, facts: Facts) -> dict[str, Any]:
     try:
         case = json.loads(line)
     except ValueError as error:
         return {"id": None, "error": f"not JSON: {error}"}
-    return answer(case, policy, known) if isinstance(case, dict) else {"id": None, "error": "not an object"}
+    return answer(case, policy, facts) if isinstance(case, dict) else {"id": None, "error": "not an object"}
 
 
 def answer(case: Mapping[str, Any], policy: Policy, known: Facts | None = None) -> dict[str, Any]:

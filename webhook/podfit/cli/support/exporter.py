@@ -155,7 +155,7 @@ def _listening(host: str, port: int, numbers: CollectorRegistry) -> WSGIServer:
 
 
 def _whole(scan: Scan, last: Scan | None) -> bool:
-    """Whether the scan finished and read every kind that the last complete scan could read.
+    """True if the scan finished and read every kind that the last complete scan could read.
 
     Kinds that podfit may never read do not count."""
     return not scan.cut_short and (last is None or scan.kinds_missed <= last.kinds_missed)

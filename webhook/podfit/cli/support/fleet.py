@@ -43,18 +43,18 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def added(known: Facts, args: argparse.Namespace) -> Facts:
+def added(facts: Facts, args: argparse.Namespace) -> Facts:
     """The facts with the nodes of `--nodes`, for a command that takes it; raises UnusableError."""
     if not getattr(args, "nodes", None):
-        return known
+        return facts
     if args.gpu:
         raise edge.UnusableError("--gpu and --nodes exclude each other: --gpu names a GPU, --nodes offers a choice")
-    return with_nodes(known, read(args.nodes, getattr(args, "context", None)))
+    return with_nodes(facts, read(args.nodes, getattr(args, "context", None)))
 
 
-def with_nodes(known: Facts, nodes: ReadFleet) -> Facts:
+def with_nodes(facts: Facts, nodes: ReadFleet) -> Facts:
     """The facts with these nodes."""
-    return replace(known, fleet=nodes.snapshot, fleet_complete=nodes.complete)
+    return replace(facts, fleet=nodes.snapshot, fleet_complete=nodes.complete)
 
 
 def read(name: str, context: str | None = None) -> ReadFleet:

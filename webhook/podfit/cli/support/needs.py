@@ -168,9 +168,9 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
     return replace(facts, cluster=snapshot), having, notes
 
 
-def _judged(model: str, given: Sequence[str], version: str, facts: Facts, policy: Policy) -> Result:
+def _judged(model: str, options: Sequence[str], version: str, facts: Facts, policy: Policy) -> Result:
     """The model served with nothing but what is given."""
-    report = judged_as(["vllm", "serve", model, *given], version, replace(facts, cluster=None), policy)
+    report = judged_as(["vllm", "serve", model, *options], version, replace(facts, cluster=None), policy)
     if not report.results:
         raise edge.UnusableError(f"{model}: {report.errors[0].error if report.errors else 'not a model'}")
     result = report.results[0]

@@ -78,9 +78,9 @@ def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[obj
         raise edge.UnusableError(f"{path}:{line}: formats: {error}") from error
 
 
-def _chosen(given: Path) -> Path | None:
+def _chosen(path: Path) -> Path | None:
     """The file of `--config`; of a folder its project file, None if it has none."""
-    return _in(given) if given.is_dir() else given
+    return _in(path) if path.is_dir() else path
 
 
 def _in(folder: Path) -> Path | None:
@@ -154,7 +154,7 @@ def _values(project: Project, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _exclude(folder: Path, patterns: list[str]) -> Callable[[str], bool]:
-    """Whether a found file is excluded: by its path below the project's folder, else below the working directory."""
+    """True if a found file is excluded: by its path below the project's folder, else below the working directory."""
     roots = (folder.resolve(), Path.cwd())
 
     def excluded(name: str) -> bool:

@@ -42,11 +42,11 @@ def _refuse(path: Path, target: Path) -> None:
         raise edge.UnusableError(f"{path}: can't be written: the file is read-only", 3)
 
 
-def _keep_attributes(target: Path, new: Path) -> None:
+def _keep_attributes(target: Path, path: Path) -> None:
     """Give the new file the mode, the owner and the extended attributes of the old one."""
     owner = target.stat()
     with suppress(AttributeError):  # Windows has no owners
-        if (owner.st_uid, owner.st_gid) != (new.stat().st_uid, new.stat().st_gid):
-            os.chown(new, owner.st_uid, owner.st_gid)
-    shutil.copystat(target, new)
-    os.utime(new)
+        if (owner.st_uid, owner.st_gid) != (path.stat().st_uid, path.stat().st_gid):
+            os.chown(path, owner.st_uid, owner.st_gid)
+    shutil.copystat(target, path)
+    os.utime(path)

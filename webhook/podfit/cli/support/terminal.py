@@ -20,7 +20,7 @@ HELP_WIDTH = 80
 
 
 def colors(stream: TextIO | None = None) -> bool:
-    """Whether to color: as `--color` says; else not with NO_COLOR (no-color.org); else with FORCE_COLOR
+    """True if to color: as `--color` says; else not with NO_COLOR (no-color.org); else with FORCE_COLOR
     (force-color.org), or on a terminal that shows colors. `stream`: standard output if None."""
     choice = CHOICE.get()
     if choice != "auto" or os.environ.get("NO_COLOR"):
@@ -31,7 +31,7 @@ def colors(stream: TextIO | None = None) -> bool:
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:
-    """Whether a person reads the stream (standard output if None); not if it is closed."""
+    """True if a person reads the stream (standard output if None); not if it is closed."""
     with suppress(ValueError, AttributeError):  # AttributeError: pythonw and some containers have no streams at all
         return (stream or sys.stdout).isatty()
     return False

@@ -86,7 +86,7 @@ def errors_reported(about: str) -> Iterator[None]:
 
 
 def names_object(name: str) -> bool:
-    """Whether an argument names an object of the cluster: `deploy/llama`, where there is no such file."""
+    """True if an argument names an object of the cluster: `deploy/llama`, where there is no such file."""
     return _NAMED.fullmatch(name) is not None and not name.endswith(MANIFEST_SUFFIXES) and not Path(name).exists()
 
 

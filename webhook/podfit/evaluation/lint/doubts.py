@@ -19,7 +19,7 @@ from podfit.vllm.facts import Fact
 from podfit.vllm.release import newer_than_read
 
 
-def not_certain(finding: Finding, _: Engine, context: Context) -> str | None:
+def not_certain(finding: Finding, engine: Engine, context: Context) -> str | None:
     """Only a failure that happens each time is denied."""
     if finding.certainty == "certain":
         return None
@@ -27,12 +27,12 @@ def not_certain(finding: Finding, _: Engine, context: Context) -> str | None:
     return f"{finding.certainty}, not certain{f': {uncertain}' if uncertain else ''}"
 
 
-def placeholder(finding: Finding, _: Engine, context: Context) -> str | None:
+def placeholder(finding: Finding, engine: Engine, context: Context) -> str | None:
     """A file may change before the API server gets it."""
     return finding.fillable if context.place == "check" else None
 
 
-def parser_unknown(_: Finding, engine: Engine, context: Context) -> str | None:
+def parser_unknown(finding: Finding, engine: Engine, context: Context) -> str | None:
     """A patch release may add flags and values."""
     if not context.rule.of_parser or engine.args.parser_known:
         return None
@@ -56,13 +56,13 @@ def _is_of_vllm(finding: Finding, context: Context) -> bool:
     return context.rule.of_vllm if finding.of_vllm is None else finding.of_vllm
 
 
-def parameter_without_value(_: Finding, engine: Engine, __: Context) -> str | None:
+def parameter_without_value(finding: Finding, engine: Engine, __: Context) -> str | None:
     """A template's parameter may get any value when its object is made."""
     unfilled = engine.workload.unfilled
     return f"the parameter {unfilled[0]} has no value here" if unfilled else None
 
 
-def template_not_read(_: Finding, engine: Engine, __: Context) -> str | None:
+def template_not_read(finding: Finding, engine: Engine, __: Context) -> str | None:
     """Something that podfit cannot read changes the Pod."""
     return engine.workload.unread
 
@@ -82,17 +82,17 @@ def _is_about_arguments(finding: Finding, engine: Engine, context: Context) -> b
     return is_in_command and context.rule.plane in ("config", "gpu") and not engine.container.synthetic
 
 
-def failure_survived(_: Finding, engine: Engine, context: Context) -> str | None:
+def failure_survived(finding: Finding, engine: Engine, context: Context) -> str | None:
     """The container goes on after vLLM has failed."""
     return None if context.rule.forbids else engine.command.survived
 
 
-def command_guessed(_: Finding, engine: Engine, __: Context) -> str | None:
+def command_guessed(finding: Finding, engine: Engine, __: Context) -> str | None:
     """The program may not be vLLM."""
     return f"that this is vLLM is a guess: {engine.command.guessed}" if engine.command.guessed else None
 
 
-def arguments_unseen(_: Finding, engine: Engine, context: Context) -> str | None:
+def arguments_unseen(finding: Finding, engine: Engine, context: Context) -> str | None:
     """Another argument may change what the seen ones do."""
     if context.rule.forbids or not (engine.args.open or not engine.command.complete):
         return None
@@ -107,7 +107,7 @@ def computation_doubtful(finding: Finding, engine: Engine, context: Context) -> 
     return engine.doubt if rests_on else engine.unseen
 
 
-def several_pods(_: Finding, engine: Engine, context: Context) -> str | None:
+def several_pods(finding: Finding, engine: Engine, context: Context) -> str | None:
     """Host memory is counted for the processes of one Pod."""
     if "plan.host" not in context.rule.needs or not engine.spans_pods:
         return None
@@ -139,27 +139,27 @@ def _rests_on(finding: Finding, context: Context) -> tuple[str, ...]:
     return context.rule.needs if finding.rests_on is None else finding.rests_on
 
 
-def no_replicas(_: Finding, engine: Engine, context: Context) -> str | None:
+def no_replicas(finding: Finding, engine: Engine, context: Context) -> str | None:
     """An object that is scaled to zero must stay editable."""
     if engine.workload.replicas != 0 or context.rule.forbids:
         return None
     return "replicas: 0: nothing starts now, and the next scale-up would"
 
 
-def owned(_: Finding, engine: Engine, context: Context) -> str | None:
+def owned(finding: Finding, engine: Engine, context: Context) -> str | None:
     """A node drain must not become an outage."""
     if context.place != "admission" or not engine.workload.owned or context.terms.owned_pods == "deny":
         return None
     return "a controller made this object: what it would be denied for is denied at its owner"
 
 
-def repaired_by_webhook(finding: Finding, _: Engine, context: Context) -> str | None:
+def repaired_by_webhook(finding: Finding, engine: Engine, context: Context) -> str | None:
     """The policy trusts the mutating webhook."""
     is_repaired = context.terms.trust_mutation and context.webhook_repairs(finding)
     return "the mutating webhook repairs it" if is_repaired else None
 
 
-def excepted(_: Finding, __: Engine, context: Context) -> str | None:
+def excepted(finding: Finding, __: Engine, context: Context) -> str | None:
     """An admin accepts the rule's findings for some objects, for a while."""
     exception = valid_exception(context)
     if exception is None:
@@ -168,7 +168,7 @@ def excepted(_: Finding, __: Engine, context: Context) -> str | None:
     return f"excepted until {exception.until} by {owner}: {exception.reason}"
 
 
-def ignored(_: Finding, engine: Engine, context: Context) -> str | None:
+def ignored(finding: Finding, engine: Engine, context: Context) -> str | None:
     """An author accepts the rule's findings, if the policy allows it."""
     reason = exempting_annotation(engine, context)
     return None if reason is None else f"ignored by its author: {reason}"
@@ -181,13 +181,13 @@ def had_it_before(finding: Finding, engine: Engine, context: Context) -> str | N
     return None if keys.isdisjoint(context.denied_before()) else "the object had this before the update"
 
 
-def former_revision(_: Finding, __: Engine, context: Context) -> str | None:
+def former_revision(finding: Finding, __: Engine, context: Context) -> str | None:
     """A rollback always passes."""
     revision = context.update.revision if context.update else None
     return f"the update returns to {revision}, which ran before" if revision else None
 
 
-def unknown_revision(_: Finding, __: Engine, context: Context) -> str | None:
+def unknown_revision(finding: Finding, __: Engine, context: Context) -> str | None:
     """A rollback passes also if the snapshot is not complete."""
     keeper = context.update.unknown_revisions if context.update else None
     if not keeper:

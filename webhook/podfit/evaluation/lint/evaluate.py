@@ -243,9 +243,9 @@ class _Run:
         return replace(finding, consequence=softened)
 
 
-def _bounded(first: Finding, others: Iterator[Finding], most: int) -> Sequence[Finding]:
+def _bounded(finding: Finding, others: Iterator[Finding], most: int) -> Sequence[Finding]:
     """Return at most `most` findings of one rule; the last one says so if there are more."""
-    findings = [first, *islice(others, most)]
+    findings = [finding, *islice(others, most)]
     if len(findings) <= most:
         return findings
     last = findings[most - 1]

@@ -134,7 +134,7 @@ def _nulls(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
         queue += _child_paths(path, obj)
 
 
-def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, known: set[FieldPath]) -> Wrong:
+def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, field_paths: set[FieldPath]) -> Wrong:
     """pydantic's errors as (path, message), without those at a place that is wrong already."""
     try:
         # As JSON: a policy has its types, and nothing is converted into others.
@@ -145,7 +145,8 @@ def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, kno
         return [
             (path, _describe_problem(path, problem, model, at))
             for path, problem in items
-            if path not in known and not (problem["type"] == "too_short" and path.parts in below)  # of its valid items
+            if path not in field_paths
+            and not (problem["type"] == "too_short" and path.parts in below)  # of its valid items
         ]
     return []
 
@@ -348,12 +349,12 @@ def _dest_of_flags(flags: Iterable[str]) -> str:
     return long[0].lstrip("-").replace("-", "_")
 
 
-def _exception_of(row: shape.ExceptionShape, policy: str, place: str) -> PolicyException:
+def _exception_of(read: shape.ExceptionShape, policy: str, place: str) -> PolicyException:
     """The checked exception as what evaluation uses."""
-    expires = expiry_time(row.expires)
+    expires = expiry_time(read.expires)
     assert expires is not None  # noqa: S101 - it was checked
     return PolicyException(
-        tuple(row.rules), _match_of(row.match), row.reason.strip(), row.owner.strip(), expires, row.expires,
+        tuple(read.rules), _match_of(read.match), read.reason.strip(), read.owner.strip(), expires, read.expires,
         policy, place,
     )  # fmt: skip
 

@@ -70,7 +70,7 @@ class Match:
         return self == Match()
 
     def selects(self, subject: Subject) -> bool | None:
-        """Whether it is about this object; None where that can't be known."""
+        """True if it is about this object; None where that can't be known."""
         return all_known(self._criteria(subject))
 
     def _criteria(self, subject: Subject) -> Iterator[bool | None]:
@@ -89,14 +89,14 @@ class Match:
 
 
 def _namespace_matches(subject: Subject, patterns: tuple[str, ...]) -> bool | None:
-    """Whether one of the patterns matches the object's namespace; None where the namespace is unknown."""
+    """True if one of the patterns matches the object's namespace; None where the namespace is unknown."""
     if subject.namespace is None:
         return False if subject.cluster_scoped else None
     return any(fnmatchcase(subject.namespace, pattern) for pattern in patterns)
 
 
 def _namespace_labels_match(subject: Subject, selector: Selector) -> bool | None:
-    """Whether a namespace selector matches; None if unknown. As in a webhook's configuration, it matches each object
+    """True if a namespace selector matches; None if unknown. As in a webhook's configuration, it matches each object
     without a namespace."""
     if subject.cluster_scoped:
         return True

@@ -51,7 +51,7 @@ def _of_layer(layer: Layer, kinds: Iterable[str]) -> Iterator[tuple[Place, str]]
 
 
 def has_labels_alone(matches: Sequence[Match]) -> bool:
-    """Whether an author in any namespace can have an object selected by a label of it."""
+    """True if an author in any namespace can have an object selected by a label of it."""
     limited = any(
         match.namespace_selector is not None or (match.namespaces is not None and not _has_all(match.namespaces))
         for match in matches
@@ -72,15 +72,15 @@ def nothing_selected(matches: Sequence[Match], kinds: Iterable[str]) -> str | No
     return None
 
 
-def _no_kind(matches: Sequence[Match], known: frozenset[str]) -> str | None:
+def _no_kind(matches: Sequence[Match], kinds: frozenset[str]) -> str | None:
     """Why no kind is left."""
-    left = known
+    left = kinds
     for match in matches:
         if match.kinds is None:
             continue
-        if not any(_is_kind(kind, word) for kind in known for word in match.kinds):
+        if not any(_is_kind(kind, word) for kind in kinds for word in match.kinds):
             word = match.kinds[0]
-            near = nearest(word, known)
+            near = nearest(word, kinds)
             return f"podfit does not check the kind {word!r}, and no policy here has it in spec.kinds{near}"
         left = frozenset(kind for kind in left if any(_is_kind(kind, word) for word in match.kinds))
     if not left:
@@ -92,7 +92,7 @@ def _no_kind(matches: Sequence[Match], known: frozenset[str]) -> str | None:
 
 
 def _is_kind(kind: str, word: str) -> bool:
-    """Whether a word of `kinds` names the kind: with its API group or without (`Match.selects`)."""
+    """True if a word of `kinds` names the kind: with its API group or without (`Match.selects`)."""
     return word in (kind, kind.partition(".")[0])
 
 
@@ -147,7 +147,7 @@ def _is_in(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _covers(pattern: str, other: str) -> bool:
-    """Whether everything that `other` matches is matched by `pattern`, if that shows without trying names.
+    """True if everything that `other` matches is matched by `pattern`, if that shows without trying names.
 
     The wildcards of `other` are read as characters: its `*` needs one in `pattern`, since it may be any length."""
     words = {"*": ".*", "?": "[^*]"}

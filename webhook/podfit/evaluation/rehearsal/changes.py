@@ -36,11 +36,11 @@ class RuleChange:
 
 
 def changes(
-    pairs: Iterable[tuple[str, RehearsedObject, Facts]], old: Policy, new: Policy
+    pairs: Iterable[tuple[str, RehearsedObject, Facts]], policy: Policy, new: Policy
 ) -> Iterator[tuple[str, tuple[RuleChange, ...]]]:
     """For each object (its place, the object, and the facts known with it): its name, and what would change."""
     for where, obj, facts in pairs:
-        before, after = rehearse(obj, old, facts), rehearse(obj, new, facts)
+        before, after = rehearse(obj, policy, facts), rehearse(obj, new, facts)
         name = subject.describe_object(obj.object)
         yield name, tuple(rule_changes(where, name, before, after))
 
@@ -50,17 +50,19 @@ def summary(objects: int, changed: int) -> str:
     return f"{many(objects, 'object')}: {changed} would get another decision"
 
 
-def rule_changes(where: str, name: str, before: RehearsedDecision, after: RehearsedDecision) -> Iterator[RuleChange]:
+def rule_changes(
+    where: str, name: str, rehearsed_decision: RehearsedDecision, after: RehearsedDecision
+) -> Iterator[RuleChange]:
     """What changes for one object, rule by rule."""
-    for rule in sorted(before.modes.keys() | after.modes.keys()):
-        old, new = before.modes.get(rule, "none"), after.modes.get(rule, "none")
+    for rule in sorted(rehearsed_decision.modes.keys() | after.modes.keys()):
+        old, new = rehearsed_decision.modes.get(rule, "none"), after.modes.get(rule, "none")
         if old != new:
-            finding = after.worst(rule) or before.worst(rule)
+            finding = after.worst(rule) or rehearsed_decision.worst(rule)
             message = f"{finding.finding.path}: {finding.finding.message}" if finding else ""
             yield RuleChange(kind_of_change(old, new), where, name, rule, old, new, message)
-    for rule in sorted(set(before.patched) ^ set(after.patched)):
+    for rule in sorted(set(rehearsed_decision.patched) ^ set(after.patched)):
         what: What = "newly patched" if rule in after.patched else "no longer patched"
-        finding = after.worst(rule) or before.worst(rule)
+        finding = after.worst(rule) or rehearsed_decision.worst(rule)
         yield RuleChange(what, where, name, rule, "", "", finding.finding.message if finding else "")
 
 

@@ -20,7 +20,7 @@ Changed = tuple[str, str, bool, tuple[RuleChange, ...]]
 """Namespace, object, whether it is denied under one policy only, changes."""
 
 
-def changes(scan: Mapping[str, Any], old: Policy, new: Policy) -> Iterator[Changed]:
+def changes(scan: Mapping[str, Any], policy: Policy, new: Policy) -> Iterator[Changed]:
     """For each object in a scan's JSON: its namespace, its name, whether its decision changes, and what changes."""
     held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
     for row in map(mapping, _list(scan.get("results"))):
@@ -28,7 +28,7 @@ def changes(scan: Mapping[str, Any], old: Policy, new: Policy) -> Iterator[Chang
         findings = [mapping(item) for item in _list(row.get("findings"))]
         held.setdefault(subject.describe_object(obj), (obj, []))[1].extend(findings)
     for name, (obj, findings) in held.items():
-        before, after = _modes(obj, findings, old), _modes(obj, findings, new)
+        before, after = _modes(obj, findings, policy), _modes(obj, findings, new)
         otherwise = _is_denied(before) != _is_denied(after)
         namespace = str(mapping(obj["metadata"]).get("namespace") or "")
         yield namespace, name, otherwise, tuple(_changes(name, before, after))
@@ -66,9 +66,9 @@ def _is_denied(modes: _Modes) -> bool:
     return any(mode == "deny" for mode, _ in modes.values())
 
 
-def _changes(name: str, before: _Modes, after: _Modes) -> Iterator[RuleChange]:
-    for rule in sorted(before):
-        (old, message), (new, _) = before[rule], after[rule]
+def _changes(name: str, modes: _Modes, after: _Modes) -> Iterator[RuleChange]:
+    for rule in sorted(modes):
+        (old, message), (new, _) = modes[rule], after[rule]
         if old != new:
             yield RuleChange(kind_of_change(old, new), "scan", name, rule, old, new, message)
 

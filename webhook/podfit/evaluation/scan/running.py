@@ -32,7 +32,7 @@ PREDICTORS = "serving.kserve.io"
 
 
 def runs_predictor(container: JSON, pod: JSON) -> bool:
-    """Whether a Pod of KServe's runs a predictor's present container. It has the image and all arguments that it
+    """True if a Pod of KServe's runs a predictor's present container. It has the image and all arguments that it
     sets, and the model of its storageUri if the Pod names one (KServe's storage initializer)."""
     spec = mapping(pod.get("spec"))
     uri, image, own = container.get("storageUri"), container.get("image"), set(_words(container.get("args")))

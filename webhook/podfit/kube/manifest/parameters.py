@@ -28,7 +28,7 @@ class Room:
         self.left = left
 
     def take(self, text: str) -> bool:
-        """Whether there was room for the text."""
+        """True if there was room for the text."""
         if len(text) > self.left:
             return False
         self.left -= len(text) + _EACH

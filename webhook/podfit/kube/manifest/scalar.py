@@ -60,7 +60,7 @@ def parse_plain(text: str) -> Any:
 
 
 def is_text(text: str) -> bool:
-    """Whether it stays a text without quotes."""
+    """True if it stays a text without quotes."""
     try:
         return parse_plain(text) is text
     except ValueError:

@@ -78,11 +78,11 @@ def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Wo
 _ROOT = FieldPath()
 
 
-def _workloads(obj: JSON, row: KindRow) -> list[Workload]:
+def _workloads(obj: JSON, kind_row: KindRow) -> list[Workload]:
     """The Pod templates of one object, as its row says; paths are relative to the object."""
     own = mapping(obj.get("metadata"))
     workloads = []
-    for pods in row.pods:
+    for pods in kind_row.pods:
         for path, items in _matching_places(obj, pods.path):
             spec = path.get(obj)
             if not is_object(spec):
@@ -95,13 +95,13 @@ def _workloads(obj: JSON, row: KindRow) -> list[Workload]:
                     metadata=_pod_metadata(obj, path, own),
                     spec=spec,
                     containers=tuple(containers_of(spec, path)),
-                    completes=row.completes,
+                    completes=kind_row.completes,
                     pods_per_replica=1 if size is None else replica_count(size),
                     replicas=replica_count(_fill_stars(pods.replicas, items).get(obj)) if pods.replicas else None,
                 )
             )
-    if row.refine is not None:
-        workloads = row.refine(obj, workloads)
+    if kind_row.refine is not None:
+        workloads = kind_row.refine(obj, workloads)
     if isinstance(obj, Filled):
         workloads = [
             replace(
@@ -114,7 +114,9 @@ def _workloads(obj: JSON, row: KindRow) -> list[Workload]:
         ]
     owned = own.get("ownerReferences") is not None and controller_of(obj) is not None
     return [
-        _with_owner_fields(workload, row.main, owned) if workload.completes or owned != workload.owned else workload
+        _with_owner_fields(workload, kind_row.main, owned)
+        if workload.completes or owned != workload.owned
+        else workload
         for workload in workloads
     ]
 

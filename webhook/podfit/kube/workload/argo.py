@@ -142,7 +142,7 @@ def _with_inputs(values: Mapping[str, str], spec: JSON, template: JSON, room: Ro
 
 
 def _makes_a_pod(template: object) -> bool:
-    """Whether a template runs something itself, unlike one of steps or a DAG."""
+    """True if a template runs something itself, unlike one of steps or a DAG."""
     return is_object(template) and any(template.get(key) for key in _TYPES)
 
 

@@ -49,7 +49,7 @@ SYSTEM_USERS = "system:"
 
 
 def may_be_controller(username: str) -> bool:
-    """Whether the requester may be a controller, which alone knows who owns a workload; an unknown one may."""
+    """True if the requester may be a controller, which alone knows who owns a workload; an unknown one may."""
     return not username or username.startswith(SYSTEM_USERS)
 
 
@@ -63,7 +63,7 @@ def controller_of(obj: JSON) -> Mapping[Any, Any] | None:
 
 
 def _may_create(owner: Mapping[Any, Any], obj: JSON) -> bool:
-    """Whether a controller of the owner's kind creates such objects; unknown kinds may."""
+    """True if a controller of the owner's kind creates such objects; unknown kinds may."""
     group, kind = _group(owner), str(owner.get("kind"))
     if group not in BUILT_IN_GROUPS:
         return True

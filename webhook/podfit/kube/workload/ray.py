@@ -119,7 +119,7 @@ def flags(arguments: JSON) -> Iterator[str]:
 
 
 def _has_accelerator(container: JSON) -> bool:
-    """Whether the container asks for a device: a resource with a domain (`nvidia.com/gpu`), or a claim."""
+    """True if the container asks for a device: a resource with a domain (`nvidia.com/gpu`), or a claim."""
     resources = mapping(container.get("resources"))
     names = [*mapping(resources.get("limits")), *mapping(resources.get("requests"))]
     return bool(resources.get("claims")) or any("/" in str(name) for name in names)

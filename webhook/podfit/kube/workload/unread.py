@@ -91,7 +91,7 @@ _LONGEST = 1 << 15
 
 
 def is_rendered(obj: JSON) -> bool:
-    """Whether another program makes objects of a chart or a folder that this one names."""
+    """True if another program makes objects of a chart or a folder that this one names."""
     return group_and_kind(obj) in RENDERED
 
 
@@ -128,7 +128,7 @@ def mention(obj: JSON) -> FieldPath | None:
 
 
 def _mentions(key: str, text: str, *, any_word: bool) -> bool:
-    """Whether a text under this key names vLLM."""
+    """True if a text under this key names vLLM."""
     if _ENGINE.fullmatch(key) and _VLLM_WORD.match(text):
         return True
     if len(text) > _LONGEST or not ("vllm" in text or "--" in text or any_word):
@@ -139,13 +139,13 @@ def _mentions(key: str, text: str, *, any_word: bool) -> bool:
 
 
 def _names(text: str) -> bool:
-    """Whether an image, a package or a command of vLLM's is in a text."""
+    """True if an image, a package or a command of vLLM's is in a text."""
     environment = text.find("runtime_env")
     return bool(_IMAGE.search(text) or (environment >= 0 and _INSTALLED.search(text, environment)))
 
 
 def _is_vllm(container: object) -> bool:
-    """Whether the image or a word of the command of a container names vLLM."""
+    """True if the image or a word of the command of a container names vLLM."""
     if not is_object(container) or not isinstance(container.get("image"), str):
         return False
     words = [container["image"]]

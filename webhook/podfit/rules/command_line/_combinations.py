@@ -167,7 +167,7 @@ def _state_step(it: Given) -> str | None:
     return None
 
 
-def _block_depends(_: Given) -> str:
+def _block_depends(arguments: Given) -> str:
     """The reason why the length of a block of states is not certain."""
     return "the image's attention backend decides how long a block of states is"
 

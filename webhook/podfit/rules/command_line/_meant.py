@@ -94,7 +94,7 @@ def distance(text: str, other: str) -> int:
 
 
 def is_choice(message: str) -> bool:
-    """Whether argparse rejects a value for not being one of the choices."""
+    """True if argparse rejects a value for not being one of the choices."""
     return _CHOICE.search(message) is not None
 
 

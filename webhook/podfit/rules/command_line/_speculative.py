@@ -55,8 +55,8 @@ def _of(it: Given) -> Mapping[str, Any]:
 
 
 def _check(
-    first: Release,
-    before: Release | None,
+    release: Release,
+    until: Release | None,
     refusal: Callable[[Given, Mapping[str, Any]], str | None],
     change: str,
     unknown: Callable[[Given], str | None] | None = None,
@@ -69,7 +69,7 @@ def _check(
         return f"--speculative-config: {problem}" if problem else None
 
     asked.__doc__ = refusal.__doc__
-    return Check("speculative_config", first, before, asked, (change,), of_model=True, unknown=unknown)
+    return Check("speculative_config", release, until, asked, (change,), of_model=True, unknown=unknown)
 
 
 def _method(obj: Mapping[str, Any]) -> str:

@@ -241,7 +241,7 @@ def _levels(it: Given) -> str | None:
     return f"compilation level {level} has no piecewise CUDA graphs, which a model with state layers takes by default"
 
 
-def _twice(dest: str, config: str, key: str, first: Release) -> Check:
+def _twice(dest: str, config: str, key: str, release: Release) -> Check:
     """The check of an argument that is a key of a JSON argument, too (engine/arg_utils.py)."""
 
     def refusal(it: Given) -> str | None:
@@ -252,7 +252,7 @@ def _twice(dest: str, config: str, key: str, first: Release) -> Check:
         return f"{flags[0]} and {key} in {flags[1]}: vLLM takes one of them"
 
     refusal.__doc__ = f"`{key}` in `--{config.replace('_', '-')}`, too."
-    return Check(dest, first, None, refusal, ("leave one of them out",))
+    return Check(dest, release, None, refusal, ("leave one of them out",))
 
 
 R = Release

@@ -42,7 +42,7 @@ class Requirement:
     """Whether the engine has it, or may have it."""
 
     def applies_to(self, engine: Engine) -> bool:
-        """Whether vLLM of the engine's release raises for its model."""
+        """True if vLLM of the engine's release raises for its model."""
         if engine.release is None or not self.first <= engine.release < self.until:
             return False
         model = engine.model.value if engine.model else None

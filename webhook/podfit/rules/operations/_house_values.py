@@ -166,7 +166,7 @@ def model(engine: Engine, allowed: Sequence[str]) -> Reading[tuple[str, ...]]:
 
 
 def is_allowed(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether a pattern matches one of the names, in any case."""
+    """True if a pattern matches one of the names, in any case."""
     return any(fnmatchcase(name.lower(), pattern.lower()) for name in names for pattern in patterns)
 
 

@@ -315,55 +315,55 @@ def _limits_of_any_gpu(limits: Sequence[Limit]) -> list[tuple[str, Limit | None]
     return [*of_any, ("any other GPU", None)]
 
 
-def _is_for(limit: _OfGpus, model: Gpu) -> bool:
-    """Whether the limit is for the GPU: for all, by its name, or by the name of the GPU that it is a slice of."""
-    names = {product.name for text in limit.gpus for product in gpu.by_name(text)}
-    return not limit.gpus or model.name in names or gpu.whole_name(model.name) in names
+def _is_for(gpu_limit: _OfGpus, model: Gpu) -> bool:
+    """True if the limit is for the GPU: for all, by its name, or by the name of the GPU that it is a slice of."""
+    names = {product.name for text in gpu_limit.gpus for product in gpu.by_name(text)}
+    return not gpu_limit.gpus or model.name in names or gpu.whole_name(model.name) in names
 
 
-def _too_long(limit: LengthLimit, tokens: int) -> Violation | None:
+def _too_long(length_limit: LengthLimit, tokens: int) -> Violation | None:
     """The violation by a context length; None if the limit allows it."""
-    if tokens <= limit.value:
+    if tokens <= length_limit.value:
         return None
-    return Violation(f"at most {limit.value:,} tokens", f"--max-model-len {limit.value}")
+    return Violation(f"at most {length_limit.value:,} tokens", f"--max-model-len {length_limit.value}")
 
 
-def _other_share(limit: ShareLimit, share: float) -> Violation | None:
+def _other_share(share_limit: ShareLimit, share: float) -> Violation | None:
     """The violation by a share of GPU memory; None if the limit allows it."""
-    if limit.maximum is not None and share > limit.maximum:
-        return Violation(f"at most {limit.maximum:g}", f"--gpu-memory-utilization {limit.maximum:g}")
-    if limit.minimum is not None and share < limit.minimum:
-        return Violation(f"at least {limit.minimum:g}", f"--gpu-memory-utilization {limit.minimum:g}")
+    if share_limit.maximum is not None and share > share_limit.maximum:
+        return Violation(f"at most {share_limit.maximum:g}", f"--gpu-memory-utilization {share_limit.maximum:g}")
+    if share_limit.minimum is not None and share < share_limit.minimum:
+        return Violation(f"at least {share_limit.minimum:g}", f"--gpu-memory-utilization {share_limit.minimum:g}")
     return None
 
 
-def _too_small(limit: FactorLimit, size: int, need: int, what: str) -> Violation | None:
+def _too_small(factor_limit: FactorLimit, size: int, need: int, what: str) -> Violation | None:
     """The violation by a memory limit of `size` bytes; None if the limit allows it."""
-    least = int(limit.value * need)
+    least = int(factor_limit.value * need)
     if size >= least:
         return None
-    allowed = f"{human(least)} and more, {limit.value:g} × the {what} of {human(need)}"
+    allowed = f"{human(least)} and more, {factor_limit.value:g} × the {what} of {human(need)}"
     return Violation(allowed, f"resources.limits.memory: {quantity(memory_sizes.rounded(least))}")
 
 
-def _other_release(limit: ReleaseLimit, release: Release) -> Violation | None:
+def _other_release(release_limit: ReleaseLimit, release: Release) -> Violation | None:
     """The violation by a release; None if the limit allows it."""
-    oldest = parse(limit.minimum) if limit.minimum is not None else None
+    oldest = parse(release_limit.minimum) if release_limit.minimum is not None else None
     if oldest is not None and release < oldest:
-        return Violation(f"vLLM {limit.minimum} and newer")
-    if not limit.allowed or any(_is_release(text, release) for text in limit.allowed):
+        return Violation(f"vLLM {release_limit.minimum} and newer")
+    if not release_limit.allowed or any(_is_release(text, release) for text in release_limit.allowed):
         return None
-    return Violation(f"vLLM {', '.join(limit.allowed)}")
+    return Violation(f"vLLM {', '.join(release_limit.allowed)}")
 
 
 def _is_release(text: str, release: Release) -> bool:
-    """Whether the text names the release: all its numbers, or only the first two, which name every patch of them."""
+    """True if the text names the release: all its numbers, or only the first two, which name every patch of them."""
     named = parse(text)
     if named is None:
         return False
     return release[:2] == named[:2] if text.count(".") == 1 else release == named
 
 
-def _other_model(limit: ModelLimit, names: Sequence[str]) -> Violation | None:
+def _other_model(model_limit: ModelLimit, names: Sequence[str]) -> Violation | None:
     """The violation by a model; None if the limit allows one of its names."""
-    return None if values.is_allowed(names, limit.allowed) else Violation(", ".join(limit.allowed))
+    return None if values.is_allowed(names, model_limit.allowed) else Violation(", ".join(model_limit.allowed))

@@ -69,7 +69,7 @@ _OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
 
 
 def _is_moving(tag: str) -> bool:
-    """Whether images of a tag are replaced over time (latest, nightly)."""
+    """True if images of a tag are replaced over time (latest, nightly)."""
     if _MOVING.isdisjoint(tag.lower().split("-")):
         return False
     return _MOVES.fullmatch(tag) is not None and _OF_A_COMMIT.search(tag) is None

@@ -83,7 +83,7 @@ def _kinds(engine: Engine) -> Iterator[tuple[Accelerator, str]]:
 
 
 def _lacks(engine: Engine, kind: Accelerator) -> bool:
-    """Whether the container can't run on the kind for another reason, which another rule reports."""
+    """True if the container can't run on the kind for another reason, which another rule reports."""
     return all(gpu_set.lack(engine, product) is not None for product in kind.gpus)
 
 

@@ -26,7 +26,7 @@ _FETCHES = re.compile(
 
 
 def may_be_there(engine: Engine, path: str) -> bool:
-    """Whether a file or folder may be at the absolute `path`.
+    """True if a file or folder may be at the absolute `path`.
 
     A volume may be mounted at, above or below it, the script or a hook may make it, an operator may mount it, or the
     image is not vLLM's own."""

@@ -63,7 +63,7 @@ def _is_odd(empty_dir: object) -> bool:
 
 
 def _is_known(medium: str) -> bool:
-    """Whether the kubelet knows the medium (kubernetes pkg/apis/core/v1/helper/helpers.go, IsHugePageMedium)."""
+    """True if the kubelet knows the medium (kubernetes pkg/apis/core/v1/helper/helpers.go, IsHugePageMedium)."""
     return medium in ("", *MEDIA) or medium.startswith("HugePages-")
 
 

@@ -150,7 +150,7 @@ def problem(pair: Pair, now: datetime, ca: bytes | None = None) -> str | None:
 
 @lru_cache(maxsize=256)
 def signed_by(certificate: bytes, ca: bytes) -> bool:
-    """Whether `ca` has signed it; False if one of them is not a certificate."""
+    """True if `ca` has signed it; False if one of them is not a certificate."""
     try:
         _loaded(certificate).verify_directly_issued_by(_loaded(ca))
     except Exception:  # ValueError, TypeError and InvalidSignature all say the same
@@ -159,7 +159,7 @@ def signed_by(certificate: bytes, ca: bytes) -> bool:
 
 
 def belongs(certificate: bytes, key: bytes) -> bool:
-    """Whether the private key is the certificate's; False if one of them can't be read."""
+    """True if the private key is the certificate's; False if one of them can't be read."""
     try:
         loaded = load_pem_private_key(key, password=None)
         return _loaded(certificate).public_key() == loaded.public_key()

@@ -145,7 +145,7 @@ class Keeper:
         return certs.not_after(leaf.certificate).timestamp() if leaf else 0.0
 
     def is_off(self) -> bool | None:
-        """Whether `podfit off` has paused a webhook, as seen at the last look."""
+        """True if `podfit off` has paused a webhook, as seen at the last look."""
         return self.state.off
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -149,7 +149,7 @@ def next_step(
 
 
 def trusted(replica: CertificateView, bundles: Bundles) -> bool:
-    """Whether every live configuration holds the CA of what the replica serves."""
+    """True if every live configuration holds the CA of what the replica serves."""
     return replica.issuer is not None and all(replica.issuer in bundle for bundle in bundles.values())
 
 
@@ -162,11 +162,11 @@ def _distributed_since(
     return {ca: replica.since.get(ca, clock) for ca in stored.cas if all(ca in bundle for bundle in bundles.values())}
 
 
-def _steady_offset(before: tuple[float, float] | None, clocks: Clocks) -> tuple[float, float]:
+def _steady_offset(previous: tuple[float, float] | None, clocks: Clocks) -> tuple[float, float]:
     """`CertificateView.steady_offset` after this look: a new one if the API server's clock has jumped."""
     ahead = clocks.now.timestamp() - clocks.steady
-    if before is not None and abs(ahead - before[0]) <= MAX_CLOCK_DIFFERENCE.total_seconds():
-        return before
+    if previous is not None and abs(ahead - previous[0]) <= MAX_CLOCK_DIFFERENCE.total_seconds():
+        return previous
     return ahead, clocks.steady
 
 
@@ -202,7 +202,7 @@ def _wanted_secret(
 
 
 def _must_replace_leaf(leaf: Pair, ca: Pair, policy: RenewalPolicy, now: datetime) -> bool:
-    """Whether `ca` must issue a new leaf: for other hosts, for a leaf of another CA, or past two thirds of its life."""
+    """True if `ca` must issue a new leaf: for other hosts, for a leaf of another CA, or past two thirds of its life."""
     return (
         certs.hosts_of(leaf.certificate) != frozenset(policy.hosts)
         or not certs.signed_by(leaf.certificate, ca.certificate)
@@ -236,7 +236,7 @@ def _replica_of_stored(stored: StoredCertificates) -> CertificateView:
 
 
 def _serves_by_either_clock(replica: CertificateView, clocks: Clocks) -> bool:
-    """Whether the leaf that it serves is valid by one clock at least."""
+    """True if the leaf that it serves is valid by one clock at least."""
     issuer = (replica.issuer,) if replica.issuer else ()
     return any(_can_serve(replica.leaf, issuer, at) for at in (clocks.now, clocks.own))
 

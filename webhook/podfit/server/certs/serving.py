@@ -45,7 +45,7 @@ class Serving(Protocol):
         """When the certificate ends, in seconds since the epoch; 0: there is none."""
 
     def is_off(self) -> bool | None:
-        """Whether `podfit off` has paused a webhook; None: the configurations are not read."""
+        """True if `podfit off` has paused a webhook; None: the configurations are not read."""
 
 
 class Contexts:

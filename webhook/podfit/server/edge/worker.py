@@ -108,7 +108,7 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
         except OSError as error:
             log.warning("no TLS with %s: %s", address, error.reason if isinstance(error, ssl.SSLError) else error)
 
-    def established(self, peer: Peer, accepted: socket.socket, _: asyncio.Task[None]) -> None:
+    def established(self, peer: Peer, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         """After the handshake, and also if its task was canceled before it began."""
         if not peer.transport:
             accepted.close()

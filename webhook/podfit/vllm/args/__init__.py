@@ -107,11 +107,11 @@ class EngineArgs:
         return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
 
     def is_sure(self, dest: str) -> bool:
-        """Whether vLLM certainly sees the argument as `given` has it, set or not set."""
+        """True if vLLM certainly sees the argument as `given` has it, set or not set."""
         return dest not in self.unresolved and dest not in self.doubtful
 
     def is_final(self, dest: str) -> bool:
-        """Whether vLLM certainly gets the given value: it is known, and no later argument may replace it.
+        """True if vLLM certainly gets the given value: it is known, and no later argument may replace it.
 
         A `--config` file that can't be read replaces nothing: its settings come before the arguments of the command
         line (`FlexibleArgumentParser._pull_args_from_config`, vLLM 0.6 … 0.33)."""
@@ -256,7 +256,7 @@ def _read_by_candidates(
 
 
 def _is_of_no_release(problem: Problem, parser: Parser) -> bool:
-    """Whether the problem is a flag that argparse can't match with any flag of any release."""
+    """True if the problem is a flag that argparse can't match with any flag of any release."""
     flag = problem.flag or ""
     return flag[:2] == "--" and flag.replace("_", "-").partition(".")[0] not in parser.table.beginnings
 
@@ -314,7 +314,7 @@ def _conflicts(reading: ParseResult, command: Command, release: Release) -> list
     argument_errors: list[ArgumentError] = []
 
     def off(dest: str) -> bool:
-        """Whether the argument is certainly not set."""
+        """True if the argument is certainly not set."""
         return not given.get(dest) and dest not in reading.unresolved and not reading.open
 
     def refuse(message: str, dest: str) -> None:

@@ -87,7 +87,7 @@ class Parser:
 
 
 def is_plain_spelling(flag: str, dests: Container[str]) -> bool:
-    """Whether the flag has the same name as its option, or switches it off with `no-`."""
+    """True if the flag has the same name as its option, or switches it off with `no-`."""
     name = name_of(flag)
     return not flag.startswith("--") or name in dests or name.startswith("no_")
 
@@ -275,13 +275,13 @@ class Table:
         return table
 
 
-def _build_table(known: Mapping[Release, Mapping[str, Row]], underscores: Release) -> Table:
+def _build_table(rows_of: Mapping[Release, Mapping[str, Row]], underscores: Release) -> Table:
     """The table built from the rows of each release; definitions that do not change are stored once."""
-    releases = sorted(known)
+    releases = sorted(rows_of)
     definitions: list[Row] = []
     spans: dict[str, list[tuple[int, int, int]]] = {}
     for number, release in enumerate(releases):
-        for dest, row in known[release].items():
+        for dest, row in rows_of[release].items():
             before = spans.setdefault(dest, [])
             if before and before[-1][1] == number - 1 and definitions[before[-1][2]] == row:
                 before[-1] = (before[-1][0], number, before[-1][2])

@@ -146,11 +146,11 @@ class _Reader:
             reading.given["model"] = tag
 
     def _refuse(
-        self, message: str, token: Token, option: Option | None = None, flag: str | None = None, words: int = 1
+        self, message: str, token: Token, option: Option | None = None, flag: str | None = None, count: int = 1
     ) -> None:
         """Note what argparse would reject, with the word that it is about."""
         dest = option.dest if option else None
-        self.reading.problems.append(Problem(token.index, message, token.path, dest, flag, words))
+        self.reading.problems.append(Problem(token.index, message, token.path, dest, flag, count))
 
     def _argument(self, at: int) -> int:
         """A word that is not a flag's value: the model, or one argument too many."""
@@ -229,7 +229,7 @@ class _Reader:
             self._note_open(token.why)
         else:
             words = 1 + len(values) if life else 1  # the number of values of an unknown flag is unknown
-            self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling, words=words)
+            self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling, count=words)
         if flag.explicit is not None:
             self._note_written(name_of(flag.spelling), [flag.explicit])
             return at + 1

@@ -46,7 +46,7 @@ EQUAL = frozenset(
 
 
 def has_effect(name: str, before: object, after: object, given: Mapping[str, Any]) -> bool:
-    """Whether another default changes what vLLM does with the given arguments; True if that is unknown."""
+    """True if another default changes what vLLM does with the given arguments; True if that is unknown."""
     values = str(before), str(after)
     if (name, *values) in EQUAL or (name, *values[::-1]) in EQUAL:
         return False

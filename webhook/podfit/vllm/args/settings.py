@@ -79,10 +79,11 @@ def _registry_was_read(kind: str) -> tuple[bool, ...]:
     return _have_any(load("settings")["names"][kind])
 
 
-def _have_any(names: Mapping[str, Sequence[Span]]) -> tuple[bool, ...]:
+def _have_any(spans_of: Mapping[str, Sequence[Span]]) -> tuple[bool, ...]:
     """Per release: whether it has any of the names."""
     return tuple(
-        any(_definition_in(spans, number) is not None for spans in names.values()) for number in range(len(releases()))
+        any(_definition_in(spans, number) is not None for spans in spans_of.values())
+        for number in range(len(releases()))
     )
 
 
@@ -110,19 +111,19 @@ def variables() -> frozenset[str]:
 
 
 def is_variable(name: str, release: Release | None) -> bool | None:
-    """Whether vLLM's envs.py has the environment variable; None if that is unknown."""
+    """True if vLLM's envs.py has the environment variable; None if that is unknown."""
     table: Mapping[str, Sequence[Span]] = load("settings")["variables"]
     return _has(table.get(name, ()), release, _envs_was_read())
 
 
 def is_key(dest: str, path: str, release: Release | None) -> bool | None:
-    """Whether the class that a JSON argument fills has the key; None if that is unknown."""
+    """True if the class that a JSON argument fills has the key; None if that is unknown."""
     fields: Mapping[str, Sequence[Span]] = load("settings")["configs"].get(dest, {}).get("fields", {})
     return _has(fields.get(path, ()), release, _class_was_read(dest))
 
 
 def _has(spans: Sequence[Span], release: Release | None, was_read: Sequence[bool]) -> bool | None:
-    """Whether the release has a name; None if no release has it, or if the release or its table is unknown."""
+    """True if the release has a name; None if no release has it, or if the release or its table is unknown."""
     if release is None or not spans:
         return None
     known = {
@@ -193,7 +194,7 @@ def config_arguments() -> frozenset[str]:
 
 @cache
 def is_strict(dest: str) -> bool:
-    """Whether the argument's class rejects unknown keys."""
+    """True if the argument's class rejects unknown keys."""
     return "" in load("settings")["configs"].get(dest, {}).get("strict", ())
 
 
@@ -342,7 +343,7 @@ _TRUTH = frozenset(("0", "off", "f", "false", "n", "no", "1", "on", "t", "true",
 
 
 def _pydantic_accepts(value: object, kind: str) -> bool:
-    """Whether pydantic converts the value to that type: it reads texts as numbers, and 2.0 as a whole number.
+    """True if pydantic converts the value to that type: it reads texts as numbers, and 2.0 as a whole number.
 
     A text with `$` counts as valid: it may be expanded before vLLM sees it.
     """

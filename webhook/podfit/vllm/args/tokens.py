@@ -130,16 +130,16 @@ def prepare_words(command: Command, line: CommandLine, parser: Parser) -> Argpar
     return words
 
 
-def _model_first(words: ArgparseWords, parser: Parser, text: str) -> None:
+def _model_first(argparse_words: ArgparseWords, parser: Parser, text: str) -> None:
     """Move the model of `--model` to the front, in releases that expect it first; note an error in releases that reject
     `--model`."""
-    tokens, release = words.tokens, parser.release
+    tokens, release = argparse_words.tokens, parser.release
     if release < _MODEL_BEFORE_ALL[0]:
         return
     if release < _MODEL_BEFORE_ALL[1]:
         for token in tokens:
             if token.text == "--model" and not token.open:
-                words.errors.append((
+                argparse_words.errors.append((
                     "With `vllm serve`, you should provide the model as a positional argument or in a config file "
                     "instead of via the `--model` option.",
                     token,
@@ -156,58 +156,58 @@ def _model_first(words: ArgparseWords, parser: Parser, text: str) -> None:
         elif at + 1 < len(tokens) and not tokens[at + 1].text.startswith("-"):
             model, rest = tokens[at + 1], tokens[at + 2 :]
         else:
-            words.errors.append(("argument --model: expected one argument", flag))
-            words.tokens = tokens[:at] + tokens[at + 1 :]
+            argparse_words.errors.append(("argument --model: expected one argument", flag))
+            argparse_words.tokens = tokens[:at] + tokens[at + 1 :]
             return
-        words.tokens = tokens = [model, *tokens[:at], *rest]
+        argparse_words.tokens = tokens = [model, *tokens[:at], *rest]
     if release >= _NAME_NEEDS_MODEL and tokens and tokens[0].text.startswith("-") and not tokens[0].open:
         name = next((t for t in tokens if re.match(r"--served[-_]model[-_]name(=.|$)", t.text) and not t.open), None)
         if name is not None and not any(re.match(r"--config(=.|$)", t.text) for t in tokens):
-            words.errors.append((
+            argparse_words.errors.append((
                 "`model` should be provided as the first positional argument when using `vllm serve`. "
                 "i.e. `vllm serve <model> --<arg> <value>`.",
                 name,
             ))  # fmt: skip
 
 
-def _config(words: ArgparseWords, command: Command, parser: Parser) -> None:
+def _config(argparse_words: ArgparseWords, command: Command, parser: Parser) -> None:
     """Replaces `--config FILE` (these two words exactly) by the file's settings, before the other flags."""
-    tokens = words.tokens
+    tokens = argparse_words.tokens
     places = [n for n, token in enumerate(tokens) if token.text == "--config" and not token.open]
     if not places or parser.release < Release(0, 6):
         return
     at, flag = places[0], tokens[places[0]]
     if len(places) > 1:
-        words.errors.append(("More than one config file specified!", tokens[places[1]]))
+        argparse_words.errors.append(("More than one config file specified!", tokens[places[1]]))
     if at == len(tokens) - 1:
-        words.errors.append(("No config file specified! Please check your command-line arguments.", flag))
-        words.tokens = tokens[:at]
+        argparse_words.errors.append(("No config file specified! Please check your command-line arguments.", flag))
+        argparse_words.tokens = tokens[:at]
         return
     file, rest = tokens[at + 1], tokens[:at] + tokens[at + 2 :]
-    words.tokens, words.config = rest, file.text
+    argparse_words.tokens, argparse_words.config = rest, file.text
     if file.why:
-        words.open = f"the config file is unknown: {file.why}"
+        argparse_words.open = f"the config file is unknown: {file.why}"
         return
     extension = file.text.rpartition(".")[2]
     if extension not in ("yaml", "yml"):
-        words.errors.append((f"Config file must be of a yaml/yml type. {extension} supplied", file))
+        argparse_words.errors.append((f"Config file must be of a yaml/yml type. {extension} supplied", file))
         return
     text = command.config.get(posixpath.normpath(file.text))
     if text is None:
-        words.open = f"the content of the config file {file.text} is unknown"
+        argparse_words.open = f"the content of the config file {file.text} is unknown"
         return
     settings = _settings(text)
     if isinstance(settings, str):
-        words.open = f"the config file {file.text} {settings}"
+        argparse_words.open = f"the config file {file.text} {settings}"
         return
     inserted = [replace(flag, text=text) for text in _config_words(settings, parser)]
     named = parser.entry == "serve" and bool(rest) and not rest[0].text.startswith("-")
     model = any(token.text == "--model" for token in inserted)
     if parser.entry == "serve" and not named and not model:
-        words.errors.append((
+        argparse_words.errors.append((
             "No model specified! Please specify model either as a positional argument or in a config file.", flag
         ))  # fmt: skip
-    words.tokens = [*rest[:named], *inserted, *rest[named:]]
+    argparse_words.tokens = [*rest[:named], *inserted, *rest[named:]]
 
 
 def _settings(text: str) -> Mapping[Any, Any] | str:
@@ -276,14 +276,14 @@ def _expand_optimization(tokens: list[Token], release: Release) -> list[Token]:
     return out
 
 
-def _merge_dotted_flags(words: ArgparseWords, release: Release) -> None:
+def _merge_dotted_flags(argparse_words: ArgparseWords, release: Release) -> None:
     """Merges `--config.key value` into one `--config '{"key": value}'` at the end, per flag."""
     prefix = "-" if release >= _DOTTED_SHORT else "--"
-    if not [True for token in words.tokens if token.text[:1] == "-" and "." in token.text.partition("=")[0]]:
+    if not [True for token in argparse_words.tokens if token.text[:1] == "-" and "." in token.text.partition("=")[0]]:
         return
     kept: list[Token] = []
     merged: dict[str, tuple[Token, dict[str, Any]]] = {}
-    tokens = iter(words.tokens)
+    tokens = iter(argparse_words.tokens)
     for token in tokens:
         name, equals, text = token.text.partition("=")
         if not token.text.startswith(prefix) or "." not in name or token.open:
@@ -293,7 +293,7 @@ def _merge_dotted_flags(words: ArgparseWords, release: Release) -> None:
         if not equals:
             following = next(tokens, None)
             if following is None:
-                words.errors.append((f"argument {name}: expected one argument", token))
+                argparse_words.errors.append((f"argument {name}: expected one argument", token))
                 continue
             value, text = following, following.text
         flag, *keys = name.removesuffix("+").split(".")
@@ -313,7 +313,7 @@ def _merge_dotted_flags(words: ArgparseWords, release: Release) -> None:
         merged[flag] = (replace(first, unknown=unknown, doubtful=doubtful), merged_value)
     for flag, (token, merged_value) in merged.items():
         kept += [replace(token, text=flag, unknown=None, doubtful=None), replace(token, text=json.dumps(merged_value))]
-    words.tokens = kept
+    argparse_words.tokens = kept
 
 
 def _dotted_value(text: str, release: Release) -> Any:
@@ -329,9 +329,9 @@ def _dotted_value(text: str, release: Release) -> Any:
         return text
 
 
-def _merge_nested(target: dict[str, Any], new: dict[str, Any]) -> None:
+def _merge_nested(target: dict[str, Any], update: dict[str, Any]) -> None:
     """Merge `new` into `target`: objects key by key, lists appended."""
-    for key, value in new.items():
+    for key, value in update.items():
         old = target.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             _merge_nested(old, value)

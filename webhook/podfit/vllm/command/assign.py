@@ -18,12 +18,12 @@ _MOST_ELEMENTS = 4096
 """Elements of an array that are kept."""
 
 
-def assignment(words: WordExpander, node: Node) -> Status:
+def assignment(expander: WordExpander, node: Node) -> Status:
     """`A=b`, `A+=b`, `A=(b c)`."""
     name_node, value_node = node.child_by_field_name("name"), node.child_by_field_name("value")
     if name_node is None:
         return "yes"
-    state, name = words.state, source(name_node)
+    state, name = expander.state, source(name_node)
     if name_node.type == "subscript":
         name = name.partition("[")[0]
         state.assign(name, [mystery(f"${name}", f"{name} is assigned by element")])
@@ -33,9 +33,9 @@ def assignment(words: WordExpander, node: Node) -> Status:
     before = state.variables.get(name)
     append = any(child.type == "+=" for child in node.children)
     if value_node is not None and value_node.type == "array":
-        state.assign(name, _array(words, value_node, before if append else None))
+        state.assign(name, _array(expander, value_node, before if append else None))
         return "yes"
-    value = words.scalar(value_node)
+    value = expander.scalar(value_node)
     if append:
         first = before[:1] if isinstance(before, list) else [before or ()]
         value = joined([*(piece for pieces in first for piece in pieces), *value])[:_MOST_ELEMENTS]
@@ -44,20 +44,20 @@ def assignment(words: WordExpander, node: Node) -> Status:
     return "likely" if runs else "yes"
 
 
-def _array(words: WordExpander, node: Node, before: Value | Array | None) -> Array:
-    elements = [field for child in node.children if child.is_named for field in words.fields(child)]
+def _array(expander: WordExpander, node: Node, current: Value | Array | None) -> Array:
+    elements = [field for child in node.children if child.is_named for field in expander.fields(child)]
     if any(source(child).startswith("[") or "$((" in source(child) for child in node.children):
         return [mystery(source(node)[:64], "its elements have indices of their own, or arithmetic that may fail")]
-    if before:
-        elements = [*(before if isinstance(before, list) else [before] if text_of(before) else []), *elements]
+    if current:
+        elements = [*(current if isinstance(current, list) else [current] if text_of(current) else []), *elements]
     return elements[:_MOST_ELEMENTS]
 
 
-def declaration(words: WordExpander, node: Node, in_function: bool) -> Status:
+def declaration(expander: WordExpander, node: Node, in_function: bool) -> Status:
     """`export A=b`, `declare -a A`, `local A=b`, `export $(…)`."""
     keyword = node.children[0].type if node.children else ""
     flags = "".join(source(child) for child in node.children if child.type == "word" and source(child)[:1] in "-+")
-    exports, state = keyword == "export" or "x" in flags, words.state
+    exports, state = keyword == "export" or "x" in flags, expander.state
     for child in node.children[1:]:
         assigns = child.type == "variable_assignment"
         target = child.child_by_field_name("name") if assigns else child
@@ -65,11 +65,11 @@ def declaration(words: WordExpander, node: Node, in_function: bool) -> Status:
         if name[:1] == "-":
             continue  # `export --port=8000`: the grammar reads it as an assignment, the shell as an option
         if assigns:
-            assignment(words, child)
+            assignment(expander, child)
             if name and dialect.has_braces(source(child)):
                 state.forget([name], f"{name} is assigned once for each word of the braces")
         elif child.is_named and child.type not in ("variable_name", "comment") and source(child)[:1] not in "-+":
-            builtin.export_words(state, words.fields(child), exported=exports)
+            builtin.export_words(state, expander.fields(child), exported=exports)
         elif name and not exports and "a" in flags:
             state.variables.setdefault(name, [])
         elif name and keyword in ("local", "declare", "typeset"):
@@ -90,12 +90,12 @@ _KNOWN_ATTRIBUTES = frozenset("-axrgp") | {"n"}
 """Options of `declare` that do not change a value; `export -n` is one of them."""
 
 
-def unset(words: WordExpander, node: Node) -> Status:
+def unset(expander: WordExpander, node: Node) -> Status:
     """Follow `unset A`, `unset $NAME` and `unset -f FUNCTION`."""
-    state, names = words.state, [source(child) for child in node.children[1:]]
+    state, names = expander.state, [source(child) for child in node.children[1:]]
     for child, word in zip(node.children[1:], names, strict=True):
         expands = "$" in word or "`" in word
-        for name in map(known, words.fields(child)) if expands else [word.strip("'\"")]:
+        for name in map(known, expander.fields(child)) if expands else [word.strip("'\"")]:
             if name is None:
                 state.forget_all(f"{word} may be any variable")
                 state.removed |= state.variables.keys()

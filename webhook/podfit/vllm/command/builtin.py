@@ -85,7 +85,7 @@ def _printf(state: ShellState, argv: list[Value]) -> Status:
 _CHANGES_READING = frozenset({"expand_aliases", "failglob", "lastpipe", "nocasematch", "nullglob"})
 
 
-def _shopt(_: ShellState, argv: list[Value]) -> Status:
+def _shopt(shell_state: ShellState, argv: list[Value]) -> Status:
     """`shopt`: its options change how the rest of a script is read."""
     texts = [text_of(word) for word in argv]
     if "-s" in texts[:1] and not _CHANGES_READING.isdisjoint(texts):
@@ -108,7 +108,7 @@ def _trap(state: ShellState, argv: list[Value]) -> Status:
     return "likely"
 
 
-def _exit(_: ShellState, argv: list[Value]) -> Status:
+def _exit(shell_state: ShellState, argv: list[Value]) -> Status:
     raise Exit(failed=bool(argv) and re.fullmatch(r"0*[1-9]\d{0,2}", known(argv[0]) or "") is not None)
 
 

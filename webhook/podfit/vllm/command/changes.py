@@ -65,7 +65,7 @@ def change_made_by(argv: Sequence[Value], stdin: str | None = None) -> Change | 
 
 
 def _over_code(name: str, texts: Sequence[str]) -> bool:
-    """Whether it writes into a folder above Python code, or into the working directory, which may be one."""
+    """True if it writes into a folder above Python code, or into the working directory, which may be one."""
     if name == "tar" and not any(map(_EXTRACTS.match, (*(f"-{text}" for text in texts[:1]), *texts))):
         return False
     targets = [text.partition("=")[2] if text.startswith("--") and "=" in text else text for text in texts]

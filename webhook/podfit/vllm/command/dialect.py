@@ -21,7 +21,7 @@ _HIDDEN = re.compile(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|\\.", re.
 
 
 def has_braces(word: str) -> bool:
-    """Whether bash expands a word to several: `{a,b}`, `{1..3}` (bash(1), Brace Expansion)."""
+    """True if bash expands a word to several: `{a,b}`, `{1..3}` (bash(1), Brace Expansion)."""
     return any("," in match[1] or ".." in match[1] for match in _BRACES.finditer(_HIDDEN.sub("", word)))
 
 

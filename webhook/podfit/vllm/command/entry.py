@@ -162,7 +162,7 @@ def removals(argv: Argv) -> frozenset[str]:
 
 
 def may_reset(argv: Argv) -> bool:
-    """Whether it may start its command in another environment than its own, by rules that the manifest does not
+    """True if it may start its command in another environment than its own, by rules that the manifest does not
     show."""
     texts = texts_of(argv[:_NEAR])
     names = {text.rpartition("/")[2] for text in texts}
@@ -261,7 +261,7 @@ def _slipped(argv: Argv) -> Serve | None:
 
 
 def alike(text: str, meant: str) -> bool:
-    """Whether `text` is probably a misspelled `meant`."""
+    """True if `text` is probably a misspelled `meant`."""
     from difflib import SequenceMatcher  # here, because few commands are misspelled
 
     return len(text) < 2 * len(meant) and SequenceMatcher(None, text, meant).ratio() > 0.8
@@ -392,7 +392,7 @@ _VLLM_PACKAGE = re.compile(
 
 
 def installs_vllm(argv: Argv) -> bool:
-    """Whether it is `pip install vllm==…` or similar: from then on the image's tag does not show the release."""
+    """True if it is `pip install vllm==…` or similar: from then on the image's tag does not show the release."""
     if not argv or _name(argv[0]) not in _INSTALLERS:
         return False
     texts = [text_of(word)[:500] for word in argv[1:_NEAR]]

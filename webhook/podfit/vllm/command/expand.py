@@ -80,7 +80,7 @@ class Environment(Mapping[str, Value]):
 
     @property
     def full(self) -> bool:
-        """Whether the limit is reached, so that no more text is expanded."""
+        """True if the limit is reached, so that no more text is expanded."""
         return self.grown > 64 * MAX_EXPANDED_LENGTH
 
     def set(self, name: str, value: Value) -> None:

@@ -122,12 +122,12 @@ Each stage has its own model, GPUs and share of their memory, by a file that the
 
 
 def is_omni(image: str) -> bool:
-    """Whether the image is a build of vLLM-Omni."""
+    """True if the image is a build of vLLM-Omni."""
     return repository(image).rpartition("/")[2].startswith("vllm-omni")
 
 
 def named_vllm(image: str) -> bool:
-    """Whether the image's own name (or its owner's) contains vLLM, regardless of the table."""
+    """True if the image's own name (or its owner's) contains vLLM, regardless of the table."""
     name = repository(image)
     return "vllm" in name.rpartition("/")[2] or "/vllm/" in f"/{name}/"
 
@@ -136,7 +136,7 @@ _NUMBERED = re.compile(r"(?<!lmcache)/vllm-(?:openai|cpu)[\w-]*:v?0\.(\d{1,3})(?
 
 
 def before_serve(image: str) -> bool:
-    """Whether the tag is of a release whose entrypoint may still be the module (vllm-openai up to 0.11.0).
+    """True if the tag is of a release whose entrypoint may still be the module (vllm-openai up to 0.11.0).
 
     The module reads `--model` in every release. From 0.10 on it also accepts a positional model but still serves its
     default (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both.

@@ -255,7 +255,7 @@ def _unescape(text: str, quoted: bool) -> str:
 
 
 def _begins(node: Node) -> bool:
-    """Whether the node is at the beginning of its word."""
+    """True if the node is at the beginning of its word."""
     parent = node.parent
     return parent is None or parent.type != "concatenation" or parent.start_byte == node.start_byte
 
@@ -303,7 +303,7 @@ def _bounded(value: Value) -> Value:
 
 
 def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
-    """Whether `-` (or `:-` with `colon`) would use its default word; None if unknown."""
+    """True if `-` (or `:-` with `colon`) would use its default word; None if unknown."""
     if value is None:
         return True
     pieces = [piece for other_pieces in (value if isinstance(value, list) else [value]) for piece in other_pieces]

@@ -35,12 +35,12 @@ _WORK = frozenset({"/", "/vllm-workspace", "/workspace"})
 
 
 def holds_code(folder: str) -> bool:
-    """Whether files that are written or mounted there may hide or add Python code."""
+    """True if files that are written or mounted there may hide or add Python code."""
     return _HOLDS.fullmatch(folder.rstrip("/") or "/") is not None
 
 
 def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> bool:
-    """Whether the words before vLLM's arguments name a program by a path that is not one of the image's.
+    """True if the words before vLLM's arguments name a program by a path that is not one of the image's.
 
     Such a path is on a volume, or does not exist in vLLM's own image. Other images may have their Python anywhere.
     """
@@ -73,5 +73,5 @@ def by_folder(folder: str, mounted: Sequence[str]) -> Change | None:
 
 
 def went_elsewhere(folder: str | None) -> bool:
-    """Whether a script's `cd` leaves the folder in which the image starts; None: the new folder is unknown."""
+    """True if a script's `cd` leaves the folder in which the image starts; None: the new folder is unknown."""
     return folder is None or (folder.rstrip("/") or "/") not in _WORK

@@ -202,13 +202,13 @@ class Reading:
         )
 
     def _changes(
-        self, started: Serve, env: Mapping[str, Value], before: Sequence[Value], *, moved: bool
+        self, started: Serve, env: Mapping[str, Value], leading: Sequence[Value], *, moved: bool
     ) -> frozenset[Change]:
         """The changes to the Python code by the words before vLLM's, the variables and the folder."""
         changed = {python.by_variables(env)}
-        if before and python.is_another(before, self.image, self._mounted()):
+        if leading and python.is_another(leading, self.image, self._mounted()):
             changed.add("vllm")
-        if started.program.startswith("vllm.") or "-m" in texts_of(before):
+        if started.program.startswith("vllm.") or "-m" in texts_of(leading):
             folder = string(self.container.spec.get("workingDir"))
             changed.add("code" if moved else python.by_folder(folder, self._mounted()) if folder else None)
         return frozenset([change for change in changed if change is not None])

@@ -30,28 +30,28 @@ class _Write(NamedTuple):
     appends: bool
 
 
-def write(words: WordExpander, node: Node, argv: Sequence[Value]) -> None:
+def write(expander: WordExpander, node: Node, argv: Sequence[Value]) -> None:
     """Follow the writes to files of a statement with the command `argv`."""
-    state = words.state
-    for write in _writes(words, node, argv):
-        words.budget.spend(len(state.files) // 4)
+    state = expander.state
+    for write in _writes(expander, node, argv):
+        expander.budget.spend(len(state.files) // 4)
         path = known(write.target)
         before = state.files.get(posixpath.normpath(path), ()) if write.appends and path else ()
         state.overwrite(write.target)
         if path and write.text is not None and before is not None:
             text = joined([*before, *write.text])
             size = sum(len(piece.text) for piece in text)
-            words.budget.spend(size // 16)
+            expander.budget.spend(size // 16)
             short = text if size <= MAX_SCRIPT_LENGTH else literal(text_of(text)[:_TOO_LONG])
             state.files[posixpath.normpath(path)] = short
 
 
-def _writes(words: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[_Write]:
+def _writes(expander: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[_Write]:
     """The writes of `cat <<EOF > file`, `tee file <<EOF` and others."""
     redirects = node.children_by_field_name("redirect")
     heredoc = next((other_redirect for other_redirect in redirects if other_redirect.type == "heredoc_redirect"), None)
     name = text_of(argv[0]) if argv else ""
-    text = heredoc_text(words, heredoc) if heredoc is not None and name in ("cat", "tee") else None
+    text = heredoc_text(expander, heredoc) if heredoc is not None and name in ("cat", "tee") else None
     for redirect in [*redirects, *(heredoc.children if heredoc is not None else ())]:
         operator = next((child.type for child in redirect.children if child.type in _INTO_A_FILE), None)
         destination = redirect.child_by_field_name("destination")
@@ -60,20 +60,20 @@ def _writes(words: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[
         descriptor = redirect.child_by_field_name("descriptor")
         plain = (descriptor is None or source(descriptor) == "1") and (name != "cat" or len(argv) == 1)
         if not re.fullmatch(r"\d+|-|/dev/.*", source(destination)):
-            yield _Write(words.scalar(destination), text if plain else None, operator in (">>", "&>>"))
+            yield _Write(expander.scalar(destination), text if plain else None, operator in (">>", "&>>"))
     if name == "tee":
         appends = any(text_of(word) == "-a" for word in argv)
         yield from (_Write(word, text, appends) for word in argv[1:] if text_of(word)[:1] != "-")
 
 
-def given(words: WordExpander, node: Node) -> Value | None:
+def given(expander: WordExpander, node: Node) -> Value | None:
     """The here-document that is the input of a statement."""
     redirects = node.children_by_field_name("redirect")
     heredoc = next((redirect for redirect in redirects if redirect.type == "heredoc_redirect"), None)
-    return heredoc_text(words, heredoc) if heredoc is not None else None
+    return heredoc_text(expander, heredoc) if heredoc is not None else None
 
 
-def heredoc_text(words: WordExpander, node: Node) -> Value:
+def heredoc_text(expander: WordExpander, node: Node) -> Value:
     """The text of a here-document."""
     start = next((source(c) for c in node.children if c.type == "heredoc_start"), "")
     body = next((c for c in node.children if c.type == "heredoc_body"), None)
@@ -86,7 +86,7 @@ def heredoc_text(words: WordExpander, node: Node) -> Value:
     for child in body.children:
         if child.is_named and child.type != "heredoc_content":
             pieces.append(_unescaped(raw[at - body.start_byte : child.start_byte - body.start_byte]))
-            pieces += words.scalar(child)
+            pieces += expander.scalar(child)
             at = child.end_byte
     return joined([*pieces, _unescaped(raw[at - body.start_byte :])])
 
@@ -95,15 +95,15 @@ def _unescaped(raw: bytes) -> Piece:
     return Piece(re.sub(r"\\([$`\\\n])", lambda m: "" if m[1] == "\n" else m[1], raw.decode(errors="replace")))
 
 
-def overwrite(words: WordExpander, argv: Sequence[Value], stdin: Value | None) -> None:
+def overwrite(expander: WordExpander, argv: Sequence[Value], stdin: Value | None) -> None:
     """Make the files unknown whose names are in a program's words or in its input."""
-    state, name = words.state, posixpath.basename(text_of(argv[0]))
+    state, name = expander.state, posixpath.basename(text_of(argv[0]))
     if not state.files or name in _READERS:
         return
     if name in _WRITERS and known(argv[-1]) is None:
         state.overwrite(argv[-1])
     text = "\n".join(map(text_of, (*argv[1:], stdin or ())))
-    words.budget.spend(len(state.files) * (1 + len(text) // MAX_SCRIPT_LENGTH))
+    expander.budget.spend(len(state.files) * (1 + len(text) // MAX_SCRIPT_LENGTH))
     for path in state.files.keys() - state.mounted:
         if posixpath.basename(path) in text:
             state.files[path] = None

@@ -94,12 +94,12 @@ class Shell:
 
     @property
     def conditional(self) -> bool:
-        """Whether the command being visited may not run, or its failure may not be the script's."""
+        """True if the command being visited may not run, or its failure may not be the script's."""
         return self.caught > 0 or self.branched
 
     @property
     def branched(self) -> bool:
-        """Whether the script may take another branch than the one to the command being visited."""
+        """True if the script may take another branch than the one to the command being visited."""
         return self.opaque > 0 or self.exits
 
     @property

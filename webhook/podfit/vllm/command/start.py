@@ -84,20 +84,20 @@ class _Seen:
     """The servers that it starts one after the other, each because the one before has failed."""
 
     def may_follow(self, sh: Shell) -> bool:
-        """Whether the script may, on another branch, end in a program that does not serve."""
+        """True if the script may, on another branch, end in a program that does not serve."""
         follows = any(map(_follows, self.texts))
         return follows or (sh.branched and all(len(_SERVER.findall(text)) < 2 for text in self.texts))
 
 
 def _may_serve(text: str) -> bool:
-    """Whether the script mentions a server, ignoring its quotes."""
+    """True if the script mentions a server, ignoring its quotes."""
     for sign in "'\"\\":
         text = text.replace(sign, "")
     return "vllm" in text and _SERVER.search(text) is not None
 
 
 def _follows(text: str) -> bool:
-    """Whether the script has `--headless`, `run.sh worker`, or `ray start` without `--head` after it."""
+    """True if the script has `--headless`, `run.sh worker`, or `ray start` without `--head` after it."""
     starts = (_RAY.split(item) for item in _STATEMENT.findall(text)) if "ray" in text else ()
     return any(len(parts) > 1 and not _LEADS.search(parts[-1]) for parts in starts) or bool(_FOLLOWS.search(text))
 
@@ -180,7 +180,7 @@ class _Resolver(Reading):
         return None
 
     def _rays(self) -> bool:
-        """Whether it is a Ray node's own container, which gets `ray start` from KubeRay if it has no command."""
+        """True if it is a Ray node's own container, which gets `ray start` from KubeRay if it has no command."""
         if self.args or self.container.synthetic:
             return False
         first = self.container.path.parts[-2:] == ("containers", 0)
@@ -341,7 +341,7 @@ class _Resolver(Reading):
         )
 
     def _asks_for_a_device(self) -> bool:
-        """Whether it requests an accelerator, by a resource, an annotation or a claim."""
+        """True if it requests an accelerator, by a resource, an annotation or a claim."""
         claims = mapping(self.container.spec.get("resources")).get("claims")
         return bool(claims or resource.requests(self.workload, self.container))
 
@@ -443,7 +443,7 @@ class _Resolver(Reading):
         sh.state.files, sh.followed = child.state.files, True
 
     def _unforked(self, sh: Shell) -> bool:
-        """Whether a shell may replace itself by this command, although the script has no `exec`."""
+        """True if a shell may replace itself by this command, although the script has no `exec`."""
         last = sh.last
         if self.script is None or last is None or source(_name_of(last)) == "exec":
             return False
@@ -495,7 +495,7 @@ class _Resolver(Reading):
         )
 
     def _leader(self) -> bool:
-        """Whether another container of the same object serves."""
+        """True if another container of the same object serves."""
         first = self.whole.once(self._first_containers, "first containers")
         others = (serves for path, serves in first if path != self.container.path)
         return any(itertools.islice(others, _SIBLINGS))

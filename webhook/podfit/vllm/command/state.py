@@ -90,29 +90,29 @@ class ShellState:
             return self.exported
         return self.exported | {name for name, value in self.variables.items() if value is not before.get(name)}
 
-    def assigned(self, before: ShellState) -> set[str]:
+    def assigned(self, shell_state: ShellState) -> set[str]:
         """Variables that were assigned or unset since a copy was made, also if their values are the same as before."""
-        names = {**self.variables, **before.variables}
-        return {name for name in names if self.variables.get(name) is not before.variables.get(name)}
+        names = {**self.variables, **shell_state.variables}
+        return {name for name in names if self.variables.get(name) is not shell_state.variables.get(name)}
 
-    def may_be(self, other: ShellState, why: str) -> None:
+    def may_be(self, shell_state: ShellState, why: str) -> None:
         """The script may also have reached this place with another state: what differs becomes unknown."""
-        for name in self.assigned(other):
-            value, two = self.variables.get(name), other.variables.get(name)
+        for name in self.assigned(shell_state):
+            value, two = self.variables.get(name), shell_state.variables.get(name)
             if isinstance(value, list) or isinstance(two, list):
                 self.variables[name] = _common(_elements(value), _elements(two), name, why)
             else:
                 self.forget([name], why)
-        if self.positional is not other.positional:
-            self.positional = _common(self.positional, other.positional, "@", why)
-        self.exported |= other.exported
-        self.unexported = other.unexported if self.unexported is None else self.unexported
-        self.computed |= other.computed
-        self.removed |= other.removed
-        self.errexit = self.errexit and other.errexit
-        self.rest = self.rest or other.rest
-        self.unsettle(other.files)
-        for name, bodies in other.functions.items():
+        if self.positional is not shell_state.positional:
+            self.positional = _common(self.positional, shell_state.positional, "@", why)
+        self.exported |= shell_state.exported
+        self.unexported = shell_state.unexported if self.unexported is None else self.unexported
+        self.computed |= shell_state.computed
+        self.removed |= shell_state.removed
+        self.errexit = self.errexit and shell_state.errexit
+        self.rest = self.rest or shell_state.rest
+        self.unsettle(shell_state.files)
+        for name, bodies in shell_state.functions.items():
             have = self.functions.get(name, ())
             self.functions[name] = (*have, *(body for body in bodies if body not in have))
 

@@ -33,17 +33,17 @@ _LONGEST = 512
 
 
 def looks_like_vllm(program: str, words: Sequence[Value]) -> bool:
-    """Whether the arguments are vLLM's: one of them is a flag that only vLLM has."""
+    """True if the arguments are vLLM's: one of them is a flag that only vLLM has."""
     return any(_flag(word) in _TELLING for word in words) and not _NO_SERVER.search(program[:_LONGEST])
 
 
 def names_model(words: Sequence[Value]) -> bool:
-    """Whether the arguments contain `--model`."""
+    """True if the arguments contain `--model`."""
     return any(_flag(word) in ("model", "model-tag") for word in words)
 
 
 def is_server_file(program: str) -> bool:
-    """Whether it is the name of a start script or a server: `/entrypoint.sh`, `api_server.py`."""
+    """True if it is the name of a start script or a server: `/entrypoint.sh`, `api_server.py`."""
     _, slash, name = program.rpartition("/")
     if len(program) > _LONGEST or not (slash or name.endswith((".sh", ".bash", ".py"))):
         return False

@@ -68,7 +68,7 @@ class Depth:
 
     @property
     def full(self) -> bool:
-        """Whether the deepest level that is read is reached."""
+        """True if the deepest level that is read is reached."""
         return self._level >= WORD_NESTING
 
     def __enter__(self) -> None:
@@ -272,7 +272,7 @@ def last_command(root: Node) -> Node | None:
 
 
 def is_at_end(command: Node) -> bool:
-    """Whether only the end of the line follows, not even a redirection: `bash -c` starts such a command without
+    """True if only the end of the line follows, not even a redirection: `bash -c` starts such a command without
     forking (bash 5.2, measured; builtins/evalstring.c should_suppress_fork)."""
     root = command
     while root.parent is not None:
@@ -304,12 +304,12 @@ _LITERAL = frozenset({"word", "number", "string", "string_content", "raw_string"
 
 
 def is_literal(node: Node) -> bool:
-    """Whether nothing in the word is expanded."""
+    """True if nothing in the word is expanded."""
     return node.type in _LITERAL and all(is_literal(child) for child in node.children if child.is_named)
 
 
 def only_command(root: Node) -> bool:
-    """Whether the script is one simple command, which shells start without forking."""
+    """True if the script is one simple command, which shells start without forking."""
     statements = [
         child for child in root.children if child.type != "comment" and source(child).strip() not in ("", ";")
     ]

@@ -244,5 +244,5 @@ class Command:
 
     @property
     def serves(self) -> bool:
-        """Whether it answers HTTP: a joining worker and the batch runner do not."""
+        """True if it answers HTTP: a joining worker and the batch runner do not."""
         return self.entry != "worker" and not self.program.replace("-", "_").endswith("run_batch")

@@ -178,11 +178,11 @@ def on_nodes(
             yield replace(accelerator, gpus=(gpu,)), ""
 
 
-def _may_get(given: Accelerator, container: Container, resource: str | None, build: str | None) -> bool:
-    """Whether `--gpu` or `assume.gpu` may apply to the container. It does not if the container requests another maker's
+def _may_get(accelerator: Accelerator, container: Container, resource: str | None, build: str | None) -> bool:
+    """True if `--gpu` or `assume.gpu` may apply to the container. It does not if the container requests another maker's
     device, or, without such a resource, runs another maker's build of vLLM."""
     its = maker.of_resources(resource, container.resources) or build
-    return its is None or its in maker.of_gpus(given.gpus)
+    return its is None or its in maker.of_gpus(accelerator.gpus)
 
 
 def parse(text: str) -> Accelerator:

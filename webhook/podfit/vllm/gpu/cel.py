@@ -46,7 +46,7 @@ def read(expression: str) -> Callable[[Device], bool | None]:
         return lambda _: None
 
     def select(device: Device) -> bool | None:
-        """Whether a device matches; None if unknown."""
+        """True if a device matches; None if unknown."""
         answer = value(device)
         return answer if isinstance(answer, bool) else None
 
@@ -264,7 +264,7 @@ def _method_call(name: str, value: _Value, arguments: list[_Value]) -> _Value:
 
 
 def _matches_pattern(text: str, pattern: str) -> bool | None:
-    """Whether the text matches the pattern; None for patterns that may be slow or that Python does not support."""
+    """True if the text matches the pattern; None for patterns that may be slow or that Python does not support."""
     quantified, repeats = len(re.findall(r"[*+?{]", pattern)), len(re.findall(r"[*+{]", pattern))
     if len(pattern) > 200 or len(text) > _LONGEST_TEXT or quantified > _QUANTIFIERS or repeats > _REPEATS:
         return None

@@ -86,7 +86,7 @@ def _all_of(several: Iterable[tuple[Gpu, ...]]) -> tuple[Gpu, ...]:
 
 
 def _all_seen(values: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
-    """Whether all claims are known, and none is for an accelerator but for a network interface or a compute domain."""
+    """True if all claims are known, and none is for an accelerator but for a network interface or a compute domain."""
     named = [there.get(str(other_mapping.get("name"))) for other_mapping in mappings(values)]
     return all(item is not None and _spec(item, workload.namespace, snapshot) is not None for item in named)
 
@@ -182,7 +182,7 @@ _MOST = 24
 
 
 def _names(gpus: tuple[Gpu, ...]) -> bool:
-    """Whether a request names its GPU model. A class for all whole GPUs of a vendor names none."""
+    """True if a request names its GPU model. A class for all whole GPUs of a vendor names none."""
     names = {gpu.name for gpu in gpus if gpu.mig is None}
     return len(gpus) <= _MOST and not any(value <= names for value in _whole_gpus().values())
 

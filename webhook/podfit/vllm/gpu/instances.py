@@ -109,12 +109,12 @@ def rented() -> frozenset[str]:
 
 
 def is_telling(key: str) -> bool:
-    """Whether it is a label of Karpenter's about accelerators."""
+    """True if it is a label of Karpenter's about accelerators."""
     return key.startswith(_PREFIXES) and _label_part(key) is not None
 
 
 def _requirement_holds(requirement: NodeRequirement, value: str | None) -> bool:
-    """Whether a value meets a node's requirement; None: the label is absent."""
+    """True if a value meets a node's requirement; None: the label is absent."""
     return requirement.holds({requirement.key: value} if value is not None else {})
 
 

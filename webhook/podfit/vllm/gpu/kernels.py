@@ -75,7 +75,7 @@ settings."""
 
 
 def is_exact(model: Model) -> bool:
-    """Whether the quantization comes from the checkpoint's own config.json rather than from its id."""
+    """True if the quantization comes from the checkpoint's own config.json rather than from its id."""
     return not model.scheme_guessed and bool((model.quantization_config or {}).keys() - NAMED)
 
 

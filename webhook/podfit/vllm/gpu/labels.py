@@ -126,7 +126,7 @@ model counts as named."""
 
 
 def _tells(requirement: NodeRequirement) -> bool:
-    """Whether the requirement may identify the GPU model."""
+    """True if the requirement may identify the GPU model."""
     key = requirement.key
     return (
         key in _TELLING
@@ -152,7 +152,7 @@ def _texts(term: Demands) -> list[str]:
 
 
 def _are_short(texts: Sequence[str]) -> bool:
-    """Whether the result for these texts may be cached: few characters, and few texts, even if they are empty."""
+    """True if the result for these texts may be cached: few characters, and few texts, even if they are empty."""
     return len("".join(texts)) + _EACH * len(texts) <= _SHORT
 
 
@@ -383,7 +383,7 @@ def _has_label_memory(gpu: Gpu, requirement: NodeRequirement) -> bool:
 
 
 def _has_gigabytes(gpu: Gpu, requirement: NodeRequirement) -> bool:
-    """Whether the GPU model has the memory in GB that a cloud's label requires."""
+    """True if the GPU model has the memory in GB that a cloud's label requires."""
     sizes = [
         int(match[1]) for value in requirement.values if (match := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))
     ]
@@ -395,7 +395,7 @@ def _has_gigabytes(gpu: Gpu, requirement: NodeRequirement) -> bool:
 
 
 def _has_family(gpu: Gpu, requirement: NodeRequirement) -> bool:
-    """Whether the GPU model has the architecture that nvidia.com/gpu.family requires."""
+    """True if the GPU model has the architecture that nvidia.com/gpu.family requires."""
     return gpu.vendor != "nvidia" or gpu.architecture is None or requirement.holds({requirement.key: gpu.architecture})
 
 
@@ -408,7 +408,7 @@ def _minor(gpu: Gpu, requirement: NodeRequirement) -> bool:
 
 
 def _has_mig(gpu: Gpu, requirement: NodeRequirement) -> bool:
-    """Whether the GPU model supports MIG or not, as nvidia.com/mig.capable requires."""
+    """True if the GPU model supports MIG or not, as nvidia.com/mig.capable requires."""
     has = "true" if products().get(gpu.name.partition(" MIG ")[0], {}).get("mig") else "false"
     return requirement.operator != "In" or requirement.holds({requirement.key: has})
 

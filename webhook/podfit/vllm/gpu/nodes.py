@@ -139,7 +139,7 @@ def find_placement(
 
 
 def is_held(workload: Workload) -> bool:
-    """Whether scheduling gates hold the Pod back, or Kueue admits it and then adds a flavor's labels and
+    """True if scheduling gates hold the Pod back, or Kueue admits it and then adds a flavor's labels and
     tolerations."""
     own = mapping(workload.object.get("metadata"))
     queued = any(KUEUE in mapping(item.get("labels")) for item in (own, workload.metadata))
@@ -168,7 +168,7 @@ def _devices_of_pod(workload: Workload) -> dict[str, int]:
 
 
 def _has_devices(node: Node, needed: Mapping[str, int], part: bool) -> bool:
-    """Whether the node can allocate the requested devices, or its device plugin has not registered any yet.
+    """True if the node can allocate the requested devices, or its device plugin has not registered any yet.
 
     For a part of a GPU, which a scheduler of its own allocates, the node must have a GPU.
     """
@@ -191,7 +191,7 @@ def _is_tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str
 
 
 def _tolerates(toleration: JSON, key: str, value: str, effect: str) -> bool:
-    """Whether one toleration matches a taint."""
+    """True if one toleration matches a taint."""
     if toleration.get("effect") not in (None, "", effect) or toleration.get("key") not in (None, "", key):
         return False
     return toleration.get("operator") == "Exists" or (

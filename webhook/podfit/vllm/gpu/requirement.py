@@ -26,7 +26,7 @@ class NodeRequirement:
         return f"{self.key}: {text}" if self.operator == "In" else f"{self.key} {self.operator} {text}".rstrip()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels meets it (k8s.io/apimachinery labels.Requirement.Matches)."""
+        """True if a node with these labels meets it (k8s.io/apimachinery labels.Requirement.Matches)."""
         value = labels.get(self.key)
         if self.operator == "In":
             return value in self.values
@@ -77,7 +77,7 @@ class NodeDemand:
         return [(*always, *term) for term in terms] if terms else [always]
 
     def holds(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node with these labels and this name may run the Pod."""
+        """True if a node with these labels and this name may run the Pod."""
         return _holds(self.always, labels, name) and (
             not self.terms or any(_holds(term, labels, name) for term in self.terms)
         )

@@ -61,7 +61,7 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
 
 
 def _is_known(name: str) -> bool:
-    """Whether the resource stands for an accelerator by the table, or is named after a GPU model."""
+    """True if the resource stands for an accelerator by the table, or is named after a GPU model."""
     return (_is_known_once if len(name) <= _SHORT else _is_known_ever)(name)
 
 
@@ -97,12 +97,12 @@ def misspelled_resource(entries: Mapping[str, object]) -> tuple[str, str] | None
 
 
 def is_one(resource: str) -> bool:
-    """Whether the resource stands for an accelerator, whatever its value."""
+    """True if the resource stands for an accelerator, whatever its value."""
     return WHOLE.fullmatch(resource) is not None
 
 
 def may_be_one(entries: Mapping[str, object]) -> bool:
-    """Whether a resource of the container looks like an accelerator that the table does not know, or like a claim's."""
+    """True if a resource of the container looks like an accelerator that the table does not know, or like a claim's."""
     return any(
         "/" in name and _ACCELERATOR.search(name) and not WHOLE.fullmatch(name) and _device_count(value) != 0
         for name, value in entries.items()
@@ -168,7 +168,7 @@ def _device_count(value: object) -> int | None:
 
 
 def shared_by_resource(resource: str | None, workload: Workload) -> bool:
-    """Whether the resource's name or an annotation says that other processes may use the GPU."""
+    """True if the resource's name or an annotation says that other processes may use the GPU."""
     if resource is None:
         return False
     fractional = resource in FRACTIONS or resource in FRACTION_ANNOTATIONS

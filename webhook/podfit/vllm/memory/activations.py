@@ -164,7 +164,7 @@ def gathered(model: Model, run: Run) -> int:
 
 
 def has_triton_experts(run: Run) -> bool:
-    """Whether the format of the experts is one of Triton's kernels: 16 bits or 8. Marlin's kernels are for 4 bits."""
+    """True if the format of the experts is one of Triton's kernels: 16 bits or 8. Marlin's kernels are for 4 bits."""
     return run.scheme is None or run.scheme.name in ("FP8", "online fp8", "INT8", "experts_int8")
 
 
@@ -205,7 +205,7 @@ def expert_workspace(model: Model, run: Run) -> tuple[float, float]:
 
 
 def _has_other_kernel(model: Model, run: Run) -> bool:
-    """Whether experts in FP8 likely have another kernel on an NVIDIA GPU: FlashInfer's on Blackwell, Marlin's before
+    """True if experts in FP8 likely have another kernel on an NVIDIA GPU: FlashInfer's on Blackwell, Marlin's before
     Ada. With expert parallelism no buffers were seen either (MiniMax-M2.5 on an H200, 0.18)."""
     if run.vendor != "nvidia" or run.scheme is None or run.scheme.name != "FP8":
         return False
@@ -304,7 +304,7 @@ def vision(model: Model, run: Run) -> tuple[float, float, float]:
 
 
 def _has_long_videos(model: Model, run: Run) -> bool:
-    """Whether the profile run has a video of Qwen 3's kind."""
+    """True if the profile run has a video of Qwen 3's kind."""
     return run.release >= (0, 11) and not str(model.model_type).startswith("qwen2") and not run.no_video
 
 

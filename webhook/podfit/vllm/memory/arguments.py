@@ -228,7 +228,7 @@ def _is_pooling(given: Mapping[str, Any], model: Model) -> bool:
 
 @lru_cache(256)
 def embeds(model: Model) -> bool:
-    """Whether the model returns vectors or scores, by its class or its name."""
+    """True if the model returns vectors or scores, by its class or its name."""
     endings = ("ForSequenceClassification", "EmbeddingModel", "ForTokenClassification", "ForRewardModel", "Model")
     return (
         any(architecture.endswith(endings) for architecture in model.architectures) or "embedding" in model.id.lower()
@@ -242,7 +242,7 @@ bert_with_rope.py: `attn_type("encoder_only")` or the pooling type CLS)."""
 
 @lru_cache(256)
 def is_bidirectional(model: Model) -> bool:
-    """Whether a token of a pooling model attends to later ones: then prompts can't be chunked, nor prefixes cached."""
+    """True if a token of a pooling model attends to later ones: then prompts can't be chunked, nor prefixes cached."""
     named = any(part in architecture for architecture in model.architectures for part in BIDIRECTIONAL)
     return named or model.config.get("is_causal") is False
 

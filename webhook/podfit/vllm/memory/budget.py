@@ -45,7 +45,7 @@ FREE_MEMORY_CHECK_SINCE = Release(0, 9, 1)
 
 
 def checked(settings: Settings) -> bool:
-    """Whether this engine exits at the start if less memory is free than its budget. Unified memory is counted in
+    """True if this engine exits at the start if less memory is free than its budget. Unified memory is counted in
     another way."""
     return (
         settings.v1

@@ -41,7 +41,7 @@ class Page(NamedTuple):
 
 
 def has_compressed_latents(model: Model) -> bool:
-    """Whether the model is a DeepSeek-V4 whose config.json has all sizes."""
+    """True if the model is a DeepSeek-V4 whose config.json has all sizes."""
     ratios = numbers(model.config, "compress_ratios")
     return (
         model.model_type in ("deepseek_v4", "deepseek_ref")

@@ -32,7 +32,7 @@ CPU_LINES = ("processes", "requests", "compilers", "weights in a memory volume",
 
 
 def exceeds_limits(args: EngineArgs, env: Mapping[str, str], release: Release) -> bool:
-    """Whether the KV cache is sized by the node's memory, so that it may grow beyond any limit of the container."""
+    """True if the KV cache is sized by the node's memory, so that it may grow beyond any limit of the container."""
     return SHARE_SINCE <= release < LIMITED_SINCE and not kv_cache(args, env, 1, release).likely
 
 

@@ -76,7 +76,7 @@ def _line(model: Model, sizes: int, stages: int, twice: bool, smaller: bool, ins
 
 
 def charged(settings: Settings) -> bool:
-    """Whether the budget includes them."""
+    """True if the budget includes them."""
     if settings.second_runner and settings.release < model_runner.EVERY:
         return False
     estimate = settings.kernels.variable("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")

@@ -31,7 +31,7 @@ class Blocks:
     experts: bool
 
     def hold(self, size: int) -> bool:
-        """Whether each of `size` ranks gets whole blocks; a single rank always fits."""
+        """True if each of `size` ranks gets whole blocks; a single rank always fits."""
         return size == 1 or self.width % (size * self.block) == 0
 
 
@@ -61,7 +61,7 @@ def blocks(args: EngineArgs, model: Model) -> Blocks | None:
 
 
 def divisible(model: Model, size: int, args: EngineArgs) -> bool:
-    """Whether tensor parallelism of `size` divides the heads and the blocks, and works with the KV heads."""
+    """True if tensor parallelism of `size` divides the heads and the blocks, and works with the KV heads."""
     heads, groups = model.num_attention_heads, model.num_key_value_heads
     if heads is None or heads % size:
         return False

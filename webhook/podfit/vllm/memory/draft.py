@@ -50,7 +50,7 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate:
 
 
 def is_unknown(settings: Settings) -> bool:
-    """Whether a drafter is loaded whose size is only guessed."""
+    """True if a drafter is loaded whose size is only guessed."""
     speculative = settings.speculative
     if speculative is None or speculative.method in OWN:
         return False

@@ -18,7 +18,7 @@ READ_SINCE = Release(0, 9, 1)
 
 
 def lacks_half(model: Model, release: Release | None) -> bool:
-    """Whether this release rejects the model in float16; for an unknown release, whether the newest does.
+    """True if this release rejects the model in float16; for an unknown release, whether the newest does.
 
     Releases before READ_SINCE only warn (vLLM 0.7.3, 0.8.5, 0.9.0.1 config.py, _get_and_verify_dtype)."""
     if release is not None and release < READ_SINCE:
@@ -31,7 +31,7 @@ def lacks_half(model: Model, release: Release | None) -> bool:
 
 
 def is_widened(given: object, model: Model, gpu: Gpu | None, release: Release) -> bool:
-    """Whether `auto` becomes float32: the GPU lacks bfloat16, and the model can't use float16 (vLLM 0.33
+    """True if `auto` becomes float32: the GPU lacks bfloat16, and the model can't use float16 (vLLM 0.33
     config/model.py, _resolve_auto_dtype: the first dtype that both support)."""
     return (
         gpu is not None

@@ -53,13 +53,13 @@ NOTHING = Estimate(0, 0, 0, 0)
 """Zero bytes, with certainty."""
 
 
-def plus(left: Estimate, other: Estimate) -> Estimate:
+def plus(left: Estimate, estimate: Estimate) -> Estimate:
     """Both together."""
-    if not other.high:
+    if not estimate.high:
         return left
     return Estimate(
-        left.floor + other.floor, left.low + other.low, left.likely + other.likely, left.high + other.high,
-        ", ".join(note for note in (left.note, other.note) if note), left.source, left.is_bound or other.is_bound,
+        left.floor + estimate.floor, left.low + estimate.low, left.likely + estimate.likely, left.high + estimate.high,
+        ", ".join(note for note in (left.note, estimate.note) if note), left.source, left.is_bound or estimate.is_bound,
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def _blockwise(model: Model) -> Mapping[str, Any] | None:
 
 
 def _has_indexer(model: Model, index: int, release: Release) -> bool:
-    """Whether the layer has its own indexer. Layers after the model's are those of multi-token prediction."""
+    """True if the layer has its own indexer. Layers after the model's are those of multi-token prediction."""
     if index >= (model.num_hidden_layers or 0) or release < SHARED_INDEXERS:
         return True
     pattern = model.config.get("index_topk_pattern")

@@ -70,7 +70,7 @@ class Layout:
 
     @property
     def is_described(self) -> bool:
-        """Whether the capacity in tokens can be estimated: all layers are known, or the unknown ones have a bound."""
+        """True if the capacity in tokens can be estimated: all layers are known, or the unknown ones have a bound."""
         return self.known or self.unknown_per_token is not None
 
     @property

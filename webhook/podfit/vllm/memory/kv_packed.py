@@ -75,7 +75,7 @@ def _repeats(layers: Layers) -> int:
 
 
 def _is_balanced(layers: Layers) -> bool:
-    """Whether there are as many layers of each size."""
+    """True if there are as many layers of each size."""
     return len(set(_pages(layers).values())) == 1
 
 

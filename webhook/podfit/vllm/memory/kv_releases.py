@@ -124,7 +124,7 @@ def ratio(release: Release) -> float:
 
 
 def supports_manager(connector: Mapping[str, Any], release: Release, *, built_in: bool) -> bool | None:
-    """Whether a `--kv-transfer-config` leaves the hybrid KV cache manager on; None for another package's connector.
+    """True if a `--kv-transfer-config` leaves the hybrid KV cache manager on; None for another package's connector.
 
     `built_in`: whether BUILT_IN is set."""
     if release < CONNECTORS:

@@ -47,7 +47,7 @@ class Spec(NamedTuple):
 
     @property
     def is_state(self) -> bool:
-        """Whether a block contains a recurrent state."""
+        """True if a block contains a recurrent state."""
         return self.kind not in ATTENTION
 
 
@@ -136,7 +136,7 @@ DTYPES = (*KV_BYTES, "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla", "in
 
 
 def is_known(dtype: str) -> bool:
-    """Whether this module describes the bytes of a `--kv-cache-dtype` (0.33 also accepts names of plugins)."""
+    """True if this module describes the bytes of a `--kv-cache-dtype` (0.33 also accepts names of plugins)."""
     return dtype in KV_BYTES or dtype in PER_HEAD or dtype.startswith("fp8") or dtype in ("int8", "nvfp4_ds_mla")
 
 
@@ -484,7 +484,7 @@ def _checkpoints(model: Model, how: Stored, kind: str) -> int:
 
 
 def _prefills_with_flash_kda(model: Model, how: Stored) -> bool:
-    """Whether FlashKDA's kernel does the prefill of Kimi-K3's delta attention: on Hopper and Blackwell, with heads of
+    """True if FlashKDA's kernel does the prefill of Kimi-K3's delta attention: on Hopper and Blackwell, with heads of
     128 and a bounded gate (vLLM 0.33 models/kimi_k3/nvidia/kda.py resolve_kda_prefill_backend)."""
     kda, linear = shape.delta_attention(model), model.config.get("linear_attn_config")
     return (
@@ -501,7 +501,7 @@ def _prefills_with_flash_kda(model: Model, how: Stored) -> bool:
 
 
 def _prefills_with_flashinfer(model: Model, how: Stored) -> bool:
-    """Whether FlashInfer's kernel does the prefill of Gated DeltaNet: from 0.33 on Hopper, and on Blackwell with keys
+    """True if FlashInfer's kernel does the prefill of Gated DeltaNet: from 0.33 on Hopper, and on Blackwell with keys
     of 128 and CUDA 13, which vLLM's images have (layers/mamba/gdn/qwen_gdn_linear_attn.py
     _resolve_gdn_prefill_backend)."""
     if how.release < since.DELTA_NET_CHECKPOINT or shape.delta_net(model) is None or how.capability is None:
@@ -563,7 +563,7 @@ def _alignment(model: Model, how: Stored, base: int, latent: bool) -> int:
 
 
 def _sees_both_ways(model: Model) -> bool:
-    """Whether it is an embedding model of a decoder's family with attention that is not causal. It stores nothing (vLLM
+    """True if it is an embedding model of a decoder's family with attention that is not causal. It stores nothing (vLLM
     0.33 layers/attention/attention.py, get_kv_cache_spec; models/config.py, which sets `is_causal` for some)."""
     config = model.config
     return (
@@ -592,7 +592,7 @@ NOT_DESCRIBED = frozenset({
 
 
 def _is_special(model: Model) -> bool:
-    """Whether its cache is not counted here: compressed states, cross attention, layers that share or differ in
+    """True if its cache is not counted here: compressed states, cross attention, layers that share or differ in
     size."""
     config = model.config
     shared = shape.number(config, "cla_share_factor") or 1

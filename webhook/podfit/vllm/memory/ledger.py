@@ -75,7 +75,7 @@ class GpuLedger:
 
     @property
     def graphs_charged(self) -> bool:
-        """Whether the CUDA graphs count against the budget."""
+        """True if the CUDA graphs count against the budget."""
         return any(charge.line.id == "cuda_graphs" for charge in self.charged)
 
     @property

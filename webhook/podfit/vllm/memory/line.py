@@ -42,7 +42,7 @@ class Line:
 
     @property
     def may_be_outside(self) -> bool:
-        """Whether some releases have it outside of the budget."""
+        """True if some releases have it outside of the budget."""
         return self.is_charged is not always
 
 

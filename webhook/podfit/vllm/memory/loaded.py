@@ -24,22 +24,22 @@ class LoadedEngine(NamedTuple):
     """One engine on one GPU model with one release, whose weights are known."""
 
     model: Model
-    whole: Estimate
+    total_memory: Estimate
     """The GPU's memory."""
     budget: Estimate
     resolved: ResolvedArguments
     ranks: Ranks
 
     def is_full(self, share: float | None = None) -> bool:
-        """Whether the weights alone use up the budget, or this share of the GPU, or all of it while they load. Then
+        """True if the weights alone use up the budget, or this share of the GPU, or all of it while they load. Then
         `fits` is False for every context length, batch size and dtype of the KV cache."""
-        if self.ranks.loading > self.whole.high:
+        if self.ranks.loading > self.total_memory.high:
             return True
-        allowed = self.budget.likely if share is None else int(self.whole.likely * share)
+        allowed = self.budget.likely if share is None else int(self.total_memory.likely * share)
         return not self.resolved.budget.kv_cache_memory and self.ranks.heaviest >= allowed
 
     def are_alike_elsewhere(self, width: int) -> bool:
-        """Whether the weights are equally large on every other GPU model, with `width` bytes per element. Cut over more
+        """True if the weights are equally large on every other GPU model, with `width` bytes per element. Cut over more
         ranks, each rank has at least its proportional part."""
         settings, types = self.resolved.settings, self.resolved.settings.types
         if types.dtype != width or (types.scheme is not None and types.scheme.name == "MXFP4"):

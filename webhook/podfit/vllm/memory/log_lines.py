@@ -25,7 +25,7 @@ APART = 0.005
 
 
 def of(
-    known: Sequence[MeasuredStart],
+    measured_starts: Sequence[MeasuredStart],
     args: EngineArgs,
     model: Model,
     gpu: Gpu | None,
@@ -40,7 +40,12 @@ def of(
         return None
     names = (model.id, key(args.model or ""))
     return measured.find_measured(
-        known, names, gpu.name, estimate.likely, release, measured.canonical_arguments(args.given, args.defaults, env)
+        measured_starts,
+        names,
+        gpu.name,
+        estimate.likely,
+        release,
+        measured.canonical_arguments(args.given, args.defaults, env),
     )
 
 

@@ -26,7 +26,7 @@ off start-ups with 8,192 … 16,384 and with 65,536 tokens and more, not off a s
 
 
 def is_whole(model: Model, release: Release) -> bool:
-    """Whether the tokens of an image attend in both directions: in Gemma 4's 26B and 31B, not in E2B and E4B."""
+    """True if the tokens of an image attend in both directions: in Gemma 4's 26B and 31B, not in E2B and E4B."""
     return (
         release >= WHOLE_SINCE
         and model.model_type == "gemma4"
@@ -41,7 +41,7 @@ def least_default(model: Model, release: Release) -> int:
 
 
 def no_videos(given: Mapping[str, Any]) -> bool:
-    """Whether videos are switched off, made shorter than Gemma 4's own, or unknown to the classes that serve it:
+    """True if videos are switched off, made shorter than Gemma 4's own, or unknown to the classes that serve it:
     those of `--model-impl transformers` (vLLM 0.20.2, 0.24.0, 0.27.1 model_executor/models/transformers/multimodal.py).
     """
     limits = given.get("limit_mm_per_prompt")

@@ -39,7 +39,7 @@ ONLY_ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_atte
 
 
 def is_second(memory_arguments: MemoryArguments, release: Release, *, pooling: bool, vendor: str) -> bool:
-    """Whether the engine has the second model runner. VLLM_USE_V2_MODEL_RUNNER decides if it is set."""
+    """True if the engine has the second model runner. VLLM_USE_V2_MODEL_RUNNER decides if it is set."""
     variable = dict(memory_arguments.variables).get("VLLM_USE_V2_MODEL_RUNNER")
     if variable in ("0", "1"):
         return variable == "1" and release >= BY_VARIABLE
@@ -49,7 +49,7 @@ def is_second(memory_arguments: MemoryArguments, release: Release, *, pooling: b
 
 
 def _is_default(memory_arguments: MemoryArguments, release: Release, *, pooling: bool, vendor: str) -> bool:
-    """Whether the model has it by default."""
+    """True if the model has it by default."""
     model = memory_arguments.model
     if release >= EVERY:
         return True
@@ -67,7 +67,7 @@ def _is_default(memory_arguments: MemoryArguments, release: Release, *, pooling:
 
 
 def _lacks(memory_arguments: MemoryArguments, release: Release) -> bool:
-    """Whether an argument needs something that the second runner lacks in this release, so that vLLM takes the first
+    """True if an argument needs something that the second runner lacks in this release, so that vLLM takes the first
     (_get_v2_model_runner_unsupported_features)."""
     given, drafted = memory_arguments.args.given, memory_arguments.rare.speculative
     if drafted is not None:

@@ -71,7 +71,7 @@ class Offer:
 
     @property
     def there(self) -> bool:
-        """Whether the cluster has as many GPUs; true without a cluster."""
+        """True if the cluster has as many GPUs; true without a cluster."""
         return self.stock.gpus is None or self.all_gpus <= self.stock.gpus
 
     @property

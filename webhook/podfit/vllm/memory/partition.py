@@ -100,7 +100,7 @@ def partition(
     *,
     env: Mapping[str, str] | None = None,
     one_release: bool = True,
-    known: Sequence[MeasuredStart] = (),
+    measured_starts: Sequence[MeasuredStart] = (),
     kv_cache_memory: int | None = None,
 ) -> Partition:
     """Plan the engine for each candidate.
@@ -111,7 +111,7 @@ def partition(
     releases = plan.releases_of(args, model)
     release = releases[-1] if one_release or len(releases) == 1 else None
     text = repr((args.given, args.unresolved, args.quantization, sorted((env or {}).items())))
-    engine = PlannedEngine(text, model, release, args, env or {}, tuple(known), kv_cache_memory)
+    engine = PlannedEngine(text, model, release, args, env or {}, tuple(measured_starts), kv_cache_memory)
     gpus = tuple([candidate.gpu for candidate in candidates])
     verdicts = _verdicts(engine, gpus) if len(text) <= MAX_KEY_LENGTH else engine.verdicts(gpus)
     placed = [_placed(*pair) for pair in zip(candidates, verdicts, strict=True)]
@@ -151,7 +151,7 @@ class PlannedEngine:
             self.model,
             Accelerator((gpu,), None),
             env=self.env,
-            known=self.known,
+            measured_starts=self.known,
             kv_cache_memory=self.kv_cache_memory,
         )
 

@@ -46,9 +46,9 @@ def plan(
     *,
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
-    files: CheckpointSource | None = None,
+    checkpoint_source: CheckpointSource | None = None,
     vendor: str = "nvidia",
-    known: Sequence[MeasuredStart] = (),
+    measured_starts: Sequence[MeasuredStart] = (),
     kv_cache_memory: int | None = None,
     warm: bool = False,
 ) -> MemoryPlan:
@@ -62,8 +62,8 @@ def plan(
     """
     env = env or {}
     release_plan = judge(
-        args, model, accelerator, gpu_memory=gpu_memory, env=env, known=known, kv_cache_memory=kv_cache_memory,
-        warm=warm,
+        args, model, accelerator, gpu_memory=gpu_memory, env=env, measured_starts=measured_starts,
+        kv_cache_memory=kv_cache_memory, warm=warm,
     )  # fmt: skip
     resolved, checkpoint = release_plan.resolved, release_plan.checkpoint
     release = resolved.settings.release if resolved else args.release or NEWEST
@@ -76,7 +76,15 @@ def plan(
     amd = "amd" in makers and makers.count("amd") == len(makers)
     cuda = {vendor, *makers} == {"nvidia"}
     hosted = host.ledger(
-        args, model, resolved.settings if resolved else None, release, env, checkpoint, files, amd=amd, cuda=cuda
+        args,
+        model,
+        resolved.settings if resolved else None,
+        release,
+        env,
+        checkpoint,
+        checkpoint_source,
+        amd=amd,
+        cuda=cuda,
     )
     if model and model.is_minimum:
         hosted = hosted.bound()
@@ -85,7 +93,12 @@ def plan(
     if model and resolved and not model.is_minimum:
         filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
         starting = startup.estimate(
-            model, resolved.settings, checkpoint, load_format=form, files=files, kv_in_memory=filled
+            model,
+            resolved.settings,
+            checkpoint,
+            load_format=form,
+            checkpoint_source=checkpoint_source,
+            kv_in_memory=filled,
         )
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     return MemoryPlan(
@@ -107,7 +120,7 @@ def judge(
     *,
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
-    known: Sequence[MeasuredStart] = (),
+    measured_starts: Sequence[MeasuredStart] = (),
     kv_cache_memory: int | None = None,
     warm: bool = False,
 ) -> PlannedRelease:
@@ -118,7 +131,7 @@ def judge(
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
         return PlannedRelease("unsure", lambda: missed, None)
     memory_arguments = arguments.read(args, model, env or {}, warm=warm)
-    facts = _Facts(gpu_memory, env or {}, known, kv_cache_memory)
+    facts = _Facts(gpu_memory, env or {}, measured_starts, kv_cache_memory)
     planned = [release_plan for gpu in gpus if (release_plan := _on_gpu(memory_arguments, gpu, facts)) is not None]
     if not planned:
         return PlannedRelease("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
@@ -167,7 +180,7 @@ def _on_total(
     memory_arguments: MemoryArguments, engine: LoadedEngine, total: Estimate, env: Mapping[str, str]
 ) -> Verdict:
     """The `verdict` for a GPU with this memory."""
-    here = engine._replace(whole=total, budget=budget.line(total, engine.resolved.budget))
+    here = engine._replace(total_memory=total, budget=budget.line(total, engine.resolved.budget))
     release_plan = _worst_rank(memory_arguments, here)
     if engine.resolved.settings.release < OLDEST:
         release_plan = _too_old(release_plan, engine.resolved.settings.release)
@@ -215,7 +228,7 @@ def fits(
     gpu_memory: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> bool:
-    """Whether `verdict` is `fits` and a request of max_model_len finishes: like `judge`, but it stops at the first GPU
+    """True if `verdict` is `fits` and a request of max_model_len finishes: like `judge`, but it stops at the first GPU
     model or release that does not fit."""
     memory_arguments, gpus = arguments.read(args, model, env or {}), gpus_of(accelerator, gpu_memory)
     return not accelerator.shared and all(
@@ -224,7 +237,7 @@ def fits(
 
 
 def fit(memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
-    """Whether it fits on each of the GPUs with one release; False without GPUs. Weights that take the whole budget are
+    """True if it fits on each of the GPUs with one release; False without GPUs. Weights that take the whole budget are
     excluded first."""
     if release < OLDEST or memory_arguments.model.is_minimum:
         return False
@@ -240,7 +253,7 @@ def fit(memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured:
 
 
 def _finishes(ledger: GpuLedger) -> bool:
-    """Whether the low end of the KV cache holds a request of max_model_len until it finishes."""
+    """True if the low end of the KV cache holds a request of max_model_len until it finishes."""
     capacity = ledger.kv_capacity
     return capacity.resolved.budget.auto_len or ledger.kv_cache.low >= (capacity.request_bytes or 0)
 
@@ -325,7 +338,7 @@ def _judge(
         return None
     known = facts.known
     measured_start = (
-        log_lines.of(known, memory_arguments.args, memory_arguments.model, gpu, begun.whole, release, facts.env)
+        log_lines.of(known, memory_arguments.args, memory_arguments.model, gpu, begun.total_memory, release, facts.env)
         if known
         else None
     )

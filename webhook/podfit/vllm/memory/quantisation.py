@@ -106,7 +106,7 @@ METHODS_WITHOUT_DETAILS = ("modelopt", "compressed-tensors", "quark", "gguf", "t
 
 
 def is_known(model: Model, given: str | None) -> bool:
-    """Whether this module describes the bytes of this checkpoint with `--quantization`. Other methods may quantize it
+    """True if this module describes the bytes of this checkpoint with `--quantization`. Other methods may quantize it
     while it loads (`rtn`, `online`, `torchao` …), so 16 bits per weight can't support a denial."""
     known_scheme = scheme(model, given)
     if known_scheme is None:
@@ -224,7 +224,7 @@ NVFP4_BYTES = 0.5 + 1 / 16
 
 
 def _has_fp8_base(model: Model, config: Mapping[str, Any]) -> bool:
-    """Whether an NVFP4 checkpoint was made from one that is stored in FP8, so that `ignore` means FP8, not 16 bits.
+    """True if an NVFP4 checkpoint was made from one that is stored in FP8, so that `ignore` means FP8, not 16 bits.
 
     All checkpoints of DeepSeek-V4 are: only their routed experts are in 4 bits (vLLM 0.27 models/deepseek_v4).
     """

@@ -69,7 +69,7 @@ def _rank(model: Model, settings: Settings, checkpoint: Checkpoint, stage: int) 
     return added(lines.charges(model, settings, checkpoint, stage), layout, before)
 
 
-def added(charges: tuple[Charge, ...], layout: Layout | None, before: Estimate | None = None) -> Rank:
+def added(charges: tuple[Charge, ...], layout: Layout | None, estimate: Estimate | None = None) -> Rank:
     """A rank of these lines. `before`: the weights while they load, if they are larger then."""
     inside = [charge.amount for charge in charges if charge.in_budget]
     return Rank(
@@ -79,7 +79,7 @@ def added(charges: tuple[Charge, ...], layout: Layout | None, before: Estimate |
         taken=sum([amount.likely for amount in inside]),
         less=_doubt([amount.likely - amount.low for amount in inside]),
         more=_doubt([amount.high - amount.likely for amount in inside]),
-        loading=before,
+        loading=estimate,
     )
 
 

@@ -59,5 +59,5 @@ def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool 
 
 
 def _is_overruled(settings: Settings) -> bool:
-    """Whether vLLM switches chunked prefill and prefix caching off in any case."""
+    """True if vLLM switches chunked prefill and prefix caching off in any case."""
     return settings.v1 and settings.batch.whole_prompts and settings.release < BY_POOLER

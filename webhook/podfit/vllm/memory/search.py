@@ -42,7 +42,7 @@ class Search:
         """Likely bytes on the heaviest rank, and the share of the GPU that it may use; 0 if they depend on the GPU."""
 
     def fits(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None, model: Model | None = None) -> bool:
-        """Whether the engine fits with these arguments changed, on these GPUs, with this checkpoint."""
+        """True if the engine fits with these arguments changed, on these GPUs, with this checkpoint."""
         where, memory = self._where(gpus)
         more = self._times(changes) if model is None else 0.0
         room = _room(where, memory) if more else 0
@@ -76,7 +76,7 @@ class Search:
         return changes["tensor_parallel_size"] / self.cut.tp if changes.keys() == {"tensor_parallel_size"} else 0.0
 
     def _is_too_heavy(self, release: Release, more: float, room: int) -> bool:
-        """Whether the weights use up the budget of a GPU of `room` bytes even if each is cut over `more` times as many
+        """True if the weights use up the budget of a GPU of `room` bytes even if each is cut over `more` times as many
         GPUs. This ratio excludes most of what a search tries, without a plan."""
         if (weight := self._weights.get(release)) is None:
             begun = self._begun(0, release) if self._gpus else None
@@ -87,7 +87,7 @@ class Search:
         return heaviest > 0 and heaviest / more >= int(room * share)
 
     def is_full(self, share: float | None = None) -> bool:
-        """Whether the weights alone use up the budget, or this share of the GPU: then they use up a smaller one,
+        """True if the weights alone use up the budget, or this share of the GPU: then they use up a smaller one,
         too."""
         begun = (self._begun(index, release) for index in range(len(self._gpus)) for release in self._releases)
         return any(loaded_engine is None or loaded_engine.is_full(share) for loaded_engine in begun)

@@ -298,7 +298,7 @@ def gpu_class(gpu: Gpu, memory: int) -> tuple[object, ...]:
 
 
 def _manager(memory_arguments: MemoryArguments, release: Release) -> bool | None:
-    """Whether the hybrid KV cache manager is on (config/vllm.py __post_init__); None if unknown."""
+    """True if the hybrid KV cache manager is on (config/vllm.py __post_init__); None if unknown."""
     given, wish = memory_arguments.args.given, memory_arguments.manager
     if release < kv_releases.MANAGER or wish is False:
         return False
@@ -349,7 +349,7 @@ SECOND_RUNNER = Release(0, 29)
 
 
 def is_v1(release: Release, capability: tuple[int, int] | None, memory_arguments: MemoryArguments) -> bool:
-    """Whether the V1 engine runs: with VLLM_USE_V1=1 from 0.6.6, by default from 0.8.0, always from 0.11."""
+    """True if the V1 engine runs: with VLLM_USE_V1=1 from 0.6.6, by default from 0.8.0, always from 0.11."""
     if release >= v0_fallback.LAST:
         return True
     if release < v0_fallback.FIRST:
@@ -420,7 +420,7 @@ CONVERT_POOLS = Release(0, 22)
 
 
 def is_pooling(memory_arguments: MemoryArguments, release: Release) -> bool:
-    """Whether the runner is vLLM's `pooling`."""
+    """True if the runner is vLLM's `pooling`."""
     given = memory_arguments.args.given
     converted = release >= CONVERT_POOLS and given.get("convert") not in (None, "auto", "none")
     return memory_arguments.pooling or (converted and given.get("runner") in (None, "auto"))
@@ -488,7 +488,7 @@ def _chunked(
 
 
 def _pools_whole_prompts(memory_arguments: MemoryArguments, release: Release, pooling: bool) -> bool:
-    """Whether the pooler needs a whole prompt at once: attention in both directions, or a pooling type that needs more
+    """True if the pooler needs a whole prompt at once: attention in both directions, or a pooling type that needs more
     than the last token (vLLM 0.8.5 … 0.33)."""
     value = memory_arguments.args.given.get("pooler_config") or memory_arguments.args.given.get(
         "override_pooler_config"

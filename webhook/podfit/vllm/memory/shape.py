@@ -159,7 +159,7 @@ def kind(model: Model, index: int) -> str:
 
 
 def is_moe(model: Model, index: int) -> bool:
-    """Whether the layer has routed experts.
+    """True if the layer has routed experts.
 
     DeepSeek `first_k_dense_replace` and `moe_layer_freq`, Qwen `decoder_sparse_step` and `mlp_only_layers`, Llama 4
     `interleave_moe_layer_step`, Jamba `expert_layer_period`.
@@ -408,7 +408,7 @@ def routed_width(model: Model) -> int:
 
 
 def is_ungated(model: Model) -> bool:
-    """Whether the MLP has two matrices instead of gate, up and down."""
+    """True if the MLP has two matrices instead of gate, up and down."""
     return bool(_family(model) & NOT_GATED)
 
 

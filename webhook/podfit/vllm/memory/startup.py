@@ -45,7 +45,7 @@ def estimate(
     checkpoint: Checkpoint | None,
     *,
     load_format: str = "auto",
-    files: CheckpointSource | None = None,
+    checkpoint_source: CheckpointSource | None = None,
     kv_in_memory: int = 0,
 ) -> Startup | None:
     """The start-up time; None if the checkpoint's size is unknown.
@@ -61,7 +61,7 @@ def estimate(
     # load formats that are not weight files may need no reading at all; ranks read in parallel
     readers = settings.parallel.world_size if load_format in ("auto", "safetensors", "pt") else None
     compiled = settings.v1 and not settings.eager
-    return _estimate(model, size, graphs, readers, compiled, files or CheckpointSource(), kv_in_memory)
+    return _estimate(model, size, graphs, readers, compiled, checkpoint_source or CheckpointSource(), kv_in_memory)
 
 
 @lru_cache(256)
@@ -71,21 +71,21 @@ def _estimate(
     graphs: int,
     readers: int | None,
     compiled: bool,
-    files: CheckpointSource,
+    checkpoint_source: CheckpointSource,
     kv_in_memory: int,
 ) -> Startup:
     """Seconds of each part of a start-up, and their sums."""
     amount = size / GB
     rates: tuple[float, ...] = DISK_SPEEDS
-    if files.disk_rate:  # the policy gives the disk's rate; the floor stays that of the fastest disk
-        rates = (DISK_SPEEDS[0], *(files.disk_rate / GB * factor for factor in (1.5, 1.0, 0.5)))
+    if checkpoint_source.disk_rate:  # the policy gives the disk's rate; the floor stays that of the fastest disk
+        rates = (DISK_SPEEDS[0], *(checkpoint_source.disk_rate / GB * factor for factor in (1.5, 1.0, 0.5)))
     read = [amount / rate for rate in rates]
     depth = (model.num_hidden_layers or 32) / 32
     large = 2.0 if model.num_experts else 1.0
     filled = kv_in_memory / PREFAULT
     parts = {
         "imports": IMPORTS[1:],
-        "download": _fetch(size, files),
+        "download": _fetch(size, checkpoint_source),
         "load": (read[1], read[2], read[3]),
         "compile": (4.0, 18.0 * depth**0.5 * large, 90.0 * depth * large + 60) if compiled else (0.0, 0.0, 0.0),
         "CUDA graphs": (0.02 * graphs, 0.07 * graphs * depth**0.5, 0.6 * graphs * depth),
@@ -107,10 +107,14 @@ def first_download(size: float) -> float:
     return size / (FETCH[1] * GB)
 
 
-def _fetch(size: float, files: CheckpointSource) -> tuple[float, float, float]:
+def _fetch(size: float, checkpoint_source: CheckpointSource) -> tuple[float, float, float]:
     """Low, likely, high. If it is unknown whether anything is downloaded, only `high` counts the download."""
-    if files.download is False:
+    if checkpoint_source.download is False:
         return 0.0, 0.0, 0.0
-    rates = (files.rate * 1.5, files.rate, files.rate / 2) if files.rate else tuple(rate * GB for rate in FETCH)
+    rates = (
+        (checkpoint_source.rate * 1.5, checkpoint_source.rate, checkpoint_source.rate / 2)
+        if checkpoint_source.rate
+        else tuple(rate * GB for rate in FETCH)
+    )
     quick, usual, slow = (size / rate for rate in rates)
-    return (quick, usual, slow) if files.download else (0.0, 0.0, usual)
+    return (quick, usual, slow) if checkpoint_source.download else (0.0, 0.0, usual)

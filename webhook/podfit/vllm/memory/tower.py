@@ -33,7 +33,7 @@ def parameters(model: Model) -> int:
 
 
 def is_there(model: Model) -> bool:
-    """Whether the model has a tower."""
+    """True if the model has a tower."""
     return bool(model.vision_config) or isinstance(model.config.get("audio_config"), Mapping)
 
 

@@ -66,7 +66,7 @@ IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", 
 
 
 def falls_back(memory_arguments: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
-    """Whether an argument, the model or the GPU is not supported by V1 in this release, for releases before 0.11."""
+    """True if an argument, the model or the GPU is not supported by V1 in this release, for releases before 0.11."""
     given = memory_arguments.args.given
     stored = memory_arguments.model.config.get("quantization_config")
     method = given.get("quantization") or (stored.get("quant_method") if isinstance(stored, Mapping) else None)
@@ -138,7 +138,7 @@ def _above_one(given: Mapping[str, Any], *names: str) -> bool:
 
 
 def _no_backend(memory_arguments: MemoryArguments, release: Release) -> bool:
-    """Whether V1 lacks the attention backend, or the one for structured output."""
+    """True if V1 lacks the attention backend, or the one for structured output."""
     attention = dict(memory_arguments.variables).get("VLLM_ATTENTION_BACKEND")
     grammar = memory_arguments.args.given.get("guided_decoding_backend")
     if isinstance(grammar, str) and release < GRAMMARS.get(grammar.partition(":")[0], FIRST):
@@ -165,7 +165,7 @@ def _no_speculation(given: Mapping[str, Any], release: Release) -> bool:
 
 
 def _no_cache_dtype(memory_arguments: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
-    """Whether V1 lacks the KV cache dtype: vllm/platforms/cuda.py is_kv_cache_dtype_supported of 0.10; before, the
+    """True if V1 lacks the KV cache dtype: vllm/platforms/cuda.py is_kv_cache_dtype_supported of 0.10; before, the
     argument parser's own check."""
     dtype = memory_arguments.args.given.get("kv_cache_dtype")
     if not isinstance(dtype, str) or dtype == "auto":

@@ -73,14 +73,14 @@ _Found = tuple[Verdict, Callable[[], str], Cause | None]
 def of_rank(
     args: EngineArgs, resolved: ResolvedArguments, checkpoint: Checkpoint, ledger: GpuLedger, given: bool = False
 ) -> PlannedRelease:
-    """Whether one rank fits, and the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
+    """Judge if one rank fits, with the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
     steps have succeeded."""
     verdict, tell, cause = _of_cache_alone(resolved, ledger) if given else _of_rank(args, resolved, ledger)
     return PlannedRelease(verdict, tell, ledger, cause, resolved, checkpoint)
 
 
 def fits(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> bool:
-    """Whether the rank's `verdict` is `fits`."""
+    """True if the rank's `verdict` is `fits`."""
     return _of_rank(args, resolved, ledger)[0] == "fits"
 
 

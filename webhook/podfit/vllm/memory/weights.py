@@ -186,7 +186,7 @@ def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
 
 
 def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
-    """Whether the bytes beyond the formulas, without towers and draft layers, are this table of embeddings."""
+    """True if the bytes beyond the formulas, without towers and draft layers, are this table of embeddings."""
     tower_parameters = tower.parameters(model)
     return any(
         abs(rest - number - table) <= 0.06 * abs(table)
@@ -235,7 +235,7 @@ def total_elements(model: Model) -> int | None:
 
 
 def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:
-    """Whether input and output embeddings are one tensor, as config.json says. A row of a library's table may lack the
+    """True if input and output embeddings are one tensor, as config.json says. A row of a library's table may lack the
     key; then the number of parameters decides."""
     if not counted.head or not total or model.config.get("tie_word_embeddings") is not None:
         return counted.head == 0
@@ -295,7 +295,7 @@ def _in_bytes(
 
 
 def _keeps_draft(model: Model, scheme: Scheme) -> bool:
-    """Whether the layers of multi-token prediction are likely in 16 bits: in NVFP4, and if the bytes were counted.
+    """True if the layers of multi-token prediction are likely in 16 bits: in NVFP4, and if the bytes were counted.
 
     On a DGX Spark with 0.25.1, Qwen3.8-27B took 1.2 GiB more than its files in INT4 and 0.9 GiB more in NVFP4. Its
     layer takes 0.8 GiB in 16 bits and 0.2 in 4. Two copies made with AWQ and AutoRound left as much for the KV cache
@@ -422,7 +422,7 @@ MISTRAL_FIRST, MISTRAL_CUT = Release(0, 12), Release(0, 22)
 
 
 def has_whole_tower(model: Model, release: Release) -> bool:
-    """Whether every rank likely has the whole vision tower: repositories in Mistral's own format, and their mirrors."""
+    """True if every rank likely has the whole vision tower: repositories in Mistral's own format, and their mirrors."""
     if not model.vision_config or model.vision_config.get("model_type") != "pixtral":
         return False
     owner, _, name = model.id.partition("/")

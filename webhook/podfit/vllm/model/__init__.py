@@ -144,7 +144,7 @@ def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact
 
 
 def is_default(fact: Fact[Model] | None) -> bool:
-    """Whether the command names no model and this is vLLM's default model: usually a mistake of the author."""
+    """True if the command names no model and this is vLLM's default model: usually a mistake of the author."""
     return fact is not None and fact.source.startswith(DEFAULT_MODEL)
 
 
@@ -190,12 +190,12 @@ def hub_id(uri: str) -> str | None:
 
 
 def _is_placeholder(name: str) -> bool:
-    """Whether the name is a mount point or a template's placeholder, so that something else names the model."""
+    """True if the name is a mount point or a template's placeholder, so that something else names the model."""
     return MOUNTS.fullmatch(name) is not None or "{{" in name
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is a path or an address, and no id of a hub."""
+    """True if a name is a path or an address, and no id of a hub."""
     return name.startswith(("/", ".", "~")) or "://" in name
 
 
@@ -246,11 +246,11 @@ def recognise(name: str, facts: Facts) -> Fact[Model] | None:
     return _given_model(name, facts) or _model_of_name(name, facts) or size_of(name)
 
 
-def given_model(name: str, given: GivenModel) -> Model:
+def given_model(name: str, given_model: GivenModel) -> Model:
     """The model of a config.json, with the counted sizes of its checkpoint. If nothing was counted: with the parameters
     of its catalog entry, if the shapes are equal."""
-    model = from_config(name if name != "*" else "model", given.config)
-    counted = given.counted
+    model = from_config(name if name != "*" else "model", given_model.config)
+    counted = given_model.counted
     if counted == Counted() and (row := by_id(name)) is not None and shape(row.value) == shape(model):
         known = row.value
         return replace(

@@ -69,14 +69,14 @@ def removed_architecture(model: Model, release: Release) -> Removed | None:
 
 
 def is_removed(model: Model, release: Release, *, remote_code: bool) -> bool:
-    """Whether neither vLLM nor the Transformers of its image serves the model's architecture any more."""
+    """True if neither vLLM nor the Transformers of its image serves the model's architecture any more."""
     return removed_architecture(model, release) is not None and not (
         remote_code or _transformers_may_know(model, release)
     )
 
 
 def is_unserved(model: Model, release: Release, *, remote_code: bool) -> bool:
-    """Whether both vLLM and the Transformers of its image certainly lack the model's architecture.
+    """True if both vLLM and the Transformers of its image certainly lack the model's architecture.
 
     `remote_code`: the checkpoint's own code is trusted, and may add it.
     """
@@ -87,7 +87,7 @@ def is_unserved(model: Model, release: Release, *, remote_code: bool) -> bool:
 
 
 def _transformers_may_know(model: Model, release: Release) -> bool:
-    """Whether the transformers library of this release may know the model's type."""
+    """True if the transformers library of this release may know the model's type."""
     types = _table()["model_types"]
     kind = model.model_type
     if kind is None:

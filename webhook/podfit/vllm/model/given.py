@@ -78,7 +78,7 @@ def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> 
 
 
 def is_read(path: str, *, beside_config: bool) -> bool:
-    """Whether a file in a folder describes a model: not a checkpoint's tokenizer.json, not an adapter's config.
+    """True if a file in a folder describes a model: not a checkpoint's tokenizer.json, not an adapter's config.
 
     `beside_config`: there is a config.json in the same folder.
     """
@@ -131,7 +131,7 @@ def cached(folder: str) -> str:
 
 
 def is_model_config(config: Mapping[str, Any]) -> bool:
-    """Whether this is a config.json of a model, and not some other JSON object."""
+    """True if this is a config.json of a model, and not some other JSON object."""
     inner = [value for value in config.values() if isinstance(value, Mapping)]
     return any(name in item for item in (config, *inner) for name in KNOWS)
 

@@ -146,9 +146,9 @@ def _going_on_from(start: str) -> list[str]:
     return [start, *names] if start in last_parts() else names
 
 
-def _row_rank(row: str) -> tuple[bool, bool, bool]:
+def _row_rank(row_id: str) -> tuple[bool, bool, bool]:
     """Trusted rows before others, a config.json before a table, originals before copies."""
-    entries = row_of(row)
+    entries = row_of(row_id)
     return not entries["trusted"], entries["confidence"] != "file", "base" in entries
 
 
@@ -162,7 +162,7 @@ SIZE = re.compile(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
 
 
 def tells_quantisation(name: str) -> bool:
-    """Whether the name says that the weights are quantized (`llama-8b-awq`)."""
+    """True if the name says that the weights are quantized (`llama-8b-awq`)."""
     return len(name) <= _LONGEST_NAME and QUANTISED.search(normalize_name(name)) is not None
 
 

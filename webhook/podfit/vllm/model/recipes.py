@@ -74,7 +74,7 @@ ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def is_id(model: str) -> bool:
-    """Whether it is the id of a model on the hub, and neither a path nor a placeholder."""
+    """True if it is the id of a model on the hub, and neither a path nor a placeholder."""
     return ID.fullmatch(model) is not None
 
 
@@ -103,7 +103,7 @@ def families(kind: Kind) -> dict[str, tuple[str, ...]]:
 
 
 def _agree(recipes: list[tuple[str, ...]], kind: Kind) -> bool:
-    """Whether each recipe of a family names a parser for the format of the first one."""
+    """True if each recipe of a family names a parser for the format of the first one."""
     return all(any(same_format(name, text, kind) for name in names for text in recipes[0]) for names in recipes)
 
 
@@ -112,7 +112,7 @@ def _all(recipes: Iterable[tuple[str, ...]]) -> Iterable[str]:
 
 
 def same_format(parser: str, other: str, kind: Kind) -> bool:
-    """Whether both parsers read the same format, as far as is known."""
+    """True if both parsers read the same format, as far as is known."""
     if parser == other or not {parser, other}.isdisjoint(ANY_FORMAT):
         return True
     if kind == "reasoning_parser":

@@ -28,5 +28,5 @@ KNOWN_SINCE = {"deepseek_v2": Release(0, 10, 1), "minimax_m2": Release(0, 19)}
 
 
 def may_run(model: Model) -> bool:
-    """Whether the model may need such code; a first check, independent of the release."""
+    """True if the model may need such code; a first check, independent of the release."""
     return "auto_map" in model.config or model.model_type in OF_CODE_ALONE or model.model_type in KNOWN_SINCE

@@ -32,13 +32,13 @@ GGUF_BITS: Mapping[str, float] = {
 is the mean of its neighbors; the old formats are by the size of their blocks."""
 
 
-def scheme_of(words: str) -> Mapping[str, Any] | None:
+def scheme_of(text: str) -> Mapping[str, Any] | None:
     """The quantization_config that a name's words mean, empty if none; None for a format of unknown size."""
-    match = QUANTISED.search(words)
+    match = QUANTISED.search(text)
     if match is None:
         return {}
     if match.lastgroup == "gguf":
-        kind = re.search(r"(?<![a-z0-9])i?q[1-8]-[a-z0-9]+(?:-(?:xs|s|m|l|xl)(?![a-z0-9]))?", words)
+        kind = re.search(r"(?<![a-z0-9])i?q[1-8]-[a-z0-9]+(?:-(?:xs|s|m|l|xl)(?![a-z0-9]))?", text)
         bits = GGUF_BITS.get(kind[0]) if kind else None
         if not kind or not bits:
             return None

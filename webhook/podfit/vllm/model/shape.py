@@ -109,5 +109,5 @@ class Model:
 
     @property
     def is_minimum(self) -> bool:
-        """Whether it has more layers than are described, so that only the minimum of its memory is known."""
+        """True if it has more layers than are described, so that only the minimum of its memory is known."""
         return max(self.num_hidden_layers or 0, self.num_nextn_predict_layers) > MAX_LAYERS

@@ -91,7 +91,7 @@ def ledger(
     release: Release,
     env: Mapping[str, str],
     checkpoint: Checkpoint | None = None,
-    files: CheckpointSource | None = None,
+    checkpoint_source: CheckpointSource | None = None,
     *,
     amd: bool = False,
     cuda: bool = False,
@@ -111,7 +111,7 @@ def ledger(
         "amd" if amd else settings.gpu.vendor if settings else "nvidia",
         model,
         checkpoint,
-        files,
+        checkpoint_source,
         cuda,
     )
     if RARE_ARGUMENTS.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
@@ -189,13 +189,15 @@ WHILE_LOADING = (
 """Lines that exist before the KV cache does: its offload, swap space and requests come later."""
 
 
-def _kept(model: Model | None, checkpoint: Checkpoint | None, files: CheckpointSource | None) -> Estimate:
+def _kept(model: Model | None, checkpoint: Checkpoint | None, checkpoint_source: CheckpointSource | None) -> Estimate:
     """A checkpoint on tmpfs: as large as its files. It is certain only if vLLM itself writes it. An init container's
     files belong to the Pod, and count against the limits of all its containers together."""
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
-    if size is None or files is None or not files.in_memory:
+    if size is None or checkpoint_source is None or not checkpoint_source.in_memory:
         return NOTHING
-    return Estimate(int(0.94 * size) if files.download else 0, size, size, int(1.1 * size), f"{human(size)} on tmpfs")
+    return Estimate(
+        int(0.94 * size) if checkpoint_source.download else 0, size, size, int(1.1 * size), f"{human(size)} on tmpfs"
+    )
 
 
 def _caches(args: EngineArgs, running: Processes, release: Release) -> Estimate:
