@@ -173,23 +173,23 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
      "fail", "certificate", "a:443: the caBundle does not verify it"),
     ("it ends soon", {"now": NOW + timedelta(days=85)},
      "warn", "certificate", "podfit.podfit-system.svc:443: it ends in 5 days, and was not renewed"),
-    ("a dry run is forbidden", {"asked": UNSEEN},
+    ("a dry run is forbidden", {"answer": UNSEEN},
      "warn", "API server", "not tried whether it asks podfit: 403: forbidden"),
-    ("the API server can't reach it", {"asked": '500: Internal: failed calling webhook "pods.podfit.dev": timeout'},
+    ("the API server can't reach it", {"answer": '500: Internal: failed calling webhook "pods.podfit.dev": timeout'},
      "fail", "API server", "it can't reach podfit: \"pods.podfit.dev\": timeout"),
-    ("it can't, and lets pass", {"asked": "", "metrics": counted(1)},
+    ("it can't, and lets pass", {"answer": "", "metrics": counted(1)},
      "fail", "API server", "a faulty Pod (a dry run) passed unchecked: it can't reach podfit"),
-    ("it passes, and nobody sees why", {"asked": "", "metrics": UNSEEN, "before": UNSEEN},
+    ("it passes, and nobody sees why", {"answer": "", "metrics": UNSEEN, "before": UNSEEN},
      "warn", "API server", "a faulty Pod (a dry run) passed; whether podfit was asked is unknown"),
-    ("it did not ask", {"asked": ""}, "warn", "API server", "it did not ask podfit about a faulty Pod (a dry run)"),
-    ("somebody else refuses", {"asked": '403: admission webhook "x" denied the request: no'},
+    ("it did not ask", {"answer": ""}, "warn", "API server", "it did not ask podfit about a faulty Pod (a dry run)"),
+    ("somebody else refuses", {"answer": '403: admission webhook "x" denied the request: no'},
      "warn", "API server",
      'the faulty Pod was denied, but not by podfit: 403: admission webhook "x" denied the request: no'),
     ("calls have failed once", {"metrics": counted(3), "before": counted(3)},
      "ok", "fail-open",
      "3 failed, of 0 calls of this API server since 2026-06-01 08:00 UTC, and what they asked about passed: "
      "pods.podfit.dev 3 (an earlier podfit doctor's tries are among them)"),
-    ("its own Pod alone has failed open", {"asked": "", "metrics": counted(2)},
+    ("its own Pod alone has failed open", {"answer": "", "metrics": counted(2)},
      "ok", "fail-open", "no object passed unchecked, of 0 calls of this API server"),
     ("no metrics", {"metrics": UNSEEN, "before": UNSEEN},
      "warn", "fail-open", "not known how often objects passed unchecked: 403: forbidden"),
@@ -264,7 +264,7 @@ def test_what_is_wrong_is_told_with_what_to_do(change: Mapping[str, Any], state:
 
     line = next(line for line in found if (line.state, line.about, line.text) == (state, about, said))
     assert bool(line.next) or state == "ok" or about == "replica"
-    also = {"certificate"} if "now" in change else {"API server"} if change.get("asked") == "" else set()
+    also = {"certificate"} if "now" in change else {"API server"} if change.get("answer") == "" else set()
     assert {one.about for one in found if one.state == "fail"} <= ({about} if state == "fail" else set()) | also
 
 

@@ -96,7 +96,7 @@ def test_what_has_no_namespace_has_a_cluster_report() -> None:
 
 def write(api: Api, **options: Any) -> reports.Written:
     """What is done of a scan of the same API."""
-    options = {"namespace": None, "whole": True, **options}
+    options = {"namespace": None, "is_full": True, **options}
     return reports.write(api, scanned(api), NOW, tell=lambda _: None, **options)
 
 
@@ -131,7 +131,7 @@ def test_what_is_no_longer_true_is_removed_and_nothing_of_others() -> None:
     assert api.deleted == ["/apis/wgpolicyk8s.io/v1alpha2/namespaces/chat/policyreports/podfit-gone"]
 
 
-@pytest.mark.parametrize(("options", "refuse"), [({"whole": False}, ()), ({}, ("statefulsets",))])
+@pytest.mark.parametrize(("options", "refuse"), [({"is_full": False}, ()), ({}, ("statefulsets",))])
 def test_where_not_everything_was_seen_nothing_is_removed(options: dict[str, Any], refuse: tuple[str, ...]) -> None:
     api = Api(workload("Deployment", "a"), stale("podfit-gone", **OURS), kinds=SERVED, refuse=refuse)
 

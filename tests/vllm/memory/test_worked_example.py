@@ -18,7 +18,7 @@ def test_llama_8b_on_an_h100() -> None:
     assert ledger is not None
     printed = {"weights": 14.99, "activations": 1.89, "non_torch": 0.25, "kv_cache": 58.11}
     for name, value in printed.items():
-        assert getattr(ledger, name).likely / GI == pytest.approx(value, abs=0.011), name
+        assert ledger.amount(name).likely / GI == pytest.approx(value, abs=0.011), name
     assert ledger.kv_cache_bytes_per_token == 131_072
     assert ledger.kv_cache_tokens is not None
     assert ledger.kv_cache_tokens[1] == pytest.approx(476_000, rel=0.0002)

@@ -220,7 +220,7 @@ class _Resolver(Reading):
         text = self.file(started.program)
         if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
             return self._script(text, list(started.words), literal(started.program), inline=False)
-        self.reason = started.reason or self.beyond
+        self.beyond = started.reason or self.beyond
         return self._opaque(started.program, started.words)
 
     def _with_additional(self, started: Serve) -> Serve:
@@ -419,7 +419,7 @@ class _Resolver(Reading):
             else:
                 sh.changes.add("packages")
         else:
-            self.reason = started.reason or self.beyond
+            self.beyond = started.reason or self.beyond
             text = sh.contents(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
                 child = _child(sh, argv, started.words, literal(started.program))
