@@ -120,7 +120,7 @@ def _json(lines: list[CheckResult], ok: bool) -> str:
     return json.dumps({"ok": ok, "checks": [_tree(line) for line in lines]}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _tree(line: doctor.CheckResult) -> dict[str, object]:
+def _tree(line: CheckResult) -> dict[str, object]:
     """Return a check as JSON has it: its text is `said`."""
     return {"said" if name == "text" else name: value for name, value in asdict(line).items()}
 

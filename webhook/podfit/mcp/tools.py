@@ -285,12 +285,20 @@ def _path(podfit: CommandLine, name: str, *, is_log: bool = False) -> str:
         limit = f"{MAX_FILES} files and {MAX_INPUT_BYTES >> 20} MiB"
         raise ToolError(f"{name!r}: {len(sizes)} files of {sum(sizes):,} bytes, more than {limit}. Fix: name a part")
     if not is_log:
-        _limit_objects(repr(name), sum(count_objects(file.read_text("utf-8", "replace")) for file in files))
+        _limit_objects(repr(name), sum(map(_objects_of, files)))
     return place
 
 
 DOCUMENT, ITEMS = re.compile(r"^---", re.MULTILINE), re.compile(r"^( *)items:[ \t]*$", re.MULTILINE)
 """The beginning of a document, and of a list's items, in YAML."""
+
+
+def _objects_of(file: Path) -> int:
+    """Return the number of objects in a file; 0 if it can't be read, which the check itself reports."""
+    try:
+        return count_objects(file.read_text("utf-8", "replace"))
+    except OSError:
+        return 0
 
 
 def count_objects(text: str) -> int:
