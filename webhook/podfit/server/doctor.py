@@ -163,7 +163,7 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
 
 
 def _switch(entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
-    """Tell whether `podfit off` has paused the webhooks."""
+    """Report if `podfit off` has paused the webhooks."""
     for kind, item in entries.items():
         state, note = registration.state(item), registration.note(item)
         if state != "on":
@@ -179,7 +179,7 @@ def _switch(entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
 
 
 def _bundles(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
-    """Tell whether each webhook has a CA bundle, and how long its CAs are valid."""
+    """Report if each webhook has a CA bundle, and how long its CAs are valid."""
     bundles = {
         f"{kind}, {hook['name']}": renewal.bundle_of(hook)
         for kind, item in entries.items()
@@ -216,7 +216,7 @@ def _bundles(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult
 
 
 def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
-    """Tell whether each address has a certificate that the webhook's CAs verify, and how long it is valid."""
+    """Report if each address has a certificate that the webhook's CAs verify, and how long it is valid."""
     for answer in served:
         if not answer.certificate:
             yield CheckResult(
@@ -328,7 +328,7 @@ def _counts(metrics: str, family: str, hook_names: _Names) -> dict[str, float]:
 
 
 def _replicas(observed: Observed, entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
-    """Tell whether replicas are ready, what each says in /readyz, and what happens without them."""
+    """Report if replicas are ready, what each says in /readyz, and what happens without them."""
     fails = sorted({hook["name"] for hook in hooks(entries) if hook.get("failurePolicy") == "Fail"})
     deployment = observed.deployment
     if isinstance(deployment, Unseen):
@@ -474,7 +474,7 @@ def _mutates_pods(configuration: JSON) -> bool:
 
 
 def _policies(observed: Observed) -> Iterator[CheckResult]:
-    """Tell whether the cluster's Policy objects are accepted."""
+    """Report if the cluster's Policy objects are accepted."""
     if isinstance(observed.crd, Unseen):
         yield CheckResult("warn", "policies", f"can't be seen: {observed.crd.why}")
         return
@@ -543,7 +543,7 @@ def _versions(observed: Observed, mine: str) -> Iterator[CheckResult]:
 
 
 def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
-    """Tell whether the cluster runs a vLLM that is newer than the facts of this podfit."""
+    """Report if the cluster runs a vLLM that is newer than the facts of this podfit."""
     if isinstance(images, Unseen):
         yield CheckResult("warn", "facts", f"images can't be seen: {images.why}", "needed: the right to list Pods")
         return

@@ -31,7 +31,7 @@ def is_ours(configuration: JSON) -> bool:
 
 
 def state(configuration: JSON) -> State:
-    """Tell whether API servers ask."""
+    """Report if API servers ask."""
     off_ = [_is_off(hook) for hook in configuration.get("webhooks") or ()]
     return "on" if not any(off_) else "off" if all(off_) else "partly off"
 

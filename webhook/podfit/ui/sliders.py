@@ -49,7 +49,7 @@ def _lengths(engine: Engine) -> list[int]:
 
 
 def _verdict(engine: Engine, dest: str, value: float) -> Verdict | None:
-    """Tell whether the GPU memory is enough with this value."""
+    """Report if the GPU memory is enough with this value."""
     if engine.model is None or engine.gpu is None:
         return None
     changed = with_changes(engine.args, {dest: value})

@@ -17,7 +17,7 @@ def render(explanations: Sequence[Explained]) -> str:
 
 
 def memory(explanation: Explained) -> str:
-    """Tell whether it fits, and both memory tables of one container, short enough to hover."""
+    """Report if it fits, and both memory tables of one container, short enough to hover."""
     lines = [f"**{escaped(explanation.verdict)}**: {escaped(explanation.why)}", ""]
     lines += [line for chart in explanation.charts for line in _table(chart)]
     lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in explanation.results]

@@ -73,7 +73,7 @@ _Found = tuple[Verdict, Callable[[], str], Cause | None]
 def of_rank(
     args: EngineArgs, resolved: ResolvedArguments, checkpoint: Checkpoint, ledger: GpuLedger, given: bool = False
 ) -> PlannedRelease:
-    """Judge if one rank fits, with the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
+    """Check if one rank fits, with the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
     steps have succeeded."""
     verdict, tell, cause = _of_cache_alone(resolved, ledger) if given else _of_rank(args, resolved, ledger)
     return PlannedRelease(verdict, tell, ledger, cause, resolved, checkpoint)
