@@ -74,8 +74,8 @@ _LOGS_IN = re.compile(r"\blogin\b|-stdin\b")
 
 
 def handed_on(text: str, is_secret_name: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
-    """Yield the places of texts that a shell gives to a variable, a file or a login for secrets. `names`: whether a
-    name is that of a secret."""
+    """Yield the places of texts that a shell gives to a variable, a file or a login for secrets. `is_secret_name`:
+    whether a name is that of a secret."""
     if "<<" not in text and "echo" not in text and "printf" not in text:
         return
     hints = [hit.start() for hit in _HINT.finditer(text)]

@@ -34,7 +34,7 @@ def write(
     """A report for each workload, in every API of the two that is served; raises StatusError or OSError where
     the server can't be asked.
 
-    `whole`: the scan was of everything (in `namespace`, where one is given), so that a report of ours without a
+    `is_full`: the scan was of everything (in `namespace`, where one is given), so that a report of ours without a
     workload in it is stale. A deleted workload takes its own along: it owns it.
     """
     kinds, _ = served(client, {api.group for api in APIS})

@@ -274,7 +274,7 @@ class Scanner:
         self._add_running_pod(obj, ref, ref.uid)
         self._found.rows += scan.rows(report)
         if other is not None and self._found.what_if is not None:
-            self._found.what_if += _broken(ref, obj, policy, other, facts)
+            self._found.what_if += _new_denials(ref, obj, policy, other, facts)
 
     def _add_running_pod(self, obj: JSON, ref: Ref, top: str) -> None:
         """Remembers which workload (uid `top`) a running Pod belongs to, and that it is ready."""
@@ -295,7 +295,7 @@ class Scanner:
         return self._wanted.selector.selects({str(word): str(item) for word, item in labels.items()}) is True
 
 
-def _broken(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[NewDenial]:
+def _new_denials(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[NewDenial]:
     """Why another policy would deny the object if it were applied again, and the one in force would not."""
     rehearsed = rehearsal.RehearsedObject(obj)
     after = rehearsal.rehearse(rehearsed, other, facts)

@@ -52,7 +52,7 @@ class Store:
     def add(self, obj: JSON, *, is_new: bool = True, previous: Mapping[Key, JSON] | None = None) -> bool:
         """Keeps what is used of an object, new or changed. Returns whether anything changed.
 
-        `before`: objects of another store. An equal one is used again, so that a new list takes no memory for it.
+        `previous`: objects of another store. An equal one is used again, so that a new list takes no memory for it.
         """
         name = key(obj)
         try:

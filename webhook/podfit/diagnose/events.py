@@ -33,7 +33,7 @@ class Event:
         return f"{self.reason}: {self.message}"
 
     def is_after(self, event: Event) -> bool:
-        """It was seen after `other` began, as far as that is known: times of two clocks are not compared."""
+        """It was seen after `event` began, as far as that is known: times of two clocks are not compared."""
         known = self.last and event.first and (self.last < 0) == (event.first < 0)
         return not known or self.last >= event.first
 

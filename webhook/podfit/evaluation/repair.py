@@ -61,7 +61,7 @@ def repair(
     next one computes. A finding that survives its own fix is left alone. `rules`: only these, where any are named.
     `audited`: findings that are only audited are repaired, too.
     `namespace`: where the object goes, in case it does not say so. `accepted`: findings of `obj` that stay as they are.
-    `found`: what `lint` says of `obj`, for a caller who has asked already.
+    `rows`: what `lint` says of `obj`, for a caller who has asked already.
     """
     items: list[Judged] = []
     settled: list[list[Judged]] = []

@@ -29,7 +29,7 @@ def refusal(
     snapshot: Snapshot,
     kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> str | None:
-    """Why the namespace may reject the Pods of `after` but not those of `before`; None without a known reason."""
+    """Why the namespace may reject the Pods of `after` but not those of `old_object`; None without a known reason."""
     limits = [
         (name, mapping(item))
         for (place, name), kept in snapshot.objects.get("limitranges", {}).items()

@@ -49,7 +49,7 @@ def edited(obj: Any, several: Iterable[Iterable[Edit]]) -> tuple[Any, list[bool]
 
 
 def _made(values: list[Any], edits: Iterable[Edit]) -> list[dict[str, Any]]:
-    """The patch of the edits, which are made on `whole`."""
+    """The patch of the edits, which are made on `values`."""
     patch: list[dict[str, Any]] = []
     for edit in edits:
         if edit.op == "swap":
@@ -132,7 +132,7 @@ def _list(value: Any, path: FieldPath) -> list[Any] | None:
 
 
 def _operation(values: list[Any], edit: Edit) -> dict[str, Any] | None:
-    """The edit as one operation, made on `whole` too; None if it changes nothing."""
+    """The edit as one operation, made on `values` too; None if it changes nothing."""
     at, key, path = _deepest_existing(values, edit)
     rest = edit.path.parts[len(path.parts) :]
     now = _child(at, key)
@@ -162,7 +162,7 @@ def _operation(values: list[Any], edit: Edit) -> dict[str, Any] | None:
 
 
 def _swap_operations(values: list[Any], edit: Edit) -> list[dict[str, Any]]:
-    """The operations of a `swap`, made on `whole` too: items that only move are not touched."""
+    """The operations of a `swap`, made on `values` too: items that only move are not touched."""
     at, key, path = _deepest_existing(values, edit)
     now, (old, new) = _child(at, key), edit.value
     if path != edit.path or not old:

@@ -64,7 +64,7 @@ def kept_by(obj: JSON) -> str:
 def returned_to(obj: JSON, namespace: str | None, entries: Mapping[str, Mapping[tuple[str, str], JSON]]) -> str | None:
     """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None if none is seen.
 
-    `seen`: kind → its objects, as `reduce_revision` leaves them.
+    `entries`: kind → its objects, as `reduce_revision` leaves them.
     """
     kind, name = str(obj.get("kind")), mapping(obj.get("metadata")).get("name")
     revisions = entries.get(kept_by(obj), {})

@@ -25,7 +25,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str], *, is_complete: bool = True) -> bool | None:
-        """True if labels fulfil it; None if that depends on labels that are not known (`whole` is False)."""
+        """True if labels fulfil it; None if that depends on labels that are not known (`is_complete` is False)."""
         value = labels.get(self.key)
         if value is None and not is_complete:
             return None
@@ -43,7 +43,7 @@ class Selector:
     requirements: tuple[Requirement, ...] = ()
 
     def selects(self, labels: Mapping[str, str], *, is_complete: bool = True) -> bool | None:
-        """True if it selects an object with these labels; `whole`: it has no others."""
+        """True if it selects an object with these labels; `is_complete`: it has no others."""
         return all_known(requirement.holds(labels, is_complete=is_complete) for requirement in self.requirements)
 
 

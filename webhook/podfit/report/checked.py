@@ -341,7 +341,7 @@ def _accepted_by_comment(
 
 
 def in_vain(file: str, text: str, rule_ids: Collection[str]) -> Iterator[str]:
-    """A note for each comment that would silence a rule and says no reason, or names one that is not `known`."""
+    """A note for each comment that would silence a rule and says no reason, or names one that is not `rule_ids`."""
     if "podfit:" not in text:
         return
     for number, line in enumerate(text.split("\n"), 1):

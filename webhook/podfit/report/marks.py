@@ -57,7 +57,7 @@ class Marked:
         self._measure()
 
     def change(self, operation: Mapping[str, Any], target: Any) -> str:
-        """The text with the operation made; `wanted` is the object after it. Raises ValueError where there is no such
+        """The text with the operation made; `target` is the object after it. Raises ValueError where there is no such
         place."""
         path = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         at, done = self.root, target

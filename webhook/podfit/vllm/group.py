@@ -30,7 +30,7 @@ class Replica:
 def group_of(workload: Workload, container: Container, invocation: Whole | None = None) -> Replica | None:
     """The group of the container that leads it; None if its size or its GPUs are unknown, or another Pod leads.
 
-    `whole`: the object that the workload is in, for a caller that checks all its containers.
+    `invocation`: the object that the workload is in, for a caller that checks all its containers.
     """
     parts, invocation = workload.path.parts, invocation or Whole(workload.object)
     if "headGroupSpec" in parts or "workerGroupSpecs" in parts:

@@ -23,7 +23,7 @@ from podfit.vllm.model import given
 
 
 def run(name: str, policy: Policy, facts: Facts) -> int:
-    """Read JSON lines and print one JSON line for each, in order; a bad line is answered with its error. `known` says
+    """Read JSON lines and print one JSON line for each, in order; a bad line is answered with its error. `facts` says
     whether secrets are shown."""
     for line in _lines(name):
         print(json.dumps(_line(line, policy, facts), default=str))

@@ -246,7 +246,7 @@ def read(
     pairs: Sequence[tuple[str, bytes]] = (),
     excluded: Callable[[str], bool] | None = None,
 ) -> tuple[list[ManifestFile], list[str]]:
-    """Every file of `names` and of `made` (name, contents), and the problems in labeled ConfigMaps.
+    """Every file of `names` and of `pairs` (name, contents), and the problems in labeled ConfigMaps.
 
     Folders are replaced by the manifests in them. All files are read before the first is checked: a claim, an
     autoscaler or a model may be in another file, and a node in another folder.

@@ -26,6 +26,6 @@ def level_or_never(name: str) -> Level | None:
 
 
 def covers(lowest: Level, level: Level) -> bool:
-    """A finding of the level `found` ends the command with exit code 1."""
+    """A finding of the level `level` ends the command with exit code 1."""
     order = list(LEVELS)
     return order.index(level) <= order.index(lowest)

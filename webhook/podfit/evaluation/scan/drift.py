@@ -76,7 +76,7 @@ class Drift:
 
 
 def compare(scan: Scan, used: Iterable[Used], names: frozenset[str]) -> list[Drift]:
-    """Every container's lines of `asked` (`"gpu/used"`, `"host/steady"` …), the most contradicted first, the unknown
+    """Every container's lines of `names` (`"gpu/used"`, `"host/steady"` …), the most contradicted first, the unknown
     last."""
     measured: dict[tuple[str, Plane, str], list[Used]] = {}
     for other_used in used:

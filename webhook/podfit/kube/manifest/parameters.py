@@ -62,7 +62,7 @@ class Filled(dict[str, Any]):
 
 
 def with_parameters_of(of: object, value: Any) -> Any:
-    """`made` of the object `of`, with what is known of the parameters of that."""
+    """`value` of the object `of`, with what is known of the parameters of that."""
     if not isinstance(of, Filled) or not isinstance(value, dict):
         return value
     own = value if isinstance(value, Filled) else None

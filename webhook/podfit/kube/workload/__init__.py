@@ -32,7 +32,7 @@ class Whole:
     It may have hundreds of templates, and each container may need a value of the whole object."""
 
     def __init__(self, obj: JSON, workloads: list[Workload] | None = None) -> None:
-        """`found`: its Pod templates, for a caller who has them."""
+        """`workloads`: its Pod templates, for a caller who has them."""
         self.object = obj
         self._found = workloads
         self._known: dict[object, Any] = {}

@@ -61,7 +61,7 @@ def _check(
     change: str,
     unknown: Callable[[Given], str | None] | None = None,
 ) -> Check:
-    """A check of the speculative config for releases from `first` to before `before`."""
+    """A check of the speculative config for releases from `release` to before `until`."""
 
     def asked(it: Given) -> str | None:
         entries = {key.replace("-", "_"): value for key, value in _of(it).items()}

@@ -395,5 +395,5 @@ def _refused_by_all(
 
 
 def _counting_releases(release: Release | None, accepts: Callable[[int], bool]) -> tuple[int, ...]:
-    """The releases that count, newest first: those around the given release, else all for which `asked` is true."""
+    """The releases that count, newest first: those around the given release, else all for which `accepts` is true."""
     return _table_numbers_around(release) if release else tuple(filter(accepts, reversed(range(len(releases())))))

@@ -73,7 +73,7 @@ class CommandLine(NamedTuple):
 
 
 def command_line_of(command: Command, text: str) -> CommandLine:
-    """The command's words as tokens; `whole`: all their texts."""
+    """The command's words as tokens; `text`: all their texts."""
     words = command.words
     if not ("$" in text or "`" in text or "<" in text or "{{" in text):  # no sign of a `_REFERENCE`
         return CommandLine([Token(word.text, word.path, index, word.unknown) for index, word in enumerate(words)], text)
@@ -330,7 +330,7 @@ def _dotted_value(text: str, release: Release) -> Any:
 
 
 def _merge_nested(target: dict[str, Any], update: dict[str, Any]) -> None:
-    """Merge `new` into `target`: objects key by key, lists appended."""
+    """Merge `update` into `target`: objects key by key, lists appended."""
     for key, value in update.items():
         old = target.get(key)
         if isinstance(value, dict) and isinstance(old, dict):

@@ -604,7 +604,7 @@ def shell(
     visit: Callable[[list[Value], Shell], None],
     work_limit: WorkLimit | None = None,
 ) -> Shell:
-    """A new shell in a container. `whole`: the work that all scripts of the object may cost."""
+    """A new shell in a container. `work_limit`: the work that all scripts of the object may cost."""
     values: dict[str, Value | Array] = dict(environment)
     texts: dict[str, Value | None] = {path: literal(text) for path, text in files.items()}
     state = ShellState(

@@ -60,8 +60,8 @@ def resolve(
     """How `container` starts vLLM, or None if it does not run vLLM.
 
     `config_maps`: name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef`, `--config` and
-    mounted scripts. `budget`: the work that all scripts of the object may cost. `whole`: the object, for a caller that
-    checks all its containers.
+    mounted scripts. `budget`: the work that all scripts of the object may cost. `invocation`: the object, for a caller
+    that checks all its containers.
     """
     return _Resolver(workload, container, config_maps or {}, budget, invocation).resolve()
 
@@ -236,8 +236,8 @@ class _Resolver(Reading):
             return None
         if telling.looks_like_vllm(program, words):
             return self._guess(words, f"{program} takes vLLM's arguments", program=program)
-        image = images.named_vllm(self.image) and images.runs(self.image) != "other"
-        if image and telling.is_server_file(program):
+        is_vllm_image = images.named_vllm(self.image) and images.runs(self.image) != "other"
+        if is_vllm_image and telling.is_server_file(program):
             return self._guess(words, f"{program} runs in an image that says vLLM", program=program, complete=False)
         return None
 

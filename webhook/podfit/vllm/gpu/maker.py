@@ -60,8 +60,8 @@ def of_gpus(gpus: Iterable[Gpu]) -> frozenset[str]:
 def of_resources(resource: str | None, limits: Mapping[str, object]) -> str | None:
     """The maker of the requested devices; None if the resources don't identify one.
 
-    `asked` is as in `DeviceRequest.resource_and_count`, `limits` are the container's resources, some of which the table
-    may not know.
+    `resource` is as in `DeviceRequest.resource_and_count`, `limits` are the container's resources, some of which the
+    table may not know.
     """
     there = resource.split(" + ") if resource else [name for name, count in limits.items() if str(count) != "0"]
     names = [name for name in there if "/" in name]

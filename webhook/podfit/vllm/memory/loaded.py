@@ -66,7 +66,7 @@ def ledger(
 ) -> GpuLedger:
     """The lines of one rank, the memory that they leave, and its capacity.
 
-    `found`: bytes of KV cache memory that vLLM reported."""
+    `reported`: bytes of KV cache memory that vLLM reported."""
     model, estimate, allowed, resolved, _ = begun
     if measured_start is not None:
         rank = log_lines.rank(measured_start, rank)  # without the peak while loading: that start has loaded the weights

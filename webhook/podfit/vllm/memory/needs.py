@@ -100,7 +100,7 @@ def offers(
     *,
     context: int,
     users: int | None,
-    having: Sequence[Stock] = CATALOGUE,
+    stocks: Sequence[Stock] = CATALOGUE,
     gpus: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[Offer]:
@@ -110,15 +110,15 @@ def offers(
     them. `users` None: at least one request, and the release's own `max_num_seqs`.
     """
     items: list[Offer] = []
-    for stock in having:
-        where = by_name(stock.product)
-        least: list[Offer] = []
-        for changes, other in _variants(args, model, where):
-            ways = list(_ways(args, other, stock, where, changes, context=context, users=users, gpus=gpus, env=env))
+    for stock in stocks:
+        card = by_name(stock.product)
+        cheapest: list[Offer] = []
+        for changes, variant in _variants(args, model, card):
+            ways = list(_ways(args, variant, stock, card, changes, context=context, users=users, gpus=gpus, env=env))
             best = min(ways, key=lambda offer: offer.rank, default=None)
-            if best is not None and all(best.memory < offer.memory for offer in least):
-                least.append(best)
-        items += least[:1] + sorted(least[1:], key=lambda offer: offer.memory)[:1]
+            if best is not None and all(best.memory < offer.memory for offer in cheapest):
+                cheapest.append(best)
+        items += cheapest[:1] + sorted(cheapest[1:], key=lambda offer: offer.memory)[:1]
     return sorted(items, key=lambda offer: offer.rank)
 
 

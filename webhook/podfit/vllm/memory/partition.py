@@ -106,7 +106,7 @@ def partition(
     """Plan the engine for each candidate.
 
     `one_release`: if the release is unknown, plan the newest that may serve the model instead of every possible one.
-    `known` and `kv_cache_memory` are as for `plan.plan`.
+    `measured_starts` and `kv_cache_memory` are as for `plan.plan`.
     """
     releases = plan.releases_of(args, model)
     release = releases[-1] if one_release or len(releases) == 1 else None

@@ -55,9 +55,9 @@ def plan(
     """The plan of one engine.
 
     `gpu_memory`: measured bytes that the process sees on each GPU; overrides the tables. `env`: the process's
-    environment. `files`: where the checkpoint comes from, None if unknown. `vendor`: the maker of the GPU if the model
-    is unknown, empty for processors. `known`: measurements in logs, used if one was of exactly this start.
-    `kv_cache_memory`: bytes that vLLM reported for the KV cache, instead of the estimate. `warm`: a volume keeps what
+    environment. `checkpoint_source`: where the checkpoint comes from, None if unknown. `vendor`: the maker of the GPU
+    if the model is unknown, empty for processors. `measured_starts`: measurements in logs, used if one was of exactly
+    this start. `kv_cache_memory`: bytes that vLLM reported for the KV cache, instead of the estimate. `warm`: a volume keeps what
     torch.compile made. Never raises: unknown parts are None in the plan, and `why` says what is missing.
     """
     env = env or {}
@@ -216,7 +216,7 @@ def _at_least(release_plan: PlannedRelease) -> PlannedRelease:
 
 
 def _unsure(release_plan: PlannedRelease, reworded: Callable[[str], str]) -> PlannedRelease:
-    """The plan, downgraded to `unsure`; `told` builds `why` from the original one."""
+    """The plan, downgraded to `unsure`; `reworded` builds `why` from the original one."""
     return release_plan._replace(verdict="unsure", tell=lambda: reworded(release_plan.why))
 
 
@@ -351,7 +351,7 @@ def _worst_rank(
     measured_start: MeasuredStart | None = None,
     reported: int | None = None,
 ) -> PlannedRelease:
-    """The pipeline stage with the worst result. `found`: bytes of KV cache memory that vLLM reported."""
+    """The pipeline stage with the worst result. `reported`: bytes of KV cache memory that vLLM reported."""
     release_plans = [
         verdict.of_rank(
             memory_arguments.args,

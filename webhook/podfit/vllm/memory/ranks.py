@@ -70,7 +70,7 @@ def _rank(model: Model, settings: Settings, checkpoint: Checkpoint, stage: int) 
 
 
 def added(charges: tuple[Charge, ...], layout: Layout | None, estimate: Estimate | None = None) -> Rank:
-    """A rank of these lines. `before`: the weights while they load, if they are larger then."""
+    """A rank of these lines. `estimate`: the weights while they load, if they are larger then."""
     inside = [charge.amount for charge in charges if charge.in_budget]
     return Rank(
         charges=charges,

@@ -60,7 +60,7 @@ def sweep(
     context_lengths: Sequence[int] | None = None,
 ) -> Iterator[SweepRow]:
     """A row for each GPU model and each tensor-parallel size of one node that divides the heads, in the order of the
-    argument `products`. `asked`: context lengths, by default `lengths(model)`."""
+    argument `products`. `context_lengths`: context lengths, by default `lengths(model)`."""
     context_lengths = context_lengths or lengths(model)
     now = parallel.read(args, env)
     others = now.pp * now.pcp * now.dp_local

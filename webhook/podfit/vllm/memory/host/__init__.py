@@ -98,8 +98,8 @@ def ledger(
 ) -> HostLedger:
     """Both totals and their parts. Without a model, only the parts that the arguments alone decide.
 
-    `files`: where the checkpoint comes from; in a memory-backed volume, it stays in memory. `amd`: it is vLLM's ROCm
-    build; `cuda`: it is its CUDA build.
+    `checkpoint_source`: where the checkpoint comes from; in a memory-backed volume, it stays in memory. `amd`: it is
+    vLLM's ROCm build; `cuda`: it is its CUDA build.
     """
     kind = HostSettings(
         release,
