@@ -51,7 +51,7 @@ def ways(engine: Engine, serving: Serving, facts: Facts, policy: Policy, secrets
     if engine.model is None or not context or engine.args.errors:
         return {"title": "", "rows": []}
     offers = needs.offers(
-        engine.args, engine.model.value, context=context, users=serving.users, having=_stocks(engine),
+        engine.args, engine.model.value, context=context, users=serving.users, stocks=_stocks(engine),
         env=engine.command.env,
     )  # fmt: skip
     near = as_needs.near(as_needs.check_offers(offers, serving, facts, policy))

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         raise edge.UnusableError(f"--context {context}: the model's own limit is {longest:,} tokens")
     need = Asked(base.model.value, context, args.users or 1, version, assumed=args.vllm_version is None)
     offers = needs.offers(
-        base.args, base.model.value, context=context, users=args.users, having=having,
+        base.args, base.model.value, context=context, users=args.users, stocks=having,
         gpus=facts.gpu.count if facts.gpu else None, env=base.command.env,
     )  # fmt: skip
     if not offers:

@@ -57,7 +57,7 @@ def plan(
     `gpu_memory`: measured bytes that the process sees on each GPU; overrides the tables. `env`: the process's
     environment. `checkpoint_source`: where the checkpoint comes from, None if unknown. `vendor`: the maker of the GPU
     if the model is unknown, empty for processors. `measured_starts`: measurements in logs, used if one was of exactly
-    this start. `kv_cache_memory`: bytes that vLLM reported for the KV cache, instead of the estimate. `warm`: a volume keeps what
+    this start. `kv_cache_memory`: bytes that vLLM reported for the KV cache. `warm`: a volume keeps what
     torch.compile made. Never raises: unknown parts are None in the plan, and `why` says what is missing.
     """
     env = env or {}
