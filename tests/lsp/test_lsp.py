@@ -18,7 +18,6 @@ from pygls.lsp.client import LanguageClient
 
 from podfit.cli import main
 from podfit.lsp.server import MAX_CHARACTERS
-from tests.cluster.server import serving
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -330,7 +329,8 @@ def codes(diagnostics: Sequence[types.Diagnostic]) -> set[str]:
 
 
 def test_the_nodes_of_the_cluster_come_in_later(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(repository / "api", tls=False) as api:
+    server = pytest.importorskip("tests.cluster.server", reason="its API server needs the server extra")
+    with server.serving(repository / "api", tls=False) as api:
         api.answers["/api/v1/nodes"] = {"items": [NODE]}
         monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig()))
 
@@ -351,7 +351,8 @@ def test_the_nodes_of_the_cluster_come_in_later(repository: Path, monkeypatch: p
 
 
 def test_a_cluster_that_refuses_is_a_note(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(repository / "api", tls=False) as api:
+    server = pytest.importorskip("tests.cluster.server", reason="its API server needs the server extra")
+    with server.serving(repository / "api", tls=False) as api:
         refusal = {"kind": "Status", "message": "nodes is forbidden", "reason": "Forbidden", "code": 403}
         api.answers["/api/v1/nodes"] = (403, {}, refusal)
         monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig()))
