@@ -372,6 +372,7 @@ def test_a_cluster_that_refuses_is_a_note(repository: Path, monkeypatch: pytest.
 def test_a_cluster_that_does_not_answer_delays_neither_findings_nor_the_exit(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("kubernetes", reason="reading a cluster needs the cluster extra")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         config = {
