@@ -178,3 +178,10 @@ def test_a_placeholder_for_the_model_is_reported_once() -> None:
     findings = _findings("vllm/vllm-openai:v0.27.1", ["REPLACE_WITH_MODEL"])
     assert "placeholder-value" in findings
     assert "unknown-model" not in findings
+
+
+@pytest.mark.parametrize(("release", "level"), [("0.33.0", "likely"), ("0.99.0", "advice")])
+def test_what_a_release_that_was_not_read_requires_is_only_possible(release: str, level: str) -> None:
+    findings = _findings(f"vllm/vllm-openai:v{release}", ["--model=zai-org/glm-4v-9b", "--trust-remote-code"])
+
+    assert findings["flag-required-by-model"].level == level

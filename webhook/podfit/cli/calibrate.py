@@ -150,7 +150,7 @@ def _engine(
     if not engines:
         what = f"no container {container!r} that runs vLLM" if container else "no container that runs vLLM"
         raise edge.UnusableError(f"{text}: {what} in the manifest", 3)
-    named = [other_engine for other_engine in engines if start.model and other_engine.args.model == start.model]
+    named = [candidate for candidate in engines if start.model and candidate.args.model == start.model]
     engine = (named or engines)[0]
     if engine.release is None and start.release is not None:  # the image's tag does not name the release, the log does
         container_of = engine.container.spec

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
                 edge.tell(f"error: {line}")
             code = max(code, error.code)
             continue
-        cases += [diagnosis.case(name, other_diagnosis, pod, policy, facts) for other_diagnosis in items]
+        cases += [diagnosis.case(name, item, pod, policy, facts) for item in items]
     if args.format == "json":
         print(json.dumps({"results": [diagnosis.tree(case) for case in cases]}, indent=1, default=str))
     else:
@@ -158,7 +158,7 @@ def _live(kind: str, name: str, args: argparse.Namespace) -> Diagnosis:
     with user_cluster.client(args) as client, user_cluster.errors_reported(f"{kind}/{name}"):
         entries = objects.get(client, kind, name, args.namespace)
         pod = entries if entries.get("kind") == "Pod" else max(objects.pods(client, entries), key=_trouble)
-        items = [event for other_event in _events(client, pod) if (event := events.from_object(other_event))]
+        items = [event for obj in _events(client, pod) if (event := events.from_object(obj))]
         logs = list(_logs(client, pod, _containers(args, pod)))
     return of_pod(pod, logs, items, entries)
 
@@ -190,11 +190,9 @@ def _containers(args: argparse.Namespace, pod: dict[str, Any]) -> list[str]:
     status = pod.get("status", {})
     statuses = [item for key in ("initContainerStatuses", "containerStatuses") for item in status.get(key) or []]
     failed = [
-        other_status["name"]
-        for other_status in statuses
-        if other_status.get("restartCount") or "terminated" in (other_status.get("state") or {})
+        state["name"] for state in statuses if state.get("restartCount") or "terminated" in (state.get("state") or {})
     ]
-    return [*dict.fromkeys((*failed, *(other_status["name"] for other_status in statuses)))]
+    return [*dict.fromkeys((*failed, *(state["name"] for state in statuses)))]
 
 
 def _logs(client: Client, pod: dict[str, Any], containers: Sequence[str]) -> Iterator[str]:

@@ -135,7 +135,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
 
     tell("webhook configurations")
     own = _own(client, args.name)
-    entries = {kind: other_unseen for kind, other_unseen in own.items() if isinstance(other_unseen, Mapping)}
+    entries = {kind: configuration for kind, configuration in own.items() if isinstance(configuration, Mapping)}
     hooks = list(doctor.hooks(entries))
     service: JSON = next((hook["clientConfig"]["service"] for hook in hooks if "service" in hook["clientConfig"]), {})
     namespace = args.namespace or service.get("namespace")

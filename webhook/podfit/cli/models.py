@@ -99,9 +99,9 @@ def run_search(args: argparse.Namespace) -> int:
     given_ids = [name for name in edge.facts(args).models if name != "*"]
     found_models = search(args.words, given_ids)
     if args.format == "json":
-        print(json.dumps([other_found_model.id for other_found_model in found_models], indent=1))
+        print(json.dumps([model.id for model in found_models], indent=1))
         return 0
-    width = max((len(other_found_model.id) for other_found_model in found_models), default=0)
+    width = max((len(model.id) for model in found_models), default=0)
     for found_model in found_models:
         also = f"  also {', '.join(found_model.others)}" if found_model.others else ""
         print(f"{found_model.id:<{width}}  {_size(found_model.parameters):>7}{also}".rstrip())

@@ -103,9 +103,9 @@ def run(args: argparse.Namespace) -> int:
             policies.unknown(name, "")
     texts = policies.texts(args.files)
     problems: list[str] = []
-    for other_text in texts:
+    for source in texts:
         try:
-            load([other_text])
+            load([source])
         except PolicyError as error:
             problems += error.problems
     try:
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_of_exceptions(policy: Policy) -> None:
-    for exception in (other_exception for layer in policy.everything for other_exception in layer.exceptions):
+    for exception in (entry for layer in policy.everything for entry in layer.exceptions):
         if exception in policy.expired:
             edge.tell(f"warning: {exception.place}: expires: ended on {exception.until}: it no longer holds")
         elif policy.now and exception.expires - policy.now < EXPIRY_WARNING:
@@ -179,7 +179,7 @@ def run_test(args: argparse.Namespace) -> int:
             except PolicyError as error:
                 raise UnusableError(error.problems) from error
             policy = policies.load(
-                [*(policies.relative_to(folder, other_policy) for other_policy in cases_shape.policies), *args.policy]
+                [*(policies.relative_to(folder, source) for source in cases_shape.policies), *args.policy]
             )
             for outcome in cases.run(cases_shape, document, policy, partial(_object, folder), partial(_nodes, folder)):
                 count += 1

@@ -42,8 +42,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_list(args: argparse.Namespace) -> int:
     """One line a release."""
     table = policies.load(args.policy).releases.table
-    for other_release in table.releases:
-        print(f"{other_release!s:12} {len(table.rows(other_release))} options")
+    for known in table.releases:
+        print(f"{known!s:12} {len(table.rows(known))} options")
     return 0
 
 

@@ -44,7 +44,7 @@ def installed(client: Client) -> InstalledPolicy:
         if error.code not in _REFUSED:
             raise
         raise UnknownPolicyError(str(error)) from error
-    names = sorted("/".join(reversed(_name(other_config_map))) for other_config_map in config_maps)
+    names = sorted("/".join(reversed(_name(obj))) for obj in config_maps)
     if not names:
         raise UnknownPolicyError(f"podfit is not installed: no ConfigMap has the label {LABEL}")
     if len(names) > 1:

@@ -111,9 +111,7 @@ class Scanner:
             group = version.rpartition("/")[0]
             self._silent.add(group)
             self._found.kinds_missed |= {
-                other_workload
-                for other_workload in workloads
-                if other_workload[0] == group and other_workload not in self._kinds
+                candidate for candidate in workloads if candidate[0] == group and candidate not in self._kinds
             }
             self._note_unread(version, error, "does not say what kinds it has")
 

@@ -172,11 +172,9 @@ def _is_solved(event: Event, events: Sequence[Event]) -> bool:
     """A later Event of the same object shows that the problem is solved: a Pod of the same name may have started
     before, as a StatefulSet's does."""
     mine = [
-        other_event
-        for other_event in events
-        if other_event.subject == event.subject and other_event is not event and other_event.is_after(event)
+        later for later in events if later.subject == event.subject and later is not event and later.is_after(event)
     ]
-    reasons = {other_event.reason for other_event in mine}
+    reasons = {later.reason for later in mine}
     if event.reason in ("FailedScheduling", "NotTriggerScaleUp", "Unschedulable"):
         return bool(reasons & (_STARTED | {"Scheduled"}))
     if event.reason in ("FailedAttachVolume", "FailedMount", "FailedMapVolume", "ProvisioningFailed"):
@@ -186,15 +184,10 @@ def _is_solved(event: Event, events: Sequence[Event]) -> bool:
     if event.reason in ("Failed", "BackOff", "InspectFailed", "ErrImageNeverPull"):
         failed = {
             image
-            for other_event in [*mine, event]
-            if other_event.reason in ("Failed", "BackOff")
-            for image in _IMAGE.findall(other_event.message)
+            for later in [*mine, event]
+            if later.reason in ("Failed", "BackOff")
+            for image in _IMAGE.findall(later.message)
         }
-        pulled = {
-            image
-            for other_event in mine
-            if other_event.reason == "Pulled"
-            for image in _IMAGE.findall(other_event.message)
-        }
+        pulled = {image for later in mine if later.reason == "Pulled" for image in _IMAGE.findall(later.message)}
         return bool(failed) and failed <= pulled
     return False

@@ -178,7 +178,7 @@ class _Reader:
         if started > 0 and is_up and not any(index > started for index, *_ in hits):
             hits = []  # the last start of several succeeded
         elif any(index > started and not weak for index, _, weak in hits):
-            hits = [other_hit for other_hit in hits if other_hit[0] > started]  # the last start of several failed
+            hits = [later for later in hits if later[0] > started]  # the last start of several failed
         sightings = sorted(self._sightings(hits), key=_rank)
         if (stalled := stall.find(lines, self.marks["statistics"])) is not None:
             sightings = [*(sighting for sighting in sightings if not sighting.weak), stalled]

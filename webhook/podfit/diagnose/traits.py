@@ -104,7 +104,7 @@ def _patterns() -> tuple[Index, list[tuple[str, object, Pattern]]]:
     rows: list[tuple[str, object, Pattern]] = [
         *(("mark", name, Pattern(pattern)) for name, pattern in MARKS.items()),
         *(("around", text, Pattern(pattern)) for text, pattern in around.items()),
-        *(("signature", other_compiled, Pattern(other_compiled.pattern)) for other_compiled in table),
+        *(("signature", signature, Pattern(signature.pattern)) for signature in table),
         *(("told", None, Pattern(pattern)) for pattern in (_AGAIN, _QUOTED)),
         ("follows", None, Pattern(_CASCADE)),
     ]

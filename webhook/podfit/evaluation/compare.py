@@ -267,9 +267,9 @@ class ContainerComparison:
         return tuple(finding for finding in self.appeared if finding.heading == "would_deny")
 
 
-def compare(placeds: Sequence[Placed], new: Sequence[Placed]) -> list[ContainerComparison]:
+def compare(placed_objects: Sequence[Placed], new: Sequence[Placed]) -> list[ContainerComparison]:
     """Compare each vLLM container of both sides: those of the new side in its order, then those that are gone."""
-    return [ContainerComparison(*pair) for pair in pairs(placeds, new)]
+    return [ContainerComparison(*pair) for pair in pairs(placed_objects, new)]
 
 
 def _difference(name: str, change: ContainerComparison, of: Any) -> Difference:

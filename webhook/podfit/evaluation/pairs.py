@@ -48,11 +48,11 @@ class Pair(NamedTuple):
     """Several objects have this kind, namespace and name, as overlays do: only their files differ."""
 
 
-def pairs(placeds: Iterable[Placed], new: Iterable[Placed]) -> list[Pair]:
+def pairs(placed_objects: Iterable[Placed], new: Iterable[Placed]) -> list[Pair]:
     """Match the vLLM containers of both sides by kind, namespace, name and container, then by file.
 
     Those of the new side come first, in its order, then those that are gone."""
-    before, after = _sides_by_key(placeds), _sides_by_key(new)
+    before, after = _sides_by_key(placed_objects), _sides_by_key(new)
     before = _with_renamed_container(before, after)
     many = {key for sides in (before, after) for key, same in sides.items() if len(same) > 1}
     matched = [

@@ -34,7 +34,7 @@ def is_proved(
         return False
     path = result.engine.container.path
     results = lint(after, policy, facts, where="check").results
-    now = next((other_result for other_result in results if other_result.engine.container.path == path), None)
+    now = next((candidate for candidate in results if candidate.engine.container.path == path), None)
     if now is None or not all(done):
         return False
     before = {(judgement.rule, judgement.finding.message) for judgement in result.findings}

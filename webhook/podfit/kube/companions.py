@@ -165,7 +165,7 @@ def config_map_names(obj: Any, collected: set[str] | None = None) -> set[str]:
 def _names_claim(value: Any, name: str) -> bool:
     """True if an object refers to the claim, wherever in it."""
     if isinstance(value, Mapping):
-        return value.get("claimName") == name or any(_names_claim(other_value, name) for other_value in value.values())
+        return value.get("claimName") == name or any(_names_claim(child, name) for child in value.values())
     return isinstance(value, list) and any(_names_claim(item, name) for item in value)
 
 

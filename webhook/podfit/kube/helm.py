@@ -74,8 +74,8 @@ def notes(files: Iterable[tuple[str, Sequence[Mapping[str, Any]], str]], folders
     own = [value for value in charts.values() if value.names_vllm]
     rest = [value for value in charts.values() if not value.names_vllm]
     return [
-        *(other_chart.note() for other_chart in own),
-        *(other_chart.note(len(rest) - 1) for other_chart in rest[:1]),
+        *(nearest.note() for nearest in own),
+        *(nearest.note(len(rest) - 1) for nearest in rest[:1]),
         *lone,
     ]
 

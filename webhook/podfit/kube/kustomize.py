@@ -72,7 +72,7 @@ def _has_directive(obj: JSON) -> bool:
         if isinstance(value, Mapping):
             if DIRECTIVE in value:
                 return True
-            queue += [other_value for other_value in value.values() if isinstance(other_value, Mapping | list)]
+            queue += [child for child in value.values() if isinstance(child, Mapping | list)]
         else:
             queue += [item for item in value if isinstance(item, Mapping | list)]
     return False

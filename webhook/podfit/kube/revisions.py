@@ -24,7 +24,7 @@ def reduce_revision(obj: JSON) -> JSON:
     """What is kept of a ReplicaSet or a ControllerRevision: whose it is, and its template's digest."""
     owners = mapping(obj.get("metadata")).get("ownerReferences")
     owner = (
-        next((mapping(other_owner) for other_owner in owners if mapping(other_owner).get("controller") is True), {})
+        next((mapping(reference) for reference in owners if mapping(reference).get("controller") is True), {})
         if owners
         else {}
     )

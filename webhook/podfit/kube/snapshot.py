@@ -240,7 +240,7 @@ def _devices(spec: JSON) -> JSON:
     return {
         "devices": {
             "requests": [
-                _request(other_mapping) for other_mapping in mappings(mapping(spec.get("devices")).get("requests"))
+                _request(device_request) for device_request in mappings(mapping(spec.get("devices")).get("requests"))
             ]
         }
     }
@@ -263,9 +263,7 @@ def _scalar(value: object) -> object:
 
 def _selectors(request: JSON) -> dict[str, Any]:
     """The CEL selectors of a DeviceRequest or a DeviceClass."""
-    texts = (
-        mapping(other_mapping.get("cel")).get("expression") for other_mapping in mappings(request.get("selectors"))
-    )
+    texts = (mapping(selector.get("cel")).get("expression") for selector in mappings(request.get("selectors")))
     selectors = [{"cel": {"expression": text}} for text in texts if isinstance(text, str)]
     return {"selectors": selectors} if selectors else {}
 

@@ -73,8 +73,7 @@ def answer(podfit: CommandLine, name: str, arguments: dict[str, Any]) -> CallToo
         reply = function(model.model_validate(arguments), podfit)
     except ValidationError as error:
         problems = (
-            f"{'.'.join(map(str, other_error['loc'])) or name}: {other_error['msg'].lower()}"
-            for other_error in error.errors()
+            f"{'.'.join(map(str, detail['loc'])) or name}: {detail['msg'].lower()}" for detail in error.errors()
         )
         return _refused("; ".join(problems))
     except ToolError as error:

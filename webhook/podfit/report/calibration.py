@@ -35,7 +35,7 @@ def text(all_of_them: Sequence[StartComparison]) -> str:
         out += [_line(row, comparison) for row in rows]
         out.append(f"  not written down: {comparison.problem}" if comparison.problem else "  written down")
         out.append("")
-    rows = [row for other_comparison in all_of_them for row in other_comparison.printed_lines()]
+    rows = [row for pair in all_of_them for row in pair.printed_lines()]
     if rows:
         inside = sum(row.is_in_interval for row in rows)
         out.append(f"{_plural(len(all_of_them), 'start')}: {inside} of {len(rows)} printed values lie in the interval")

@@ -60,14 +60,8 @@ def _tree(change: ContainerComparison) -> dict[str, Any]:
         "dropped_arguments": list(change.dropped_flags),
         "new_variables": list(change.gained_variables),
         "dropped_variables": list(change.lost_variables),
-        "gpu": {
-            other_change.name: _pair(_bytes(other_change.before), _bytes(other_change.after))
-            for other_change in change.gpu
-        },
-        "host": {
-            other_change.name: _pair(_bytes(other_change.before), _bytes(other_change.after))
-            for other_change in change.host
-        },
+        "gpu": {line.name: _pair(_bytes(line.before), _bytes(line.after)) for line in change.gpu},
+        "host": {line.name: _pair(_bytes(line.before), _bytes(line.after)) for line in change.host},
         "numbers": {difference.name: _pair(difference.before, difference.after) for difference in change.numbers},
         "appeared": [_finding(finding) for finding in change.appeared],
         "gone": [_finding(finding) for finding in change.gone],

@@ -39,7 +39,7 @@ def render(checked: Checked) -> str:
         results.append(tree)
     tree = {
         "summary": _summary(checked),
-        "unanswered": answers.unanswered(other_container.result.engine for other_container in checked.containers),
+        "unanswered": answers.unanswered(entry.result.engine for entry in checked.containers),
         "newer_releases": answers.newer_releases(checked),
         "results": results,
         "skipped": [

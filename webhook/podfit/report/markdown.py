@@ -16,7 +16,7 @@ from podfit.report.text import MANY, chosen_of, places, summary, tally
 
 def render(checked: Checked) -> str:
     """What is wrong first; what is clean in one line."""
-    answered = answers.line(other_container.result.engine for other_container in checked.containers)
+    answered = answers.line(entry.result.engine for entry in checked.containers)
     out = ["## podfit", "", tally(checked), "", *([escaped(answered), ""] if answered else [])]
     for newer in answers.newer_releases(checked):
         out += [escaped(newer), ""]

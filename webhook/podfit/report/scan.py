@@ -38,7 +38,7 @@ def _head(scan: Scan) -> dict[str, Any]:
         if scan.ready_and_denied is None
         else {
             "workloads": len(scan.ready),
-            "denied": [ref(other_ref) for other_ref in scan.ready_and_denied],
+            "denied": [ref(reference) for reference in scan.ready_and_denied],
         },
         "what_if": None if scan.what_if is None else [_broken(new_denial) for new_denial in scan.what_if],
         "not_read": [{"kind": kind, "message": why} for kind, why in scan.not_read.items()],
@@ -206,7 +206,7 @@ def _name(row: ScannedContainer) -> str:
 
 def _what_if(broken: list[NewDenial], limit: int) -> Iterator[str]:
     """What another policy would newly deny, at most `limit` workloads."""
-    names = list(dict.fromkeys(other_new_denial.object for other_new_denial in broken))
+    names = list(dict.fromkeys(denial.object for denial in broken))
     if not broken:
         yield "what if: no more workloads would be denied than today"
         return

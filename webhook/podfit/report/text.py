@@ -108,9 +108,7 @@ def standing(findings: Iterable[Judged]) -> str:
         threat = next(threat for threat in THREATS if any(judgement.threatens == threat for judgement in denied))
         return f"DENIED: {THREATS[threat]} ({', '.join(quoted_rules(*denied))})"
     texts = [
-        f"{HEADINGS[heading]}: {', '.join(quoted_rules(*other_findings))}"
-        for heading, other_findings in by_heading.items()
-        if other_findings
+        f"{HEADINGS[heading]}: {', '.join(quoted_rules(*group))}" for heading, group in by_heading.items() if group
     ]
     return "; ".join(texts) or "no findings"
 

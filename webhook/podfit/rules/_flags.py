@@ -151,7 +151,7 @@ def parser_near(engine: Engine) -> Parser | None:
     """The parser of the engine's release, or of the newest older one in the table, for suggestions."""
     if engine.release is None:
         return None
-    older = [other_release for other_release in builtin().releases if other_release <= engine.release]
+    older = [known for known in builtin().releases if known <= engine.release]
     entry = "module" if engine.command.entry == "module" else "serve"
     return builtin().parser(older[-1], entry) if older else None
 

@@ -158,16 +158,16 @@ def _sentence(engine: Engine) -> str | None:
         return _on_none(engine, of_table=of_table)
     if len(gpus.by_verdict["unsure"]) == len(gpus.gpus) > 1:
         return "; ".join([f"{UNSURE}: {_why(gpus)}", *_open(engine)])
-    nameds, lacking = placements(engine)
+    named_gpus, lacking = placements(engine)
     sides = {
-        verdict: [other_named for other_named in nameds if other_named.verdict == verdict]
+        verdict: [planned for planned in named_gpus if planned.verdict == verdict]
         for verdict in ("fits", "unsure", "does-not-fit")
     }
     fits, unsure = sides["fits"], sides["unsure"]
     small = sorted(sides["does-not-fit"], key=lambda candidate: -candidate.gigabytes)
     parts = []
     least = fits[0].gigabytes if fits else 0
-    if of_table and fits and all(other_named.gigabytes < least for other_named in (*unsure, *small)):
+    if of_table and fits and all(planned.gigabytes < least for planned in (*unsure, *small)):
         parts.append(f"fits whole GPUs of {least} GB and more ({_few(fits)})")
     elif fits:
         parts.append(f"fits {_sized(fits)}")
@@ -188,8 +188,8 @@ def fits_all(engine: Engine) -> bool:
     """True if the container fits each GPU that a text would name, and lacks nothing there."""
     if engine.gpus is None or _open(engine):
         return False
-    nameds, lacking = placements(engine)
-    return bool(nameds) and not lacking and all(named.verdict == "fits" for named in nameds)
+    named_gpus, lacking = placements(engine)
+    return bool(named_gpus) and not lacking and all(named.verdict == "fits" for named in named_gpus)
 
 
 UNSURE = "unsure on every one"
@@ -307,7 +307,7 @@ def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
     )
     lacking: dict[str, list[Named]] = {}
     lacks: dict[object, str | None] = {}
-    nameds = []
+    named_gpus = []
     for named in _grouped(planned):
         model = named.planned.gpu
         kind = model.vendor, model.compute_capability, model.supports_bf16
@@ -315,10 +315,10 @@ def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
             lacks[kind] = lack(engine, model)
         what = lacks[kind]
         if what is None:
-            nameds.append(named)
+            named_gpus.append(named)
         elif named.verdict == "fits":
             lacking.setdefault(what, []).append(named)
-    return nameds, lacking
+    return named_gpus, lacking
 
 
 def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
@@ -343,7 +343,7 @@ def _short(model: Gpu) -> str:
 
 def _few(named: Sequence[Named]) -> str:
     """At most NAMES_PER_SIDE names."""
-    names = list(dict.fromkeys(other_named.name for other_named in named))
+    names = list(dict.fromkeys(planned.name for planned in named))
     return ", ".join(names[:NAMES_PER_SIDE]) + (" …" if len(names) > NAMES_PER_SIDE else "")
 
 
@@ -351,5 +351,5 @@ def _sized(named: Sequence[Named]) -> str:
     """At most NAMES_PER_SIDE names with their sizes: "A10G, L4 (24 GB), T4 (16 GB)"."""
     texts = []
     for size, group in groupby(named[:NAMES_PER_SIDE], key=lambda candidate: candidate.gigabytes):
-        texts.append(f"{', '.join(dict.fromkeys(other_named.name for other_named in group))} ({size} GB)")
+        texts.append(f"{', '.join(dict.fromkeys(planned.name for planned in group))} ({size} GB)")
     return ", ".join(texts) + (" …" if len(named) > NAMES_PER_SIDE else "")

@@ -112,9 +112,9 @@ class _Names:
 def examine(observed: Observed, mine: str) -> list[CheckResult]:
     """All lines, in the order in which one would look; `mine` is this program's version."""
     entries = {
-        kind: other_unseen
-        for kind, other_unseen in observed.configurations.items()
-        if isinstance(other_unseen, Mapping)
+        kind: configuration
+        for kind, configuration in observed.configurations.items()
+        if isinstance(configuration, Mapping)
     }
     unseen = any(isinstance(value, Unseen) for value in observed.configurations.values())
     names = _Names(frozenset(hook["name"] for hook in hooks(entries)), not unseen)

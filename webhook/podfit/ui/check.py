@@ -116,11 +116,7 @@ def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, str, Sequen
         if opened_file.source.name == name and body in (opened_file.shown, opened_file.text):
             return opened_file.source, opened_file.text, ()
     folder = posixpath.dirname(name)
-    others = [
-        other_opened_file
-        for other_opened_file in opened
-        if other_opened_file.source.name != name and posixpath.dirname(other_opened_file.source.name) == folder
-    ]
+    others = [file for file in opened if file.source.name != name and posixpath.dirname(file.source.name) == folder]
     read, problems = desk.read(
         [(name, body.encode(errors="replace")), *((other.source.name, other.text.encode()) for other in others)]
     )
@@ -161,10 +157,10 @@ def _fix(source: ManifestFile, policy: Policy, body: str, original: str) -> dict
 
     The diff is of the file itself, since it is applied."""
     repaired = repairs.repaired(source, policy, frozenset(), audited=False)
-    findings = [finding for _, other_repaired in repaired for finding in other_repaired.repairs]
+    findings = [finding for _, outcome in repaired for finding in outcome.repairs]
     if not findings:
         return None
-    left = sum(len(other_repaired.left) for _, other_repaired in repaired)
+    left = sum(len(outcome.left) for _, outcome in repaired)
     rows = [{"rule": finding.rule, "message": finding.finding.message} for finding in findings]
     try:
         edits = repairs.edits(repaired)

@@ -72,7 +72,7 @@ def _objects(opened: Opened, problems: list[str]) -> Iterator[Asked]:
 def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[recorded.Changed]:
     """What the policy changes, compared with the default, for each object in the files of the command line."""
     opened, default = desk.open(), builtin()
-    items = [(other_policy, desk.decisions.of(other_policy, opened)) for other_policy in (default, policy)]
+    items = [(candidate, desk.decisions.of(candidate, opened)) for candidate in (default, policy)]
     for number, (where, obj, facts) in enumerate(_objects(opened, problems)):
         for rules, known in items:
             if number not in known:
@@ -98,9 +98,9 @@ def _scan(text: str) -> Mapping[str, Any]:
     return value
 
 
-def _tree(changeds: Iterable[recorded.Changed], note: str, problems: Iterable[str] = ()) -> dict[str, Any]:
+def _tree(changed_objects: Iterable[recorded.Changed], note: str, problems: Iterable[str] = ()) -> dict[str, Any]:
     """Changes of each object, grouped by what changes, then by namespace and rule."""
-    objects = list(changeds)
+    objects = list(changed_objects)
     rows = [(namespace, rule_change) for namespace, _, _, of_one in objects for rule_change in of_one]
     groups = []
     for what in ORDER:

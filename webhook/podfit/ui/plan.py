@@ -150,7 +150,7 @@ def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]
         "state": state,
         "headline": "does not start" if refused and plan.verdict != "does-not-fit" else verdict(engine),
         "why": refused.finding.message if refused and plan.verdict != "does-not-fit" else secrets.line(reason(engine)),
-        "charts": [chart(other_chart) for other_chart in explanation.charts],
+        "charts": [chart(ledger_chart) for ledger_chart in explanation.charts],
         "tiles": tiles(engine),
         "room": _room(engine),
         "changes": list(explanation.changes),

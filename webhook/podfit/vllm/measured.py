@@ -106,19 +106,10 @@ def find_measured(
     that processes see on this GPU, because another variant with the same name may have a different size."""
     names = {model for model in models if model}
     measured_start = None
-    for other_measured_start in measured_starts:
-        alike = (
-            other_measured_start.release == release
-            and other_measured_start.arguments == arguments
-            and other_measured_start.gpu == gpu
-            and other_measured_start.model in names
-        )
-        if alike and (
-            not other_measured_start.gpu_memory
-            or not memory
-            or abs(other_measured_start.gpu_memory / memory - 1) < 0.02
-        ):
-            measured_start = other_measured_start
+    for start in measured_starts:
+        alike = start.release == release and start.arguments == arguments and start.gpu == gpu and start.model in names
+        if alike and (not start.gpu_memory or not memory or abs(start.gpu_memory / memory - 1) < 0.02):
+            measured_start = start
     return measured_start
 
 

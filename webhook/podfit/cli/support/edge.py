@@ -142,7 +142,7 @@ def _globbed(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
         root = Path(path.anchor) if path.is_absolute() else Path()
         try:
             file_names = sorted(
-                str(other_path) for other_path in root.glob(str(path.relative_to(path.anchor))) if other_path.is_file()
+                str(match) for match in root.glob(str(path.relative_to(path.anchor))) if match.is_file()
             )
         except ValueError as error:
             raise UnusableError(f"{name}: {str(error).lower()}") from error
@@ -256,13 +256,11 @@ def read(
     ]
     items = [(name, read_manifests(name, met=met)) for name, met in files]
     folders = kustomized.Kustomizations()
-    parted = [(name, *kustomized.parted(name, other_manifests, folders)) for name, other_manifests in items]
-    inputs = [(name, other_manifests) for name, other_manifests, _ in parted]
+    parted = [(name, *kustomized.parted(name, parsed, folders)) for name, parsed in items]
+    inputs = [(name, parsed) for name, parsed, _ in parted]
     inputs += [(name, manifest.read(data, name)) for name, data in pairs]
     patches = {name: notes for name, _, notes in parted}
-    known, errors = with_config_maps(
-        known, [document for _, other_manifests in inputs for document in other_manifests.documents]
-    )
+    known, errors = with_config_maps(known, [document for _, parsed in inputs for document in parsed.documents])
     directories: dict[Path, list[JSON]] = {}
     for name, manifests in inputs:
         directories.setdefault(Path(name).parent, []).extend(document.object for document in manifests.documents)

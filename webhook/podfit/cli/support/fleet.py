@@ -120,10 +120,7 @@ def _validated(name: str, document: manifest.Document) -> Fleet:
         fleet = Fleet.model_validate(dict(document.object))
         problems = [(FieldPath(place), reason) for place, reason in _problems(fleet)]
     except ValidationError as error:
-        problems = [
-            (FieldPath(other_error["loc"]), f"{other_error['msg']} ({other_error['input']!r})")
-            for other_error in error.errors()
-        ]
+        problems = [(FieldPath(detail["loc"]), f"{detail['msg']} ({detail['input']!r})") for detail in error.errors()]
     if problems:
         lines = sorted((document.line_of(place), f"{place}: {reason}") for place, reason in problems)
         raise edge.UnusableError([f"{name}:{line}: {reason}" for line, reason in lines])

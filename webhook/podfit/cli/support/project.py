@@ -71,7 +71,7 @@ def announce(path: Path | None) -> None:
 
 def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[object] | None:
     try:
-        return [args.formats(other_format) for other_format in project.formats] or None
+        return [args.formats(output) for output in project.formats] or None
     except argparse.ArgumentTypeError as error:
         read = manifest.read(edge.read_text(path).encode(), str(path))
         line = read.documents[0].line_of(FieldPath(("formats",)))
@@ -123,7 +123,7 @@ def _read(path: Path) -> Project:
         project = Project.model_validate(dict(document.object))
         problems = [(FieldPath((field,)), reason) for field, reason in _values(project, path.parent)]
     except ValidationError as error:
-        problems = [(FieldPath(other_error["loc"]), described(other_error)) for other_error in error.errors()]
+        problems = [(FieldPath(detail["loc"]), described(detail)) for detail in error.errors()]
     if problems:
         lines = sorted((document.line_of(place), f"{place}: {reason}") for place, reason in problems)
         raise edge.UnusableError([f"{path}:{line}: {reason}" for line, reason in lines])

@@ -63,6 +63,6 @@ _EXPECTED: Mapping[str, str] = {"list_type": "a list", "string_type": "text"}
 
 def _nearest(word: str, words: Iterable[str]) -> str | None:
     """The likeliest of the words: equal but for case and dashes, else similar."""
-    plain = {other_word.lower(): other_word for other_word in words}
+    plain = {candidate.lower(): candidate for candidate in words}
     known = word.lower().replace("-", "").replace("_", "")
     return plain.get(known) or next((plain[text] for text in nearest(known, plain)), None)

@@ -119,11 +119,7 @@ def _no_namespace(matches: Sequence[Match]) -> str | None:
     excluded = [pattern for match in matches for pattern in match.excluded_namespaces or ()]
     excluded += [value for requirement in names if requirement.operator == "NotIn" for value in requirement.values]
     for patterns in allowed or [("*",)]:
-        left = [
-            other_pattern
-            for other_pattern in patterns
-            if not any(_covers(pattern, other_pattern) for pattern in excluded)
-        ]
+        left = [glob for glob in patterns if not any(_covers(pattern, glob) for pattern in excluded)]
         if not any(_has_wildcard(text) or all(_is_in(text, other) for other in allowed) for text in left):
             return "no name of a namespace fulfills all conditions"
     return None

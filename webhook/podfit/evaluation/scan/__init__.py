@@ -285,7 +285,7 @@ class Owners:
         for owner in owners if isinstance(owners, list) else ():
             if isinstance(owner, Mapping) and (top := self._tops.get(str(owner.get("uid")))) is not None:
                 return top
-        if any(isinstance(other_owner, Mapping) and other_owner.get("kind") == "Pod" for other_owner in owners or ()):
+        if any(isinstance(reference, Mapping) and reference.get("kind") == "Pod" for reference in owners or ()):
             return self._groups.get((Ref.of(obj).namespace, _pod_group(obj)))
         return None
 

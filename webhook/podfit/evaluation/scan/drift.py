@@ -79,10 +79,10 @@ def compare(scan: Scan, used: Iterable[Used], names: frozenset[str]) -> list[Dri
     """Every container's lines of `names` (`"gpu/used"`, `"host/steady"` …), the most contradicted first, the unknown
     last."""
     measured: dict[tuple[str, Plane, str], list[Used]] = {}
-    for other_used in used:
-        top = scan.pods.get((other_used.namespace, other_used.pod))
+    for use in used:
+        top = scan.pods.get((use.namespace, use.pod))
         if top is not None:
-            measured.setdefault((top, other_used.plane, other_used.line), []).append(other_used)
+            measured.setdefault((top, use.plane, use.line), []).append(use)
     up = set(scan.pods.values())
     drifts = [drift for row in scan.rows for drift in _drift_of_container(row, measured, names, row.object.uid in up)]
     return sorted(drifts, key=_drift_order)
@@ -96,20 +96,18 @@ def _drift_of_container(
         if f"{plane}/{line}" not in names:
             continue
         planned = row.tokens if line == TOKENS else row.planned.get(plane, {}).get(line)
-        useds = [
-            other_used
-            for other_used in measured.get((row.object.uid, plane, line), ())
-            if other_used.container in (None, row.container)
+        uses = [
+            use for use in measured.get((row.object.uid, plane, line), ()) if use.container in (None, row.container)
         ]
-        if not useds and (planned is None or line in OPTIONAL_LOG_LINES):
+        if not uses and (planned is None or line in OPTIONAL_LOG_LINES):
             continue  # neither side knows anything
-        worst = max(useds, key=lambda use: abs(use.value - planned.likely) if planned else use.value, default=None)
+        worst = max(uses, key=lambda use: abs(use.value - planned.likely) if planned else use.value, default=None)
         why = "no plan: what is missing is in its findings" if planned is None else "not measured"
         if planned is not None and not up:
             why = "no Pod of it is running"
         yield Drift(
             row.object, row.container, plane, line, unit, planned, worst.value if worst else None,
-            len({(other_used.namespace, other_used.pod) for other_used in useds}),
+            len({(use.namespace, use.pod) for use in uses}),
             worst.source if worst and planned is not None else why,
         )  # fmt: skip
 

@@ -40,16 +40,16 @@ def runs_predictor(container: JSON, pod: JSON) -> bool:
     loaded = {annotation for annotation in annotations if isinstance(annotation, str) and "://" in annotation}
     loaded |= {
         word
-        for other_mapping in mappings(spec.get("initContainers"))
-        for word in _words(other_mapping.get("args"))
+        for pod_container in mappings(spec.get("initContainers"))
+        for word in _words(pod_container.get("args"))
         if "://" in word
     }
     if uri and loaded and uri not in loaded:
         return False
     return any(
-        own <= {*_words(other_mapping.get("command")), *_words(other_mapping.get("args"))}
-        and image in (None, other_mapping.get("image"))
-        for other_mapping in mappings(spec.get("containers"))
+        own <= {*_words(pod_container.get("command")), *_words(pod_container.get("args"))}
+        and image in (None, pod_container.get("image"))
+        for pod_container in mappings(spec.get("containers"))
     )
 
 

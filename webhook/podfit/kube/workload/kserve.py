@@ -124,7 +124,7 @@ def llm_inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload
 def _with_preset_main(obj: JSON, workloads: list[Workload], model: JSON, uri: str | None) -> list[Workload]:
     """A service whose `template` does not mention `main` gets it whole from the preset; `spec.model` stands for it."""
     at = FieldPath(("spec", "template"))
-    template = next((other_workload for other_workload in workloads if other_workload.path == at), None)
+    template = next((candidate for candidate in workloads if candidate.path == at), None)
     if template is not None and any(container.name == "main" for container in template.containers):
         return workloads
     spec = mapping(obj.get("spec"))
@@ -146,7 +146,7 @@ def _with_preset_main(obj: JSON, workloads: list[Workload], model: JSON, uri: st
         )
         return [template, *workloads]
     workload = replace(template, containers=(*template.containers, main))
-    return [workload if other_workload is template else other_workload for other_workload in workloads]
+    return [workload if candidate is template else candidate for candidate in workloads]
 
 
 _PARALLELISM = {

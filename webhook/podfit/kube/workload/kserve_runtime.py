@@ -68,11 +68,7 @@ def _merged(workload: Workload, runtime: JSON, parallel: JSON, at: FieldPath, ma
     if theirs is None:
         return workload
     own = next(
-        (
-            other_container
-            for other_container in workload.containers
-            if other_container.name == main and not other_container.init
-        ),
+        (candidate for candidate in workload.containers if candidate.name == main and not candidate.init),
         None,
     )
     container = _merged_container(workload, theirs, own, at, {**_sizes(parallel)})

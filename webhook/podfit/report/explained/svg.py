@@ -43,7 +43,7 @@ def render(explained: Sequence[Explained]) -> str:
             parts += drawn
             at += 30 + ROW * len(chart.bars) + 24
         at += 30
-    title = "; ".join(other_explanation.title for other_explanation in explained)
+    title = "; ".join(page.title for page in explained)
     sentence = " ".join(f"{page.title}: {page.standing}; {page.verdict}: {page.why}." for page in explained)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {at}" width="{WIDTH}" height="{at}" role="img" '

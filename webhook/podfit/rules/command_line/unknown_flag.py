@@ -79,8 +79,8 @@ def _slip(engine: Engine, flag: UnrecognizedFlag) -> str | None:
     if option.nargs == 0:
         return None if values else near
     try:
-        for other_value in values:
-            convert(option, other_value, known.release)
+        for row in values:
+            convert(option, row, known.release)
     except InvalidValueError:
         return None
     return near if values else None

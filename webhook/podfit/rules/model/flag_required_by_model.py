@@ -11,13 +11,11 @@ from podfit.rules._flags import runs_vllms_code
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.model.shape import Model
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, newer_than_read
 
 BEFORE_DETECTION = Release(0, 12)
 """Since this release `--tokenizer-mode auto` is mistral if the repository has a tekken.json (vLLM 0.12
 tokenizers/registry.py, 0.13 … 0.33 resolve_tokenizer_args)."""
-NEWEST = Release(1, 0)
-"""Later than every release: the requirement is in the newest one that was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +26,8 @@ class Requirement:
     """What to add to the command or to the environment."""
     first: Release
     """The first release that was read and raises."""
-    until: Release
-    """The first release that does not raise."""
+    until: Release | None
+    """The first release that does not raise; None if the newest one that was read raises."""
     place: str
     """The code of vLLM that raises, and the releases of which it was read."""
     reason: str
@@ -43,7 +41,8 @@ class Requirement:
 
     def applies_to(self, engine: Engine) -> bool:
         """True if vLLM of the engine's release raises for its model."""
-        if engine.release is None or not self.first <= engine.release < self.until:
+        release = engine.release
+        if release is None or release < self.first or (self.until is not None and release >= self.until):
             return False
         model = engine.model.value if engine.model else None
         needed = (engine.args.model or "").lower() in self.ids or (model is not None and self.is_needed_by(model))
@@ -128,7 +127,7 @@ REQUIREMENTS = (
     Requirement(
         flag="--hf-config-path of a config.json without dual_chunk_attention_config",
         first=Release(0, 11),
-        until=NEWEST,
+        until=None,
         place="model_executor/models/qwen2.py Qwen2Attention.__init__, v1/attention/backends/flash_attn.py "
         "FlashAttentionImpl.__init__ (0.11 … 0.33)",
         reason="this release has no backend for its dual chunk attention",
@@ -178,7 +177,7 @@ REQUIREMENTS = (
     Requirement(
         flag='--hf-overrides {"architectures":["GLM4VForCausalLM"]}',
         first=Release(0, 7),
-        until=NEWEST,
+        until=None,
         place="model_executor/models/chatglm.py ChatGLMForCausalLM.__init__ (0.7.3 … 0.33)",
         reason="its config.json names the class of the text model",
         ids=frozenset({"zai-org/glm-4v-9b", "thudm/glm-4v-9b"}),
@@ -267,6 +266,8 @@ def _doubt(engine: Engine) -> str | None:
     """Why vLLM probably runs with other code or another config.json; None if it does not."""
     if not runs_vllms_code(engine):
         return "the image may have other code"
+    if unread := newer_than_read(engine.release):
+        return unread
     model = engine.model
     if model is not None and not model.may_deny and model.value.id.lower() != (engine.args.model or "").lower():
         return f"the model is {model.source}"

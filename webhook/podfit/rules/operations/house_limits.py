@@ -281,7 +281,7 @@ def _of_gpus(
     def violations(applying: Sequence[tuple[str, Limit | None]]) -> list[tuple[str, Violation]]:
         """The GPUs whose limit is not met."""
         checks = [(name, violation(limit) if limit is not None else None) for name, limit in applying]
-        return [(name, other_violation) for name, other_violation in checks if other_violation is not None]
+        return [(name, violated) for name, violated in checks if violated is not None]
 
     if len(limits) == 1 and not limits[0].gpus:
         return violation(limits[0])

@@ -35,11 +35,7 @@ class MachineTypeTooSmall(Rule):
         terms = requirement.wanted(engine.workload).alternatives(lambda demand: demand.key in instances.TYPE)
         types: list[str] = []
         for term in terms:
-            named = [
-                other_requirement.values
-                for other_requirement in term
-                if other_requirement.key in instances.TYPE and other_requirement.operator == "In"
-            ]
+            named = [demand.values for demand in term if demand.key in instances.TYPE and demand.operator == "In"]
             if not named:
                 return
             types += named[0]

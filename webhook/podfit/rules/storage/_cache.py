@@ -131,9 +131,7 @@ def _over(engine: Engine, directory: str) -> Volume | None:
     """The volume that the directory is in; one below it counts too, for then the author has thought of it."""
     mount = mount_of_path(engine.mounts, directory)
     if mount is None:
-        mount = next(
-            (other_mount for other_mount in engine.mounts if other_mount.path.startswith(f"{directory}/")), None
-        )
+        mount = next((holder for holder in engine.mounts if holder.path.startswith(f"{directory}/")), None)
     return _volume(engine, mount) if mount is not None else None
 
 

@@ -268,7 +268,7 @@ class Table:
 
     def with_release(self, release: Release, rows: Mapping[str, Row]) -> Table:
         """The table with one more release, or with another definition of one that it has."""
-        known = {other_release: self.rows(other_release) for other_release in self.releases}
+        known = {known_release: self.rows(known_release) for known_release in self.releases}
         known[release] = dict(rows)
         table = _build_table(known, self._underscores)
         table._taught = (*self._taught, f"{release}: {json.dumps(rows, sort_keys=True, default=str)}")

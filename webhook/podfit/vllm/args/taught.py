@@ -104,6 +104,4 @@ class TaughtTable:
 
 def newest_before(table: Table, release: Release) -> Release:
     """The release of the table that a new release probably resembles most."""
-    return max(
-        (other_release for other_release in table.releases if other_release < release), default=table.releases[0]
-    )
+    return max((known for known in table.releases if known < release), default=table.releases[0])

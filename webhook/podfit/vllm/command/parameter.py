@@ -306,7 +306,7 @@ def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
     """True if `-` (or `:-` with `colon`) would use its default word; None if unknown."""
     if value is None:
         return True
-    pieces = [piece for other_pieces in (value if isinstance(value, list) else [value]) for piece in other_pieces]
+    pieces = [piece for word in (value if isinstance(value, list) else [value]) for piece in word]
     if not pieces:
         return True
     if any(piece.unknown is None and piece.text for piece in pieces):

@@ -49,7 +49,7 @@ def write(expander: WordExpander, node: Node, argv: Sequence[Value]) -> None:
 def _writes(expander: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[_Write]:
     """The writes of `cat <<EOF > file`, `tee file <<EOF` and others."""
     redirects = node.children_by_field_name("redirect")
-    heredoc = next((other_redirect for other_redirect in redirects if other_redirect.type == "heredoc_redirect"), None)
+    heredoc = next((redirection for redirection in redirects if redirection.type == "heredoc_redirect"), None)
     name = text_of(argv[0]) if argv else ""
     text = heredoc_text(expander, heredoc) if heredoc is not None and name in ("cat", "tee") else None
     for redirect in [*redirects, *(heredoc.children if heredoc is not None else ())]:

@@ -463,11 +463,11 @@ class Shell:
         redirect.write(self.words, node, self.argv(writer) if writer is not None and writer.type == "command" else [])
         if files is not None and (status in ("maybe", "no") or b"||" in (node.text or b"")):
             self.state.unsettle(files)  # `A && B > FILE`: B may not run
-        for other_redirect in redirects:
-            if other_redirect.type == "heredoc_redirect":
+        for redirection in redirects:
+            if redirection.type == "heredoc_redirect":
                 following = [
-                    *other_redirect.children_by_field_name("right"),
-                    *(c for c in other_redirect.children if c.type == "pipeline"),
+                    *redirection.children_by_field_name("right"),
+                    *(c for c in redirection.children if c.type == "pipeline"),
                 ]
                 for child in following:
                     status = self.statement(child)

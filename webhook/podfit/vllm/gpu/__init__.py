@@ -116,7 +116,7 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
         return NamedProducts(claimed.gpus, claimed.source, claimed.exact, False)
     if len(request.resources) > 1:  # CUDA sees either the whole GPUs or one slice; which of them is unknown
         items = [labels.product_of_labels(workload, name) for name, _ in request.resources]
-        rows = [other_products for other_products in items if other_products is not None]
+        rows = [group for group in items if group is not None]
         both = labels.union(rows) if len(rows) == len(items) else None
         return replace(both, may_deny=False) if both else None
     name = request.resources[0][0] if request.resources else None

@@ -56,10 +56,10 @@ def find(workload: Workload, container: Container, snapshot: Snapshot | None) ->
     if not there:
         return None
     claims: list[Claim] = []
-    for other_mapping in mappings(value):
-        pod_claim = there.get(str(other_mapping.get("name")))
+    for item in mappings(value):
+        pod_claim = there.get(str(item.get("name")))
         if pod_claim is not None:
-            claims += _claims(pod_claim, other_mapping.get("request"), workload.namespace, snapshot)
+            claims += _claims(pod_claim, item.get("request"), workload.namespace, snapshot)
     if not claims:
         return None if value and _all_seen(value, there, workload, snapshot) else _UNSEEN
     if len(claims) == 1:
@@ -87,7 +87,7 @@ def _all_of(several: Iterable[tuple[Gpu, ...]]) -> tuple[Gpu, ...]:
 
 def _all_seen(values: list[Any], there: Mapping[str, JSON], workload: Workload, snapshot: Snapshot | None) -> bool:
     """True if all claims are known, and none is for an accelerator but for a network interface or a compute domain."""
-    named = [there.get(str(other_mapping.get("name"))) for other_mapping in mappings(values)]
+    named = [there.get(str(item.get("name"))) for item in mappings(values)]
     return all(item is not None and _spec(item, workload.namespace, snapshot) is not None for item in named)
 
 
@@ -98,13 +98,13 @@ def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: S
         yield _UNSEEN
         return
     name = pod_claim.get("resourceClaimTemplateName") or pod_claim.get("resourceClaimName")
-    for other_mapping in mappings(mapping(spec.get("devices")).get("requests")):
-        if request is not None and str(request).partition("/")[0] != str(other_mapping.get("name")):
+    for device_request in mappings(mapping(spec.get("devices")).get("requests")):
+        if request is not None and str(request).partition("/")[0] != str(device_request.get("name")):
             continue
         options = (
-            [mapping(other_mapping["exactly"])]
-            if "exactly" in other_mapping
-            else mappings(other_mapping.get("firstAvailable")) or [other_mapping]
+            [mapping(device_request["exactly"])]
+            if "exactly" in device_request
+            else mappings(device_request.get("firstAvailable")) or [device_request]
         )
         if len(options) > 1 and isinstance(request, str) and "/" in request:
             options = [it for it in options if it.get("name") == request.partition("/")[2]] or options
@@ -205,7 +205,7 @@ def _device_count(item: JSON) -> int | None:
 
 
 def _selectors(of: JSON) -> list[str]:
-    items = (mapping(other_mapping.get("cel")).get("expression") for other_mapping in mappings(of.get("selectors")))
+    items = (mapping(selector.get("cel")).get("expression") for selector in mappings(of.get("selectors")))
     return [text for text in items if isinstance(text, str)]
 
 

@@ -261,10 +261,10 @@ def union(rows: Sequence[NamedProducts]) -> NamedProducts | None:
     if not rows:
         return None
     return NamedProducts(
-        gpus=tuple({gpu.name: gpu for other_products in rows for gpu in other_products.gpus}.values()),
-        source=" or ".join(dict.fromkeys(other_products.source for other_products in rows)),
-        may_deny=all(other_products.may_deny for other_products in rows),
-        shared=any(other_products.shared for other_products in rows),
+        gpus=tuple({gpu.name: gpu for group in rows for gpu in group.gpus}.values()),
+        source=" or ".join(dict.fromkeys(group.source for group in rows)),
+        may_deny=all(group.may_deny for group in rows),
+        shared=any(group.shared for group in rows),
     )
 
 
@@ -312,15 +312,12 @@ def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
             if exact := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in sizes):
                 return exact, [str(requirement)]
     telling = [demand for demand in demands if demand.key in _FILTERS]
-    if any(
-        other_requirement.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major")
-        for other_requirement in telling
-    ):
+    if any(demand.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major") for demand in telling):
         every = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
         for requirement in telling:
             every = _matching_products(every, requirement)
         if len(every) <= PRODUCTS_SHOWN:
-            return every, [str(other_requirement) for other_requirement in telling]
+            return every, [str(demand) for demand in telling]
     return (), []
 
 

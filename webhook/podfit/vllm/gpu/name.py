@@ -176,6 +176,6 @@ def _by_words(words: tuple[str, ...]) -> list[str]:
 
 def _of_size(names: list[str], size: int) -> list[str]:
     """The GPU models whose memory is closest to `size` GB: users write 192 or 180 for the same B200."""
-    off = {name: min(abs(size - other_size) for other_size in _vocabularies()[name].sizes) for name in names}
+    off = {name: min(abs(size - gigabytes) for gigabytes in _vocabularies()[name].sizes) for name in names}
     best = min(off.values(), default=0)
     return [name for name in names if off[name] == best] if best <= size * 0.08 else []

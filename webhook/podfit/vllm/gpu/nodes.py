@@ -123,7 +123,7 @@ def find_placement(
         else:
             fitting.append(Alike(node, many))
     first = next((name for name, _ in items), None)
-    candidates, kinds = sum(other_alike.many for other_alike in fitting), _group_by_gpus(fitting, first)
+    candidates, kinds = sum(kind.many for kind in fitting), _group_by_gpus(fitting, first)
     return Placement(
         node_count=len(nodes),
         candidates=candidates,

@@ -64,7 +64,7 @@ def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tup
     read = tuple(
         release
         for release in releases
-        if any(after[apart.index(release)] <= other_release <= _last(release) for other_release in accepting)
+        if any(after[apart.index(release)] <= known <= _last(release) for known in accepting)
     )
     return read or releases
 

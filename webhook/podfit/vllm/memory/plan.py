@@ -137,10 +137,10 @@ def judge(
         return PlannedRelease("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
     chosen_release = planned[0]
     if len(gpus) > 1:
-        fits_none = all(other_release_plan.verdict == "does-not-fit" for other_release_plan in planned)
+        fits_none = all(candidate.verdict == "does-not-fit" for candidate in planned)
         chosen = max if fits_none else min  # the GPU on which the result depends
         chosen_release = chosen(planned, key=lambda candidate: candidate.ledger.total.likely if candidate.ledger else 0)
-        if len({other_release_plan.verdict for other_release_plan in planned}) > 1 or len(planned) < len(gpus):
+        if len({candidate.verdict for candidate in planned}) > 1 or len(planned) < len(gpus):
             chosen_release = _unsure(chosen_release, lambda own: f"it depends on which GPU it is: {own}")
     if accelerator and accelerator.shared and chosen_release.verdict == "fits":
         chosen_release = _unsure(chosen_release, lambda own: f"{own}; other processes may use the same GPU")
@@ -320,7 +320,7 @@ def _on_gpu(memory_arguments: MemoryArguments, gpu: Gpu | None, facts: _Facts) -
     if not estimates:
         return None
     newest = estimates[-1]
-    if len({other_release_plan.verdict for other_release_plan in estimates}) == 1:
+    if len({estimate.verdict for estimate in estimates}) == 1:
         return newest
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is unknown: {own}")
 

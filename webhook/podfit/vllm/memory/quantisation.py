@@ -285,7 +285,7 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
     if not is_stated:
         return None
     names = [
-        other_name for other_name in names if not other_name.endswith("norm")
+        layer_name for layer_name in names if not layer_name.endswith("norm")
     ]  # "post_attention_layernorm" is not an attention layer
     layers = model.num_hidden_layers or 1
     entries: dict[str, set[str]] = {}

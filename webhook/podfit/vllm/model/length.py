@@ -58,9 +58,7 @@ def _same_in_releases(
     rule: Callable[[Model, Release, bool], int | None], model: Model, release: Release | None, within_window: bool
 ) -> int | None:
     """The rule's result in this release, or in all of them if it is unknown; None if they differ."""
-    lengths = {
-        rule(model, other_release, within_window) for other_release in ((release,) if release else LENGTH_GENERATIONS)
-    }
+    lengths = {rule(model, known, within_window) for known in ((release,) if release else LENGTH_GENERATIONS)}
     return lengths.pop() if len(lengths) == 1 else None
 
 
@@ -112,6 +110,6 @@ def _rope_scalings(text: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         value = text.get(key)
         if not isinstance(value, dict) or not value:
             continue
-        inner = [other_value for other_value in value.values() if isinstance(other_value, dict)]
+        inner = [child for child in value.values() if isinstance(child, dict)]
         yield from inner or [value]
         return
