@@ -14,6 +14,7 @@ import yaml
 
 from podfit.cli import main
 from podfit.cli.support import user_cluster
+from podfit.cli.support.cluster_runtimes import MAX_RUNTIMES
 from podfit.cluster import objects
 from tests.evaluation.scan.cluster import Api
 
@@ -75,7 +76,8 @@ def length(command: Command, api: Api, *words: str) -> int | None:
     _, out, err = command(api, "check", "--format", "json", *words)
     assert out, err
     arguments = json.loads(out)["results"][0]["plan"]["engine"]["arguments"]
-    return arguments.get("max_model_len")  # type: ignore[no-any-return]
+    longest: int | None = arguments.get("max_model_len")
+    return longest
 
 
 @pytest.mark.parametrize(
@@ -169,3 +171,18 @@ def test_scan_joins_them_by_the_scanners_rights(command: Command, refuse: tuple[
     rules = {finding["rule"] for row in rows for finding in row["findings"]}
     assert ("unknown-flag" in rules) is not bool(refuse)
     assert ("clusterservingruntimes.serving.kserve.io: not read" in err) is bool(refuse)
+
+
+def test_a_command_reads_a_bounded_number_of_runtimes(command: Command, tmp_path: Path) -> None:
+    services = [
+        {**SERVICE, "spec": json.loads(json.dumps(SERVICE["spec"]).replace('"mine"', f'"mine-{number}"'))}
+        for number in range(MAX_RUNTIMES + 5)
+    ]
+    path = tmp_path / "list.yaml"
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": services}))
+    api = Api()
+
+    _, _, err = command(api, "check", "--nodes", "cluster", str(path))
+
+    assert len({place for place, _ in api.asked if "runtime" in place}) <= 2 * MAX_RUNTIMES
+    assert "KServe runtimes: 5 more than the 100 that one command reads are not read" in err

@@ -146,13 +146,17 @@ class Secrets:
     def hold(self, value: Any) -> bool:
         """Return whether a text in `value`, a JSON value, contains a secret, or cannot be searched.
 
-        A word that a message must not quote is none: its author has written the value."""
+        A word that a message may not quote, but that is no secret, does not count: a patch returns it to its author."""
         texts: list[str] = []
         try:
             leaves((value,), texts)
         except TooLargeError:
             return True
-        return any(self.masked(text, quoted=True) != text for text in texts)
+        joined = "\0".join(texts)  # one search for all
+        return self._has_secret(joined) and (len(texts) == 1 or any(map(self._has_secret, texts)))
+
+    def _has_secret(self, text: str) -> bool:
+        return self.masked(text, quoted=True) != text
 
     def _spans(self, text: str) -> Iterator[Span]:
         """Places of known secrets in a text; short ones only as whole words."""

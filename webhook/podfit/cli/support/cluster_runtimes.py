@@ -15,6 +15,8 @@ from podfit.report.files import ManifestFile
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 """Names that can be a part of a request's path (DNS subdomain, RFC 1123)."""
+MAX_RUNTIMES = 100
+"""Runtimes that one command reads: an input may name any number, and each is up to two requests to the API server."""
 Reference = tuple[str, str]
 """Namespace ("" for that of the context) and name of a runtime."""
 
@@ -31,7 +33,9 @@ def joined(
     namespace = getattr(args, "namespace", None)
     missing = [sorted({*_missing_runtimes(source, namespace)}) for source in sources]
     references = sorted({reference for references in missing for reference in references})
-    runtimes, notes = _read(args, references) if references else ({}, [])
+    runtimes, notes = _read(args, references[:MAX_RUNTIMES]) if references else ({}, [])
+    if (left := len(references) - MAX_RUNTIMES) > 0:
+        notes.append(f"KServe runtimes: {left:,} more than the {MAX_RUNTIMES} that one command reads are not read")
     files = [
         _with_runtimes(source, tuple(runtimes[reference] for reference in references if reference in runtimes))
         for source, references in zip(sources, missing, strict=True)
