@@ -146,7 +146,7 @@ class Secrets:
     def hold(self, value: Any) -> bool:
         """Return whether a text in `value`, a JSON value, contains a secret, or cannot be searched.
 
-        A word that a message may not quote, but that is no secret, does not count: a patch returns it to its author."""
+        A word that a message may not quote, but that is not a secret, does not count: its author gets the patch."""
         texts: list[str] = []
         try:
             leaves((value,), texts)
