@@ -51,7 +51,6 @@ COMMANDS = (
 
 def parser(commands: Sequence[str] = COMMANDS) -> Parser:
     """The command line with these commands: a run imports only the one it needs, so that `podfit check` starts fast."""
-    import argparse
     from importlib import import_module
     from pathlib import Path
 
@@ -68,7 +67,6 @@ def parser(commands: Sequence[str] = COMMANDS) -> Parser:
         "  podfit explain deploy/llama.yaml                            show what uses the memory\n"
         "  podfit diagnose llama-0 -n prod                             find the cause of a failure\n"
         "exit codes: 0 clean (warnings allowed), 1 something denied, 2 usage, 3 unreadable input or an internal error",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"podfit {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -103,7 +101,8 @@ def _main(argv: Sequence[str]) -> int:
         return 2
     color = terminal.CHOICE.set(getattr(args, "color", "auto"))
     try:
-        code: int = args.run(args)
+        run = getattr(args, "run", None) or import_module(f"podfit.cli.{args.command}").run  # of an action, else
+        code: int = run(args)
         sys.stdout.flush()
     except UnusableError as error:
         for line in error.lines:

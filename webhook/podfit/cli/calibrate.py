@@ -42,11 +42,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "calibrate",
         help="compare start-up logs with the plan, and save their numbers as facts",
-        description="Reads the memory sizes that vLLM printed when it started, and compares them with the plan.\n"
-        "Saves them as facts for the planner. The planner uses them instead of estimates for the same model,\n"
+        description="Reads the memory sizes that vLLM printed when it started, and compares them with the plan. "
+        "Saves them as facts for the planner. The planner uses them instead of estimates for the same model, "
         "GPU, release and arguments. A measured fact never denies anything that an estimate would allow.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "inputs", nargs="+", metavar="FILE|POD|-", help="a log, a Pod (or deploy/NAME …), - for standard input"
@@ -75,7 +74,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         help=f"add the facts to a file, for --models; its name ends in {measured.ENDING}",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

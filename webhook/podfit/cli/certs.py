@@ -19,7 +19,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Writes ca.crt, ca.key, tls.crt and tls.key. Valid files are kept. A certificate is issued again "
         "if it is missing, past two thirds of its lifetime, or for other hosts.",
         epilog=edge.examples("podfit certs --dir certs --host podfit.podfit-system.svc"),
-        formatter_class=edge.Examples,
     )
     parser.add_argument("--dir", type=Path, default=Path("certs"), metavar="DIR", help="default: certs")
     parser.add_argument(
@@ -29,7 +28,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=f"DNS name or IP address of the server, several times (default: {' and '.join(HOSTS)}); in a cluster "
         "SERVICE.NAMESPACE.svc",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

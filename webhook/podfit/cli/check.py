@@ -52,7 +52,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "          podfit check --helm charts/llm --values prod.yaml --fail-on likely\n"
         "          helm template llm charts/llm | podfit check -\n"
         "a comment `# podfit: ignore RULE -- why` on a line, or above it, accepts the rule's findings there",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "files",
@@ -111,7 +110,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--mask-secrets", action="store_true", help=argparse.SUPPRESS)  # the default
     edge.add_show_secrets(parser)
     project.add_arguments(parser)
-    parser.set_defaults(run=run, formats=FORMATS)
+    parser.set_defaults(formats=FORMATS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,10 +25,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog="examples: podfit completion bash > ~/.local/share/bash-completion/completions/podfit\n"
         "          podfit completion zsh > ~/.zfunc/_podfit    # a folder of your fpath\n"
         "          podfit completion fish > ~/.config/fish/completions/podfit.fish",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS))
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

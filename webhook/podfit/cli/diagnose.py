@@ -36,14 +36,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "diagnose",
         help="find why a Pod failed, from its log, events and status",
-        description="Shows why a vLLM Pod failed: the first cause, not its consequences. Reads logs,\n"
-        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or the cluster.\n"
-        "A log may be the output of kubectl (--timestamps, --prefix), stern, docker, journalctl, a\n"
+        description="Shows why a vLLM Pod failed: the first cause, not its consequences. Reads logs, "
+        "`kubectl get events`, `kubectl describe pod`, Pods and Events as JSON or YAML, or the cluster. "
+        "A log may be the output of kubectl (--timestamps, --prefix), stern, docker, journalctl, a "
         "container runtime or Loki. Of a log longer than 64 MiB the end is read.",
         epilog="examples: kubectl logs --previous vllm-0 | podfit diagnose -\n"
         "          podfit diagnose vllm-0 -n prod\n"
         "          podfit diagnose crash.log events.txt deployment.yaml",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "inputs",
@@ -67,7 +66,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "-v", "--verbose", action="store_true", help="show all of the evidence, the plan, other findings and changes"
     )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,7 +30,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "          podfit diff --format markdown main/deploy/ deploy/ >> comment.md\n"
         "another release under the same command line:\n"
         "          podfit plan --vllm-version 0.19.0 --vllm-version 0.27.1 -- vllm serve …",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("old", metavar="OLD", help="a file, a folder, or - for standard input")
     parser.add_argument("new", metavar="NEW", help="the same, as it would be")
@@ -42,7 +41,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_show_secrets(parser)
     project.add_arguments(parser)
     parser.add_argument("--format", choices=tuple(comparison.FORMATS), default="text", help="default: text")
-    parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True)

@@ -57,15 +57,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "doctor",
         help="check the installation in the cluster, and suggest fixes",
-        description="Checks podfit from outside, with your permissions, and changes nothing. Checks webhook\n"
-        "configurations, certificates, replicas, policies and versions. Sends a faulty Pod as a dry run to see if the\n"
-        "API server reaches podfit. Counts objects that passed unchecked. Lists clients that can call podfit, and\n"
+        description="Checks podfit from outside, with your permissions, and changes nothing. Checks webhook "
+        "configurations, certificates, replicas, policies and versions. Sends a faulty Pod as a dry run to see if the "
+        "API server reaches podfit. Counts objects that passed unchecked. Lists clients that can call podfit, and "
         "other webhooks that change Pods.",
         epilog="examples: podfit doctor\n"
         "          podfit doctor -n podfit-system --format json\n"
         "exit codes: 0 no check fails (warnings allowed, also for objects that you may not read). 1 a check fails.\n"
         "            2 usage. 3 the cluster can't be reached, or you may read nothing of podfit.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     off.add_arguments(parser)
     parser.add_argument(
@@ -75,7 +74,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--probe-namespace", default="default", metavar="NAME", help="where the dry run is tried (default: default)"
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,7 +37,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "          podfit explain kv-cache-too-small\n"
         "          podfit explain shm-missing --policy ours.yaml --on deploy/llama.yaml\n"
         "          podfit explain kv-cache-too-small --on deploy/llama -n chat",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rule", nargs="?", metavar="FILE|KIND/NAME|RULE|-")
     parser.add_argument(
@@ -63,7 +62,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="of a rule: which line of a policy decides for the objects in this file, or this object of the cluster. "
         "Also what the rule finds there. For an object of the cluster, --policy is `cluster` by default",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

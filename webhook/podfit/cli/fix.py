@@ -50,7 +50,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             "podfit fix --write --rule shm-missing deploy/llama.yaml",
             "kubectl get deploy llama -o yaml | podfit fix - | kubectl apply -f -",
         ),
-        formatter_class=edge.Examples,
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE|DIR|-", help="- is standard input, its repair standard output"
@@ -67,7 +66,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--write", action="store_true", help="change the files")
     baseline.add_argument(parser)
     project.add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,13 @@ NODES_LIFETIME, RETRY = 300.0, 15.0
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
-    parser = commands.add_parser(
+    commands.add_parser(
         "lsp",
         help="show findings in an editor (Language Server Protocol)",
         description="Serves one editor over standard input and output: findings while you type, the memory of a "
         "container at its arguments, and quick fixes. It respects podfit.yaml and writes nothing.",
         epilog=edge.examples("podfit lsp    # docs/editors.md has the settings of editors"),
-        formatter_class=edge.Examples,
     )
-    parser.set_defaults(run=run)
 
 
 def run(namespace: argparse.Namespace) -> int:

@@ -17,12 +17,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Serves check, fix, plan, explain, diagnose and models to one agent over standard input and "
         "output. It reads files below --root only, writes nothing, and uses no network and no cluster.",
         epilog=edge.examples("podfit mcp --root deploy/", "claude mcp add podfit -- podfit mcp"),
-        formatter_class=edge.Examples,
     )
     parser.add_argument(
         "--root", type=Path, default=Path(), metavar="DIR", help="the only folder that is read; default: this one"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,7 +31,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             "podfit models show Qwen/Qwen3-8B",
             "podfit models add /checkpoints/chat-9b --name acme/chat-9b --namespace podfit-system | kubectl apply -f -",
         ),
-        formatter_class=edge.Examples,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     show = actions.add_parser(
@@ -46,7 +45,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="find known models by words in their ids",
         description="Lists known models whose ids, or other names, have all of the words, in any case.",
         epilog=edge.examples("podfit models search qwen3 coder"),
-        formatter_class=edge.Examples,
     )
     search.add_argument("words", nargs="+", metavar="WORD")
     edge.add_models(search)

@@ -32,7 +32,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=edge.examples(
             'podfit off --reason "every Pod waits for it"', 'podfit off --for 2h --reason "an urgent change"'
         ),
-        formatter_class=edge.Examples,
     )
     add_arguments(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="kept in the annotation podfit.dev/off")
@@ -44,7 +43,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="such as 30m or 2h: then podfit's servers switch on again; they may with certificates.mode self, the "
         "chart's default",
     )
-    parser.set_defaults(run=run)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

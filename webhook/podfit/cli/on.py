@@ -16,10 +16,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="let the API server ask podfit again, after `podfit off`",
         description="Takes the match condition away that `podfit off` has given to podfit's own two configurations.",
         epilog=edge.examples("podfit on"),
-        formatter_class=edge.Examples,
     )
     off.add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

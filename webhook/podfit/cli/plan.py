@@ -65,7 +65,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Finds which GPUs, and how many, a model needs for a number of users. For a vLLM command line, "
         "shows whether it will start, and with how much KV cache.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--context", type=_count, metavar="TOKENS", help="of each request; default: the model's own")
     parser.add_argument(
@@ -111,7 +110,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     project.add_arguments(parser)
     parser.add_argument("--batch", metavar="FILE|-", help="JSON lines in, JSON lines out (see docs/plan.md)")
     parser.add_argument("argv", nargs="*", metavar="MODEL | -- vllm serve …", help="a model's id; or a command line")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

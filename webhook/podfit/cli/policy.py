@@ -43,7 +43,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             "podfit policy test tests/",
             "podfit policy diff default ours.yaml --on deploy/",
         ),
-        formatter_class=edge.Examples,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     show = actions.add_parser(

@@ -24,7 +24,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="the vLLM releases whose command line is known; teach a newer one",
         description="Which vLLM releases podfit knows, and how to teach it one that is newer (docs/releases.md).",
         epilog=edge.examples("podfit releases list"),
-        formatter_class=edge.Examples,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     argument_parser = actions.add_parser("list", help="the releases that are known, oldest first")

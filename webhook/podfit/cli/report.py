@@ -32,7 +32,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             "podfit report deploy/llama -n prod --policy strict > report.json",
             "podfit check report.json",
         ),
-        formatter_class=edge.Examples,
     )
     parser.add_argument("files", nargs="+", metavar="FILE|DIR|KIND/NAME|-", help="the object, and what is around it")
     user_cluster.add_arguments(parser)
@@ -40,7 +39,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_models(parser)
     policies.add_argument(parser)
     project.add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

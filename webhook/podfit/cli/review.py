@@ -18,14 +18,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="answer one AdmissionReview from a file",
         description="Answers one AdmissionReview (JSON) as the server would, and prints the answer.",
         epilog=edge.examples("podfit review review.json", "podfit review --mutate --policy ours.yaml - < review.json"),
-        formatter_class=edge.Examples,
     )
     parser.add_argument("file", metavar="FILE|-")
     parser.add_argument("--mutate", action="store_true", help="as the mutating webhook (default: the validating one)")
     edge.add_gpu(parser)
     edge.add_models(parser)
     policies.add_argument(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

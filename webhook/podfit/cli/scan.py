@@ -36,9 +36,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "scan",
         help="check every vLLM workload of a running cluster",
-        description="Reads the workloads of a cluster page by page and checks each one that runs vLLM, together with\n"
-        "nodes, claims, Services, autoscalers and budgets. Changes nothing. Reports the kinds that you may\n"
-        "not read, and continues with the rest. The policy is the one in force in the cluster: the installed\n"
+        description="Reads the workloads of a cluster page by page and checks each one that runs vLLM, together with "
+        "nodes, claims, Services, autoscalers and budgets. Changes nothing. Reports the kinds that you may "
+        "not read, and continues with the rest. The policy is the one in force in the cluster: the installed "
         "podfit's, or instead of it --policy, and the Policy objects.",
         epilog="examples: podfit scan\n"
         "          podfit scan -n chat --format html=chat.html --format text\n"
@@ -46,7 +46,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "          podfit scan --drift --prometheus http://localhost:9090\n"
         "          podfit scan --what-if policies/strict.yaml --kinds Deployment,StatefulSet\n"
         "docs/scan.md shows what it prints",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("-n", "--namespace", metavar="NAME", help="only this one; default: all")
@@ -110,7 +109,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="of --serve: create an Event for each workload that is denied or likely fails, at most 20 a minute",
     )
     project.add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def _selector(value: str) -> selector.Selector:

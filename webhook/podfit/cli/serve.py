@@ -47,7 +47,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Runs the webhook server in the foreground: POST /validate and /mutate, GET /healthz, /readyz and "
         "/metrics, all over TLS. SIGTERM answers what has been asked and exits 0.",
         epilog=edge.examples("podfit serve --policy /etc/podfit/policies", "podfit serve --bind 127.0.0.1:8443"),
-        formatter_class=edge.Examples,
     )
     parser.add_argument(
         "--bind",
@@ -84,7 +83,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--kubeconfig", type=Path, metavar="FILE", help="the cluster to read, where it is not the one that this runs in"
     )
     certificate.add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def _kinds(text: str) -> tuple[str, ...]:

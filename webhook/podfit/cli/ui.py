@@ -31,7 +31,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description=f"Serves one page on {HOST} until Ctrl-C and prints its URL, which contains a random token. "
         "The page works offline; nothing is written.",
         epilog=edge.examples("podfit ui --open", "podfit ui --open deploy/", "podfit ui --gpu l40s:2"),
-        formatter_class=edge.Examples,
     )
     parser.add_argument(
         "files",
@@ -44,7 +43,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     edge.add_gpu(parser)
     edge.add_models(parser)
     policies.add_argument(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,14 +11,12 @@ from podfit.cli.support import edge
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Registers the command."""
-    parser = commands.add_parser(
+    commands.add_parser(
         "version",
         help="the version, the newest vLLM release known, the dates of the facts",
         description="Prints the version of podfit, the newest vLLM release that it knows, and the dates of its facts.",
         epilog=edge.examples("podfit version"),
-        formatter_class=edge.Examples,
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

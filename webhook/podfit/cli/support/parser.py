@@ -23,9 +23,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # argparse makes a formatter per argument, and one without a width imports shutil and three compressors.
-        chosen = kwargs.get("formatter_class", argparse.HelpFormatter)
         width = terminal.width() if terminal.is_terminal() else terminal.HELP_WIDTH
-        kwargs["formatter_class"] = partial(chosen, width=width - 2)
+        kwargs["formatter_class"] = partial(edge.Examples, width=width - 2)
         super().__init__(*args, **kwargs)
         self.set_defaults(parser=self)  # of the command that runs, or of its action
         self.add_argument(

@@ -30,7 +30,6 @@ class ArgumentsLost(Rule):
     plane = "config"
     event = "vLLM starts without some of the arguments"
     threatens = "practice"
-    mode = "warn"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, and never fatal by itself: vLLM starts with its defaults."""

@@ -36,7 +36,6 @@ class ConnectorStepMismatch(Rule):
 
     plane = "config"
     event = "vLLM exits after it has laid out the KV cache"
-    mode = "warn"
     never_denies = "which LMCache the image contains is not in its tag"
     needs = ("vllm_args", "release", "model")
 

@@ -32,7 +32,6 @@ class GpuMissing(Rule):
     plane = "gpu"
     event = "vLLM exits: it finds no GPU; or the Pod stays Pending"
     of_vllm = False
-    mode = "warn"
     never_denies = "the node's runtime may give its GPUs to every container"
     needs = ("vllm_args",)
 

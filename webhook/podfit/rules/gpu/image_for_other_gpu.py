@@ -26,7 +26,6 @@ class ImageForOtherGpu(Rule):
     plane = "config"
     event = "vLLM exits: no GPU that the build supports"
     of_vllm = False
-    mode = "warn"
     never_denies = "an image's name is only a hint about its build"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

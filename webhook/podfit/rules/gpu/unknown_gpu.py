@@ -36,7 +36,6 @@ class UnknownGpu(Rule):
     event = "podfit does not check GPU memory"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
     needs = ("vllm_args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -29,7 +29,6 @@ class ConcurrencyTooLow(Rule):
     plane = "gpu"
     event = "long requests are preempted and computed again"
     threatens = "practice"
-    mode = "warn"
     never_denies = "the manifest does not show the number of concurrent requests"
     needs = ("model", "gpu", "plan.gpu")
 

@@ -22,7 +22,6 @@ class CpuKvCacheUnbounded(Rule):
     plane = "host"
     event = "the kernel kills a process (OOMKilled)"
     threatens = "uptime"
-    mode = "warn"
     never_denies = "a node with no more memory than the container's limit works"
     needs = ("release", "vllm_args")
     mute_for = ("memory-limit",)

@@ -23,7 +23,6 @@ class GpuMemoryWasted(Rule):
     plane = "gpu"
     event = "GPUs are reserved that the model does not need"
     threatens = "practice"
-    mode = "warn"
     never_denies = "memory estimates show nothing about latency"
     where = frozenset({"check", "scan"})
     needs = ("model", "gpu", "plan.gpu")

@@ -26,7 +26,6 @@ class MaxModelLenUnset(Rule):
     plane = "gpu"
     event = "the KV cache is planned for the model's longest context"
     threatens = "practice"
-    mode = "warn"
     needs = ("model", "vllm_args")
 
     above: int = parameter(40_960, "tokens; a model's own length up to this is not reported", ge=0)

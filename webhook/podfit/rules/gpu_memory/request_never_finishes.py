@@ -29,7 +29,6 @@ class RequestNeverFinishes(Rule):
     plane = "gpu"
     event = "requests of the maximum length never finish"
     threatens = "uptime"
-    mode = "warn"
     never_denies = "vLLM starts, and requests that are short enough are answered"
     needs = ("model", "gpu", "plan.gpu")
 

@@ -22,7 +22,6 @@ class MemoryHeadroomMissing(Rule):
     plane = "host"
     event = "a spike may be OOMKilled"
     threatens = "practice"
-    mode = "warn"
     never_denies = "the limit is between the likely and the high estimate"
     needs = ("plan.host", "model")
     mute_for = ("memory-limit", "resources")

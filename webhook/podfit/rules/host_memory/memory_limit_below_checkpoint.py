@@ -24,7 +24,6 @@ class MemoryLimitBelowCheckpoint(Rule):
     plane = "host"
     event = "the weights are read from the disk more than once, and the start is slower"
     threatens = "practice"
-    mode = "warn"
     never_denies = "vLLM runs with less, and only its start is slower"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)

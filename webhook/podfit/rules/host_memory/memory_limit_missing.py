@@ -31,7 +31,6 @@ class MemoryLimitMissing(Rule):
     event = "the container may take memory from other Pods"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
     partly_denies = "for a workload, since a LimitRange of the namespace may set a limit for its Pods"
     mute_for = ("memory-limit", "resources")
 

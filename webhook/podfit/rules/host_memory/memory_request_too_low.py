@@ -30,7 +30,6 @@ class MemoryRequestTooLow(Rule):
     event = "the Pod may be evicted if the node runs out of memory"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
     never_denies = "nothing happens if the node has spare memory"
     needs = ("plan.host",)
     mute_for = ("resources",)

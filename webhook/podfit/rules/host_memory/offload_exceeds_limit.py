@@ -24,7 +24,6 @@ class OffloadExceedsLimit(Rule):
 
     plane = "host"
     event = "the kernel kills a process (OOMKilled), or vLLM exits"
-    threatens = "start"
     mode = "deny"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)

@@ -23,7 +23,6 @@ class ShmNotInLimit(Rule):
     event = "a full /dev/shm is OOMKilled"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
     never_denies = "the manifest does not show what vLLM will write there"
     needs = ("plan.host",)
     mute_for = ("memory-limit",)

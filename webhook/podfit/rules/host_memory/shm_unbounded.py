@@ -24,7 +24,6 @@ class ShmUnbounded(Rule):
     event = "/dev/shm may take memory from other Pods"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
     needs = ("plan.host",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -25,8 +25,6 @@ class GatedModelWithoutToken(Rule):
 
     plane = "config"
     event = "vLLM exits: access to the model is restricted"
-    threatens = "start"
-    mode = "warn"
     never_denies = "an admission webhook after this one may add the token"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -38,7 +38,6 @@ class UnknownModel(Rule):
     plane = "config"
     event = "podfit does not check the model's memory"
     threatens = "practice"
-    mode = "warn"
     needs = ("vllm_args",)
     mute_for = ("model",)
 

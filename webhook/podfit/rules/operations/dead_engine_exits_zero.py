@@ -29,7 +29,6 @@ class DeadEngineExitsZero(Rule):
     where = frozenset({"check", "scan"})
     event = "a server whose engine died is not started again"
     threatens = "practice"
-    mode = "warn"
     never_denies = "the engine may never die"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -29,7 +29,6 @@ class NixlSideChannelHost(Rule):
     event = "requests fail: the peer dials itself and gets no KV cache"
     of_vllm = False
     threatens = "uptime"
-    mode = "warn"
     never_denies = "both peers may be in one Pod"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

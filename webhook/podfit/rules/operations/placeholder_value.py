@@ -44,7 +44,6 @@ class PlaceholderValue(Rule):
     plane = "config"
     event = "the image can't be pulled, or vLLM exits: the model or the token is not valid"
     of_vllm = False
-    mode = "warn"
     never_denies = "a tool may replace the placeholder before the Pod starts"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

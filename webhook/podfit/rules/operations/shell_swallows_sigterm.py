@@ -30,7 +30,6 @@ class ShellSwallowsSigterm(Rule):
     event = "running requests are killed at each stop"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
     never_denies = "the shell may pass signals on, or replace itself"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -41,7 +41,6 @@ class TerminationGraceTooShort(Rule):
     event = "running requests are killed at a stop"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: all numbers are in the manifest."""

@@ -23,7 +23,6 @@ class TokenInPlainEnv(Rule):
     event = "a user who may read the manifest may read the token"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if the text has a known token's form."""

@@ -32,7 +32,6 @@ class UnknownAnnotation(Rule):
     event = "an annotation has no effect"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain: nothing reads it."""

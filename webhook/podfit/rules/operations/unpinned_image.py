@@ -22,7 +22,6 @@ class UnpinnedImage(Rule):
     event = "a restart may run another vLLM release"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
     forbids = True
     mute_for = ("image",)
 

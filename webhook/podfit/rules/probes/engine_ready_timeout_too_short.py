@@ -40,7 +40,6 @@ class EngineReadyTimeoutTooShort(Rule):
 
     plane = "config"
     event = "the API servers exit before the engines are ready"
-    mode = "warn"
     never_denies = "the start-up time is an estimate"
     needs = ("model", "plan.startup", "release")
 

@@ -28,7 +28,6 @@ class InitialDelayInsteadOfStartupProbe(Rule):
     plane = "config"
     event = "a hang in the first minutes goes unnoticed"
     threatens = "practice"
-    mode = "warn"
     mute_for = ("startup-probe",)
 
     at_least: int = parameter(probe_timing.LONG_DELAY, "seconds; a shorter delay is not reported", ge=1)

@@ -35,7 +35,6 @@ class LivenessProbeTooStrict(Rule):
     plane = "config"
     event = "the kubelet restarts a container that is only busy"
     threatens = "uptime"
-    mode = "warn"
     never_denies = "the manifest does not show how busy vLLM gets"
 
     at_least: int = parameter(30, "seconds of silence (periodSeconds × failureThreshold) that should be forgiven", ge=1)

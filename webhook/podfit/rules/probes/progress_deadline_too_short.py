@@ -31,7 +31,6 @@ class ProgressDeadlineTooShort(Rule):
     event = "the rollout is reported as failed, and some tools roll it back"
     of_vllm = False
     threatens = "uptime"
-    mode = "warn"
     never_denies = "the start-up time is an estimate"
     needs = ("model", "plan.startup")
 

@@ -22,7 +22,6 @@ class ReadinessProbeMissing(Rule):
     plane = "network"
     event = "requests arrive before vLLM answers, and fail"
     threatens = "practice"
-    mode = "warn"
     mute_for = ("readiness-probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -22,7 +22,6 @@ class StartupProbeMissing(Rule):
     plane = "config"
     event = "a start that hangs goes unnoticed"
     threatens = "practice"
-    mode = "warn"
     mute_for = ("startup-probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:

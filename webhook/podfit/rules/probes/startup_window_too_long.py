@@ -24,7 +24,6 @@ class StartupWindowTooLong(Rule):
     plane = "config"
     event = "a start that hangs goes unnoticed"
     threatens = "practice"
-    mode = "warn"
     never_denies = "a start may be slower than the estimate's high end"
     needs = ("model", "plan.startup")
 

@@ -24,7 +24,6 @@ class CpuTooSmall(Rule):
     event = "the kubelet throttles vLLM's processes, and requests are slower"
     of_vllm = False
     threatens = "practice"
-    mode = "warn"
     never_denies = "vLLM starts with fewer cores, only later"
     needs = ("plan.host",)
     mute_for = ("resources",)

@@ -36,7 +36,6 @@ class DriverTooOldForImage(Rule):
     plane = "cluster"
     event = "vLLM exits: the NVIDIA driver is too old; or the container is not created"
     of_vllm = False
-    mode = "warn"
     never_denies = "the container toolkit of the node may add the image's CUDA compatibility libraries"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -27,7 +27,6 @@ class MachineTypeTooSmall(Rule):
     plane = "cluster"
     event = "the Pod stays Pending"
     of_vllm = False
-    mode = "warn"
     never_denies = "the table of machine types is not the cloud's own"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

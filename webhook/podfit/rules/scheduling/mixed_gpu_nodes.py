@@ -28,7 +28,6 @@ class MixedGpuNodes(Rule):
     plane = "cluster"
     event = "vLLM exits on some of the nodes"
     threatens = "uptime"
-    mode = "warn"
     partly_denies = (
         "where the nodes are not known (watch.nodes in the chart, --nodes), and where only the estimate fails"
     )

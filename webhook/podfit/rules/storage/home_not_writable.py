@@ -48,7 +48,6 @@ class HomeNotWritable(Rule):
 
     plane = "storage"
     event = "vLLM exits: permission denied below /, or no entry for the user"
-    mode = "warn"
     never_denies = "a mirror of vLLM's image may have the user"
 
     def check(self, engine: Engine) -> Iterator[Finding]:

@@ -31,7 +31,6 @@ class TemporaryDirectoryMissing(Rule):
 
     plane = "storage"
     event = "vLLM exits: no usable temporary directory"
-    mode = "warn"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image without a script; what a Secret or a ConfigMap of variables may say is not."""
