@@ -38,7 +38,6 @@ The ConfigMap goes to podfit's own namespace; `check`, `plan` and `serve` read t
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "calibrate",
         help="compare start-up logs with the plan, and save their numbers as facts",

@@ -12,7 +12,6 @@ HOSTS = ("localhost", "127.0.0.1")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "certs",
         help="create a CA and a serving certificate",

@@ -41,7 +41,6 @@ FEW_FILES = 3
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "check",
         help="check manifests with the webhook's rules",

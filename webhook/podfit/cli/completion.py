@@ -17,7 +17,6 @@ _FILES = ("FILE", "DIR", "CHART", "OLD", "NEW", "LOG")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "completion",
         help="a shell's completion of commands and options",

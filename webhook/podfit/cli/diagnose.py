@@ -32,7 +32,6 @@ _FILE_ENDS = (".log", ".txt", ".json", ".jsonl", ".yaml", ".yml", ".out", ".gz",
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "diagnose",
         help="find why a Pod failed, from its log, events and status",

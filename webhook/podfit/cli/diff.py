@@ -17,7 +17,6 @@ from podfit.vllm.facts import Facts
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "diff",
         help="show what changes between two versions of manifests",

@@ -53,7 +53,6 @@ DOOMED: JSON = {
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "doctor",
         help="check the installation in the cluster, and suggest fixes",

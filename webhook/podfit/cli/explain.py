@@ -26,7 +26,6 @@ RULE_FORMATS = ("text", "json", "markdown")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "explain",
         help="a manifest's numbers, or a rule's documentation",

@@ -37,7 +37,6 @@ from podfit.report.rewrite import diff, rewrite
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "fix",
         help="show (or write) the repairs of what podfit finds",

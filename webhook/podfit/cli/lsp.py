@@ -24,7 +24,6 @@ NODES_LIFETIME, RETRY = 300.0, 15.0
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     commands.add_parser(
         "lsp",
         help="show findings in an editor (Language Server Protocol)",

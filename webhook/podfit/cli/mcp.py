@@ -10,7 +10,6 @@ from podfit.cli.support import edge
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "mcp",
         help="answer agents over the Model Context Protocol",

@@ -21,7 +21,6 @@ LARGEST_CONFIG_MAP = 1_000_000
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "models",
         help="find models and what is known of them; teach a new one",

@@ -22,7 +22,6 @@ JSON = Mapping[str, Any]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "off",
         help="pause podfit's webhooks until `podfit on`",

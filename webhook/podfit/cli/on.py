@@ -10,7 +10,6 @@ from podfit.server import registration
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "on",
         help="let the API server ask podfit again, after `podfit off`",

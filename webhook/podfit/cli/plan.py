@@ -53,7 +53,6 @@ def hint(argv: Sequence[str], unknown: Sequence[str]) -> str:
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "plan",
         help="find the GPUs for a model, or plan the memory of one vLLM command line",

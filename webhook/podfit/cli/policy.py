@@ -32,7 +32,6 @@ EXPIRY_WARNING = timedelta(days=14)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "policy",
         help="show, check, test and compare policies",

@@ -18,7 +18,6 @@ from podfit.vllm.args import taught
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "releases",
         help="the vLLM releases whose command line is known; teach a newer one",

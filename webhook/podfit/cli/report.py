@@ -19,7 +19,6 @@ from podfit.report import bug_report
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "report",
         help="write a file for a bug report: object, versions, decision, memory tables",

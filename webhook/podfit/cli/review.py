@@ -12,7 +12,6 @@ from podfit.evaluation import review
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "review",
         help="answer one AdmissionReview from a file",

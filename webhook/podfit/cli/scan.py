@@ -32,7 +32,6 @@ MODES = ("deny", "warn", "audit", "ignore")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "scan",
         help="check every vLLM workload of a running cluster",

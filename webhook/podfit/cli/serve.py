@@ -40,7 +40,6 @@ FLUSH = 2.0
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "serve",
         help="run the admission webhook server",

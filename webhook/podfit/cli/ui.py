@@ -24,7 +24,6 @@ _EXAMPLES = (
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     parser = commands.add_parser(
         "ui",
         help="a local page: sizes to play with, findings at their lines, the effect of a policy",

@@ -10,7 +10,6 @@ from podfit.cli.support import edge
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Registers the command."""
     commands.add_parser(
         "version",
         help="the version, the newest vLLM release known, the dates of the facts",

@@ -108,8 +108,9 @@ def check(obj: Mapping[str, Any]) -> Wrong:
     if obj.get("kind") != "Policy" and not str(obj.get("apiVersion")).startswith("podfit.dev/"):
         text = f"{_quote_value(obj.get('apiVersion'))}, kind {_quote_value(obj.get('kind'))}"
         return [(FieldPath(("apiVersion",)), f"expected {_TITLES}, got apiVersion {text}")]
-    wrong = [(path, "is empty: leave it out, or give it a value") for path in _nulls(obj)]
-    wrong += _validate(shape.DocumentShape, obj, FieldPath(), {path for path, _ in wrong})
+    empty = [path for path in _places(obj) if "spec" in obj and path.get(obj) is None]
+    wrong = [(path, "is empty: leave it out, or give it a value") for path in empty]
+    wrong += _validate(shape.DocumentShape, obj, FieldPath(), set(empty))
     value = FieldPath(("spec", "rules")).get(obj)
     for rule_id, item in value.items() if isinstance(value, Mapping) else ():
         place = FieldPath(("spec", "rules", rule_id))
@@ -125,22 +126,16 @@ def validate(model: type[BaseModel], obj: Mapping[str, Any]) -> Wrong:
     return _validate(model, obj, FieldPath(), set())
 
 
-def _nulls(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
-    """Every place below `spec` (and `spec` itself) that says nothing: `rules:` and no more."""
-    queue = [FieldPath(("spec",))] if "spec" in obj else []
-    for path in queue:  # grows while it is walked
-        if path.get(obj) is None:
-            yield path
-        queue += _child_paths(path, obj)
-
-
 def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, field_paths: set[FieldPath]) -> Wrong:
     """pydantic's errors as (path, message), without those at a place that is wrong already."""
     try:
         # As JSON: a policy has its types, and nothing is converted into others.
         model.model_validate_json(json.dumps(obj, default=str))
     except ValidationError as error:
-        items = [(at.join(*_without_type_names(problem["loc"])), problem) for problem in error.errors()]
+        items = [
+            (at.join(*(part for part in problem["loc"] if part not in _TYPE_NAMES)), problem)
+            for problem in error.errors()
+        ]
         below = {path.parts[:length] for path, _ in items for length in range(len(path.parts))}
         return [
             (path, _describe_problem(path, problem, model, at))
@@ -152,11 +147,7 @@ def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, fie
 
 
 _TYPE_NAMES = frozenset({"[key]", "int", "str", "constrained-str", records.ONE, records.LIST})
-
-
-def _without_type_names(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Without what pydantic adds for a key of a mapping and for one of several types."""
-    return tuple(part for part in loc if part not in _TYPE_NAMES)
+"""What pydantic adds to a place, for a key of a mapping and for one of several types."""
 
 
 _WANTED = {
@@ -188,12 +179,9 @@ def _describe_problem(path: FieldPath, problem: Any, model: type[BaseModel], at:
     if kind in _WANTED:
         return f"expected {_WANTED[kind]}, got {_quote_value(given)}"
     message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}".replace("True", "true").replace("False", "false")
-    near = nearest(given, problem["ctx"]["expected"].replace("'", " ").split()) if _is_word(kind, given) else ""
+    is_word = kind == "literal_error" and isinstance(given, str)
+    near = nearest(given, problem["ctx"]["expected"].replace("'", " ").split()) if is_word else ""
     return f"{message}, got {_quote_value(given)}{near}"
-
-
-def _is_word(kind: str, given: object) -> bool:
-    return kind == "literal_error" and isinstance(given, str)
 
 
 def _siblings(model: type[BaseModel], parts: tuple[str | int, ...]) -> list[str]:

@@ -53,14 +53,11 @@ def _of_layer(layer: Layer, kinds: Iterable[str]) -> Iterator[tuple[Place, str]]
 def has_labels_alone(matches: Sequence[Match]) -> bool:
     """True if an author in any namespace can have an object selected by a label of it."""
     limited = any(
-        match.namespace_selector is not None or (match.namespaces is not None and not _has_all(match.namespaces))
+        match.namespace_selector is not None
+        or (match.namespaces is not None and not any(set(pattern) == {"*"} for pattern in match.namespaces))
         for match in matches
     )
     return not limited and any(match.object_selector is not None for match in matches)
-
-
-def _has_all(patterns: Iterable[str]) -> bool:
-    return any(set(pattern) == {"*"} for pattern in patterns)
 
 
 def nothing_selected(matches: Sequence[Match], kinds: Iterable[str]) -> str | None:
@@ -120,22 +117,15 @@ def _no_namespace(matches: Sequence[Match]) -> str | None:
     excluded += [value for requirement in names if requirement.operator == "NotIn" for value in requirement.values]
     for patterns in allowed or [("*",)]:
         left = [glob for glob in patterns if not any(_covers(pattern, glob) for pattern in excluded)]
-        if not any(_has_wildcard(text) or all(_is_in(text, other) for other in allowed) for text in left):
+        if not any(not set(text).isdisjoint("*?") or all(_is_in(text, other) for other in allowed) for text in left):
             return "no name of a namespace fulfills all conditions"
     return None
 
 
 def _name_conditions(selector: Selector | None) -> list[Requirement]:
     """The conditions of a namespace selector on the namespace's name."""
-    return (
-        []
-        if selector is None
-        else [requirement for requirement in selector.requirements if requirement.key == NAMESPACE_NAME]
-    )
-
-
-def _has_wildcard(pattern: str) -> bool:
-    return bool(set(pattern) & set("*?"))
+    requirements = selector.requirements if selector is not None else ()
+    return [requirement for requirement in requirements if requirement.key == NAMESPACE_NAME]
 
 
 def _is_in(name: str, patterns: Iterable[str]) -> bool:

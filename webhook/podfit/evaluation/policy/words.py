@@ -42,19 +42,13 @@ def _validator(problem: Callable[[str], str | None]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _form(parse: Callable[[str], object], form: str) -> AfterValidator:
+    """Rejects a text for which `parse` returns nothing."""
+    return _validator(lambda word: None if parse(word) else f"{word!r} is not {form}")
+
+
 def _rule_problem(word: str) -> str | None:
     return None if word == "*" or word in all_rules() else f"{word!r} is not a rule{nearest(word, all_rules())}"
-
-
-def _name_problem(word: str) -> str | None:
-    return None if _DNS.fullmatch(word) else f"{word!r} is not a name: lower-case letters, digits, - and . (a DNS name)"
-
-
-def _namespace_problem(word: str) -> str | None:
-    """Why a text is not a pattern for namespaces; None where it is one."""
-    if _PATTERN.fullmatch(word):
-        return None
-    return f"{word!r} is not a namespace: lower-case letters, digits and -, with * and ? as wildcards"
 
 
 def _kind_problem(word: str) -> str | None:
@@ -76,13 +70,6 @@ def _own_kind_problem(word: str) -> str | None:
     return f"podfit knows {word} already" if (group, kind) in WORKLOAD_KINDS else None
 
 
-def _repository_problem(word: str) -> str | None:
-    """Why a text is not an image repository; None where it is one."""
-    if _REPOSITORY.fullmatch(word):
-        return None
-    return f"{word!r} is not an image repository such as registry.example.com/ml/vllm, without tag and digest"
-
-
 def _gpu_problem(word: str) -> str | None:
     """Why a text names no GPU; None where it names one."""
     try:
@@ -101,11 +88,6 @@ def _gpu_model_problem(word: str) -> str | None:
     return f"no GPU is known by the name {word!r}{hint}"
 
 
-def _models_problem(word: str) -> str | None:
-    """Why a text is not a pattern for models; None where it is one."""
-    return None if _MODELS.fullmatch(word) else f"{word!r} is not a model such as Qwen/Qwen3-8B, or a pattern: Qwen/*"
-
-
 def _validate_rate(value: int | str) -> int | str:
     """A quantity of bytes per second; raises ValueError where it is none, or not positive."""
     try:
@@ -117,27 +99,6 @@ def _validate_rate(value: int | str) -> int | str:
     return value
 
 
-def _release_problem(word: str) -> str | None:
-    parsed = release.parse(word)
-    return None if parsed else f"{word!r} is not a vLLM release such as 0.27.1"
-
-
-def _expiry_problem(word: str) -> str | None:
-    return (
-        None
-        if expiry_time(word)
-        else f"{word!r} is not a date such as 2026-12-31 or a time such as 2026-12-31T18:00:00Z"
-    )
-
-
-def _pods_problem(word: str) -> str | None:
-    return None if _PODS.fullmatch(word) else f"{word!r} is not a path such as spec.roles.*.template.spec"
-
-
-def _blank_problem(word: str) -> str | None:
-    return None if word.strip() else "must say something"
-
-
 def _no_number(value: object) -> object:
     """To Python, and so to pydantic, 1 is true."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -147,28 +108,33 @@ def _no_number(value: object) -> object:
 
 RuleId = Annotated[str, _validator(_rule_problem)]
 """A rule's id; "*" is every rule."""
-Name = Annotated[str, _validator(_name_problem)]
-Namespace = Annotated[str, _validator(_namespace_problem)]
+Name = Annotated[str, _form(_DNS.fullmatch, "a name: lower-case letters, digits, - and . (a DNS name)")]
+Namespace = Annotated[
+    str, _form(_PATTERN.fullmatch, "a namespace: lower-case letters, digits and -, with * and ? as wildcards")
+]
 """With wildcards."""
 Kind = Annotated[str, _validator(_kind_problem)]
 """One that podfit evaluates, or of a group that it does not know."""
 OwnKind = Annotated[str, _validator(_own_kind_problem)]
 """One that podfit does not know, with its group."""
-Pods = Annotated[str, _validator(_pods_problem)]
+Pods = Annotated[str, _form(_PODS.fullmatch, "a path such as spec.roles.*.template.spec")]
 """Where an object has a Pod template."""
 LabelKey = Annotated[str, _validator(selector.key_problem)]
 LabelValue = Annotated[str, _validator(selector.value_problem)]
-Version = Annotated[str, _validator(_release_problem)]
+Version = Annotated[str, _form(release.parse, "a vLLM release such as 0.27.1")]
 """A release of vLLM."""
-Repository = Annotated[str, _validator(_repository_problem)]
+Repository = Annotated[
+    str,
+    _form(_REPOSITORY.fullmatch, "an image repository such as registry.example.com/ml/vllm, without tag and digest"),
+]
 Accelerator = Annotated[str, _validator(_gpu_problem)]
 GpuModel = Annotated[str, _validator(_gpu_model_problem)]
 """A GPU without a count."""
-Models = Annotated[str, _validator(_models_problem)]
+Models = Annotated[str, _form(_MODELS.fullmatch, "a model such as Qwen/Qwen3-8B, or a pattern: Qwen/*")]
 """Models by their names, with wildcards."""
-Expiry = Annotated[str, _validator(_expiry_problem)]
+Expiry = Annotated[str, _form(expiry_time, "a date such as 2026-12-31 or a time such as 2026-12-31T18:00:00Z")]
 Rate = Annotated[int | str, AfterValidator(_validate_rate)]
 """Bytes a second."""
-Text = Annotated[str, _validator(_blank_problem)]
+Text = Annotated[str, _validator(lambda text: None if text.strip() else "must say something")]
 Repaired = Annotated[Fix, BeforeValidator(_no_number)]
 """Which of podfit's commands and webhooks apply a rule's edits."""

@@ -1,5 +1,3 @@
-"""Rule argument-string-not-split."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Rule argument-too-long."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule arguments-lost."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

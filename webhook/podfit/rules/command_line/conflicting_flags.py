@@ -1,5 +1,3 @@
-"""Rule conflicting-flags."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

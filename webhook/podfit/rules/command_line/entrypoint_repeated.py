@@ -1,5 +1,3 @@
-"""Rule entrypoint-repeated."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule invalid-environment."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Rule invalid-flag-value."""
-
 from __future__ import annotations
 
 import re

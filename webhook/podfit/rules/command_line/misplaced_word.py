@@ -1,5 +1,3 @@
-"""Rule misplaced-word."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

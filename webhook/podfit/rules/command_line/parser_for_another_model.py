@@ -1,5 +1,3 @@
-"""Rule parser-for-another-model."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

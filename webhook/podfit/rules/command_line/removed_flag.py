@@ -1,5 +1,3 @@
-"""Rule removed-flag."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule script-too-complex."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule unknown-config-key."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

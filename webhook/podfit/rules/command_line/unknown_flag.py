@@ -1,5 +1,3 @@
-"""Rule unknown-flag."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule unknown-parser."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

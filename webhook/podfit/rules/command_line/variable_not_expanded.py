@@ -1,5 +1,3 @@
-"""Rule variable-not-expanded."""
-
 from __future__ import annotations
 
 import re

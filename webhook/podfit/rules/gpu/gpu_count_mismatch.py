@@ -1,5 +1,3 @@
-"""Rule gpu-count-mismatch."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule gpu-missing."""
-
 from __future__ import annotations
 
 import re

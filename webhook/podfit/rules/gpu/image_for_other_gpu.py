@@ -1,5 +1,3 @@
-"""Rule image-for-other-gpu."""
-
 from __future__ import annotations
 
 import re

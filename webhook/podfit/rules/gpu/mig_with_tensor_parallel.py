@@ -1,5 +1,3 @@
-"""Rule mig-with-tensor-parallel."""
-
 from __future__ import annotations
 
 import re

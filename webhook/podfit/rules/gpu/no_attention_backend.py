@@ -1,5 +1,3 @@
-"""Rule no-attention-backend."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

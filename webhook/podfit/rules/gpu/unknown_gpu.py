@@ -1,5 +1,3 @@
-"""Rule unknown-gpu."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

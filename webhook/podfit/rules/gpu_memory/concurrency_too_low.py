@@ -1,5 +1,3 @@
-"""Rule concurrency-too-low."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule cpu-kv-cache-unbounded."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

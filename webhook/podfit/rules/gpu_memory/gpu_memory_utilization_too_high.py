@@ -1,5 +1,3 @@
-"""Rule gpu-memory-utilization-too-high."""
-
 from __future__ import annotations
 
 import math

@@ -1,5 +1,3 @@
-"""Rule kv-cache-too-small."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

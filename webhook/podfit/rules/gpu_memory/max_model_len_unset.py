@@ -1,5 +1,3 @@
-"""Rule max-model-len-unset."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule request-never-finishes."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule video-exceeds-batch."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule memory-limit-below-checkpoint."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

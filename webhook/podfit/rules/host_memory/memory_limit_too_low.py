@@ -1,5 +1,3 @@
-"""Rule memory-limit-too-low."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

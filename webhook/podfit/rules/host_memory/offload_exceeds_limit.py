@@ -1,5 +1,3 @@
-"""Rule offload-exceeds-limit."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

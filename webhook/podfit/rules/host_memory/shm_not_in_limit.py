@@ -1,5 +1,3 @@
-"""Rule shm-not-in-limit."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

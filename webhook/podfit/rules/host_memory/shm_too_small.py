@@ -1,5 +1,3 @@
-"""Rule shm-too-small."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

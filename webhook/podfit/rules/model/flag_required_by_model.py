@@ -1,5 +1,3 @@
-"""Rule flag-required-by-model."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

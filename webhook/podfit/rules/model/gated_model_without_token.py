@@ -1,5 +1,3 @@
-"""Rule gated-model-without-token."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Rule model-newer-than-release."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule model-older-than-release."""
-
 from __future__ import annotations
 
 import re

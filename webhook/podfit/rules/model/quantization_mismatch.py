@@ -1,5 +1,3 @@
-"""Rule quantization-mismatch."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,3 @@
-"""Rule tensor-parallel-indivisible."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

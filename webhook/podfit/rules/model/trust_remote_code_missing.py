@@ -1,5 +1,3 @@
-"""Rule trust-remote-code-missing."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

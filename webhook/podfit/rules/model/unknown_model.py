@@ -1,5 +1,3 @@
-"""Rule unknown-model."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Rule autoscaler-on-cpu."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,3 @@
-"""Rule dead-engine-exits-zero."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

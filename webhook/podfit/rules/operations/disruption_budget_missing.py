@@ -1,5 +1,3 @@
-"""Rule disruption-budget-missing."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

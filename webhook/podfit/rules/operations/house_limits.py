@@ -1,5 +1,3 @@
-"""Rule house-limits."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence

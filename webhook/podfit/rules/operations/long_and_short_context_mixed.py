@@ -1,5 +1,3 @@
-"""Rule long-and-short-context-mixed."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

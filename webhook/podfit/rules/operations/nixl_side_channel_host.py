@@ -1,5 +1,3 @@
-"""Rule nixl-side-channel-host."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Rule placeholder-value."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Rule port-taken."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

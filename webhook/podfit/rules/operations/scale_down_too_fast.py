@@ -1,5 +1,3 @@
-"""Rule scale-down-too-fast."""
-
 from __future__ import annotations
 
 import math

@@ -1,5 +1,3 @@
-"""Rule service-link-clash."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule shell-swallows-sigterm."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Rule single-replica."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule termination-grace-too-short."""
-
 from __future__ import annotations
 
 import math

@@ -1,5 +1,3 @@
-"""Rule token-in-plain-env."""
-
 from __future__ import annotations
 
 import re

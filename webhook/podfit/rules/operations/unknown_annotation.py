@@ -1,5 +1,3 @@
-"""Rule unknown-annotation."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,5 +1,3 @@
-"""Rule unpinned-image."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Rule unquoted-value."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

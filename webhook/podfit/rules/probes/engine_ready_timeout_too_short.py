@@ -1,5 +1,3 @@
-"""Rule engine-ready-timeout-too-short."""
-
 from __future__ import annotations
 
 import math

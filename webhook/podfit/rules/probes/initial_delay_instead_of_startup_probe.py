@@ -1,5 +1,3 @@
-"""Rule initial-delay-instead-of-startup-probe."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule liveness-probe-kills-startup."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule liveness-probe-too-strict."""
-
 from __future__ import annotations
 
 import math

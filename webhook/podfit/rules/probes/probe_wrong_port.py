@@ -1,5 +1,3 @@
-"""Rule probe-wrong-port."""
-
 from __future__ import annotations
 
 import re

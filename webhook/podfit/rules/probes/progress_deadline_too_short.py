@@ -1,5 +1,3 @@
-"""Rule progress-deadline-too-short."""
-
 from __future__ import annotations
 
 import math

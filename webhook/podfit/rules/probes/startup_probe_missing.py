@@ -1,5 +1,3 @@
-"""Rule startup-probe-missing."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

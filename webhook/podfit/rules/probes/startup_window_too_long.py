@@ -1,5 +1,3 @@
-"""Rule startup-window-too-long."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

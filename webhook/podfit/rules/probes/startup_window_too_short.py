@@ -1,5 +1,3 @@
-"""Rule startup-window-too-short."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

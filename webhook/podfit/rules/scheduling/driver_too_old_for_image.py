@@ -1,5 +1,3 @@
-"""Rule driver-too-old-for-image."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

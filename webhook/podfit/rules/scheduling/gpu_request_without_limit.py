@@ -1,5 +1,3 @@
-"""Rule gpu-request-without-limit."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,3 @@
-"""Rule machine-type-too-small."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule mixed-gpu-nodes."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

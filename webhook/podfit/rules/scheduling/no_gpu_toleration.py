@@ -1,5 +1,3 @@
-"""Rule no-gpu-toleration."""
-
 from __future__ import annotations
 
 from collections import Counter

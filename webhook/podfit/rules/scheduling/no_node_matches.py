@@ -1,5 +1,3 @@
-"""Rule no-node-matches."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule quantity-suspicious."""
-
 from __future__ import annotations
 
 import re

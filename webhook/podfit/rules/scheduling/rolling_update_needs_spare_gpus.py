@@ -1,5 +1,3 @@
-"""Rule rolling-update-needs-spare-gpus."""
-
 from __future__ import annotations
 
 import math

@@ -1,5 +1,3 @@
-"""Rule cache-read-only."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Rule home-not-writable."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

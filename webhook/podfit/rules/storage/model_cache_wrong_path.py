@@ -1,5 +1,3 @@
-"""Rule model-cache-wrong-path."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

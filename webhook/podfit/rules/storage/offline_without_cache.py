@@ -1,5 +1,3 @@
-"""Rule offline-without-cache."""
-
 from __future__ import annotations
 
 import posixpath

@@ -1,5 +1,3 @@
-"""Rule read-write-once-with-replicas."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
