@@ -126,7 +126,7 @@ def test_labels_of_namespaces_are_those_of_the_cluster(command: Run) -> None:
     api.refuse = {"namespaces"}
     code, _, err = command(api, "check", "deploy/llama", "--policy", "cluster")
     assert code == 0, "what is unknown makes nothing stricter"
-    assert "note: namespaces: 403: " in err
+    assert "note: namespaces: not read: 403: " in err
 
 
 @pytest.mark.parametrize(
@@ -225,3 +225,63 @@ def test_other_commands_say_that_they_take_no_policy_of_the_cluster(command: Run
 
     assert code == 2
     assert "only check, diff, explain, fix and scan take the cluster's policy" in err
+
+
+def node(name: str, gpu: str) -> JSONDict:
+    """A node with one GPU."""
+    allocatable = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "1"}
+    labels = {LABEL_OF_GPUS: gpu}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": allocatable},
+    }
+
+
+TAUGHT: JSONDict = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {**meta("ours", "podfit-system", None), "labels": {"podfit.dev/model-config": "true"}},
+    "data": {
+        "acme--chat.json": json.dumps({
+            "architectures": ["LlamaForCausalLM"], "hidden_size": 8192, "num_hidden_layers": 80,
+            "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256,
+            "torch_dtype": "bfloat16", "max_position_embeddings": 8192, "model_type": "llama",
+        })
+    },
+}  # fmt: skip
+"""A model of an admin, of 70 B parameters."""
+LABEL_OF_GPUS = "nvidia.com/gpu.product"
+AROUND = {
+    "nodes": ([node("a", "NVIDIA-L4"), node("b", "NVIDIA-L4")], ["Qwen/Qwen3-32B"], {}, "gpu-memory-exceeded"),
+    "no node": ([node("a", "NVIDIA-L4")], ["Qwen/Qwen3-8B"], {LABEL_OF_GPUS: "NVIDIA-B200"}, "no-node-matches"),
+    "models": ([TAUGHT], ["acme/chat"], {LABEL_OF_GPUS: "NVIDIA-L4"}, "gpu-memory-exceeded"),
+}  # fmt: skip
+"""Objects of the cluster, arguments and node labels of a Deployment, and the rule that reports it because of them."""
+
+
+@pytest.mark.parametrize(("around", "args", "labels", "rule"), AROUND.values(), ids=AROUND)
+def test_all_commands_know_what_is_around_a_workload(
+    command: Run, tmp_path: Path, around: list[JSONDict], args: list[str], labels: dict[str, str], rule: str
+) -> None:
+    """As scan does, and the webhook: nodes, and models that an admin added."""
+    obj = deployment("chat", args=[*args, "--max-model-len", "4096"])
+    obj["spec"]["template"]["spec"]["nodeSelector"] = labels
+    (tmp_path / "chat.json").write_text(json.dumps(obj))
+    api = Api(obj, chart(), *around, **SERVED)
+
+    rules = {}
+    for words in (("scan",), ("check", "deploy/chat"), ("check", str(tmp_path / "chat.json"))):
+        options = [] if words == ("scan",) else ["--policy", "cluster", "--audit"]
+        _, out, err = command(api, *words, *options, "--format", "json")
+        (result,) = json.loads(out)["results"]
+        rules[words] = {one["rule"]: one["message"] for one in result["findings"]}
+        assert rule in rules[words], err
+    assert len({messages[rule] for messages in rules.values()}) == 1
+    _, out, _ = command(api, "explain", rule, "--on", "deploy/chat", "-n", "chat")
+    assert rules["scan",][rule] in out
+    api.refuse = {"nodes", "storageclasses"}
+    _, out, err = command(api, "explain", rule, "--on", "deploy/chat", "-n", "chat")
+    (line,) = err.splitlines()
+    assert line.startswith("note: nodes, storageclasses.storage.k8s.io: not read: 403: ")

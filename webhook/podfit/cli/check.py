@@ -15,6 +15,7 @@ from podfit.cli.support import (
     baseline,
     charts,
     cluster_runtimes,
+    cluster_surroundings,
     edge,
     fail_on,
     fleet,
@@ -175,6 +176,7 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
     names = [name for name in args.files if name not in live]
     printed = [*rendered.manifests(args), *user_cluster.manifests(args, live)]
     inputs, texts = edge.read(names, facts, printed, args.exclude)
+    inputs, cluster_notes = cluster_surroundings.joined(inputs, args)
     inputs, runtime_notes = cluster_runtimes.joined(inputs, args, args.files)
     rules = rule_filter.chosen(args)
     checked_files = [
@@ -183,7 +185,7 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
     problems = [FileProblem.of(None, None, message) for message in texts]
     problems += [problem for checked_file in checked_files for problem in checked_file.problems]
     containers = [container for checked_file in checked_files for container in checked_file.containers]
-    notes = [*runtime_notes, *(note for checked_file in checked_files for note in checked_file.notes)]
+    notes = [*cluster_notes, *runtime_notes, *(note for checked_file in checked_files for note in checked_file.notes)]
     notes += patches.notes(note for manifest_file in inputs for note in manifest_file.merged_notes)
     notes += charts.notes(inputs)
     names_read = tuple(source.name for source in inputs)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podfit.cli.support import edge, fleet, policies, project, terminal, user_cluster
+from podfit.cli.support import cluster_surroundings, edge, fleet, policies, project, terminal, user_cluster
 from podfit.evaluation.compare import ContainerComparison, Placed, compare
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import Policy
 from podfit.report import comparison, text
-from podfit.vllm.facts import Facts
+from podfit.report.files import ManifestFile
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -90,9 +90,14 @@ def compared_folders(args: argparse.Namespace, folder: Folder, new_folder: Folde
     """Compares both sides by the policies and the project file that the options name."""
     project.announce(project.apply(args, with_nodes=True))
     policy, facts = policies.in_force(args)
-    (before, wrong, lost), (after, also, missing) = (
-        _reports(side, args, policy, facts) for side in (folder, new_folder)
+    (old_sources, old_problems), (new_sources, new_problems) = (
+        edge.read(side.names, facts, excluded=args.exclude) for side in (folder, new_folder)
     )
+    sources, notes = cluster_surroundings.joined([*old_sources, *new_sources], args)
+    for note in notes:
+        edge.tell(f"note: {note}")
+    before, wrong, lost = _reports(folder, sources[: len(old_sources)], old_problems, policy)
+    after, also, missing = _reports(new_folder, sources[len(old_sources) :], new_problems, policy)
     return Compared(
         changes=compare(before, after),
         problems=[*wrong, *also],
@@ -102,12 +107,11 @@ def compared_folders(args: argparse.Namespace, folder: Folder, new_folder: Folde
 
 
 def _reports(
-    side: Folder, args: argparse.Namespace, policy: Policy, facts: Facts
+    side: Folder, sources: list[ManifestFile], problems: list[str], policy: Policy
 ) -> tuple[list[Placed], list[str], list[str]]:
     """The report of every object of one side, checked together with the other objects of that side; the problems, and
     the files that can't be read."""
-    sources, problems = edge.read(side.names, facts, excluded=args.exclude)
-    problems += [str(error) for source in sources for error in source.manifests.errors]
+    problems = [*problems, *(str(error) for source in sources for error in source.manifests.errors)]
     placed = [
         Placed(side.file(source.name), lint(document.object, policy, source.facts, where="check"))
         for source in sources

@@ -12,7 +12,17 @@ from pathlib import Path
 from textwrap import indent
 
 from podfit.base.near import nearest
-from podfit.cli.support import cluster_runtimes, edge, fleet, hub_cache, policies, project, terminal, user_cluster
+from podfit.cli.support import (
+    cluster_runtimes,
+    cluster_surroundings,
+    edge,
+    fleet,
+    hub_cache,
+    policies,
+    project,
+    terminal,
+    user_cluster,
+)
 from podfit.cli.support.edge import UnusableError
 from podfit.report import rule_page, text
 from podfit.report.files import ManifestFile
@@ -150,8 +160,9 @@ def _sources(args: argparse.Namespace, name: str, facts: Facts) -> tuple[list[Ma
     live = [name] if user_cluster.names_object(name) else []
     printed = user_cluster.manifests(args, live)
     sources, problems = edge.read([] if live else [name], facts, printed, getattr(args, "exclude", None))
-    sources, notes = cluster_runtimes.joined(sources, args, [name])
-    for note in notes:
+    sources, notes = cluster_surroundings.joined(sources, args)
+    sources, runtime_notes = cluster_runtimes.joined(sources, args, [name])
+    for note in (*notes, *runtime_notes):
         edge.tell(f"note: {note}")
     return sources, problems
 

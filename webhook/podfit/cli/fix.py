@@ -13,6 +13,7 @@ from pathlib import Path
 from podfit.cli.support import (
     baseline,
     cluster_runtimes,
+    cluster_surroundings,
     edge,
     fleet,
     hub_cache,
@@ -94,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = policies.in_force(args)
     links: list[str] = []
     inputs, problems = edge.read(args.files, facts, excluded=_excluding(args, links))
+    inputs, cluster_notes = cluster_surroundings.joined(inputs, args)
     inputs, runtime_notes = cluster_runtimes.joined(inputs, args, args.files)
     problems += [str(error) for source in inputs for error in source.manifests.errors]
     fixed, unwritable = _fixed(inputs, policy, args)
@@ -113,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
         edge.tell(f"error: {problem}")
     for note in (
         *links,
+        *cluster_notes,
         *runtime_notes,
         *patches.notes(note for manifest_file in inputs for note in manifest_file.patches),
     ):

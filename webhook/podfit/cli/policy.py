@@ -316,13 +316,13 @@ def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str,
 
 
 def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
-    """Everything of the table's kinds that no controller made, with the user's own rights; the namespaces' labels."""
+    """Everything of the table's kinds that no controller made, with the user's own rights, and what is around it."""
     from podfit.cli.support import user_cluster
+    from podfit.cluster import surroundings
     from podfit.cluster.access import StatusError
     from podfit.cluster.listing import pages, served, with_kind
     from podfit.evaluation.rehearsal import RehearsedObject
     from podfit.evaluation.scan import order
-    from podfit.kube.snapshot import Snapshot
     from podfit.kube.workload import controller_of
     from podfit.kube.workload.table import WORKLOAD_KINDS
     from podfit.vllm.facts import Facts
@@ -331,13 +331,11 @@ def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
         user_cluster.client(argparse.Namespace(context=None)) as client,
         user_cluster.errors_reported("the cluster can't be read"),
     ):
-        kinds, _ = served(client, {group for group, _ in WORKLOAD_KINDS})
-        labels = {
-            ("", entry["metadata"]["name"]): {"labels": entry["metadata"].get("labels") or {}}
-            for page in pages(client, "/api/v1/namespaces")
-            for entry in page
-        }
-        facts = Facts(cluster=Snapshot({"namespaces": labels}, version="now"))
+        kinds, _ = served(client, surroundings.GROUPS | {group for group, _ in WORKLOAD_KINDS})
+        around = surroundings.read(client, kinds, lambda name, error: edge.tell(f"note: {name}: not read: {error}"))
+        for problem in around.problems:
+            edge.tell(f"note: {problem}")
+        facts = around.facts(Facts())
         for resource in (kinds[name] for name in order(WORKLOAD_KINDS) if name in kinds):
             try:
                 for item in (entry for page in pages(client, resource.path()) for entry in page):

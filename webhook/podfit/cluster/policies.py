@@ -68,16 +68,6 @@ def objects(client: Client) -> dict[str, JSON] | None:
         raise UnknownPolicyError(str(error)) from error
 
 
-def namespace_labels(client: Client) -> dict[str, Mapping[str, str]]:
-    """Namespace → its labels; raises UnknownPolicyError if they may not be read."""
-    try:
-        return {name: kept["labels"] for (_, name), kept in _listed(client, "namespaces").items()}
-    except StatusError as error:
-        if error.code not in _REFUSED:
-            raise
-        raise UnknownPolicyError(str(error)) from error
-
-
 def _listed(client: Client, name: str) -> dict[tuple[str, str], JSON]:
     """All objects of a watched kind, reduced."""
     kind: WatchedKind = next(watched_kind for watched_kind in WATCHED_KINDS if watched_kind.name == name)

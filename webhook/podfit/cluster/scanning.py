@@ -9,6 +9,7 @@ from typing import Any
 
 from kubernetes.dynamic import Resource
 
+from podfit.cluster import surroundings
 from podfit.cluster.access import Client, StatusError, UnreachableError
 from podfit.cluster.listing import Key, get, group_resource, pages, served, with_kind
 from podfit.evaluation import rehearsal, scan
@@ -19,11 +20,9 @@ from podfit.kube import workload
 from podfit.kube.companions import Companions, config_map_names
 from podfit.kube.path import group_and_kind, mapping
 from podfit.kube.selector import Selector
-from podfit.kube.snapshot import WATCHED_KINDS, Snapshot, key
 from podfit.kube.workload import JSON
 from podfit.kube.workload.table import WORKLOAD_KINDS
-from podfit.vllm.facts import Facts, GivenModel
-from podfit.vllm.model import given
+from podfit.vllm.facts import Facts
 
 ALSO_LISTED: tuple[Key, ...] = (
     ("", "Service"),
@@ -105,7 +104,7 @@ class Scanner:
 
     def _discover(self, workloads: set[Key]) -> None:
         """Find which kinds exist. A kind may exist even if its API group does not list its resources."""
-        groups = {kind.group for kind in WATCHED_KINDS} | {group for group, _ in (*workloads, *ALSO_LISTED)}
+        groups = surroundings.GROUPS | {group for group, _ in (*workloads, *ALSO_LISTED)}
         self._kinds, silent = served(self._client, groups)
         for version, error in silent.items():
             group = version.rpartition("/")[0]
@@ -157,31 +156,13 @@ class Scanner:
             self._found.errors.append(f"{title}: {what}: {error}")
 
     def _facts(self) -> Facts:
-        """What is known besides workloads: nodes, claims, classes, namespaces' labels, and taught models."""
-        objects: dict[str, dict[tuple[str, str], JSON]] = {}
-        models: dict[str, GivenModel] = {}
-        for kind in WATCHED_KINDS:
-            resource = self._kinds.get((kind.group, kind.kind))
-            if resource is None or kind.name == "policies" or kind.aside:  # earlier revisions do not matter
-                continue
-            self._tell(group_resource(resource))
-            own = self._client.namespace if self._client.in_pod else None  # a person's context is not podfit's
-            inside = own if kind.own_namespace else self._wanted.namespace
-            query = {"labelSelector": kind.label} if kind.label else {}
-            kept: dict[tuple[str, str], JSON] = {}
-            try:
-                for page in pages(self._client, resource.path(namespace=inside or None), query):
-                    kept |= {key(item): kind.keep({"kind": kind.kind, **item}) for item in page}
-            except (StatusError, UnreachableError) as error:
-                self._note_unread(group_resource(resource), error)
-                continue
-            objects[kind.name] = kept
-            if kind.name == "configmaps":
-                for value in kept.values():
-                    taught, errors = given.of_config_map(value)
-                    models |= taught
-                    self._found.errors += errors
-        return replace(self._base, cluster=Snapshot(objects, version="scan"), models={**models, **self._base.models})
+        """What is known besides workloads."""
+        namespace = self._wanted.namespace
+        around = surroundings.read(
+            self._client, self._kinds, self._note_unread, namespaces=[namespace] if namespace else [], tell=self._tell
+        )
+        self._found.errors += around.problems
+        return around.facts(self._base)
 
     def _beside(self) -> Callable[[str], Companions]:
         """Namespace → the objects that belong to its workloads."""

@@ -133,8 +133,6 @@ class Facts:
     """The other objects of the same input. None at admission, where a Deployment arrives before its HPA."""
     cluster: Snapshot | None = None
     """The cluster as a watch reports it; None without one."""
-    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Namespace → its labels in the cluster, for files that are checked by its policy."""
     fleet: Snapshot | None = None
     """Nodes, and pools of nodes, that the user described (`--nodes`)."""
     fleet_complete: bool = False
@@ -151,7 +149,7 @@ class Facts:
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
         """Namespace → its labels, for policies that select by them; other namespaces are unknown."""
         entries = self.snapshot.objects.get("namespaces", {})
-        return {**self.namespace_labels, **{name: kept["labels"] for (_, name), kept in entries.items()}}
+        return {name: kept["labels"] for (_, name), kept in entries.items()}
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -194,7 +192,6 @@ class Facts:
             self.config_maps,
             items,
             self.given_measured,
-            self.namespace_labels,
         ]
         parts = [data.version()]
         if any(given):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from podfit.cli.support import edge, user_cluster
 from podfit.cluster import policies as cluster_policies
@@ -13,7 +13,6 @@ from podfit.cluster.policies import InstalledPolicy, UnknownPolicyError
 from podfit.evaluation.policy import Policy, PolicyError
 from podfit.server import live
 from podfit.server.live import Objects
-from podfit.vllm.facts import Facts
 
 INSTALLED, OBJECTS = "configmaps (podfit's policy)", "policies.podfit.dev"
 """The two sources, for people."""
@@ -62,9 +61,8 @@ def in_force(client: Client, files: Sequence[tuple[str, str]], *, with_installed
     return PolicyInForce(policy, unread, notes)
 
 
-def read(args: argparse.Namespace, facts: Facts, files: Sequence[tuple[str, str]]) -> tuple[Policy, Facts]:
-    """The policy in force in the user's cluster, and the facts with the labels of its namespaces if the policy selects
-    by them. Raises UnusableError (exit 3) if a part of the policy is unknown."""
+def read(args: argparse.Namespace, files: Sequence[tuple[str, str]]) -> Policy:
+    """The policy in force in the user's cluster. Raises UnusableError (exit 3) if a part of it is unknown."""
     with user_cluster.client(args) as client, user_cluster.errors_reported("--policy cluster"):
         policy_in_force = in_force(client, files)
         if policy_in_force.unread:
@@ -73,9 +71,4 @@ def read(args: argparse.Namespace, facts: Facts, files: Sequence[tuple[str, str]
             )
         for note in policy_in_force.notes:
             edge.tell(f"note: {note}")
-        if policy_in_force.policy.selects_by_namespace_labels:
-            try:
-                facts = replace(facts, namespace_labels=cluster_policies.namespace_labels(client))
-            except UnknownPolicyError as error:
-                edge.tell(f"note: namespaces: {error}; a policy that selects by their labels may apply or not")
-    return policy_in_force.policy, facts
+    return policy_in_force.policy

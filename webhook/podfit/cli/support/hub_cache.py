@@ -36,6 +36,13 @@ def added(facts: Facts, args: argparse.Namespace) -> Facts:
     return replace(facts, models=CachedModels(facts.models, reads_cache=bool(args.hf_cache), asks_hub=args.hub))
 
 
+def joined(models: Mapping[str, GivenModel], more: Mapping[str, GivenModel]) -> Mapping[str, GivenModel]:
+    """`models`, and those of `more` that it lacks; ids that are in neither are still looked up."""
+    if isinstance(models, CachedModels):
+        return replace(models, given={**more, **models.given})
+    return {**more, **models}
+
+
 @dataclass(frozen=True)
 class CachedModels(Mapping[str, GivenModel]):
     """The given models, and those of the cache and the hub by id. A snapshot is read once, when it is first looked up.

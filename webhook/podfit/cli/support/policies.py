@@ -44,14 +44,13 @@ def add_argument(parser: argparse.ArgumentParser, *, cluster: bool = False) -> N
 def in_force(args: argparse.Namespace) -> tuple[Policy, Facts]:
     """The policy of --policy, and the facts of the options, --nodes among them.
 
-    With `cluster` among the policies, the facts have the labels of namespaces that the policies select by. Raises
-    UnusableError, also if the cluster's policy is unknown."""
+    Raises UnusableError, also if the cluster's policy is unknown."""
     facts = hub_cache.added(fleet.added(edge.facts(args), args), args)
     if CLUSTER not in args.policy:
         return load(args.policy), facts
     from podfit.cli.support import cluster_policy  # a check without a cluster need not wait for its client
 
-    return cluster_policy.read(args, facts, files(args.policy))
+    return cluster_policy.read(args, files(args.policy)), facts
 
 
 def load(names: Sequence[str], option: str = "--policy ") -> Policy:

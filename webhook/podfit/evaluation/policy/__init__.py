@@ -99,16 +99,6 @@ class Policy:
         return terms
 
     @property
-    def selects_by_namespace_labels(self) -> bool:
-        """A policy, or an exception in one, applies to namespaces with some labels."""
-        matches = [
-            match
-            for layer in self.everything
-            for match in (layer.match, *(exception.match for exception in layer.exceptions))
-        ]
-        return any(match.namespace_selector is not None for match in matches)
-
-    @property
     def holding(self) -> tuple[PolicyException, ...]:
         """The exceptions that hold at the policy's time, of all policies."""
         return tuple(

@@ -172,11 +172,7 @@ def _source(engine: Engine, volume: JSON) -> tuple[str, JSON]:
 def _claim(engine: Engine, name: str) -> JSON | None:
     """The claim of that name, from the input or as the cluster has it; None if neither is known."""
     entries = engine.facts.companions.claim(engine.workload, name)
-    live = (
-        engine.facts.cluster.get("persistentvolumeclaims", engine.workload.namespace, name)
-        if engine.facts.cluster
-        else None
-    )
+    live = engine.facts.snapshot.get("persistentvolumeclaims", engine.workload.namespace, name)
     if entries is None and live is not None:
         status = {"capacity": mapping(live.get("capacity"))}
         entries = {**live, "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "status": status}
