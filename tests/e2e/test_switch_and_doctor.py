@@ -73,6 +73,24 @@ def test_off_lets_everything_pass_and_on_undoes_it(install: Install, user_of: Us
     golden(shown(podfit, said))
 
 
+def test_off_ends_by_itself_without_podfit_s_rights(install: Install, user_of: UserOf) -> None:
+    """With a certificate of a file, podfit may not change its configurations: API servers see that the time is over."""
+    podfit = install()
+    user = user_of(podfit)
+    podfit_(podfit.cluster, "off", "--name", podfit.name, "--for", "2h")
+    until("the API server to follow", lambda: _passes(user))
+
+    said = podfit_(podfit.cluster, "off", "--name", podfit.name, "--for", "1s")
+    until("the end", lambda: not _passes(user))
+
+    assert "it ends by itself at 20" in said
+    doctor = podfit_(podfit.cluster, "doctor", "--name", podfit.name, "--probe-namespace", user.namespace)
+    assert "ok    switch          validatingwebhookconfigurations is on: `podfit off --for` ended at 20" in doctor
+    assert "and podfit denied it" in doctor
+    podfit_(podfit.cluster, "on", "--name", podfit.name)
+    assert not _passes(user)
+
+
 def test_off_survives_an_upgrade(install: Install) -> None:
     """`kubectl apply` and `helm upgrade` merge by the same rules: lists of webhooks and of conditions by name."""
     podfit = install()

@@ -144,7 +144,16 @@ def fails(**hook: object) -> dict[str, JSONDict | None]:
 
 SPOILT = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 OTHER = certs.issue_ca(NOW).certificate
-OFF = [dict(registration.CONDITION)]
+OFF = [registration.condition(None)]
+OVER = f"{NOW - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def ended(until: str, conditions: list[dict[str, str]] | None = None) -> JSONDict:
+    """A configuration that is off until then. `conditions`: those of an earlier podfit, which had no end."""
+    made = configuration(CA.certificate, matchConditions=conditions or [registration.condition(until)])
+    return {**made, "metadata": {**made["metadata"], "annotations": {registration.OFF_UNTIL_ANNOTATION: until}}}
+
+
 UNSEEN = Unseen("403: forbidden")
 CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("nothing is installed", {"configurations": dict.fromkeys(registration.WEBHOOK_CONFIGURATIONS)},
@@ -153,6 +162,10 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
      "ok", "mutating", "there is none: nothing is patched (webhooks.mutating: false)"),
     ("it is off", {"configurations": {**BOTH, VALIDATING: configuration(CA.certificate, matchConditions=OFF)}},
      "warn", "switch", "validatingwebhookconfigurations is off"),
+    ("it was off for a time, which is over", {"configurations": {**BOTH, VALIDATING: ended(OVER)}},
+     "ok", "switch", f"{VALIDATING} is on: `podfit off --for` ended at {NOW - timedelta(hours=1):%Y-%m-%d %H:%M} UTC"),
+    ("the time of an off without an end is not over", {"configurations": {**BOTH, VALIDATING: ended(OVER, OFF)}},
+     "warn", "switch", f"{VALIDATING} is off, until {NOW - timedelta(hours=1):%Y-%m-%d %H:%M} UTC"),
     ("a caBundle is empty", {"configurations": {**BOTH, MUTATING: configuration()}},
      "fail", "caBundle", f"{MUTATING}, pods.podfit.dev: empty, so the API server trusts no server"),
     ("a caBundle is nonsense", {"configurations": {**BOTH, MUTATING: configuration(b"abc")}},
@@ -245,6 +258,8 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("no CRD", {"crd": None}, "ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone"),
     ("the CRD is gone", {"crd": None, "deployment": deployment(args=("--watch=nodes,policies",))},
      "fail", "policies", "there is no CRD policies.podfit.dev: podfit enforces nothing"),
+    ("the CRD is gone, and the Deployment can't be read", {"crd": None, "deployment": UNSEEN},
+     "warn", "policies", "there is no CRD policies.podfit.dev: podfit enforces nothing if watch.policies is true"),
     ("no CRD is wanted", {"crd": None, "deployment": deployment(args=("--watch=nodes",))},
      "ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone"),
     ("another version", {"deployment": deployment(version="0.0.9")},

@@ -39,8 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         dest="lasting",
         type=certificate.duration,
         metavar="TIME",
-        help="such as 30m or 2h: then podfit's servers switch on again; they may with certificates.mode self, the "
-        "chart's default",
+        help="such as 30m or 2h: then API servers ask podfit again, with any certificates.mode",
     )
 
 
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     at, until = (f"{moment:{MOMENT}}" if moment else None for moment in (now, args.lasting and now + args.lasting))
     done = switch(args, "off", lambda configuration: registration.off(configuration, reason, str(at), until))
     if until:
-        print(f"podfit's servers switch on again at {until}, with certificates.mode self; in other modes: podfit on")
+        print(f"it ends by itself at {until}")
     return done
 
 

@@ -120,7 +120,11 @@ def examine(observed: Observed, mine: str) -> list[CheckResult]:
     names = _Names(frozenset(hook["name"] for hook in hooks(entries)), not unseen)
     lines = [*_configurations(observed.configurations)]
     if entries:
-        lines += [*_switch(entries), *_bundles(entries, observed.now), *_served(observed.served, observed.now)]
+        lines += [
+            *_switch(entries, observed.now),
+            *_bundles(entries, observed.now),
+            *_served(observed.served, observed.now),
+        ]
     if entries or unseen:
         replicas = [*_replicas(observed, entries)]
         causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
@@ -162,18 +166,20 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
             yield CheckResult("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
 
 
-def _switch(entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
+def _switch(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
     """Report if `podfit off` has paused the webhooks."""
     for kind, item in entries.items():
-        state, note = registration.state(item), registration.note(item)
+        state, note, end = registration.state(item, now), registration.note(item), registration.ends(item)
         if state != "on":
-            end = registration.ends(item)
             text = (
                 f"{kind} is {state}"
                 + (f", {note}" if note else "")
                 + (f", until {end:%Y-%m-%d %H:%M} UTC" if end else "")
             )
             yield CheckResult("warn", "switch", text, "podfit on" if state == "off" else "podfit off, or podfit on")
+        elif end:
+            text = f"{kind} is on: `podfit off --for` ended at {end:%Y-%m-%d %H:%M} UTC"
+            yield CheckResult("ok", "switch", text, "podfit on removes its condition")
     if all(registration.state(value) == "on" for value in entries.values()):
         yield CheckResult("ok", "switch", "on")
 
@@ -261,7 +267,7 @@ def _asked(
         yield CheckResult(
             "warn", about, f"the faulty Pod was denied, but not by podfit: {observed.answer}", "--probe-namespace NAME"
         )
-    elif any(registration.state(value) != "on" for value in entries.values()):
+    elif any(registration.state(value, observed.now) != "on" for value in entries.values()):
         yield CheckResult("ok", about, "a faulty Pod (a dry run) passed: podfit is off")
     elif _more(observed, FAIL_OPEN, hook_names):
         port = "is the port open from the control plane to podfit's Pods? docs/security.md"
@@ -479,11 +485,13 @@ def _policies(observed: Observed) -> Iterator[CheckResult]:
         yield CheckResult("warn", "policies", f"can't be seen: {observed.crd.why}")
         return
     if observed.crd is None:
-        if _watches_policies(observed.deployment):
-            text = "there is no CRD policies.podfit.dev: podfit enforces nothing"
-            yield CheckResult("fail", "policies", text, "helm upgrade makes it again; or set watch.policies to false")
+        text, fix = "there is no CRD policies.podfit.dev", "helm upgrade makes it again; or set watch.policies to false"
+        if not isinstance(observed.deployment, Mapping):
+            yield CheckResult("warn", "policies", f"{text}: podfit enforces nothing if watch.policies is true", fix)
+        elif _watches_policies(observed.deployment):
+            yield CheckResult("fail", "policies", f"{text}: podfit enforces nothing", fix)
         else:
-            yield CheckResult("ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone")
+            yield CheckResult("ok", "policies", f"{text}: the policy is the chart's alone")
         return
     if isinstance(observed.policies, Unseen):
         if observed.policies.why.startswith("429:"):  # a CRD's first seconds

@@ -3,6 +3,9 @@
 Off is one more match condition on every webhook, which is false for every object. The API server then calls no webhook
 of podfit, with any failurePolicy. Nothing else changes, so nothing must be remembered to undo it; an annotation shows
 since when and why. `kubectl apply` and `helm upgrade` leave both alone, since neither knows of them.
+
+With an end, the condition is false for objects that were written before it. The API server notes in `managedFields` who
+wrote what, and when, before it asks webhooks, so it needs neither podfit nor a right of podfit to ask again.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ WEBHOOK_CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookcon
 OFF_ANNOTATION = "podfit.dev/off"
 """The annotation."""
 OFF_UNTIL_ANNOTATION = "podfit.dev/off-until"
-"""When a server that may change the configurations switches on again, in RFC 3339; absent: never by itself."""
+"""When it ends by itself, in RFC 3339; absent: never. A server that may change the configurations then cleans up."""
 DOMAIN = ".podfit.dev"
 """How the names of our webhooks end, whatever the release and its labels are called (`nameOverride`)."""
-CONDITION: Mapping[str, str] = {"name": "podfit-is-off", "expression": "false"}
+CONDITION_NAME = "podfit-is-off"
+MAX_WRITERS = 1000
+"""Entries of `managedFields` that the condition reads; an object with more is not sent."""
 
 JSON = Mapping[str, Any]
 State = Literal["on", "off", "partly off"]
@@ -30,9 +35,11 @@ def is_ours(configuration: JSON) -> bool:
     return any(str(hook.get("name")).endswith(DOMAIN) for hook in configuration.get("webhooks") or ())
 
 
-def state(configuration: JSON) -> State:
-    """Report if API servers ask."""
-    off_ = [_is_off(hook) for hook in configuration.get("webhooks") or ()]
+def state(configuration: JSON, now: datetime | None = None) -> State:
+    """Report if API servers ask. `now`: an end before this moment is over, though the condition is still there."""
+    text, end = _until(configuration), ends(configuration) if now else None
+    over = condition(text) if now and end and end <= now else None
+    off_ = [_is_off(hook, over) for hook in configuration.get("webhooks") or ()]
     return "on" if not any(off_) else "off" if all(off_) else "partly off"
 
 
@@ -43,14 +50,24 @@ def note(configuration: JSON) -> str:
 
 def ends(configuration: JSON) -> datetime | None:
     """When it is to be switched on again; None if it is on, or has no end."""
-    text = ((configuration.get("metadata") or {}).get("annotations") or {}).get(OFF_UNTIL_ANNOTATION)
+    text = _until(configuration)
     if state(configuration) == "on" or not text:
         return None
     try:
-        end = datetime.fromisoformat(str(text))
+        end = datetime.fromisoformat(text)
     except ValueError:
         return None
     return end if end.tzinfo else None
+
+
+def condition(until: str | None) -> dict[str, str]:
+    """The match condition of a webhook that is off, until a moment in RFC 3339; without one, until it is removed."""
+    expression = "false"
+    if until:
+        written = f"has(writer.time) && timestamp(writer.time) >= timestamp('{until}')"
+        fields = "object.metadata.managedFields"
+        expression = f"has({fields}) && {fields}.size() <= {MAX_WRITERS} && {fields}.exists(writer, {written})"
+    return {"name": CONDITION_NAME, "expression": expression}
 
 
 def off(configuration: JSON, reason: str, at: str, until: str | None = None) -> dict[str, Any] | None:
@@ -61,14 +78,13 @@ def off(configuration: JSON, reason: str, at: str, until: str | None = None) -> 
     before, since = note(configuration), f"since {at}"
     if state(configuration) == "off":
         since = before.partition(": ")[0] or since
-        end = ((configuration.get("metadata") or {}).get("annotations") or {}).get(OFF_UNTIL_ANNOTATION)
-        if end == until and (not reason or before == f"{since}: {reason}"):
+        if _until(configuration) == until and (not reason or before == f"{since}: {reason}"):
             return None
         reason = reason or before.partition(": ")[2]
     text = f"{since}: {reason or 'no reason given'}"
     hooks = [
-        hook if _is_off(hook) else {**hook, "matchConditions": [*(hook.get("matchConditions") or ()), dict(CONDITION)]}
-        for hook in configuration.get("webhooks") or ()
+        {**hook, "matchConditions": [*hook["matchConditions"], condition(until)]}
+        for hook in _switched_on(configuration)
     ]
     return _patch(configuration, text, until, hooks)
 
@@ -109,9 +125,16 @@ def _patch(configuration: JSON, text: str | None, until: str | None, hooks: list
     return {"metadata": {"resourceVersion": version, "annotations": annotations}, "webhooks": hooks}
 
 
-def _is_off(hook: JSON) -> bool:
-    return any(_ours(item) for item in hook.get("matchConditions") or ())
+def _until(configuration: JSON) -> str | None:
+    """The end in the annotation; None if it is absent."""
+    text = ((configuration.get("metadata") or {}).get("annotations") or {}).get(OFF_UNTIL_ANNOTATION)
+    return str(text) if text else None
 
 
-def _ours(condition: JSON) -> bool:
-    return condition.get("name") == CONDITION["name"]
+def _is_off(hook: JSON, over: JSON | None = None) -> bool:
+    """True if a condition other than `over` keeps API servers from asking."""
+    return any(_ours(item) and item != over for item in hook.get("matchConditions") or ())
+
+
+def _ours(match_condition: JSON) -> bool:
+    return match_condition.get("name") == CONDITION_NAME
