@@ -80,9 +80,11 @@ def test_replicas_follow_a_policy_that_is_applied_changed_broken_and_deleted(
     broken = policy(order=10, enforce={"mode": "audit"}, rules={"unpinned-imgae": {"mode": "deny"}})
     user.write("policy.yaml", broken)
     user.kubectl("apply -f policy.yaml")
-    problem = "the last good state holds: policies.podfit.dev/team-chat: spec.rules.unpinned-imgae: 'unpinned-imgae'"
+    problem = (
+        "the last good state is in use: policies.podfit.dev/team-chat: spec.rules.unpinned-imgae: 'unpinned-imgae'"
+    )
     follows("the mistake to be told", told(problem), lambda: accepted(user) == "False")
-    assert refused(user), "the last good state holds"
+    assert refused(user), "the last good state is in use"
     fresh = podfit.beside(podfit)
     until("a new replica to hold the last good state", lambda: " 2 policies" in fetch_ready(fresh))
     user.kubectl("get policies.podfit.dev -o wide")

@@ -63,7 +63,7 @@ def test_it_is_written_once_and_again_when_something_changes(server: Server) -> 
         "type": "Accepted",
         "status": "True",
         "reason": "Accepted",
-        "message": "it holds",
+        "message": "in use",
         "observedGeneration": 1,
         "lastTransitionTime": "",
     }

@@ -74,7 +74,7 @@ def counted(number: int) -> str:
     return f'{began}# TYPE {FAIL_OPEN} counter\n{FAIL_OPEN}{{name="pods.podfit.dev",type="validating"}} {number}\n'
 
 
-def policy(name: str, status: str | None, message: str = "it holds") -> JSONDict:
+def policy(name: str, status: str | None, message: str = "in use") -> JSONDict:
     conditions = [{"type": "Accepted", "status": status, "message": message}] if status else []
     return {"metadata": {"name": name}, "status": {"conditions": conditions}}
 
@@ -249,10 +249,10 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("a policy is broken", {"policies": (policy("chat", "False", "not taken over: rules.x: no such rule"),)},
      "fail", "policies", "chat: not taken over: rules.x: no such rule"),
     ("a policy was never seen", {"policies": (policy("chat", None),)},
-     "warn", "policies", "chat: no replica has said that it holds"),
-    ("one policy", {"policies": (policy("chat", "True"),)}, "ok", "policies", "1 Policy object holds"),
+     "warn", "policies", "chat: no replica has accepted it"),
+    ("one policy", {"policies": (policy("chat", "True"),)}, "ok", "policies", "1 Policy object in use"),
     ("two policies", {"policies": (policy("a", "True"), policy("b", "True"))},
-     "ok", "policies", "2 Policy objects hold"),
+     "ok", "policies", "2 Policy objects in use"),
     ("the CRD is seconds old", {"policies": Unseen("429: storage is (re)initializing")},
      "warn", "policies", "the API server has not yet made ready what serves Policy objects"),
     ("no CRD", {"crd": None}, "ok", "policies", "there is no CRD policies.podfit.dev: the policy is the chart's alone"),

@@ -143,7 +143,7 @@ def test_a_broken_change_keeps_the_last_good_state_and_says_so(
     assert sum(problem in record.getMessage() for record in caplog.records) == 1
     ready = client.get("/readyz")
     assert ready.status_code == 200
-    assert f"policy: the last good state holds: {problem}" in ready.text
+    assert f"policy: the last good state is in use: {problem}" in ready.text
     assert "podfit_policy_up_to_date 0.0" in client.get("/metrics").text
     assert live.policy.version != good
     assert f'policy_version="{live.policy.version}"' in client.get("/metrics").text

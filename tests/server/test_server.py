@@ -167,7 +167,7 @@ def test_a_policy_that_changes_holds_without_a_restart_and_a_broken_one_changes_
         policy.write_text(f"{head}spec: {{enforce: {{mode: audit}}}}\n")
         until(lambda: server.review("/validate", bad)["allowed"])
         policy.write_text(f"{head}spec: {{enforce: {{mode: of}}}}\n")
-        until(lambda: b"the last good state holds" in server.request("GET", "/readyz")[1])
+        until(lambda: b"the last good state is in use" in server.request("GET", "/readyz")[1])
 
         assert server.request("GET", "/readyz")[0] == 200
         assert server.review("/validate", bad)["allowed"]

@@ -173,7 +173,7 @@ def test_lint_tells_of_exceptions_that_end(tmp_path: Path, capsys: Capture) -> N
     path.write_text(HEAD + "spec:\n  exceptions:\n" + exception)
 
     assert main(["policy", "lint", str(path)]) == 0
-    assert capsys.readouterr().err == f"warning: {path}:6: expires: ended on 2020-01-01: it no longer holds\n"
+    assert capsys.readouterr().err == f"warning: {path}:6: expires: ended on 2020-01-01: it no longer applies\n"
 
 
 def test_check_takes_the_namespace_of_manifests_that_name_none(tmp_path: Path, capsys: Capture) -> None:

@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 def _tell_of_exceptions(policy: Policy) -> None:
     for exception in (entry for layer in policy.everything for entry in layer.exceptions):
         if exception in policy.expired:
-            edge.tell(f"warning: {exception.place}: expires: ended on {exception.until}: it no longer holds")
+            edge.tell(f"warning: {exception.place}: expires: ended on {exception.until}: it no longer applies")
         elif policy.now and exception.expires - policy.now < EXPIRY_WARNING:
             edge.tell(f"warning: {exception.place}: expires: ends on {exception.until}, in less than two weeks")
 

@@ -82,7 +82,7 @@ def conditions(name: str, generation: object, problems: tuple[str, ...], now: st
     common: dict[str, Any] = {
         "status": "False" if problems else "True",
         "reason": "Invalid" if problems else "Accepted",
-        "message": FORMS.masked(f"not taken over: {text}")[:LONGEST] if problems else "it holds",
+        "message": FORMS.masked(f"not taken over: {text}")[:LONGEST] if problems else "in use",
         "lastTransitionTime": now,
     }
     if generation is not None:

@@ -506,9 +506,7 @@ def _policies(observed: Observed) -> Iterator[CheckResult]:
         accepted = next((condition for condition in conditions if condition.get("type") == "Accepted"), None)
         if accepted is None:
             bad += 1
-            yield CheckResult(
-                "warn", "policies", f"{_name(policy)}: no replica has said that it holds", "are replicas ready?"
-            )
+            yield CheckResult("warn", "policies", f"{_name(policy)}: no replica has accepted it", "are replicas ready?")
         elif accepted.get("status") != "True":
             bad += 1
             yield CheckResult(
@@ -530,13 +528,7 @@ def _watches_policies(deployment: object) -> bool:
 
 def _policy_count(number: int) -> str:
     """How many Policy objects are valid, in words."""
-    return (
-        "no Policy objects"
-        if not number
-        else "1 Policy object holds"
-        if number == 1
-        else f"{number} Policy objects hold"
-    )
+    return f"{number or 'no'} Policy object{'s' if number != 1 else ''}{' in use' if number else ''}"
 
 
 def _versions(observed: Observed, mine: str) -> Iterator[CheckResult]:

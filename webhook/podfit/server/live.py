@@ -102,7 +102,7 @@ class Live:
         lines = [f"policy {self.policy.version}: {count} {'policy' if count == 1 else 'policies'}, since {since}"]
         if self.unknown:
             lines.append(f"policy: nothing is enforced: {self.unknown}")
-        lines += [f"policy: the last good state holds: {problem}" for problem in self.problems]
+        lines += [f"policy: the last good state is in use: {problem}" for problem in self.problems]
         return lines + [f"policy: {exception.place}: expired on {exception.until}" for exception in self.policy.expired]
 
     def look(self) -> None:
@@ -117,7 +117,7 @@ class Live:
             self._take_over()
             for problem in self.problems:
                 if problem not in texts:
-                    log.error("policy not taken over, the last good state holds: %s", problem)
+                    log.error("policy not taken over, the last good state is in use: %s", problem)
             if texts and not self.problems:
                 log.info("all policies hold again")
         self.policy = self.policy.at(self._clock())
@@ -181,7 +181,7 @@ class Live:
         self.policy = (self._whole.audited() if self.unknown else self._whole).at(self._clock())
         if self.policy.version != version:
             self.changed = self._clock()
-            log.info("policy %s holds, made of %d policies", self.policy.version, len(layers))
+            log.info("policy %s is in use, made of %d policies", self.policy.version, len(layers))
 
 
 def policy_now(texts: Iterable[tuple[str, str]], objects: Objects, now: datetime) -> tuple[Policy, tuple[str, ...]]:
