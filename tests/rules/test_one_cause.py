@@ -137,3 +137,35 @@ def test_a_model_that_only_begins_like_a_known_one_is_said_to_be_a_guess(pod: di
     shown = summary(result.engine, FORMS)
     assert shown.startswith("Qwen/Qwen3-8b-Instruct on ")
     assert "GPU memory fits, if it is Qwen/Qwen3-8B (its name begins so): " in shown
+
+
+@pytest.mark.parametrize("word", ["<MODEL>", "<your-model-name>", "__MODEL__"])
+def test_a_placeholder_as_the_model_is_reported_by_its_own_rule_alone(pod: dict[str, Any], word: str) -> None:
+    pod["spec"]["containers"][0]["args"] = ["--model", word]
+    findings = {finding.rule: finding.level for finding in lint(pod, builtin(), Facts()).findings}
+    assert findings["placeholder-value"] == "likely"
+    assert "unknown-model" not in findings
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "level"),
+    [
+        ("machine.cluster.vke.volcengine.com/gpu-name", ["Tesla-V100"], "advice"),
+        ("nvidia.com/gpu.product", ["Tesla-V100-SXM2-16GB", "NVIDIA-A100-SXM4-40GB"], "likely"),
+    ],
+)
+def test_a_shortage_on_some_of_the_named_gpus_has_one_finding(
+    pod: dict[str, Any], key: str, values: list[str], level: str
+) -> None:
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}
+    del pod["spec"]["nodeSelector"]
+    pod["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    }
+    pod["spec"]["containers"][0].update(
+        image="vllm/vllm-openai:v0.6.2",
+        args=["--model", "deepseek-ai/deepseek-coder-6.7b-instruct", "--max-model-len", "10240", "--dtype", "half"],
+    )
+    findings = {finding.rule: finding.level for finding in lint(pod, builtin(), Facts()).findings}
+    assert findings["mixed-gpu-nodes"] == level
+    assert not findings.keys() & {"kv-cache-too-small", "gpu-memory-exceeded"}

@@ -90,3 +90,30 @@ def test_what_only_sounds_like_vllm(container: dict[str, Any]) -> None:
 
 def test_lmcache_s_image_runs_vllm_all_the_same() -> None:
     assert _judge({"name": "x", "image": "lmcache/vllm-openai:v0.3.5", "args": ["Qwen/Qwen3-8B"]}).results
+
+
+def test_a_home_that_the_preset_brings() -> None:
+    container = {"name": "main", "image": "vllm/vllm-openai-cpu:v0.19.0", "securityContext": {"runAsUser": 1000}}
+    service = {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": {"name": "llm"},
+        "spec": {"model": {"uri": "hf://facebook/opt-125m"}, "template": {"containers": [container]}},
+    }
+    assert "home-not-writable" not in {finding.rule for finding in lint(service, builtin(), Facts()).findings}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "llm"}, "spec": {"containers": [container]}}
+    assert "home-not-writable" in {finding.rule for finding in lint(pod, builtin(), Facts()).findings}
+
+
+@pytest.mark.parametrize(
+    ("args", "change"),
+    [
+        ([], 'nvidia.com/gpu: "1" in resources.limits'),
+        (["--device", "cpu"], "an image of vllm/vllm-openai-cpu"),
+        (["--device=cpu"], "an image of vllm/vllm-openai-cpu"),
+    ],
+)
+def test_processors_that_the_command_names_are_given_their_image(args: list[str], change: str) -> None:
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.33.0", "args": ["--model", "Qwen/Qwen3-8B", *args]}
+    finding = next(finding for finding in _judge(container).findings if finding.rule == "gpu-missing")
+    assert finding.finding.suggestions == (change,)

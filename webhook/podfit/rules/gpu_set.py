@@ -231,8 +231,15 @@ def on_each(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> Ite
 
 
 def reported_by(engine: Engine) -> tuple[str, ...]:
-    """The rule that reports a shortage better if it is one of some nodes only: with the selector for the others."""
-    return ("mixed-gpu-nodes",) if engine.placement is not None and engine.placement.kinds else ()
+    """The rule that reports a shortage of some of the GPUs better: with the selector for the others."""
+    of_nodes = engine.placement is not None and engine.placement.kinds
+    several = engine.gpu is not None and len(engine.gpu.value.gpus) > 1
+    return ("mixed-gpu-nodes",) if of_nodes or several else ()
+
+
+def is_one_name(models: Iterable[Gpu]) -> bool:
+    """True if the GPU models have one name and differ in size: a `Tesla-V100` has 16 or 32 GB."""
+    return len({_short(model) for model in models}) == 1
 
 
 def differs(engine: Engine) -> bool:

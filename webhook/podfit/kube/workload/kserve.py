@@ -8,8 +8,9 @@ from dataclasses import replace
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload.template import JSON, PROBES, Container, Workload, as_list, replica_count
 
-PRESET = PROBES | {"shm", "image", "args"}
-"""KServe's LLMInferenceServiceConfig presets; resources are the user's."""
+PRESET = PROBES | {"shm", "image", "args", "home"}
+"""KServe's LLMInferenceServiceConfig presets; resources are the user's. They set HOME=/home, a volume (kserve
+config/llmisvcconfig/config-llm-template.yaml)."""
 EVERYTHING = PROBES | {"shm", "image", "args", "model", "resources", "memory-limit"}
 """A ServingRuntime brings everything; resources default to the inferenceservice-config ConfigMap's."""
 _DEFAULTS = frozenset({"resources", "memory-limit", "readiness-probe"})

@@ -56,8 +56,18 @@ class GpuMissing(Rule):
                 f"{f'{zero}: {limits[zero]}' if zero else 'no GPU'} is requested: unless the node's runtime gives GPUs "
                 "to every container, vLLM finds none and ends with `Failed to infer device type`",
                 certainty="likely",
-                suggestions=(f'{zero or resource}: "{parallel.gpus_needed(engine.args) or 1}" in resources.limits',),
+                suggestions=(
+                    "an image of vllm/vllm-openai-cpu"
+                    if _names_processors(engine)
+                    else f'{zero or resource}: "{parallel.gpus_needed(engine.args) or 1}" in resources.limits',
+                ),
             )
+
+
+def _names_processors(engine: Engine) -> bool:
+    """`--device cpu` is in the command, and the release does not know the flag."""
+    words = " ".join([word.text for word in engine.command.words])
+    return "--device cpu" in words or "--device=cpu" in words
 
 
 def _brought_otherwise(engine: Engine) -> bool:

@@ -36,7 +36,7 @@ class CpuKvCacheUnbounded(Rule):
             yield Finding(
                 path=engine.at("env"),
                 certainty="likely",
-                message=f"{text}. If that is more than the limit of {human(limit)}, requests fill it until the kernel "
-                "kills vLLM",
+                message=f"{text}. On a node with more memory than the limit of {human(limit)}, requests fill it until "
+                "the kernel kills vLLM",
                 suggestions=(f"{cpu.SPACE}, in GiB: what the limit leaves after the weights", "vLLM 0.24 or newer"),
             )

@@ -64,6 +64,7 @@ class UnknownModel(Rule):
                 engine.argument("model"),
                 f"which model is served can't be known: {why}",
                 advice=engine.workload.kind in PRESETS,
+                yields_to=("placeholder-value",),
                 suggestions=(LIKE,),
             )
         elif engine.args.model is None and engine.args.open:

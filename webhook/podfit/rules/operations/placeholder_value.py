@@ -46,7 +46,8 @@ class PlaceholderValue(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: a tool may replace it later."""
-        image, model = engine.field("image"), engine.args.model
+        image = engine.field("image")
+        model = engine.args.model or engine.args.written.get("model") or engine.args.written.get("model_tag")
         if isinstance(image, str) and (written := _placeholder(image)):
             yield _finding(engine.at("image"), f"image {image[:MOST]!r} has the placeholder {written!r}")
         if isinstance(model, str) and (written := _placeholder(model)):

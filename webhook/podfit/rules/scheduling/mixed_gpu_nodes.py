@@ -19,7 +19,8 @@ class MixedGpuNodes(Rule):
     the Pod works until it is scheduled elsewhere, and then fails with `CUDA out of memory`.
 
     With a cluster, or with a fleet that `--nodes` describes, the kinds are those of the nodes that may run the Pod, the
-    16 commonest ones. A nodeSelector for one kind of GPU fixes it. The finding is certain if the Pod certainly fails on
+    16 commonest ones. A nodeSelector for one kind of GPU fixes it. A name that means several sizes is advice: the nodes
+    may all have the larger one. The finding is certain if the Pod certainly fails on
     a present node and fits another one, so that a policy may deny it.
     """
 
@@ -57,12 +58,13 @@ class MixedGpuNodes(Rule):
         fitting.sort(key=lambda accelerator: min(model.memory for model in accelerator.gpus))
         where_to = dict(kinds)
         uncertain = _uncertain(engine) if fails else "the estimate is a range"
+        unnamed_size = engine.placement is None and gpu_set.is_one_name(gpu for kind, _ in kinds for gpu in kind.gpus)
         yield Finding(
             path=engine.workload.path / "nodeSelector",
             message=f"it does not fit {_few([text.partition(': ')[0] for text in too_small])}, "
             f"it fits {_few([_named(kind, where_to[kind]) for kind in fitting])}",
             details=tuple(too_small[: gpu_set.NAMES_PER_SIDE]),
-            certainty="likely" if uncertain else "certain",
+            certainty="possible" if unnamed_size else "likely" if uncertain else "certain",
             uncertain=uncertain,
             rests_on=("model",),
             suggestions=tuple(dict.fromkeys(_selectors(engine, fitting))),

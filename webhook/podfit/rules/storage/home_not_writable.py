@@ -47,6 +47,7 @@ class HomeNotWritable(Rule):
     plane = "storage"
     event = "vLLM exits: permission denied below /, or no entry for the user"
     never_denies = "a mirror of vLLM's image may have the user"
+    mute_for = ("home",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the image may be a mirror with another /etc/passwd."""
