@@ -53,10 +53,11 @@ browser: .venv  ## the local page in Chromium (Debian's package); ARGS=--screens
 node: .venv  ## the image and the chart on a node of its own (root); BASE=python:3.13-slim, ARGS="-k install"
 	.venv/bin/python -m tests.node $(if $(BASE),--base=$(BASE)) $(ARGS)
 
-lint: .venv  ## ruff, mypy --strict, words and sentence lengths, and everything generated is fresh
+lint: .venv  ## ruff, mypy --strict, pylint's names, words and sentence lengths, and everything generated is fresh
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/pylint webhook/podfit
 	.venv/bin/python -m scripts.facts.build --check
 	.venv/bin/python -m scripts.docs --check
 	.venv/bin/python -m scripts.style

@@ -27,7 +27,7 @@ from oracle.claim_table import (
 )
 from oracle.compare import LATER_FLAGS
 from podfit.base.data import load
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.rules.command_line.invalid_flag_value import ELSEWHERE
 from podfit.vllm.args import flags, settings
@@ -85,7 +85,7 @@ class Claim:
         said = any(self.message in one.finding.message for one in found)
         return said and not self.findings(release, self.accepted, self.accepted_environment)
 
-    def findings(self, release: Release, line: str, environment: Mapping[str, str]) -> list[Judged]:
+    def findings(self, release: Release, line: str, environment: Mapping[str, str]) -> list[GradedFinding]:
         """The rule's findings about a line."""
         found = findings_about(release, self.model, self.gpu, line, tuple(environment.items()))
         return [one for one in found if one.rule == self.rule]
@@ -94,7 +94,7 @@ class Claim:
 @lru_cache(64)
 def findings_about(
     release: Release, model: str, gpu: str, line: str, environment: tuple[tuple[str, str], ...]
-) -> tuple[Judged, ...]:
+) -> tuple[GradedFinding, ...]:
     """The findings about a Pod with this command line. Raises AssertionError for an error of podfit's own."""
     pod = {
         "apiVersion": "v1",

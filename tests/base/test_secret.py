@@ -415,4 +415,4 @@ def test_what_quotes_an_object_with_too_many_values_is_withheld() -> None:
 
 def test_nothing_is_masked_where_secrets_are_shown() -> None:
     assert SHOWN.masked("--api-key hf_ABCDEF0123") == "--api-key hf_ABCDEF0123"
-    assert SHOWN.shown({"api_key": "abc"}) == {"api_key": "abc"}
+    assert SHOWN.masked_value({"api_key": "abc"}) == {"api_key": "abc"}

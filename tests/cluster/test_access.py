@@ -172,7 +172,7 @@ def test_an_answer_of_something_else_is_told(server: Server, client: Client) -> 
     server.answers["/a"] = "<html>Sign in</html>"
 
     with pytest.raises(UnreachableError, match="the answer is not JSON, so this may be no API server"):
-        client.whole("/a")
+        client.get_unreduced("/a")
 
 
 @pytest.mark.parametrize("said", ["null", "[]", "1", "[" * 100_000])
@@ -180,7 +180,7 @@ def test_json_of_another_shape_is_told(server: Server, client: Client, said: str
     server.answers["/a"] = said
 
     with pytest.raises(UnreachableError, match="so this may be no API server"):
-        client.whole("/a")
+        client.get_unreduced("/a")
 
 
 def test_an_empty_list_in_go_is_a_list(server: Server, client: Client) -> None:

@@ -412,7 +412,7 @@ def test_the_finding_that_predicts_a_cause_is_named_with_it(cause: str, rule: st
         pod = next((one.object for one in kube_manifest.read(manifest.read_bytes(), "").documents), None)
         case = diagnosis_report.case("log.txt", diagnosis, pod, builtin(), Facts())
         if case.report is not None and rule in {finding.rule for finding in case.report.findings}:
-            named.add(case.judged.rule if case.judged else None)
+            named.add(case.manifest_finding.rule if case.manifest_finding else None)
 
     assert named
     assert None not in named

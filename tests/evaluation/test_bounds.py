@@ -80,7 +80,7 @@ def test_what_fits_is_whole(count: int) -> None:
     assert bounds.message(FIRST, blocks, count, LAST) == "\n\n".join([FIRST, *blocks, LAST])
     rows = [("rule", "spec", block) for block in blocks]
     assert bounds.causes(rows) == [{"reason": "rule", "field": "spec", "message": block} for block in blocks]
-    assert bounds.listed(blocks) == ",".join(blocks)
+    assert bounds.join_bounded(blocks) == ",".join(blocks)
     assert bounds.warnings(blocks) == blocks
 
 
@@ -109,7 +109,7 @@ def test_a_cause_is_short(text: str) -> None:
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_an_annotation_is_listed_as_far_as_there_is_room(more: int) -> None:
     words = ["a" * 99] * 10 + ["b" * (bounds.TEXT - 1000 + more)]
-    listed = bounds.listed(words)
+    listed = bounds.join_bounded(words)
 
     assert (listed == ",".join(words)) is (more <= 0)
     assert bounds.size(listed) <= bounds.TEXT

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, evaluate, lint
+from podfit.evaluation.lint import GradedFinding, evaluate, lint
 from podfit.evaluation.lint.consequence import Context, Doubt
 from podfit.evaluation.lint.doubts import DOUBTS, DOUBTS_OF_UPDATE
 from podfit.evaluation.lint.steps import STEPS
@@ -36,7 +36,7 @@ class Case:
     """The policy's spec."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def finding(self, rule: str) -> Judged:
+    def finding(self, rule: str) -> GradedFinding:
         """The first finding of the rule."""
         report = lint(self.object, policy(self.spec), **{"facts": Facts(), **self.options})
         assert not report.errors

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.vllm.facts import Facts
 from scripts.facts.table import Entry, entries
@@ -37,7 +37,7 @@ def pod(row: Entry) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "known"}, "spec": spec}
 
 
-def findings(row: Entry) -> tuple[Judged, ...]:
+def findings(row: Entry) -> tuple[GradedFinding, ...]:
     """All findings, and the proof that the container was planned."""
     report = lint(pod(row), builtin(), Facts(), where="check")
     (result,) = report.results

@@ -14,7 +14,7 @@ from oracle import claims
 from oracle.claim_table import NOT_RUN
 from oracle.claims import Claim, Outcome, outcome
 from podfit.base.data import load
-from podfit.evaluation.lint import Judged
+from podfit.evaluation.lint import GradedFinding
 from podfit.rules.command_line import (
     _combinations,
     _configuration,
@@ -40,7 +40,7 @@ def release_of(claim: Claim) -> Release:
     return release
 
 
-def rejected(claim: Claim) -> list[Judged]:
+def rejected(claim: Claim) -> list[GradedFinding]:
     return claim.findings(release_of(claim), claim.rejected, claim.rejected_environment)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.rules.command_line import conflicting_flags
 from podfit.vllm.facts import Facts, GivenModel
@@ -42,7 +42,7 @@ DELTA_NET: Mapping[str, Any] = {
 NGRAM = '{"method": "ngram", "num_speculative_tokens": 4}'
 
 
-def said(pod: dict[str, Any], release: str, config: Mapping[str, Any], *args: str) -> list[Judged]:
+def said(pod: dict[str, Any], release: str, config: Mapping[str, Any], *args: str) -> list[GradedFinding]:
     """The findings about one command line on an L4."""
     pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
     container = pod["spec"]["containers"][0]

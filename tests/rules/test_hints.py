@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, Result, lint
+from podfit.evaluation.lint import GradedFinding, Result, lint
 from podfit.evaluation.policy import builtin
 from podfit.vllm.facts import Facts
 
@@ -23,7 +23,7 @@ def judged(*args: str, tag: str = "v0.24.0", resource: str = "nvidia.com/gpu", *
     return result
 
 
-def found(result: Result, rule: str) -> list[Judged]:
+def found(result: Result, rule: str) -> list[GradedFinding]:
     return [one for one in result.findings if one.rule == rule]
 
 

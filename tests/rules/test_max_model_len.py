@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, Report, lint
+from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import builtin, load
 from podfit.vllm.facts import Facts, GivenModel
 from podfit.vllm.model import by_id
@@ -24,7 +24,7 @@ POLICY = (
 DENIES = load([("lengths.yaml", POLICY)])
 
 
-def _judged(pod: dict[str, Any], words: list[str], facts: Facts | None = None, **also: Any) -> Judged:
+def _judged(pod: dict[str, Any], words: list[str], facts: Facts | None = None, **also: Any) -> GradedFinding:
     container = pod["spec"]["containers"][0]
     container.update(also, args=[*words, "--max-model-len", "131072"])
     found = lint(pod, DENIES, facts or Facts(), where="check").findings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podfit.base.secret import FORMS
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.report.text import summary
 from podfit.vllm.facts import Facts
@@ -16,7 +16,7 @@ QWEN = "Qwen/Qwen3-8B"
 LENGTH = ("kv-cache-too-small", "max-model-len-unset", "max-model-len-too-long")
 
 
-def _findings(pod: dict[str, Any], *args: str, product: str = "NVIDIA-L4", **more: Any) -> dict[str, Judged]:
+def _findings(pod: dict[str, Any], *args: str, product: str = "NVIDIA-L4", **more: Any) -> dict[str, GradedFinding]:
     pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": product}
     container = pod["spec"]["containers"][0]
     container.update(image="vllm/vllm-openai:v0.11.0", args=list(args), **more)

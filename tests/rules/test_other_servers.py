@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.kube.manifest import read
 from podfit.report import files
@@ -24,7 +24,7 @@ def pod(image: str, command: Sequence[str], gpu: str = "NVIDIA-L4", count: int =
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "server"}, "spec": spec}
 
 
-def findings(obj: dict[str, Any]) -> dict[str, Judged]:
+def findings(obj: dict[str, Any]) -> dict[str, GradedFinding]:
     """Rule → its finding, of the only container."""
     report = lint(obj, builtin(), Facts(), where="check")
     assert report.errors == ()

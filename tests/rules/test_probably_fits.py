@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.evaluation.denial import block
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.rules.rule import PROBABLY
 from podfit.vllm.facts import Facts
 
 
-def _short(length: int, **args: str) -> Judged | None:
+def _short(length: int, **args: str) -> GradedFinding | None:
     words = [f"--{name.replace('_', '-')}={value}" for name, value in args.items()]
     container = {
         "name": "vllm",
@@ -25,7 +25,7 @@ def _short(length: int, **args: str) -> Judged | None:
     return next((one for one in found if one.rule == "kv-cache-too-small"), None)
 
 
-def _probable(judged: Judged) -> list[str]:
+def _probable(judged: GradedFinding) -> list[str]:
     return [one.removesuffix(PROBABLY) for one in judged.finding.suggestions if one.endswith(PROBABLY)]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import load
 from podfit.evaluation.repair import repair
 from podfit.vllm.facts import Facts
@@ -34,7 +34,7 @@ def pod(**changes: Any) -> dict[str, Any]:
     }
 
 
-def found(obj: dict[str, Any], policy: str = "") -> dict[str, Judged]:
+def found(obj: dict[str, Any], policy: str = "") -> dict[str, GradedFinding]:
     """Rule → its finding."""
     texts = [("policy.yaml", policy)] if policy else []
     report = lint(obj, load(texts), Facts(), where="check")
@@ -71,6 +71,6 @@ def test_another_listener_makes_them_disappear() -> None:
 
 
 def test_fix_names_no_finding_that_check_does_not_show() -> None:
-    shown = {one.rule for one in lint(pod(), load([]), Facts(), where="check").findings if one.shown}
+    shown = {one.rule for one in lint(pod(), load([]), Facts(), where="check").findings if one.is_reported}
     repaired = repair(pod(), load([]), Facts(), audited=False)
     assert sorted(one.rule for one in (*repaired.repairs, *repaired.left)) == sorted(shown)

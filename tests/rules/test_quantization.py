@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.vllm.facts import Facts, GivenModel
 from tests.vllm.memory.engines import LLAMA_8B
@@ -25,7 +25,7 @@ ASYMMETRIC: Mapping[str, Any] = {**GPTQ, "sym": False}
 
 def said(
     pod: dict[str, Any], release: str, scheme: Mapping[str, Any] | None, *args: str, rule: str = "quantization-mismatch"
-) -> list[Judged]:
+) -> list[GradedFinding]:
     """The findings about one command line on an H100."""
     config = {**LLAMA_8B, **({"quantization_config": {**scheme}} if scheme else {})}
     pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}

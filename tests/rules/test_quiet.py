@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.vllm.facts import Facts
 
@@ -18,7 +18,7 @@ def _findings(
     kind: str = "Pod",
     gpu: str = "NVIDIA-H100-80GB-HBM3",
     **container: Any,
-) -> dict[str, Judged]:
+) -> dict[str, GradedFinding]:
     spec: dict[str, Any] = {
         "nodeSelector": {"nvidia.com/gpu.product": gpu},
         "containers": [

@@ -54,7 +54,7 @@ def suggestions(obj: dict[str, Any]) -> tuple[Engine, list[tuple[str, str]]]:
     report = lint(obj, builtin(), Facts(), where="check")
     assert not report.errors
     (result,) = report.results
-    shown = [judged for judged in result.findings if judged.shown]
+    shown = [judged for judged in result.findings if judged.is_reported]
     return result.engine, [(judged.rule, text) for judged in shown for text in judged.finding.suggestions]
 
 

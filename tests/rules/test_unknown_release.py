@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from podfit.evaluation import denial
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.rules import all_rules, releases
 from podfit.rules.engine import Engine
@@ -24,7 +24,7 @@ NIGHTLY = "vllm/vllm-openai:nightly-3f5a1e1733200760169ff31ebe60a271072b199e"
 PRIVATE = "registry.example/ml/vllm:prod"
 
 
-def judged(pod: dict[str, Any], image: str, *args: str, gpus: int = 1) -> dict[str, Judged]:
+def judged(pod: dict[str, Any], image: str, *args: str, gpus: int = 1) -> dict[str, GradedFinding]:
     """Rule → its finding."""
     pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     container = pod["spec"]["containers"][0]

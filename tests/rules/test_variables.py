@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.rules.rule import Place
 from podfit.vllm.facts import Facts
@@ -14,7 +14,7 @@ from podfit.vllm.facts import Facts
 LEN = ["--model", "Qwen/Qwen3-8B", "--max-model-len", "$LEN"]
 
 
-def _judged(pod: dict[str, Any], where: Place = "admission", **of_container: Any) -> list[Judged]:
+def _judged(pod: dict[str, Any], where: Place = "admission", **of_container: Any) -> list[GradedFinding]:
     pod["spec"]["containers"][0].update(of_container)
     report = lint(pod, builtin(), Facts(), where=where)
     assert not report.errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.evaluation.lint import Judged, lint
+from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import load
 from podfit.kube import snapshot
 from podfit.vllm.facts import Facts
@@ -30,7 +30,7 @@ def node(name: str, product: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
 
 
-def found(obj: dict[str, Any], rule: str, facts: Facts, assume: str = "{}") -> list[Judged]:
+def found(obj: dict[str, Any], rule: str, facts: Facts, assume: str = "{}") -> list[GradedFinding]:
     """The findings of one rule, under a policy that assumes something."""
     text = f"apiVersion: podfit.dev/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{assume: {assume}}}\n"
     report = lint(obj, load([("p.yaml", text)]), facts, where="check")

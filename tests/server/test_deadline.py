@@ -1,4 +1,4 @@
-"""How long the API server waits, and judgements that take too long."""
+"""How long the API server waits, and graded_findings that take too long."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ class Refusing(Releases):
     def get(self, path: str, query: Mapping[str, str]) -> JSONDict:
         raise StatusError(403, "forbidden")
 
-    def whole(self, path: str) -> JSONDict:
+    def get_unreduced(self, path: str) -> JSONDict:
         if not path.endswith("/judge"):
             raise StatusError(404, "there is none")
         return configuration()

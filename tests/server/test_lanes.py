@@ -1,4 +1,4 @@
-"""Small reviews wait for nothing: not for large ones, not for scripts, not for a judgement that hangs."""
+"""Small reviews wait for nothing: not for large ones, not for scripts, not for a graded that hangs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _answers() -> Reviews:
 
 @pytest.fixture(name="app")
 def _app(answers: Reviews, monkeypatch: pytest.MonkeyPatch) -> Lanes:
-    monkeypatch.setattr(reviews, "HERE", deadline.JUDGING)  # the first judgement imports modules
+    monkeypatch.setattr(reviews, "HERE", deadline.JUDGING)  # the first graded imports modules
 
     async def rest(*_: object) -> None:
         raise AssertionError

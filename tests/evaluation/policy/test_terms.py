@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podfit.evaluation import bounds
 from podfit.evaluation.denial import warnings
-from podfit.evaluation.lint import Judged, Report, lint
+from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
 from podfit.evaluation.policy.expiry import expiry_time
 from podfit.evaluation.policy.layer import SaidOfRule, softer_mode
@@ -39,7 +39,7 @@ def labelled(labels: dict[str, str]) -> Facts:
     return Facts(cluster=Snapshot({"namespaces": {("", "chat"): {"labels": labels}}}))
 
 
-def of(report: Report, rule: str) -> Judged:
+def of(report: Report, rule: str) -> GradedFinding:
     (found,) = [judged for judged in report.findings if judged.rule == rule]
     return found
 
@@ -351,7 +351,7 @@ def test_a_policy_knows_the_disk(pod: JSONDict) -> None:
 def test_a_rule_is_asked_where_what_it_needs_is_known_and_nobody_fills_in_what_it_is_about(
     where: Place, unknown: frozenset[str], completes: frozenset[str]
 ) -> None:
-    asked = builtin().base.asked(where, completes, unknown, unknown)
+    asked = builtin().base.applicable_rules(where, completes, unknown, unknown)
 
     assert [one.rule.id() for one in asked.settings] == [
         rule_id
@@ -365,6 +365,6 @@ def test_an_ignored_rule_is_not_asked_and_no_sort_of_engine_is_kept_for_ever() -
     terms = policy("rules: {shm-missing: {mode: ignore}}").of(Subject("Pod", "", "chat", {}))
 
     for number in range(3_000):
-        asked = terms.asked("admission", frozenset({f"word-{number}"}), frozenset(), frozenset())
+        asked = terms.applicable_rules("admission", frozenset({f"word-{number}"}), frozenset(), frozenset())
         assert "shm-missing" not in {one.rule.id() for one in asked.settings}
-    assert len(terms._asked) <= 1024
+    assert len(terms._applicable_rules) <= 1024

@@ -56,7 +56,7 @@ class Api(Client):
         """Whether its own account asks."""
         return True
 
-    def whole(self, path: str, query: Mapping[str, str] | None = None) -> JSONDict:
+    def get_unreduced(self, path: str, query: Mapping[str, str] | None = None) -> JSONDict:
         """Discovery."""
         if path == "/version":
             return {"major": "1"}

@@ -257,10 +257,10 @@ def test_a_server_that_is_gone_in_the_middle_ends_the_scan_at_once(monkeypatch: 
     gone: list[str] = []
 
     class Going(Api):
-        def whole(self, path: str, query: Mapping[str, str] | None = None) -> JSONDict:
+        def get_unreduced(self, path: str, query: Mapping[str, str] | None = None) -> JSONDict:
             if gone:
                 raise UnreachableError("https://api: connection refused")
-            return super().whole(path, query)
+            return super().get_unreduced(path, query)
 
     def fault(path: str, _: Mapping[str, str]) -> None:
         if gone or path.endswith("/services"):

@@ -143,24 +143,26 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
     deployment: JSON | Unseen | None = doctor.Unseen("in which namespace? -n NAMESPACE") if unseen else None
     if namespace:
         where = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
-        deployment = _none_if_missing(_or_unseen(lambda: client.whole(where)))
+        deployment = _none_if_missing(_or_unseen(lambda: client.get_unreduced(where)))
         pods_path = f"/api/v1/namespaces/{namespace}/pods?{_selector(deployment)}"
-        pods = _or_unseen(lambda: tuple(client.whole(pods_path)["items"]))
+        pods = _or_unseen(lambda: tuple(client.get_unreduced(pods_path)["items"]))
         limits = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
-        network_policies = _or_unseen(lambda: tuple(client.whole(limits)["items"]))
+        network_policies = _or_unseen(lambda: tuple(client.get_unreduced(limits)["items"]))
     before = _or_unseen(lambda: client.text("/metrics", {}, MAX_ANSWER_BYTES))
     tell("a dry run of a faulty Pod")
-    answer = _asked(client, args.probe_namespace) if entries or unseen else ""
+    answer = _dry_run_answer(client, args.probe_namespace) if entries or unseen else ""
     tell("replicas and certificates")
     group = "/apis/podfit.dev/v1alpha1/policies"
     crd = _or_unseen(
-        lambda: client.whole("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/policies.podfit.dev")
+        lambda: client.get_unreduced("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/policies.podfit.dev")
     )
     return doctor.Observed(
         now=datetime.now(UTC),
         configurations=own,
         mutators=_or_unseen(
-            lambda: tuple(client.whole(f"{registration.ROOT}/{registration.WEBHOOK_CONFIGURATIONS[1]}")["items"])
+            lambda: tuple(
+                client.get_unreduced(f"{registration.ROOT}/{registration.WEBHOOK_CONFIGURATIONS[1]}")["items"]
+            )
         ),
         deployment=deployment,
         pods=pods,
@@ -171,7 +173,7 @@ def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None
         before=before,
         answer=answer,
         crd=_none_if_missing(crd),
-        policies=_or_unseen(lambda: tuple(client.whole(group)["items"])) if isinstance(crd, Mapping) else (),
+        policies=_or_unseen(lambda: tuple(client.get_unreduced(group)["items"])) if isinstance(crd, Mapping) else (),
         version=_version(client),
         images=_or_unseen(lambda: _images(client)),
     )
@@ -188,7 +190,7 @@ def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
     own: dict[str, JSON | Unseen | None] = dict.fromkeys(registration.WEBHOOK_CONFIGURATIONS)
     for kind in registration.WEBHOOK_CONFIGURATIONS:
         try:
-            paths += off.listed(client, kind, name)
+            paths += off.configuration_paths(client, kind, name)
         except StatusError as error:
             own[kind] = Unseen(one_line(str(error)))
             if name:  # who may not list them may still get the one
@@ -196,7 +198,7 @@ def _own(client: Client, name: str | None) -> dict[str, JSON | Unseen | None]:
         except OSError as error:
             raise UnusableError(f"{kind} can't be listed: {error}", 3) from error
     for path in off.of_one_release(paths):
-        own[path.split("/")[-2]] = _none_if_missing(_or_unseen(partial(client.whole, path)))
+        own[path.split("/")[-2]] = _none_if_missing(_or_unseen(partial(client.get_unreduced, path)))
     return own
 
 
@@ -229,7 +231,7 @@ def _selector(deployment: JSON | Unseen | None) -> str:
 
 
 def _version(client: Client) -> str:
-    version = _or_unseen(lambda: client.whole("/version")["gitVersion"])
+    version = _or_unseen(lambda: client.get_unreduced("/version")["gitVersion"])
     return version if isinstance(version, str) else ""
 
 
@@ -268,7 +270,7 @@ def _ready(client: Client, namespace: str | None, pods: tuple[JSON, ...]) -> dic
     return entries
 
 
-def _asked(client: Client, namespace: str) -> str | Unseen:
+def _dry_run_answer(client: Client, namespace: str) -> str | Unseen:
     """Applies a faulty Pod as a dry run; returns the API server's message, empty if the Pod passes."""
     from podfit.cluster.access import StatusError
     from podfit.server.doctor import Unseen

@@ -231,7 +231,7 @@ def _tell_repairs(file: FixedFile, sentence: str) -> None:
 def _tell_rest(fixed: Sequence[FixedFile], args: argparse.Namespace) -> None:
     """The findings that are left, the most important first, and how many of both there are."""
     outcomes = [(file.name, whose, repaired) for file in fixed for whose, repaired in _outcomes(file)]
-    left = [(judgement, name, whose) for name, whose, repaired in outcomes for judgement in repaired.left]
+    left = [(graded, name, whose) for name, whose, repaired in outcomes for graded in repaired.left]
     for finding, name, whose in sorted(left, key=lambda row: list(HEADINGS).index(row[0].heading)):
         edge.tell(
             f"{name}: not repaired ({HEADINGS[finding.heading]}): {whose}{finding.rule}: {finding.finding.message}"

@@ -92,11 +92,11 @@ def find(client: Client, name: str | None) -> list[str]:
     names = []
     for kind in registration.WEBHOOK_CONFIGURATIONS:
         with user_cluster.errors_reported(f"{kind} can't be listed"):
-            names += listed(client, kind, name)
+            names += configuration_paths(client, kind, name)
     return of_one_release(names)
 
 
-def listed(client: Client, kind: str, name: str | None) -> list[str]:
+def configuration_paths(client: Client, kind: str, name: str | None) -> list[str]:
     """The paths of podfit's configurations of a kind; raises StatusError or OSError if they can't be listed."""
     items = client.get(f"{registration.ROOT}/{kind}", {})["items"]
     ours = [item for item in items if (item["metadata"]["name"] == name if name else registration.is_ours(item))]
@@ -117,10 +117,10 @@ def _switched(client: Client, path: str, state: registration.State, change: Chan
     text = path.removeprefix(f"{registration.ROOT}/")
     for _ in range(MAX_CONFLICTS):
         try:
-            before = client.whole(path)
+            before = client.get_unreduced(path)
             if (patch := change(before)) is not None:
                 client.patch(path, patch)
-                before = client.whole(path)
+                before = client.get_unreduced(path)
         except StatusError as error:
             if error.code == 409:
                 continue

@@ -185,11 +185,7 @@ def run(args: argparse.Namespace) -> int:
             tree["sweep"] = as_sweep.tree(rows)
         print(json.dumps(tree, indent=1, default=str))
         return 0
-    refused = (
-        judgement.finding.message
-        for judgement in result.findings
-        if judgement.mode == "deny" and is_spoken_of(judgement)
-    )
+    refused = (graded.finding.message for graded in result.findings if graded.mode == "deny" and is_spoken_of(graded))
     terminal.show(as_plan.table(engine, report.secrets, next(refused, None), assumed=assumed), text.highlighted)
     if args.fit:
         fit = as_plan.fit(engine.plan.verdict, changes, unknown=_missing_inputs(engine))

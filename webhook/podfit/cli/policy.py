@@ -215,7 +215,7 @@ def run_diff(args: argparse.Namespace) -> int:
 
     old, new = (policies.load([] if name == "default" else [name], "") for name in (args.old, args.new))
     count, rule_changes = 0, list["RuleChange"]()
-    for _, of_one in changes.changes(_asked(args), old, new):
+    for _, of_one in changes.changes(_rehearsed_objects(args), old, new):
         count += 1
         rule_changes += of_one
     if args.format == "json":
@@ -225,7 +225,7 @@ def run_diff(args: argparse.Namespace) -> int:
     else:
         for what in changes.ORDER:
             terminal.show(
-                _listed(what, [rule_change for rule_change in rule_changes if rule_change.what == what]),
+                _changes_text(what, [rule_change for rule_change in rule_changes if rule_change.what == what]),
                 text.highlighted,
             )
         changed = len({(rule_change.where, rule_change.object) for rule_change in rule_changes})
@@ -233,7 +233,7 @@ def run_diff(args: argparse.Namespace) -> int:
     return int(any(rule_change.what == "newly denied" for rule_change in rule_changes))
 
 
-def _listed(what: str, rule_changes: list[RuleChange]) -> str:
+def _changes_text(what: str, rule_changes: list[RuleChange]) -> str:
     """The changes of one kind; empty if there are none."""
     if not rule_changes:
         return ""
@@ -245,7 +245,7 @@ def _listed(what: str, rule_changes: list[RuleChange]) -> str:
     return "\n".join(out) + "\n\n"
 
 
-def _asked(args: argparse.Namespace) -> Iterator[tuple[str, RehearsedObject, Facts]]:
+def _rehearsed_objects(args: argparse.Namespace) -> Iterator[tuple[str, RehearsedObject, Facts]]:
     """Every object, with its place in the input and the facts about its surroundings."""
     from podfit.evaluation import review
     from podfit.evaluation.rehearsal import RehearsedObject

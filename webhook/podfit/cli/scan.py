@@ -69,7 +69,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     FORMATS.add_argument(parser)
     parser.add_argument(
-        "--limit", type=_limit, default=5, metavar="N", help="workloads shown of a rule in the text; 0: all; default: 5"
+        "--limit",
+        type=_limit,
+        default=5,
+        metavar="N",
+        help="workloads shown of a rule in the text; 0: all; default: 5",
     )
     parser.add_argument(
         "--fail-on",
@@ -209,7 +213,7 @@ def read(args: argparse.Namespace, client: Client) -> Scan:
     progress = Progress()
     try:
         with user_cluster.errors_reported("the cluster can't be read"):
-            client.whole("/version")  # first, so that an API server that is away is reported at once
+            client.get_unreduced("/version")  # first, so that an API server that is away is reported at once
             installed = not args.policy or policies.CLUSTER in args.policy
             in_force = cluster_policy.in_force(client, policies.files(args.policy), with_installed=installed)
             scan = Scanner(client, workload_selection, edge.facts(args), in_force.policy, progress).run()
@@ -374,11 +378,11 @@ spec: {{rules: {{{rule}: {{mode: {mode}}}}}}}
 
 def _write(output: Output, scan: Scan, drift: list[Drift] | None, args: argparse.Namespace) -> None:
     from podfit.report import drift as drifted
-    from podfit.report import scan as shown
+    from podfit.report import scan as printable_name
 
     rendered: Iterable[str]
     if output.format == "json":
-        rendered = shown.as_json(scan, None if drift is None else drifted.tree(drift))
+        rendered = printable_name.as_json(scan, None if drift is None else drifted.tree(drift))
     elif output.format == "html":
         from podfit.report import scan_page
 
@@ -390,8 +394,8 @@ def _write(output: Output, scan: Scan, drift: list[Drift] | None, args: argparse
         painted = output.file is None and terminal.colors()
         rendered = drifted.text(drift, args.limit, text.coloured if painted else text.plain)
     elif output.file is None:
-        terminal.show(shown.text(scan, args.limit), text.highlighted)
+        terminal.show(printable_name.text(scan, args.limit), text.highlighted)
         return
     else:
-        rendered = shown.text(scan, args.limit)
+        rendered = printable_name.text(scan, args.limit)
     output.write(rendered)

@@ -279,9 +279,9 @@ def listen(bind: str) -> socket.socket:
                 raise
             return socket.create_server(address, backlog=1024)  # IPv6 is there, but switched off
     except OSError as error:
-        raise UnusableError(f"--bind {bind}: {_said(error)}", 3) from error
+        raise UnusableError(f"--bind {bind}: {_reason_of(error)}", 3) from error
 
 
-def _said(error: OSError) -> str:
+def _reason_of(error: OSError) -> str:
     """ "address already in use", without the errno and the address that Python adds."""
     return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error.strerror or error).lower()

@@ -191,7 +191,7 @@ class Client:
         except ValueError as error:
             raise self._away("the answer is not JSON of a list, so this may be no API server") from error
 
-    def whole(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def get_unreduced(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """One JSON object with all that is in it; raises as `get`."""
         with self._ask("GET", path, query) as answer:
             return self._decoded(answer)

@@ -36,7 +36,7 @@ def groups(client: Client) -> dict[str, list[str]]:
     """API group → its versions ("apps/v1"), the preferred one first; in the order of the server."""
     return {"": ["v1"]} | {
         str(item["name"]): [item["preferredVersion"]["groupVersion"], *(v["groupVersion"] for v in item["versions"])]
-        for item in client.whole("/apis").get("groups") or ()
+        for item in client.get_unreduced("/apis").get("groups") or ()
     }
 
 
@@ -44,7 +44,7 @@ def kinds(client: Client, version: str) -> Iterator[Resource]:
     """The kinds of a version that can be listed."""
     group, _, number = version.rpartition("/")
     prefix = "apis" if group else "api"
-    for item in client.whole(f"/{prefix}/{version}").get("resources") or ():
+    for item in client.get_unreduced(f"/{prefix}/{version}").get("resources") or ():
         if "/" not in item["name"] and "list" in (item.get("verbs") or ()):
             yield Resource(**{**item, "prefix": prefix, "group": group, "api_version": number})
 

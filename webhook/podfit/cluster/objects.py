@@ -32,7 +32,7 @@ def resource(client: Client, word: str) -> Resource:
 def get(client: Client, word: str, name: str, namespace: str | None = None) -> JSONDict:
     """An object as `kubectl get` shows it; raises ValueError, or as `Client.get`."""
     kind = resource(client, word)
-    obj = client.whole(kind.path(name, namespace or client.namespace))
+    obj = client.get_unreduced(kind.path(name, namespace or client.namespace))
     obj.get("metadata", {}).pop("managedFields", None)
     return obj
 
@@ -44,7 +44,7 @@ def pods(client: Client, workload: Mapping[str, Any]) -> list[JSONDict]:
         raise ValueError(f"{workload.get('kind')} has no selector by labels. Fix: name one of its Pods")
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     path = f"/api/v1/namespaces/{workload['metadata']['namespace']}/pods"
-    items: list[JSONDict] = client.whole(path, {"labelSelector": selector}).get("items") or []
+    items: list[JSONDict] = client.get_unreduced(path, {"labelSelector": selector}).get("items") or []
     if not items:
         raise ValueError(f"no Pod has the labels {selector}")
     return [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in items]
@@ -54,7 +54,9 @@ def events(client: Client, pod: Mapping[str, Any]) -> list[JSONDict]:
     """The Events of a Pod."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/events"
-    items: list[JSONDict] = client.whole(path, {"fieldSelector": f"involvedObject.name={metadata['name']}"})["items"]
+    items: list[JSONDict] = client.get_unreduced(path, {"fieldSelector": f"involvedObject.name={metadata['name']}"})[
+        "items"
+    ]
     return items
 
 

@@ -59,7 +59,7 @@ def objects(client: Client) -> dict[str, JSON] | None:
     """Name → Policy object, with what podfit reads of it; None if the API server does not serve them. Raises
     UnknownPolicyError if they may not be read."""
     try:
-        return {name: kept for (_, name), kept in _listed(client, "policies").items()}
+        return {name: kept for (_, name), kept in _list_objects(client, "policies").items()}
     except StatusError as error:
         if error.code == 404:
             return None
@@ -68,7 +68,7 @@ def objects(client: Client) -> dict[str, JSON] | None:
         raise UnknownPolicyError(str(error)) from error
 
 
-def _listed(client: Client, name: str) -> dict[tuple[str, str], JSON]:
+def _list_objects(client: Client, name: str) -> dict[tuple[str, str], JSON]:
     """All objects of a watched kind, reduced."""
     kind: WatchedKind = next(watched_kind for watched_kind in WATCHED_KINDS if watched_kind.name == name)
     return {key(item): kind.keep(item) for page in pages(client, kind.path(kind.versions[0])) for item in page}

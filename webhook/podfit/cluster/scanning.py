@@ -86,7 +86,7 @@ class Scanner:
     def run(self) -> Scan:
         """Reads and evaluates everything; raises OSError, ValueError or StatusError if the API server can't be
         reached at all."""
-        self._client.whole("/version")  # first, so that an API server that is away is reported at once
+        self._client.get_unreduced("/version")  # first, so that an API server that is away is reported at once
         policy = self._policy
         extra = {_parsed(name) for name in policy.kinds}
         self._discover({*WORKLOAD_KINDS, *scan.BETWEEN, *extra})
@@ -94,7 +94,7 @@ class Scanner:
         other = self._wanted.what_if(policy) if self._wanted.what_if else None
         self._found.what_if = None if other is None else []
         facts = self._facts()
-        companions = self._beside()
+        companions = self._companions()
         for resource in self._resources(extra):
             for obj in self._objects(resource):
                 self._judge(obj, policy, other, facts, companions)
@@ -148,7 +148,7 @@ class Scanner:
         """Records what could not be read: denied by the API server, or ended early. Raises UnreachableError if the API
         server answers nothing any more: each further list would wait, too."""
         if isinstance(error, UnreachableError):
-            self._client.whole("/version")
+            self._client.get_unreduced("/version")
         if isinstance(error, StatusError) and error.code in (401, 403, 404, 405):
             self._found.not_read[title] = str(error)
         else:
@@ -164,7 +164,7 @@ class Scanner:
         self._found.errors += around.problems
         return around.facts(self._base)
 
-    def _beside(self) -> Callable[[str], Companions]:
+    def _companions(self) -> Callable[[str], Companions]:
         """Namespace → the objects that belong to its workloads."""
         entries: dict[str, list[JSON]] = {}
         is_complete = True
@@ -185,14 +185,14 @@ class Scanner:
         shared = entries.get("", ())  # ClusterServingRuntimes
         by_namespace: dict[str, Companions] = {}
 
-        def beside(namespace: str) -> Companions:
+        def companions_of(namespace: str) -> Companions:
             if namespace not in by_namespace:
                 by_namespace[namespace] = Companions(
                     (*entries.get(namespace, ()), *(shared if namespace else ())), is_complete=is_complete
                 )
             return by_namespace[namespace]
 
-        return beside
+        return companions_of
 
     def _config_maps(self, obj: JSON, namespace: str) -> dict[str, JSON]:
         """The ConfigMaps that the object's Pods refer to, each read once; a forbidden one is reported once."""

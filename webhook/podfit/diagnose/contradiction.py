@@ -84,10 +84,10 @@ def _arguments(start: Start, engine: Engine) -> Iterator[Contradiction]:
         known = dest in defaults and dest not in engine.args.unresolved
         plain = all(value is None or isinstance(value, str | int | float) for value in (logged, other))
         if known and plain and str(logged).lower() != str(other).lower():
-            yield Contradiction(f"--{dest.replace('_', '-')}", _shown(logged), _shown(other))
+            yield Contradiction(f"--{dest.replace('_', '-')}", _value_text(logged), _value_text(other))
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return "not set" if value is None else str(value)
 
 

@@ -90,7 +90,7 @@ def _cause(reason: str, field: str, text: str) -> dict[str, str]:
     return {"reason": reason, "field": field, "message": text}
 
 
-def listed(words: Sequence[str], most: int = TEXT, between: str = ",") -> str:
+def join_bounded(words: Sequence[str], most: int = TEXT, between: str = ",") -> str:
     """Join the words that fit into `most` bytes, and add how many more there are."""
     text = between.join(words)
     if size(text) <= most:

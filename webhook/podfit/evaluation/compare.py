@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Literal
 
-from podfit.evaluation.lint import Judged
+from podfit.evaluation.lint import GradedFinding
 from podfit.evaluation.pairs import Placed, Side, pairs
 from podfit.kube.quantity import left
 from podfit.rules.engine import Engine
@@ -132,9 +132,9 @@ class ContainerComparison:
         """What is written on the command line, where that differs."""
         before, after = (_written_arguments(side.engine) if side else {} for side in (self.before, self.after))
         names = sorted(name for name in {**before, **after} if not _same(before.get(name, ""), after.get(name, "")))
-        return tuple(Difference(self._shown(name), before.get(name), after.get(name), given=True) for name in names)
+        return tuple(Difference(self._masked(name), before.get(name), after.get(name), given=True) for name in names)
 
-    def _shown(self, name: str) -> str:
+    def _masked(self, name: str) -> str:
         """The name of an argument, masked: a blank that is not a space can hold a flag and its value together."""
         for side in (self.before, self.after):
             name = side.report.secrets.masked(name) if side else name
@@ -239,7 +239,7 @@ class ContainerComparison:
         )
 
     @cached_property
-    def appeared(self) -> tuple[Judged, ...]:
+    def appeared(self) -> tuple[GradedFinding, ...]:
         """Findings that only the newer side has, or that became a denial."""
         known = {_finding_identity(finding) for finding in self.before.findings} if self.before else set()
         return (
@@ -249,7 +249,7 @@ class ContainerComparison:
         )
 
     @cached_property
-    def gone(self) -> tuple[Judged, ...]:
+    def gone(self) -> tuple[GradedFinding, ...]:
         """Findings that only the older side has."""
         if self.before is None:
             return ()
@@ -257,12 +257,12 @@ class ContainerComparison:
         return tuple(finding for finding in self.before.findings if _finding_identity(finding)[1:] not in left)
 
     @property
-    def newly_denied(self) -> tuple[Judged, ...]:
+    def newly_denied(self) -> tuple[GradedFinding, ...]:
         """What would be denied, and was not before."""
         return tuple(finding for finding in self.appeared if finding.mode == "deny")
 
     @property
-    def would_newly_deny(self) -> tuple[Judged, ...]:
+    def would_newly_deny(self) -> tuple[GradedFinding, ...]:
         """What only `enforce.mode` keeps from being denied, and would not have been before."""
         return tuple(finding for finding in self.appeared if finding.heading == "would_deny")
 
@@ -339,7 +339,7 @@ def _tokens(planned: MemoryPlan) -> int | None:
     return planned.gpu.kv_cache_tokens[1] if planned.gpu and planned.gpu.kv_cache_tokens else None
 
 
-def _finding_identity(finding: Judged) -> tuple[str, str, str]:
+def _finding_identity(finding: GradedFinding) -> tuple[str, str, str]:
     """How a finding is recognized where numbers and indices move: mode without the limit of `enforce.mode`, rule, and
     the field; of an argument's rule, the flag too."""
     field = re.sub(r"\[\d+\]", "[]", str(finding.field_path))

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from podfit.base.printable import one_line
 from podfit.evaluation import bounds, subject
-from podfit.evaluation.lint import Judged, Report
+from podfit.evaluation.lint import GradedFinding, Report
 from podfit.kube.workload import controller_of
 from podfit.rules.engine import Engine
 from podfit.rules.rule import IGNORE, PROBABLY, Finding, Heading, Level
@@ -53,8 +53,8 @@ THREATS = {
 
 def place(engine: Engine) -> str:
     """'container "vllm"', 'template "serve", container "main"'."""
-    template = f'template "{subject.shown(engine.workload.template)}", ' if engine.workload.template else ""
-    return f'{template}container "{subject.shown(engine.container.name)}"'
+    template = f'template "{subject.printable_name(engine.workload.template)}", ' if engine.workload.template else ""
+    return f'{template}container "{subject.printable_name(engine.container.name)}"'
 
 
 def refusal_headline(report: Report) -> str:
@@ -131,7 +131,7 @@ def refusal(report: Report) -> str:
     The first line stands alone; the last one, what to do next, stays on screen after kubectl's dump of a patch.
     """
     denied = denials(report)
-    then = bounds.listed([f"podfit explain {rule}" for rule in quoted_rules(*denied)], bounds.LAST, " · ")
+    then = bounds.join_bounded([f"podfit explain {rule}" for rule in quoted_rules(*denied)], bounds.LAST, " · ")
     return bounds.message(refusal_headline(report), map(block, denied), len(denied), f"next: {then}")
 
 
@@ -139,7 +139,7 @@ FEW_PROBLEMS = 3
 """Findings of one rule that a message shows before findings of other rules."""
 
 
-def denials(report: Report) -> list[Judged]:
+def denials(report: Report) -> list[GradedFinding]:
     """Return the findings that deny, the most important first: by threat, and the first few of each rule."""
     count: Counter[str] = Counter()
     ranked = []
@@ -147,10 +147,10 @@ def denials(report: Report) -> list[Judged]:
         if finding.mode == "deny":
             count[finding.rule] += 1
             ranked.append(((_THREAT_ORDER[finding.threatens], count[finding.rule] > FEW_PROBLEMS), finding))
-    return [judgement for _, judgement in sorted(ranked, key=itemgetter(0))]
+    return [graded for _, graded in sorted(ranked, key=itemgetter(0))]
 
 
-def block(finding: Judged, mark: str = "", width: int = WIDTH) -> str:
+def block(finding: GradedFinding, mark: str = "", width: int = WIDTH) -> str:
     """One finding: rule, field, plane; the arithmetic; what would fit."""
     head = f"{mark}{finding.rule}  {finding.path}"
     plane = f"[{PLANES[finding.plane]}]"
@@ -176,15 +176,15 @@ def advice(finding: Finding) -> list[str]:
     return [f"{lead(finding)}:", *(f"- {suggestion}" for suggestion in finding.suggestions)]
 
 
-def _suggestions(finding: Judged, width: int) -> list[str]:
+def _suggestions(finding: GradedFinding, width: int) -> list[str]:
     """The suggestions as wrapped lines."""
     every = finding.finding.suggestions
     sure = [text for text in every if not text.endswith(PROBABLY)]
     likely = [text.removesuffix(PROBABLY) for text in every if text.endswith(PROBABLY)]
-    return [*_listed(lead(finding.finding), sure, width), *_listed("probably fits", likely, width)]
+    return [*_suggestion_lines(lead(finding.finding), sure, width), *_suggestion_lines("probably fits", likely, width)]
 
 
-def _listed(lead: str, suggestions: Sequence[str], width: int) -> list[str]:
+def _suggestion_lines(lead: str, suggestions: Sequence[str], width: int) -> list[str]:
     if len(suggestions) < 2:
         return wrapped(f"{lead}: {suggestions[0]}", "  ", "    ", width) if suggestions else []
     first = f"  {lead}:  "
@@ -258,7 +258,7 @@ HEADINGS: Mapping[Heading, str] = {
 _SURE = {"certain": 0, "likely": 1, "possible": 2}
 
 
-def weight(finding: Judged) -> tuple[bool, int, int]:
+def weight(finding: GradedFinding) -> tuple[bool, int, int]:
     """The position of a finding among the warnings."""
     return (not finding.is_softened, _THREAT_ORDER[finding.threatens], _SURE[finding.certainty])
 
@@ -266,7 +266,7 @@ def weight(finding: Judged) -> tuple[bool, int, int]:
 _Place = tuple[tuple[bool, int | str], ...]
 
 
-def importance(finding: Judged) -> tuple[int, bool, tuple[bool, int, int], _Place]:
+def importance(finding: GradedFinding) -> tuple[int, bool, tuple[bool, int, int], _Place]:
     """The position of a finding in a list for people: by heading, memory before the rest, by weight, by path."""
     heading = list(HEADINGS).index(finding.heading)
     place = tuple((isinstance(part, str), part) for part in finding.field_path.parts)
@@ -286,7 +286,7 @@ MAX_CHANGE_LENGTH = 96
 """Characters of a warning up to which it begins with the change: some of the problem must be left."""
 
 
-def warning(finding: Judged, after: str = "") -> str:
+def warning(finding: GradedFinding, after: str = "") -> str:
     """One finding as a warning: with its place where that fits into the line. If the problem does not fit either, the
     change comes first."""
     line = one_line(f"podfit {finding.rule}: {finding.message}")
@@ -302,7 +302,7 @@ def warning(finding: Judged, after: str = "") -> str:
     return bounds.warning(one_line(f"{changed}: {finding.message}"))
 
 
-def _in_vain(finding: Judged) -> str:
+def _in_vain(finding: GradedFinding) -> str:
     """A note that the author's annotation has no effect, and why."""
     for note in finding.notes:
         if note.startswith(f"annotation {IGNORE}"):

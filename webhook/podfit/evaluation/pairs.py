@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.rules.engine import Engine
 
 Key = tuple[str, str, str, str]
@@ -34,9 +34,9 @@ class Side:
         return self.result.engine
 
     @property
-    def findings(self) -> tuple[Judged, ...]:
+    def findings(self) -> tuple[GradedFinding, ...]:
         """The reported findings: those that are only audited are left out."""
-        return tuple(finding for finding in self.result.findings if finding.shown)
+        return tuple(finding for finding in self.result.findings if finding.is_reported)
 
 
 class Pair(NamedTuple):

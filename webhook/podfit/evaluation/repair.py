@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from podfit.evaluation.lint import Judged, Result, lint
+from podfit.evaluation.lint import GradedFinding, Result, lint
 from podfit.evaluation.policy import Policy
 from podfit.kube.manifest.parameters import with_parameters_of
 from podfit.kube.patch import Edit, edited
@@ -20,11 +20,11 @@ from podfit.vllm.facts import Facts
 class Repaired:
     """What repairing an object came to."""
 
-    repairs: tuple[Judged, ...]
+    repairs: tuple[GradedFinding, ...]
     """The findings that were repaired, in the order of their repairs."""
-    left: tuple[Judged, ...]
+    left: tuple[GradedFinding, ...]
     """What the repaired object is still denied or warned for, by the rules that were asked for."""
-    settled: tuple[tuple[Judged, ...], ...] = ()
+    settled: tuple[tuple[GradedFinding, ...], ...] = ()
     """For each of `made`: other findings that its repair removed, in the order of the rules."""
 
     @property
@@ -33,7 +33,7 @@ class Repaired:
         return len(self.repairs) + sum(map(len, self.settled))
 
     @property
-    def denied(self) -> tuple[Judged, ...]:
+    def denied(self) -> tuple[GradedFinding, ...]:
         """What is still denied."""
         return tuple(finding for finding in self.left if finding.mode == "deny")
 
@@ -52,7 +52,7 @@ def repair(
     rules: Collection[str] = (),
     audited: bool = True,
     namespace: str | None = None,
-    accepted: Iterable[tuple[Result, Judged]] = (),
+    accepted: Iterable[tuple[Result, GradedFinding]] = (),
     rows: Sequence[Result] | None = None,
 ) -> Repaired:
     """Repairs every finding whose fix is applied there.
@@ -63,8 +63,8 @@ def repair(
     `namespace`: where the object goes, in case it does not say so. `accepted`: findings of `obj` that stay as they are.
     `rows`: what `lint` says of `obj`, for a caller who has asked already.
     """
-    items: list[Judged] = []
-    settled: list[list[Judged]] = []
+    items: list[GradedFinding] = []
+    settled: list[list[GradedFinding]] = []
     tried: set[tuple[str, str, str]] = set()
     kept = {_finding_identity(*pair) for pair in accepted}
     results = lint(obj, policy, facts, where=where, namespace=namespace).results if rows is None else rows
@@ -104,7 +104,7 @@ def _rounds(where: Place, containers: int) -> int:
     return max(_ROUNDS, _READINGS // max(1, containers))
 
 
-def _apart(pairs: Sequence[tuple[Judged, Result]]) -> list[Judged]:
+def _apart(pairs: Sequence[tuple[GradedFinding, Result]]) -> list[GradedFinding]:
     """The first finding, and with it the first of each other Pod template, where their fixes touch nothing else."""
     first, result = pairs[0]
     chosen = {result.engine.workload.path: first}
@@ -115,37 +115,37 @@ def _apart(pairs: Sequence[tuple[Judged, Result]]) -> list[Judged]:
     return list(chosen.values())
 
 
-def _is_within(finding: Judged, result: Result) -> bool:
+def _is_within(finding: GradedFinding, result: Result) -> bool:
     """The fix changes nothing but the Pod template."""
     parts = result.engine.workload.path.parts
     return all(edit.path.parts[: len(parts)] == parts for edit in finding.finding.fix)
 
 
-def _must_apply(finding: Judged, rules: Collection[str], audited: bool) -> bool:
+def _must_apply(finding: GradedFinding, rules: Collection[str], audited: bool) -> bool:
     """True if the finding has a fix that applies, of one of the rules (none named: of any)."""
-    return finding.applies and (audited or finding.shown) and (not rules or finding.rule in rules)
+    return finding.applies and (audited or finding.is_reported) and (not rules or finding.rule in rules)
 
 
-def _is_told(finding: Judged, rules: Collection[str]) -> bool:
+def _is_told(finding: GradedFinding, rules: Collection[str]) -> bool:
     """True if the finding counts for what is left."""
-    return finding.shown and (not rules or finding.rule in rules)
+    return finding.is_reported and (not rules or finding.rule in rules)
 
 
 def _settled(
-    done: Sequence[Judged], before: Sequence[tuple[Judged, Result]], results: Iterable[Result]
-) -> list[list[Judged]]:
+    done: Sequence[GradedFinding], before: Sequence[tuple[GradedFinding, Result]], results: Iterable[Result]
+) -> list[list[GradedFinding]]:
     """For each repair: other findings that are gone after it. If several repairs may be the reason, the one in the same
     Pod template counts."""
-    items = [(judgement, result) for result in results for judgement in result.findings if judgement.shown]
-    known = {_finding_identity(result, judgement) for judgement, result in before}
-    now = {_finding_identity(result, judgement) for judgement, result in items}
+    items = [(graded, result) for result in results for graded in result.findings if graded.is_reported]
+    known = {_finding_identity(result, graded) for graded, result in before}
+    now = {_finding_identity(result, graded) for graded, result in items}
     fresh = Counter(
-        (judgement.rule, result.engine.container.path)
-        for judgement, result in items
-        if _finding_identity(result, judgement) not in known
+        (graded.rule, result.engine.container.path)
+        for graded, result in items
+        if _finding_identity(result, graded) not in known
     )
-    repaired = {id(judgement) for judgement in done}
-    rows: list[list[Judged]] = [[] for _ in done]
+    repaired = {id(graded) for graded in done}
+    rows: list[list[GradedFinding]] = [[] for _ in done]
     for finding, result in before:
         if not done or id(finding) in repaired or _finding_identity(result, finding) in now:
             continue
@@ -159,13 +159,13 @@ def _settled(
     return rows
 
 
-def _finding_identity(result: Result, finding: Judged) -> tuple[str, str, str]:
+def _finding_identity(result: Result, finding: GradedFinding) -> tuple[str, str, str]:
     """How a finding is known again when others are repaired: what is in a list moves, and keeps its words."""
     path = finding.field_path
     in_list = bool(path.parts) and isinstance(path.parts[-1], int)
     return finding.rule, result.engine.container.name, finding.message if in_list else str(path)
 
 
-def _key(finding: Judged) -> tuple[str, str, str]:
+def _key(finding: GradedFinding) -> tuple[str, str, str]:
     # The message too: all words of a script have one path, and what moves up in a list takes another's.
     return finding.rule, str(finding.field_path), finding.message

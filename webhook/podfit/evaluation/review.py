@@ -16,7 +16,7 @@ from typing import Any, Literal
 from podfit.base.printable import one_line, shortened
 from podfit.base.secret import Secrets
 from podfit.evaluation import bounds, denial
-from podfit.evaluation.lint import Judged, Report, RuleError, Shadow, lint
+from podfit.evaluation.lint import GradedFinding, Report, RuleError, Shadow, lint
 from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.layer import harder_mode
 from podfit.evaluation.repair import Repaired, repair
@@ -110,7 +110,7 @@ class Decision:
         limited = {rule: f"{modes[rule]}({would})" for rule, would in unlimited.items() if would != modes[rule]}
         lists: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(self.exempted), "would-rules": limited}
         entries = {
-            key: bounds.listed([f"{rule}={words[rule]}" for rule in sorted(words)])
+            key: bounds.join_bounded([f"{rule}={words[rule]}" for rule in sorted(words)])
             for key, words in lists.items()
             if words
         }
@@ -221,7 +221,7 @@ def _repaired(repaired: Repaired) -> tuple[str, ...]:
     return tuple(bounds.warnings([denial.warning(finding, "; repaired") for finding in repaired.repairs]))
 
 
-def _rules_and_modes(findings: Iterable[Judged]) -> tuple[FoundRule, ...]:
+def _rules_and_modes(findings: Iterable[GradedFinding]) -> tuple[FoundRule, ...]:
     """Each finding's rule and modes."""
     return tuple((finding.rule, finding.mode, finding.would) for finding in findings)
 

@@ -19,10 +19,11 @@ def describe_object(obj: JSON) -> str:
     metadata = mapping(obj.get("metadata"))
     namespace = metadata.get("namespace")
     name = metadata.get("name") or metadata.get("generateName") or "(no name)"
-    return f"{shown(obj.get('kind') or 'object')} {f'{shown(namespace)}/' if namespace else ''}{shown(name)}"
+    prefix = f"{printable_name(namespace)}/" if namespace else ""
+    return f"{printable_name(obj.get('kind') or 'object')} {prefix}{printable_name(name)}"
 
 
-def shown(name: object) -> str:
+def printable_name(name: object) -> str:
     """A name of an object or of a part of it, whatever a file has in its place."""
     return shortened(one_line(str(name)), LONGEST)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podfit.evaluation.lint import Judged, Result, lint
+from podfit.evaluation.lint import GradedFinding, Result, lint
 from podfit.evaluation.policy import Policy
 from podfit.kube.manifest import Document
 from podfit.kube.patch import Edit, edited
@@ -22,7 +22,7 @@ def rooted(document: Document, changes: Sequence[Edit]) -> tuple[Edit, ...]:
 
 
 def is_proved(
-    obj: JSON, result: Result, finding: Judged, changes: Sequence[Edit], policy: Policy, facts: Facts
+    obj: JSON, result: Result, finding: GradedFinding, changes: Sequence[Edit], policy: Policy, facts: Facts
 ) -> bool:
     """With the edits the finding is gone, and the container has no other one that is denied or likely and was not
     there before."""
@@ -37,17 +37,17 @@ def is_proved(
     now = next((candidate for candidate in results if candidate.engine.container.path == path), None)
     if now is None or not all(done):
         return False
-    before = {(judgement.rule, judgement.finding.message) for judgement in result.findings}
+    before = {(graded.rule, graded.finding.message) for graded in result.findings}
     return not any(
         (graded.rule == finding.rule and str(graded.field_path) == str(finding.field_path))
-        or (graded.level != "advice" and graded.shown and (graded.rule, graded.finding.message) not in before)
+        or (graded.level != "advice" and graded.is_reported and (graded.rule, graded.finding.message) not in before)
         for graded in now.findings
-        if graded.shown
+        if graded.is_reported
     )  # fmt: skip
 
 
 def proved_edits(
-    obj: JSON, result: Result, finding: Judged, text: str, policy: Policy, facts: Facts
+    obj: JSON, result: Result, finding: GradedFinding, text: str, policy: Policy, facts: Facts
 ) -> tuple[Edit, ...]:
     """The edits that follow one suggestion of a finding, if they are proved to help; else none."""
     changes = suggestion.edits(result.engine, finding.field_path, text)

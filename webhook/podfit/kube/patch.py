@@ -37,18 +37,18 @@ def json_patch(obj: Any, edits: Iterable[Edit]) -> list[dict[str, Any]]:
     nothing. `set` beyond a list's end appends. null counts as absent. Raises ValueError if a parent has another type (a
     text instead of a list or an object).
     """
-    return _made([_copy(obj)], edits)  # in a list, so that the root is a field too
+    return _apply_edits([_copy(obj)], edits)  # in a list, so that the root is a field too
 
 
 def edited(obj: Any, several: Iterable[Iterable[Edit]]) -> tuple[Any, list[bool]]:
     """`obj` with several groups of edits made, as a new object, and of each group whether it changed anything. Raises
     ValueError as `json_patch` does."""
     items = [_copy(obj)]
-    changed = [bool(_made(items, edits)) for edits in several]
+    changed = [bool(_apply_edits(items, edits)) for edits in several]
     return items[0], changed
 
 
-def _made(values: list[Any], edits: Iterable[Edit]) -> list[dict[str, Any]]:
+def _apply_edits(values: list[Any], edits: Iterable[Edit]) -> list[dict[str, Any]]:
     """The patch of the edits, which are made on `values`."""
     patch: list[dict[str, Any]] = []
     for edit in edits:

@@ -14,7 +14,7 @@ from podfit.base.near import nearest
 from podfit.base.secret import FORMS, Secrets
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS
-from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.kube.manifest import Document, Note, SkipReason
 from podfit.kube.manifest.part import Mark
 from podfit.kube.path import FieldPath, mapping
@@ -41,7 +41,7 @@ class Item:
     document: Document
     report: Report
     result: Result
-    finding: Judged
+    finding: GradedFinding
     mark: Mark
     accepted: Accepted | None = None
     more_marks: tuple[Mark, ...] = ()
@@ -233,7 +233,7 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     comments = _comments(document.text)
     items = []
     for finding in result.findings:
-        if finding.exempted is None and not finding.shown:
+        if finding.exempted is None and not finding.is_reported:
             continue
         accepted = Accepted(finding.exempted, finding.why_softened or "") if finding.exempted is not None else None
         mark = _narrowed(document, finding)
@@ -242,9 +242,9 @@ def container(file: str, document: Document, report: Report, result: Result) -> 
     return CheckedContainer(file, document, report, result, tuple(items))
 
 
-def is_audited(finding: Judged) -> bool:
+def is_audited(finding: GradedFinding) -> bool:
     """The policy only audits it, also if it enforced, and no exception accepts it."""
-    return finding.mode == "audit" and not finding.shown and finding.exempted is None
+    return finding.mode == "audit" and not finding.is_reported and finding.exempted is None
 
 
 def audited(file: str, document: Document, report: Report) -> Iterator[str]:
@@ -256,7 +256,7 @@ def audited(file: str, document: Document, report: Report) -> Iterator[str]:
                 yield f"{file}:{line}: only audited: {finding.rule}: {finding.finding.message}"
 
 
-def commented(document: Document, report: Report) -> Iterator[tuple[Result, Judged]]:
+def commented(document: Document, report: Report) -> Iterator[tuple[Result, GradedFinding]]:
     """The findings that a comment in the file accepts, those too that are not shown."""
     if comments := _comments(document.text):
         for result in report.results:
@@ -271,12 +271,12 @@ _ONE_FLAG = re.compile(r"--?[A-Za-z][\w-]*(?=[=\s.]|\Z)")
 _FLAG = re.compile(r"--[a-z][\w-]*")
 
 
-def _narrowed(document: Document, judgement: Judged) -> Mark:
+def _narrowed(document: Document, graded: GradedFinding) -> Mark:
     """Where the finding's value is; in a text of several lines or words (a script) the flag that it speaks of, or
     that it would change."""
-    mark = document.mark_of(judgement.field_path)
+    mark = document.mark_of(graded.field_path)
     lines = document.text.split("\n")
-    finding = judgement.finding
+    finding = graded.finding
     for flag in dict.fromkeys(_FLAG.findall(" ".join((finding.message, *finding.details, *finding.suggestions)))):
         name = "[-_]".join(map(re.escape, flag[2:].split("-")))
         pattern = re.compile(rf"(?<![\w-])--{name}(?:[= ]+[^\s\\,\]\"']+)?(?![\w-])")

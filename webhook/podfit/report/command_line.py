@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.evaluation.lint import Judged, Report, lint
+from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import Policy
 from podfit.report import json as as_json
 from podfit.report import plan as as_plan
@@ -38,9 +38,11 @@ def judged_as(
     return lint(pod, policy, facts, where="check")
 
 
-def is_spoken_of(finding: Judged) -> bool:
+def is_spoken_of(finding: GradedFinding) -> bool:
     """True if a finding is shown, and about something that a command line says."""
-    return finding.shown and finding.plane != "host" and any(part in SPOKEN_OF for part in finding.field_path.parts)
+    return (
+        finding.is_reported and finding.plane != "host" and any(part in SPOKEN_OF for part in finding.field_path.parts)
+    )
 
 
 def tree(report: Report) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from podfit.base.printable import one_line, shortened
 from podfit.evaluation import subject
 from podfit.evaluation.compare import ContainerComparison, Difference, EstimateChange, Side
 from podfit.evaluation.denial import HEADINGS, PLANES, many
-from podfit.evaluation.lint import Judged
+from podfit.evaluation.lint import GradedFinding
 from podfit.kube.quantity import human, left
 from podfit.report.markdown import escaped
 from podfit.report.text import DENIED_NOW
@@ -47,13 +47,13 @@ def _tree(change: ContainerComparison) -> dict[str, Any]:
         "container": change.side.engine.container.name,
         "state": change.state,
         **{
-            difference.name: _pair(*_shown(change, difference))
+            difference.name: _pair(*_masked_values(change, difference))
             for difference in change.facts
             if difference.name != "vLLM"
         },
         "vllm": _pair(change.facts[0].before, change.facts[0].after),
         "settings": {difference.name: _pair(difference.before, difference.after) for difference in change.settings},
-        "arguments": {difference.name: _pair(*_shown(change, difference)) for difference in change.flags},
+        "arguments": {difference.name: _pair(*_masked_values(change, difference)) for difference in change.flags},
         "masked": [difference.name for difference in change.flags if _is_masked(change, difference)],
         "defaults": {difference.name: _pair(difference.before, difference.after) for difference in change.defaults},
         "new_arguments": list(change.new_flags),
@@ -77,7 +77,7 @@ def _bytes(line: Estimate | None) -> dict[str, int | None] | None:
     return line.json() if line else None
 
 
-def _finding(finding: Judged) -> dict[str, Any]:
+def _finding(finding: GradedFinding) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "level": finding.level,
@@ -90,7 +90,7 @@ def _finding(finding: Judged) -> dict[str, Any]:
     }
 
 
-def _shown(change: ContainerComparison, difference: Difference) -> tuple[Any, Any]:
+def _masked_values(change: ContainerComparison, difference: Difference) -> tuple[Any, Any]:
     """What is written, with stars for secrets."""
     return _masked(change.before, difference.name, difference.before), _masked(
         change.after, difference.name, difference.after
@@ -99,13 +99,13 @@ def _shown(change: ContainerComparison, difference: Difference) -> tuple[Any, An
 
 def _is_masked(change: ContainerComparison, difference: Difference) -> bool:
     values = [value if value is None else str(value) for value in (difference.before, difference.after)]
-    return values != [value if value is None else str(value) for value in _shown(change, difference)]
+    return values != [value if value is None else str(value) for value in _masked_values(change, difference)]
 
 
 def _masked(side: Side | None, name: str, value: Any) -> Any:
     if side is None or value is None:
         return value
-    masked_value = side.report.secrets.shown(value, name)
+    masked_value = side.report.secrets.masked_value(value, name)
     return masked_value if isinstance(masked_value, bool | int | float) else str(masked_value)
 
 
@@ -130,12 +130,12 @@ def _text(change: ContainerComparison) -> str:
         out.append(f"  {'your command':<14}{_for_you(change)}")
     for difference in change.facts:
         if not difference.same or difference.name in ("vLLM", "verdict"):
-            out.append(f"  {difference.name:<14}{_arrow(difference, *_shown(change, difference))}")
+            out.append(f"  {difference.name:<14}{_arrow(difference, *_masked_values(change, difference))}")
     out += _section(
         "what the release makes of it",
         [_line(other_difference) for other_difference in (*change.settings, *change.defaults)],
     )
-    out += _section("command line", [_line(flag, *_shown(change, flag)) for flag in change.flags])
+    out += _section("command line", [_line(flag, *_masked_values(change, flag)) for flag in change.flags])
     out += _section("options of vLLM", _changed_options(change))
     for title, amounts in (("GPU memory of one GPU", change.gpu), ("host memory", change.host)):
         out += _ledger(title, [amount for amount in amounts if _counts(amount)])
@@ -152,7 +152,7 @@ def _for_you(change: ContainerComparison) -> str:
     parts += [f"{_spelt(name)} is not an option of vLLM {before}" for name in change.gained_flags]
     parts += [f"{name} is not a variable of vLLM {after}" for name in change.lost_variables]
     parts += [f"{name} is not a variable of vLLM {before}" for name in change.gained_variables]
-    parts += [f"{_spelt(flag.name)} {_arrow(flag, *_shown(change, flag))}" for flag in change.flags]
+    parts += [f"{_spelt(flag.name)} {_arrow(flag, *_masked_values(change, flag))}" for flag in change.flags]
     parts += [f"{_spelt(setting.name)} {_arrow(setting)}" for setting in change.settings]
     return "; ".join(parts) or UNCHANGED
 
@@ -171,7 +171,8 @@ def _ledger(title: str, changes: Sequence[EstimateChange]) -> list[str]:
 
 def _name(change: ContainerComparison) -> str:
     side = change.side
-    name = f'{subject.describe_object(side.report.object)}, container "{subject.shown(side.engine.container.name)}"'
+    container = subject.printable_name(side.engine.container.name)
+    name = f'{subject.describe_object(side.report.object)}, container "{container}"'
     return f"{name} ({shortened(one_line(side.file))})" if change.is_one_of_many and side.file else name
 
 
@@ -293,23 +294,26 @@ def render_markdown(changes: Sequence[ContainerComparison]) -> str:
         rows = [fact for fact in change.facts if not fact.same or fact.name in ("vLLM", "verdict")]
         numbers = [number for number in change.numbers if not number.same]
         for difference in (*rows, *change.settings, *numbers, *change.flags):
-            out.append(_tabled(_spelt(difference.name), *map(_value, _shown(change, difference))))
+            out.append(_tabled(_spelt(difference.name), *map(_value, _masked_values(change, difference))))
         for amount in (*change.gpu, *change.host):
             if _counts(amount) and not amount.same:
                 sides = (left(line.likely) if line else ABSENT for line in (amount.before, amount.after))
                 out.append(_tabled(LINE_NAMES.get(amount.name, amount.name), *sides))
         names = [
-            f"- {SIGNS[finding.heading]} new, {HEADINGS[finding.heading]}: {_said(finding)}"
+            f"- {SIGNS[finding.heading]} new, {HEADINGS[finding.heading]}: {_finding_text(finding)}"
             for finding in change.appeared
         ]
-        names += [f"- 🟢 gone: {_said(appeared)}" for appeared in change.gone]
+        names += [f"- 🟢 gone: {_finding_text(appeared)}" for appeared in change.gone]
         out += ["", *names] if names else []
         if change.lost_flags or change.gained_flags or change.lost_variables or change.gained_variables:
             out += ["", f"your command: {escaped(_for_you(change))}"]
         if change.defaults:
             title = f"{many(len(change.defaults), 'default')} of options that you do not set"
             out += ["", f"<details><summary>{title}</summary>", "", "| | before | after |", "| --- | --- | --- |"]
-            out += [_tabled(_spelt(default.name), *map(_value, _shown(change, default))) for default in change.defaults]
+            out += [
+                _tabled(_spelt(default.name), *map(_value, _masked_values(change, default)))
+                for default in change.defaults
+            ]
             out += ["", "</details>"]
     return "\n".join(out) + "\n"
 
@@ -319,7 +323,7 @@ def _tabled(name: str, before: str, after: str) -> str:
     return f"| {escaped(name)} | {escaped(before)} | {text} |"
 
 
-def _said(finding: Judged) -> str:
+def _finding_text(finding: GradedFinding) -> str:
     return f"`{finding.rule}` ({PLANES[finding.plane]}): {escaped(finding.finding.message)}"
 
 

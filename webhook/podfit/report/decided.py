@@ -8,7 +8,7 @@ from typing import Any
 
 from podfit.base.printable import clean
 from podfit.evaluation.denial import place
-from podfit.evaluation.lint import Judged, Report
+from podfit.evaluation.lint import GradedFinding, Report
 from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.decided import BUILT_IN_POLICY, PolicyValue, cap, decided_fields
 from podfit.evaluation.policy.layer import softer_mode
@@ -31,7 +31,7 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
             if word.name == "mode" and top is not None and softer_mode(value, top.value) != value:
                 over, value = f" ({value}: {_where(last)})", top.value
                 last = top
-            lines.append(f"  {word.name:<14} {_shown(value):<10} {_where(last)}{over}")
+            lines.append(f"  {word.name:<14} {_value_text(value):<10} {_where(last)}{over}")
             if word.name == "mode" and value == "deny" and rule.never_denies:
                 lines.append(f"  {'':<14} {'':<10} it only warns: {rule.never_denies}")
             if word.name == "mode" and value == "deny" and rule.partly_denies:
@@ -45,9 +45,7 @@ def findings(report: Report, rule: str) -> str:
         return "no container in it runs vLLM"
     lines = []
     for result in report.results:
-        rule_findings = [
-            judgement for judgement in result.findings if judgement.rule == rule and judgement.mode != "ignore"
-        ]
+        rule_findings = [graded for graded in result.findings if graded.rule == rule and graded.mode != "ignore"]
         for finding in rule_findings:
             lines.append(f"{place(result.engine)}: {_consequence(finding)}: {finding.finding.message}")
             lines += [f"  not denied: {finding.why_softened}"] if finding.why_softened and not finding.exempted else []
@@ -56,7 +54,7 @@ def findings(report: Report, rule: str) -> str:
     return "\n".join(clean(line) for line in lines)
 
 
-def _consequence(finding: Judged) -> str:
+def _consequence(finding: GradedFinding) -> str:
     """What follows from a finding here, and what would if the policy enforced."""
     if finding.exempted is not None:
         return f"accepted by an {finding.exempted} ({finding.why_softened})"
@@ -71,14 +69,14 @@ def _where(policy_value: PolicyValue) -> str:
 
 
 def _over(policy_value: PolicyValue) -> str:
-    return f"{_shown(policy_value.value)}, {policy_value.place}"
+    return f"{_value_text(policy_value.value)}, {policy_value.place}"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """A value as a policy has it, in one line."""
     if is_dataclass(value):
         given = [(field.name, getattr(value, field.name)) for field in fields(value)]
-        return f"{{{', '.join(f'{camel(name)}: {_shown(it)}' for name, it in given if it not in (None, ()))}}}"
+        return f"{{{', '.join(f'{camel(name)}: {_value_text(it)}' for name, it in given if it not in (None, ()))}}}"
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_shown, value))}]" if value else "none"
+        return f"[{', '.join(map(_value_text, value))}]" if value else "none"
     return str(value).lower() if isinstance(value, bool | None) else str(value)

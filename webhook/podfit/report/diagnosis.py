@@ -13,7 +13,7 @@ from podfit.base.secret import FORMS, Secrets
 from podfit.diagnose import Diagnosis, contradiction, window
 from podfit.diagnose.contradiction import Contradiction
 from podfit.evaluation import denial, subject
-from podfit.evaluation.lint import Judged, Report, lint
+from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.repair import repair
 from podfit.kube.workload import JSON
@@ -53,10 +53,10 @@ class DiagnosedPod:
     @property
     def remedy(self) -> str | None:
         """What helps, with the values of the log and of the manifest."""
-        judgement, engine = self.judged, next(iter(self.engines), None)
+        graded, engine = self.manifest_finding, next(iter(self.engines), None)
         more: list[str] = []
-        if judgement is not None and judgement.finding.suggestions:
-            more = [f"In the manifest, {denial.lead(judgement.finding)}: {'; '.join(judgement.finding.suggestions)}."]
+        if graded is not None and graded.finding.suggestions:
+            more = [f"In the manifest, {denial.lead(graded.finding)}: {'; '.join(graded.finding.suggestions)}."]
         elif engine is not None and self.diagnosis.plane == "gpu" and (fits := engine.changes(most=MOST_CHANGES)):
             more = [f"Each of these fits: {'; '.join(alternative.text for alternative in fits)}."]
         if engine is not None and self.diagnosis.cause and self.diagnosis.cause.id == "probe-killed":
@@ -65,19 +65,17 @@ class DiagnosedPod:
         return sentence and self.secrets.line(sentence)
 
     @property
-    def judged(self) -> Judged | None:
+    def manifest_finding(self) -> GradedFinding | None:
         """The finding of the rule in the manifest."""
         return (
-            next((judgement for judgement in self.report.findings if judgement.rule == self.rule), None)
-            if self.report
-            else None
+            next((graded for graded in self.report.findings if graded.rule == self.rule), None) if self.report else None
         )
 
     @property
     def rule(self) -> str | None:
         """The rule that would have caught it: the one that finds it in the Pod, else the likeliest."""
         known = [rule for rule in self.diagnosis.rules if rule in all_rules()]
-        names = {judgement.rule for judgement in self.report.findings} if self.report else set()
+        names = {graded.rule for graded in self.report.findings} if self.report else set()
         return next((rule for rule in known if rule in names), next(iter(known), None))
 
 
@@ -145,7 +143,7 @@ def tree(case: DiagnosedPod) -> dict[str, Any]:
         out["plans"] = [
             {"container": engine.container.name, **plan.tree(engine, report.secrets)} for engine in case.engines
         ]
-        out["findings"] = [finding(report, judgement) for judgement in report.findings if judgement.shown]
+        out["findings"] = [finding(report, graded) for graded in report.findings if graded.is_reported]
         out["patch"] = case.patch
     return out
 
@@ -238,7 +236,7 @@ def _rest(case: DiagnosedPod, width: int) -> list[str]:
     """What is there to see besides."""
     if case.report is None:
         return []
-    others = sum(judgement.shown and judgement.rule != case.rule for judgement in case.report.findings)
+    others = sum(graded.is_reported and graded.rule != case.rule for graded in case.report.findings)
     counts = [f"{others} other finding{'s' * (others != 1)}"] if others else []
     if case.patch:
         counts.append(f"{len(case.patch)} change{'s' * (len(case.patch) != 1)} that `podfit fix` makes")
@@ -320,8 +318,8 @@ def _labelled(label: str, words: str, width: int) -> list[str]:
 
 def _rule(pod: DiagnosedPod) -> str:
     """What the rule says of the Pod, where it is known and says something."""
-    if (judgement := pod.judged) is not None:
-        return f"{pod.rule} reports it in the manifest: {one_line(judgement.finding.message)} ({judgement.path})"
+    if (graded := pod.manifest_finding) is not None:
+        return f"{pod.rule} reports it in the manifest: {one_line(graded.finding.message)} ({graded.path})"
     if pod.report is not None:
         return (
             f"{pod.rule} checks for this cause but reports no problem in the given manifest (podfit explain {pod.rule})"
@@ -334,18 +332,16 @@ def _pod(case: DiagnosedPod, width: int) -> list[str]:
         return []
     out = []
     for engine in case.engines:
-        name = subject.shown(engine.container.name)
+        name = subject.printable_name(engine.container.name)
         table = plan.table(engine, case.secrets)
         out += ["", f"plan of container '{name}' of {subject.describe_object(case.report.object)}"]
         out += textwrap.indent(table.rstrip(), "  ").splitlines()
     for result in case.report.results:
-        for judgement in result.findings:
-            if judgement.shown:
+        for graded in result.findings:
+            if graded.is_reported:
                 out += [
                     "",
-                    textwrap.indent(
-                        denial.block(judgement, f"{denial.HEADINGS[judgement.heading]}  ", width - 2), "  "
-                    ),
+                    textwrap.indent(denial.block(graded, f"{denial.HEADINGS[graded.heading]}  ", width - 2), "  "),
                 ]
     if case.patch:
         out += ["", "what `podfit fix` would change:", *(f"  {line}" for line in _changes(case))]

@@ -30,7 +30,7 @@ def events(scan: Scan, now: datetime) -> Iterator[dict[str, Any]]:
     """An Event for each workload with a finding that denies or is likely."""
     rows: dict[Ref, list[ScannedContainer]] = {}
     for row in scan.rows:
-        if row.object.uid and any(finding.shown and finding.heading in SERIOUS for finding in row.findings):
+        if row.object.uid and any(finding.is_reported and finding.heading in SERIOUS for finding in row.findings):
             rows.setdefault(row.object, []).append(row)
     for ref, containers in rows.items():
         yield _event(ref, containers, now)
@@ -42,7 +42,7 @@ def _event(ref: Ref, scanned_containers: list[ScannedContainer], now: datetime) 
         (row, finding)
         for row in scanned_containers
         for finding in row.findings
-        if finding.shown and finding.heading in SERIOUS
+        if finding.is_reported and finding.heading in SERIOUS
     ]
     denied = [(row, finding) for row, finding in serious if finding.heading in _DENIED]
     text = headline([(row.container, finding) for row, finding in denied or serious], ref.kind, _place(ref))

@@ -9,7 +9,7 @@ from typing import Any
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS
-from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.kube.patch import Edit, json_patch
 from podfit.report import answers, plan
 from podfit.report.checked import Checked, is_audited
@@ -22,7 +22,7 @@ def render(checked: Checked) -> str:
     for container in checked.containers:
         tree = result(container.file, container.report, container.result)
         places = {id(item.finding): item for item in container.items}
-        findings = [judgement for judgement in container.result.findings if judgement.mode != "ignore"]
+        findings = [graded for graded in container.result.findings if graded.mode != "ignore"]
         rows = []
         for finding, row in zip(findings, tree["findings"], strict=True):
             item = places.get(id(finding))
@@ -70,7 +70,7 @@ def _summary(checked: Checked) -> dict[str, int]:
 
 def result(file: str, report: Report, result: Result) -> dict[str, Any]:
     """One vLLM container."""
-    findings = [finding(report, judgement) for judgement in result.findings if judgement.mode != "ignore"]
+    findings = [finding(report, graded) for graded in result.findings if graded.mode != "ignore"]
     planned = plan.tree(result.engine, report.secrets)
     edits = [edit for finding in result.findings if _repaired(finding) for edit in finding.finding.fix]
     changes = patch(report, edits) if not any(finding.withheld for finding in result.findings) else None
@@ -93,7 +93,7 @@ def _masked(tree: Mapping[str, Any]) -> bool:
     return tree["patch"] is None or any(masked)
 
 
-def finding(report: Report, finding: Judged) -> dict[str, Any]:
+def finding(report: Report, finding: GradedFinding) -> dict[str, Any]:
     """One finding; one that the policy only audits has the level `audited`. `fix` is a JSON Patch exactly where it is
     applied (here: by `podfit fix`)."""
     fix = patch(report, finding.finding.fix) if _repaired(finding) else None
@@ -114,9 +114,9 @@ def finding(report: Report, finding: Judged) -> dict[str, Any]:
     }
 
 
-def _repaired(finding: Judged) -> bool:
+def _repaired(finding: GradedFinding) -> bool:
     """`podfit fix` repairs it without --audit."""
-    return finding.applies and finding.shown
+    return finding.applies and finding.is_reported
 
 
 def patch(report: Report, edits: Iterable[Edit]) -> list[dict[str, Any]] | None:

@@ -63,7 +63,7 @@ def _cases(container: CheckedContainer, checked: Checked) -> list[str]:
     engine = container.result.engine
     template = f", template {engine.workload.template}" if engine.workload.template else ""
     place = subject.describe_object(container.report.object)
-    name = f"{place}{template}, container {subject.shown(engine.container.name)}"
+    name = f"{place}{template}, container {subject.printable_name(engine.container.name)}"
     if not container.items:
         return [_case(name, container.file, "")]
     return [_case(f"{name}: {item.finding.rule}", container.file, _finding(item, checked)) for item in container.items]

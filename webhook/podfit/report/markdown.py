@@ -48,11 +48,9 @@ def _container(container: CheckedContainer) -> list[str]:
     state = next(words for heading, words in HEADINGS.items() if heading in open_headings)
     first = container.items[0]
     engine = container.result.engine
-    template = f", template {code(subject.shown(engine.workload.template))}" if engine.workload.template else ""
-    out = [
-        f"### {escaped(first.object)}{template}, container {code(subject.shown(engine.container.name))}: {state}",
-        "",
-    ]
+    template = engine.workload.template and f", template {code(subject.printable_name(engine.workload.template))}"
+    name = code(subject.printable_name(engine.container.name))
+    out = [f"### {escaped(first.object)}{template or ''}, container {name}: {state}", ""]
     out += [escaped(summary(engine, container.report.secrets)), ""]
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
     chosen = chosen_of((item for item in container.items if item.accepted is None), all_advice=False)

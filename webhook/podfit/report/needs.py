@@ -21,7 +21,7 @@ from podfit.vllm.model import Model
 
 
 @dataclass(frozen=True)
-class Asked:
+class NeedsQuestion:
     """The question."""
 
     model: Model
@@ -104,7 +104,7 @@ def _way(offer: Offer, serving: Serving, facts: Facts, policy: Policy) -> Way:
     return Way(offer, tuple(words), result.engine, f"{denied.rule}: {denied.finding.message}" if denied else None)
 
 
-def tree(need: Asked, ways: Sequence[Way]) -> dict[str, Any]:
+def tree(need: NeedsQuestion, ways: Sequence[Way]) -> dict[str, Any]:
     """For machines (docs/schemas/needs.json)."""
     return {
         "model": need.model.id,
@@ -136,7 +136,7 @@ FARTHEST = 4
 """Times the least GPU memory; offers with more are left out of the table."""
 
 
-def table(need: Asked, ways: Sequence[Way], *, looked: Sequence[str], sizes: Sequence[int]) -> str:
+def table(need: NeedsQuestion, ways: Sequence[Way], *, looked: Sequence[str], sizes: Sequence[int]) -> str:
     """For people: what keeps the model's output, then what changes it, each with the least GPU memory first."""
     size = f" ({need.model.parameters / 1e9:.1f} B parameters)" if need.model.parameters else ""
     requests = f"{need.users} requests at once" if need.users > 1 else "one request"

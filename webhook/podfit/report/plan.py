@@ -27,7 +27,7 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
     secrets."""
     planned, args = engine.plan, engine.args
     written = {**args.given, **args.written}
-    arguments = secrets.shown(written)
+    arguments = secrets.masked_value(written)
     gpu = engine.gpu.value if engine.gpu else None
     return {
         "verdict": planned.verdict,

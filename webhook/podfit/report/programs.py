@@ -11,7 +11,7 @@ from typing import Any, Literal
 from podfit.base.printable import shortened
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject
-from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.evaluation.policy import Policy, PolicyError, builtin, load
 from podfit.kube import manifest
 from podfit.kube.companions import Companions
@@ -113,7 +113,7 @@ def check(
     `gpu`: NAME[:COUNT] where a manifest names none. `policy`: the YAML of a Policy. Raises ValueError for a text that
     can't be read or has no object (the path of a file, a template of Helm), an unknown GPU, or an invalid policy.
     """
-    text = manifests if isinstance(manifests, str) else "\n---\n".join(map(_text, _listed(manifests)))
+    text = manifests if isinstance(manifests, str) else "\n---\n".join(map(_text, _as_sequence(manifests)))
     read = manifest.read(text.encode(), "manifests")
     unread = [*read.errors, *(note for note in read.notes if note.skips in ("not-an-object", "helm-template"))]
     if unread:
@@ -128,7 +128,7 @@ def check(
     return [_check(container.report, container.result) for container in checked_file.containers]
 
 
-def _listed(manifests: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _as_sequence(manifests: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return [manifests] if isinstance(manifests, Mapping) else manifests
 
 
@@ -154,7 +154,7 @@ def _policy(text: str | None) -> Policy:
 
 
 def _check(report: Report, result: Result) -> Check:
-    findings = [finding for finding in result.findings if finding.shown]
+    findings = [finding for finding in result.findings if finding.is_reported]
     planned = _plan(as_plan.tree(result.engine, report.secrets), findings)
     return Check(
         object=subject.describe_object(report.object),
@@ -165,11 +165,11 @@ def _check(report: Report, result: Result) -> Check:
     )
 
 
-def _plan(tree: Mapping[str, Any], findings: Sequence[Judged]) -> Plan:
+def _plan(tree: Mapping[str, Any], findings: Sequence[GradedFinding]) -> Plan:
     return Plan(verdict=tree["verdict"], why=tree["why"], findings=tuple(map(_finding, findings)), json=tree)
 
 
-def _finding(finding: Judged) -> Finding:
+def _finding(finding: GradedFinding) -> Finding:
     return Finding(
         rule=finding.rule,
         level=finding.level,

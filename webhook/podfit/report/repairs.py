@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from podfit.evaluation.lint import Judged, Result, lint
+from podfit.evaluation.lint import GradedFinding, Result, lint
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.repair import Repaired, repair
 from podfit.evaluation.suggested import rooted
@@ -14,7 +14,7 @@ from podfit.kube.patch import Edit
 from podfit.report import checked
 from podfit.report.files import ManifestFile
 
-Accepted = dict[int, list[tuple[Result, Judged]]]
+Accepted = dict[int, list[tuple[Result, GradedFinding]]]
 """The `id` of a document → findings that stay as they are."""
 
 
@@ -25,7 +25,7 @@ def repaired(
     *,
     audited: bool,
     namespace: str | None = None,
-    accepted: Mapping[int, Sequence[tuple[Result, Judged]]] = MappingProxyType({}),
+    accepted: Mapping[int, Sequence[tuple[Result, GradedFinding]]] = MappingProxyType({}),
 ) -> list[tuple[Document, Repaired]]:
     """Each document with what its repair changes. `namespace`: of objects that name none. `accepted`: findings that
     stay as they are, besides those that a comment accepts."""

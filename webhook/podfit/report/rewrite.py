@@ -63,7 +63,7 @@ def _changed(text: str, value: Any, operations: Iterable[Operation]) -> tuple[st
     """The text and the object with the operations made."""
     for small in operations:
         value = apply(value, [dict(small)])
-        if not _made(manifest.load(text), small):  # an anchor that was changed has changed its aliases too
+        if not _is_applied(manifest.load(text), small):  # an anchor that was changed has changed its aliases too
             text = Marked(text).change(small, value)
     return text, value
 
@@ -111,7 +111,7 @@ def _small(obj: Any, operation: Operation) -> Iterator[Operation]:
         yield {"op": "remove", "path": f"{path}/{key.replace('~', '~0').replace('/', '~1')}"}
 
 
-def _made(obj: Any, operation: Operation) -> bool:
+def _is_applied(obj: Any, operation: Operation) -> bool:
     """The object is already as the operation would leave it."""
     *parents, last = tokens(operation["path"])
     at = _get(obj, parents)

@@ -156,7 +156,7 @@ _COLUMNS = ("state", "namespace", "workload", "container", "model", "GPU", "vLLM
 
 def _workloads(scan: Scan) -> Iterator[list[str]]:
     for row in sorted(scan.rows, key=lambda row: (DECISION_ORDER[row.state], row.object.namespace, row.object.name)):
-        findings = [finding for finding in row.findings if finding.shown]
+        findings = [finding for finding in row.findings if finding.is_reported]
         gpu = f"{f'{row.gpus} × ' if row.gpus else ''}{row.gpu}" if row.gpu else "unknown"
         yield [
             _by(DECISION_ORDER[row.state], _badge(row.state, _WORDS[row.state])), _e(row.object.namespace),

@@ -27,7 +27,7 @@ from podfit.evaluation.denial import (
     quoted_rules,
     wrapped,
 )
-from podfit.evaluation.lint import Judged
+from podfit.evaluation.lint import GradedFinding
 from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.report import answers
 from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
@@ -97,15 +97,15 @@ def verdict(engine: Engine) -> str:
     return IN_WORDS[engine.plan.verdict]
 
 
-def standing(findings: Iterable[Judged]) -> str:
+def standing(findings: Iterable[GradedFinding]) -> str:
     """What the findings of one container come to: "DENIED: vLLM would not start (shm-missing)", "likely to fail:
     memory-limit-too-low; advice: unknown-gpu", "no findings"."""
-    by_heading: dict[Heading, list[Judged]] = {heading: [] for heading in HEADINGS}
+    by_heading: dict[Heading, list[GradedFinding]] = {heading: [] for heading in HEADINGS}
     for finding in findings:
-        if finding.shown:
+        if finding.is_reported:
             by_heading[finding.heading].append(finding)
     if denied := by_heading["denied"]:
-        threat = next(threat for threat in THREATS if any(judgement.threatens == threat for judgement in denied))
+        threat = next(threat for threat in THREATS if any(graded.threatens == threat for graded in denied))
         return f"DENIED: {THREATS[threat]} ({', '.join(quoted_rules(*denied))})"
     texts = [
         f"{HEADINGS[heading]}: {', '.join(quoted_rules(*group))}" for heading, group in by_heading.items() if group
@@ -270,7 +270,7 @@ def _container(
     lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
     for item in chosen.items:
         page = checked.page(item.finding.rule) if checked.docs else None
-        lines += ["", *_shown(item, page, paint, width, source=source).split("\n")]
+        lines += ["", *_finding_text(item, page, paint, width, source=source).split("\n")]
     lines += ["", f"{many(len(above), 'finding')} as in an earlier container of the object"] if above else []
     for rule, (heading, left) in chosen.more.items():
         lines += ["", f"{paint(HEADINGS[heading], heading)}  {paint(rule, 'rule')}  {left}"]
@@ -327,7 +327,7 @@ def _why(accepted: Accepted | None) -> str:
     return f"{accepted.by}: {accepted.reason}" if accepted else ""
 
 
-def _shown(item: Item, page: str | None, paint: Paint, width: int, *, source: bool) -> str:
+def _finding_text(item: Item, page: str | None, paint: Paint, width: int, *, source: bool) -> str:
     """One finding with its place or its snippet, colored."""
     words, rule = HEADINGS[item.finding.heading], item.finding.rule
     head, _, rest = block(item.finding, f"{words}  ", width).partition("\n")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from podfit.base.lazy import cached_property
 from podfit.kube import quantity
 from podfit.kube.path import FieldPath, is_object, value_at
-from podfit.kube.workload import Container, Whole, Workload
+from podfit.kube.workload import CachedObject, Container, Workload
 from podfit.kube.workload.template import as_list
 from podfit.rules.devices import is_on_processors, vendor_of
 from podfit.rules.rule import PROBABLY
@@ -78,7 +78,7 @@ class Engine:
     """The accelerator resource that the container asks for, and how many (None: can't be known)."""
     plan: MemoryPlan
     facts: Facts
-    invocation: Whole = field(compare=False, repr=False)
+    cached_object: CachedObject = field(compare=False, repr=False)
     """The object that it is in."""
     placement: Placement | None = None
     """The live nodes on which the Pod may run; None if nodes are not known."""
@@ -237,7 +237,7 @@ class Engine:
     @cached_property
     def group(self) -> Replica | None:
         """The Pods that serve the model together, seen from the one that leads; None if that can't be known."""
-        return group.group_of(self.workload, self.container, self.invocation)
+        return group.group_of(self.workload, self.container, self.cached_object)
 
     @cached_property
     def alone(self) -> bool:
@@ -358,7 +358,7 @@ class Engine:
         """Changes that likely fit the GPU, though not certainly, and give up less than those of `alternatives`."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return ()
-        if not self.invocation.is_among(_SEARCHES, "searches"):
+        if not self.cached_object.is_among(_SEARCHES, "searches"):
             return ()
         alternatives = probable_changes(
             self.args, self.model.value, self.gpu.value,
@@ -396,7 +396,7 @@ class Engine:
         in any case."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return []  # the KV cache memory that one engine had does not apply to another
-        if not self.invocation.is_among(_SEARCHES, "searches"):
+        if not self.cached_object.is_among(_SEARCHES, "searches"):
             return []
         args = with_changes(self.args, also or {})
         return solve.alternatives(

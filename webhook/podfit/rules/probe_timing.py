@@ -21,7 +21,7 @@ RUN_TO_COMPLETION_KINDS = ("Job", "CronJob", "JobSet", "RayJob")
 PERIOD = 10
 PROBE_FIELDS = ("startupProbe", "livenessProbe", "readinessProbe")
 ACTIONS = ("httpGet", "tcpSocket", "grpc")
-Asked = tuple[tuple[str, str, Mapping[str, Any], int | None], ...]
+ProbeActions = tuple[tuple[str, str, Mapping[str, Any], int | None], ...]
 
 
 def setting(probe: Mapping[str, Any], name: str) -> int:
@@ -103,13 +103,13 @@ def unreachable(engine: Engine) -> bool:
     return bool(engine.args.get("uds"))
 
 
-def asked(engine: Engine) -> Asked:
+def probe_actions(engine: Engine) -> ProbeActions:
     """What the probes ask of this container: each one's name, action and its fields, and the port. An exec probe may
     know better, and what another host answers says nothing of vLLM."""
-    return engine.once(_all_asked)
+    return engine.once(_read_probe_actions)
 
 
-def _all_asked(engine: Engine) -> Asked:
+def _read_probe_actions(engine: Engine) -> ProbeActions:
     return tuple(
         [
             (name, action, fields, port_number(engine, fields.get("port")))
@@ -129,7 +129,7 @@ def probe_of_vllm(engine: Engine, name: str) -> Mapping[str, Any] | None:
         return None
     if "exec" in entries and _exec_probe.port(entries) == engine.port:
         return entries
-    for other, _, _, port in asked(engine):
+    for other, _, _, port in probe_actions(engine):
         if other == name and (port == engine.port or misses(engine, port)):
             return entries
     return None
@@ -144,7 +144,7 @@ def misses(engine: Engine, port: int | None) -> bool:
 
 def presumed(engine: Engine, name: str) -> str | None:
     """The rule to which a finding about this probe is second: the probe asks a port on which nothing listens."""
-    if any(other == name and misses(engine, port) for other, _, _, port in asked(engine)):
+    if any(other == name and misses(engine, port) for other, _, _, port in probe_actions(engine)):
         return "probe-wrong-port"
     return None
 
@@ -222,7 +222,7 @@ def health(engine: Engine) -> dict[str, Any] | None:
 
 def _written_port(engine: Engine) -> int | str | None:
     """vLLM's port as the author's other probes write it: its name in the container's ports, else the number."""
-    named = (fields.get("port") for _, _, fields, port in asked(engine) if port == engine.port)
+    named = (fields.get("port") for _, _, fields, port in probe_actions(engine) if port == engine.port)
     return next((name for name in named if isinstance(name, str) and not name.isdigit()), engine.port)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
-from podfit.kube.workload import Container, Whole, Workload
+from podfit.kube.workload import CachedObject, Container, Workload
 from podfit.rules.devices import is_gpu, is_on_processors, vendor_of
 from podfit.rules.engine import Engine, Sibling
 from podfit.vllm import args, command, gpu, model, release, volumes
@@ -28,7 +28,7 @@ MAX_COMPARED_FLAGS = 64
 class Surroundings:
     """Values that the containers of one Pod share."""
 
-    object: Whole
+    object: CachedObject
     """The object of the Pod template."""
     releases: Releases | None = None
     """The policy's settings about vLLM releases."""
@@ -42,7 +42,7 @@ def read(
     workload: Workload, container: Container, facts: Facts, surroundings: Surroundings | None = None
 ) -> Engine | None:
     """Read one container, and add its engine to the siblings. Return None if it does not run vLLM."""
-    surroundings = surroundings or Surroundings(object=Whole(workload.object))
+    surroundings = surroundings or Surroundings(object=CachedObject(workload.object))
     running = command.resolve(workload, container, facts.config_maps, surroundings.scripts, surroundings.object)
     if running is None:
         return None
@@ -110,7 +110,7 @@ def next_server(engine: Engine) -> Engine | None:
     if not engine.command.then:
         return None
     first, *others = engine.command.then
-    surroundings = Surroundings(object=engine.invocation, releases=engine.parsers, siblings=[*engine.siblings])
+    surroundings = Surroundings(object=engine.cached_object, releases=engine.parsers, siblings=[*engine.siblings])
     return _engine(replace(first, then=tuple(others)), engine.workload, engine.container, engine.facts, surroundings)
 
 
@@ -126,7 +126,7 @@ def supposing(engine: Engine, supposed: Release, *, suggests: bool = False) -> E
         arguments = replace(arguments, release=supposed, releases=())
     else:
         arguments = args.parse(
-            running, supposed, engine.parsers, suggests=lambda: suggests and _may_compare_flags(engine.invocation)
+            running, supposed, engine.parsers, suggests=lambda: suggests and _may_compare_flags(engine.cached_object)
         )
         arguments = replace(arguments, unrecognized=engine.args.unrecognized)  # no release knows them
     its_model = engine.model
@@ -135,7 +135,7 @@ def supposing(engine: Engine, supposed: Release, *, suggests: bool = False) -> E
     return replace(engine, command=running, release=supposed, args=arguments, model=its_model, supposed=True)
 
 
-def _may_compare_flags(obj: Whole) -> bool:
+def _may_compare_flags(obj: CachedObject) -> bool:
     return obj.is_among(MAX_COMPARED_FLAGS, "flags")
 
 
@@ -236,7 +236,7 @@ def _engine(
         placement=placement,
         mounts=mounts,
         siblings=surroundings.siblings,
-        invocation=obj,
+        cached_object=obj,
         errors=tuple(errors),
         parsers=releases,
         informs=of_image.informs,

@@ -177,7 +177,7 @@ class Rule:
 
     @classmethod
     def highest_level(cls) -> Level:
-        """The highest level that one of its findings can have by default (`evaluation.lint.Judged.level`)."""
+        """The highest level that one of its findings can have by default (`evaluation.lint.GradedFinding.level`)."""
         return "denied" if cls.mode == "deny" else "advice" if cls.threatens == "practice" else "likely"
 
     @classmethod

@@ -62,7 +62,7 @@ class Acceptance:
 
     def _write(self, name: str, generation: object, problems: tuple[str, ...], spec: object) -> None:
         path = f"/apis/podfit.dev/v1alpha1/policies/{name}/status"
-        status = self._client.whole(path).get("status") or {}
+        status = self._client.get_unreduced(path).get("status") or {}
         condition_list = status.get("conditions") or []
         before: dict[str, Any] = {str(entry.get("type")): entry for entry in condition_list}
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"

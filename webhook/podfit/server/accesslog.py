@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from io import BytesIO, FileIO
 
-from podfit.evaluation.bounds import listed
+from podfit.evaluation.bounds import join_bounded
 from podfit.evaluation.review import Decision, Webhook
 from podfit.server.lines import Lines
 
@@ -62,7 +62,7 @@ class AccessLog:
             "name": (request.name or "")[:LONGEST],
             "dry_run": request.dry_run,
             "decision": decision.outcome,
-            "rules": listed(sorted({f"{rule}={mode}" for rule, mode, _ in decision.rules}), RULES),
+            "rules": join_bounded(sorted({f"{rule}={mode}" for rule, mode, _ in decision.rules}), RULES),
             **{name: audit.get(key, "") for name, key in FOUND.items()},
             "remembered": decision.remembered,
             "policy": decision.versions.get("policy-version", ""),

@@ -129,7 +129,7 @@ def examine(observed: Observed, mine: str) -> list[CheckResult]:
         replicas = [*_replicas(observed, entries)]
         causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
         lines += [
-            *_asked(observed, entries, names, tuple(causes)),
+            *_api_server_results(observed, entries, names, tuple(causes)),
             *_fail_open(observed, names),
             *replicas,
             *_callers(observed),
@@ -249,7 +249,7 @@ def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
 # ── the API server ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked(
+def _api_server_results(
     observed: Observed, entries: Mapping[str, JSON], hook_names: _Names, causes: tuple[str, ...]
 ) -> Iterator[CheckResult]:
     """`causes`: what else fails, which may be why."""
@@ -293,8 +293,8 @@ def _more(observed: Observed, family: str, hook_names: _Names) -> bool:
 def _fail_open(observed: Observed, hook_names: _Names) -> Iterator[CheckResult]:
     """How often objects passed unchecked; never a warning.
 
-    The API server counts since its start, without times, and `_asked` reports what fails now. The Pod that is tried
-    here is not counted."""
+    The API server counts since its start, without times, and `_api_server_results` reports what fails now. The Pod
+    that is tried here is not counted."""
     metrics = observed.before
     if isinstance(metrics, Unseen):
         yield CheckResult("warn", "fail-open", f"not known how often objects passed unchecked: {metrics.why}",

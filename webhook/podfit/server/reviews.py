@@ -181,16 +181,16 @@ class Reviews:
             return review.allowed_without_time(late_request, "too much to do")
         policy, facts = self._holding()
 
-        def judged(request: Request) -> Decision:
+        def decide_in_time(request: Request) -> Decision:
             if here == 0:
                 raise _Elsewhere
             return self._watch.within(left, lambda: review.decide(webhook, request, policy, facts), here)
 
         try:
             return (
-                remembered.decide(webhook, late_request, policy, facts, judged)
+                remembered.decide(webhook, late_request, policy, facts, decide_in_time)
                 if remembered is not None
-                else judged(late_request)
+                else decide_in_time(late_request)
             )
         except OutOfTime as ended:
             if here is not None:

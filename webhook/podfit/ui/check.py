@@ -34,7 +34,7 @@ def given(desk: Desk) -> dict[str, Any]:
     opened = desk.open()
     return {
         "files": [
-            {"name": file.source.name, "label": file.source.name.removeprefix(opened.folder), "text": file.shown}
+            {"name": file.source.name, "label": file.source.name.removeprefix(opened.folder), "text": file.masked_text}
             for file in opened.files
         ],
         "problems": [FORMS.line(problem) for problem in opened.problems],
@@ -113,7 +113,7 @@ def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, str, Sequen
     if nothing of the masked text has changed."""
     opened = desk.open().files
     for opened_file in opened:
-        if opened_file.source.name == name and body in (opened_file.shown, opened_file.text):
+        if opened_file.source.name == name and body in (opened_file.masked_text, opened_file.text):
             return opened_file.source, opened_file.text, ()
     folder = posixpath.dirname(name)
     others = [file for file in opened if file.source.name != name and posixpath.dirname(file.source.name) == folder]

@@ -24,7 +24,7 @@ class OpenedFile:
     text: str
 
     @cached_property
-    def shown(self) -> str:
+    def masked_text(self) -> str:
         """The text without secrets. Dots mask them: YAML would read a value of stars as an alias."""
         return files.masked(self.text, self.source.manifests, "•")
 

@@ -21,7 +21,7 @@ from podfit.vllm.facts import Facts
 PASTED = "pasted policy"
 FIELDS = frozenset({"shipped", "policy", "scan"})
 """The fields of a question."""
-Asked = tuple[str, RehearsedObject, Facts]
+PlacedObject = tuple[str, RehearsedObject, Facts]
 
 
 def answer(obj: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _policy(obj: Mapping[str, Any], desk: Desk) -> Policy:
         raise QuestionError("policy", "\n".join(error.problems)) from error
 
 
-def _objects(opened: Opened, problems: list[str]) -> Iterator[Asked]:
+def _objects(opened: Opened, problems: list[str]) -> Iterator[PlacedObject]:
     """Every object of the files, with what is known next to it; `problems` gets what can't be read."""
     problems += opened.problems
     for file in opened.files:

@@ -10,7 +10,7 @@ from typing import Any
 from podfit import generate
 from podfit.base.secret import Secrets
 from podfit.evaluation.denial import LEVELS
-from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.evaluation.policy import Policy
 from podfit.kube.quantity import human
 from podfit.report import explained
@@ -45,9 +45,9 @@ MAX_USERS = 100_000
 
 def answer(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
     """The answer for one configuration; raises QuestionError for a control that can't be used."""
-    report, result = _judged(obj, policy, _given(obj, facts))
+    report, result = _planned_result(obj, policy, _given(obj, facts))
     tree = _tree(command(obj), report, result)
-    users = _whole(obj, "users", MAX_USERS)
+    users = _whole_number(obj, "users", MAX_USERS)
     held = of_users.held(result.engine, users) if users and tree["state"] != "does-not-fit" else None
     return {**tree, "users": held}
 
@@ -55,18 +55,18 @@ def answer(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, An
 def ways(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]:
     """The ways to hold the users of the same question. They are an answer of their own, since they take longer."""
     facts = _given(obj, facts)
-    report, result = _judged(obj, policy, facts)
+    report, result = _planned_result(obj, policy, facts)
     serving = Serving(
         model=text(obj, "model"),
         arguments=tuple(command({**obj, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
         context=None,
-        users=_whole(obj, "users", MAX_USERS),
+        users=_whole_number(obj, "users", MAX_USERS),
         version=text(obj, "release") or str(NEWEST),
     )
     return of_users.ways(result.engine, serving, facts, policy, report.secrets)
 
 
-def _judged(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> tuple[Report, Result]:
+def _planned_result(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> tuple[Report, Result]:
     """The report of the command line and its one result; raises QuestionError."""
     argv, version = command(obj), text(obj, "release")
     if version and release.parse(version) is None:
@@ -88,7 +88,7 @@ def command(obj: Mapping[str, Any]) -> list[str]:
     if model.startswith("-") or any(letter.isspace() for letter in model):
         raise QuestionError("model", f"{model!r} is not a model's id or path")
     argv = ["vllm", "serve", model]
-    count, users = _count(obj), _whole(obj, "users", MAX_USERS)
+    count, users = _count(obj), _whole_number(obj, "users", MAX_USERS)
     for dest in VALUES:
         value = text(obj, dest)
         if dest == "tensor_parallel_size" and not value and count > 1:
@@ -106,10 +106,10 @@ def command(obj: Mapping[str, Any]) -> list[str]:
 
 
 def _count(obj: Mapping[str, Any]) -> int:
-    return _whole(obj, "gpus", MAX_GPUS) or 1
+    return _whole_number(obj, "gpus", MAX_GPUS) or 1
 
 
-def _whole(obj: Mapping[str, Any], field: str, most: int) -> int | None:
+def _whole_number(obj: Mapping[str, Any], field: str, most: int) -> int | None:
     """The whole number of a field; None if it is empty. Raises QuestionError."""
     value = text(obj, field)
     if not value:
@@ -140,7 +140,7 @@ def _given(obj: Mapping[str, Any], facts: Facts) -> Facts:
 def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]:
     engine, secrets = result.engine, report.secrets
     explanation = explained.explain(report, result)
-    findings = [finding for finding in result.findings if is_spoken_of(finding) and finding.shown]
+    findings = [finding for finding in result.findings if is_spoken_of(finding) and finding.is_reported]
     findings.sort(key=lambda finding: list(LEVELS).index(finding.level))
     refused = next((finding for finding in findings if finding.mode == "deny"), None)
     plan = engine.plan
@@ -224,7 +224,7 @@ def tiles(engine: Engine) -> list[dict[str, str]]:
     return [{"name": name, "value": value, "range": span} for name, value, span in items]
 
 
-def _field(finding: Judged) -> str | None:
+def _field(finding: GradedFinding) -> str | None:
     """The control that a finding is about."""
     message = finding.finding.message
     places = {message.find(f"--{dest.replace('_', '-')}"): dest for dest in (*VALUES, "enforce_eager")}

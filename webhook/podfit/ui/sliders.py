@@ -67,10 +67,10 @@ def _words(engine: Engine, dest: str, stops: Sequence[float], verdicts: Sequence
     if not fits:
         return "may fit" if "unsure" in verdicts else "fits at no value"
     if fits[0] == stops[0]:
-        return f"fits up to {_shown(_last(engine, dest, stops, fits[-1]))}"
+        return f"fits up to {_value_text(_last(engine, dest, stops, fits[-1]))}"
     if fits[-1] == stops[-1]:
-        return f"fits from {_shown(fits[0])}"
-    return f"fits from {_shown(fits[0])} to {_shown(fits[-1])}"
+        return f"fits from {_value_text(fits[0])}"
+    return f"fits from {_value_text(fits[0])} to {_value_text(fits[-1])}"
 
 
 def _last(engine: Engine, dest: str, stops: Sequence[float], fits: float) -> float:
@@ -82,5 +82,5 @@ def _last(engine: Engine, dest: str, stops: Sequence[float], fits: float) -> flo
     return between[bisect_right(between, 0, key=lambda number: _verdict(engine, dest, number) != "fits") - 1]
 
 
-def _shown(value: float) -> str:
+def _value_text(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.2f}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podfit.kube.path import FieldPath
-from podfit.kube.workload import Container, Whole, Workload, replica_count
+from podfit.kube.workload import CachedObject, Container, Workload, replica_count
 from podfit.vllm import gpu
 
 
@@ -27,14 +27,14 @@ class Replica:
     """No other Pod can join: the object gives the whole size of the group."""
 
 
-def group_of(workload: Workload, container: Container, invocation: Whole | None = None) -> Replica | None:
+def group_of(workload: Workload, container: Container, cached_object: CachedObject | None = None) -> Replica | None:
     """The group of the container that leads it; None if its size or its GPUs are unknown, or another Pod leads.
 
-    `invocation`: the object that the workload is in, for a caller that checks all its containers.
+    `cached_object`: the object that the workload is in, for a caller that checks all its containers.
     """
-    parts, invocation = workload.path.parts, invocation or Whole(workload.object)
+    parts, cached_object = workload.path.parts, cached_object or CachedObject(workload.object)
     if "headGroupSpec" in parts or "workerGroupSpecs" in parts:
-        return invocation.once(_ray)
+        return cached_object.once(_ray)
     names, size = gpu.requested_resource(workload, container), workload.pods_per_replica
     resource, own = names or ("", None)
     if size is None or own is None:
@@ -43,21 +43,21 @@ def group_of(workload: Workload, container: Container, invocation: Whole | None 
     if size == 1:
         return Replica(1, own, resource, closed=sized)
     if parts[-2:] == ("workerTemplate", "spec"):
-        return None if invocation.once(_is_led) else Replica(size, own * size, resource, closed=True)
+        return None if cached_object.once(_is_led) else Replica(size, own * size, resource, closed=True)
     if parts[-1] in ("workerSpec", "worker"):
         return None
-    worker = invocation.once(_by_path).get(_of_worker(_path_in_item(workload)))
+    worker = cached_object.once(_by_path).get(_of_worker(_path_in_item(workload)))
     each = own if worker is None else worker.once(_requested_by_pod).get(resource, 0)
     return None if each is None else Replica(size, own + (size - 1) * each, resource, closed=sized)
 
 
-def _is_led(invocation: Whole) -> bool:
+def _is_led(cached_object: CachedObject) -> bool:
     """True if the leader has a template of its own."""
-    return any({"leaderTemplate", "entryTemplate"} & {*workload.path.parts} for workload in invocation.workloads)
+    return any({"leaderTemplate", "entryTemplate"} & {*workload.path.parts} for workload in cached_object.workloads)
 
 
-def _by_path(invocation: Whole) -> Mapping[FieldPath, Workload]:
-    return {workload.path: workload for workload in reversed(invocation.workloads)}
+def _by_path(cached_object: CachedObject) -> Mapping[FieldPath, Workload]:
+    return {workload.path: workload for workload in reversed(cached_object.workloads)}
 
 
 def _path_in_item(workload: Workload) -> FieldPath:
@@ -89,12 +89,12 @@ def _requested_by_pod(workload: Workload) -> dict[str, int | None]:
     return total
 
 
-def _ray(invocation: Whole) -> Replica | None:
+def _ray(cached_object: CachedObject) -> Replica | None:
     """A Ray cluster at its largest: Ray places an engine's ranks wherever there are GPUs."""
     pods = gpus = 0
     resource = None
-    for workload in invocation.workloads:
-        group = FieldPath(workload.path.parts[:-2]).get(invocation.object)
+    for workload in cached_object.workloads:
+        group = FieldPath(workload.path.parts[:-2]).get(cached_object.object)
         request = next(
             (names for c in workload.containers if (names := gpu.requested_resource(workload, c)) is not None), None
         )

@@ -71,7 +71,7 @@ def own_arguments(
         name: value for name, value in env.items()
         if name.startswith("VLLM_") and not any(word in name for word in SECRET)
     }  # fmt: skip
-    return FORMS.shown(arguments), variables
+    return FORMS.masked_value(arguments), variables
 
 
 HARMLESS = frozenset(

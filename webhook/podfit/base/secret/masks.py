@@ -126,14 +126,14 @@ class Secrets:
         """Return the masked text as one line without control characters and of bounded length."""
         return shortened(one_line(self.masked(text, quoted=quoted)))
 
-    def shown(self, value: Any, name: str = "") -> Any:
+    def masked_value(self, value: Any, name: str = "") -> Any:
         """Return a JSON value with masked texts. `name`: the argument, variable or key of the value."""
         if self.show:
             return value
         if isinstance(value, Mapping):
-            return {self.masked(str(key)): self.shown(item, str(key)) for key, item in value.items()}
+            return {self.masked(str(key)): self.masked_value(item, str(key)) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.shown(item, name) for item in value]
+            return [self.masked_value(item, name) for item in value]
         hides = bool(name) and value is not None and not isinstance(value, bool) and is_secret_name(name)
         if hides and is_secret(str(value)):
             return "*" * len(str(value))

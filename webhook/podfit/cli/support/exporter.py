@@ -154,7 +154,7 @@ def _listening(host: str, port: int, numbers: CollectorRegistry) -> WSGIServer:
     raise AssertionError("unreachable")
 
 
-def _whole(scan: Scan, last: Scan | None) -> bool:
+def _is_complete(scan: Scan, last: Scan | None) -> bool:
     """True if the scan finished and read every kind that the last complete scan could read.
 
     Kinds that podfit may never read do not count."""
@@ -179,7 +179,7 @@ def serve(
             start = time.monotonic()
             try:
                 scan = read()
-                planned.worked = _whole(scan, planned.scan)
+                planned.worked = _is_complete(scan, planned.scan)
                 if planned.worked:
                     planned.scan, planned.seconds, planned.at = scan, time.monotonic() - start, time.time()
                 for message in scan.errors:

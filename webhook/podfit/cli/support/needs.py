@@ -14,7 +14,7 @@ from podfit.evaluation.policy import Policy
 from podfit.report import model as as_model
 from podfit.report import needs as as_needs
 from podfit.report.command_line import judged_as
-from podfit.report.needs import Asked, Serving, Way
+from podfit.report.needs import NeedsQuestion, Serving, Way
 from podfit.vllm import gpu
 from podfit.vllm.args import settings
 from podfit.vllm.facts import Fact, Facts
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         if (value := getattr(args, flag))
         for word in (f"--{flag.replace('_', '-')}", value)
     ]
-    result = _judged(model, given, version, facts, policy)
+    result = _base_result(model, given, version, facts, policy)
     base = result.engine
     if base.model is None:
         near = nearest(model)
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
         raise edge.UnusableError(f"how long {model}'s context is, is not known: --context TOKENS says it")
     if longest and context > longest:
         raise edge.UnusableError(f"--context {context}: the model's own limit is {longest:,} tokens")
-    need = Asked(base.model.value, context, args.users or 1, version, assumed=args.vllm_version is None)
+    need = NeedsQuestion(base.model.value, context, args.users or 1, version, assumed=args.vllm_version is None)
     offers = needs.offers(
         base.args, base.model.value, context=context, users=args.users, stocks=having,
         gpus=facts.gpu.count if facts.gpu else None, env=base.command.env,
@@ -117,7 +117,7 @@ def _at_the_hub(model: str, fact: Fact[Model]) -> tuple[str, list[str]]:
     return model, [f"{model} is not a model ID of the hub: vLLM needs one, or the path of a folder"]
 
 
-def _write(output: str, ways: Sequence[Way], need: Asked, named: Accelerator | None) -> int:
+def _write(output: str, ways: Sequence[Way], need: NeedsQuestion, named: Accelerator | None) -> int:
     """Prints the manifest of the best way. For a name that several GPU models have, that is the best way with the
     commonest of them, as long as it holds the requests."""
     possible = [way for way in ways if way.refused is None]
@@ -168,7 +168,7 @@ def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Sto
     return replace(facts, cluster=snapshot), having, notes
 
 
-def _judged(model: str, options: Sequence[str], version: str, facts: Facts, policy: Policy) -> Result:
+def _base_result(model: str, options: Sequence[str], version: str, facts: Facts, policy: Policy) -> Result:
     """The model served with nothing but what is given."""
     report = judged_as(["vllm", "serve", model, *options], version, replace(facts, cluster=None), policy)
     if not report.results:

@@ -13,6 +13,6 @@ Not here: repairs (`repair`), and the texts of denials and warnings (`denial`, `
 from __future__ import annotations
 
 from podfit.evaluation.lint.evaluate import MAX_FINDINGS_PER_OBJECT, lint
-from podfit.evaluation.lint.results import Judged, Report, Result, RuleError, Shadow
+from podfit.evaluation.lint.results import GradedFinding, Report, Result, RuleError, Shadow
 
-__all__ = ["MAX_FINDINGS_PER_OBJECT", "Judged", "Report", "Result", "RuleError", "Shadow", "lint"]
+__all__ = ["MAX_FINDINGS_PER_OBJECT", "GradedFinding", "Report", "Result", "RuleError", "Shadow", "lint"]

@@ -13,7 +13,7 @@ from podfit.evaluation.policy import Policy
 from podfit.evaluation.quoting import quotable
 from podfit.kube import workload
 from podfit.kube.path import mapping
-from podfit.kube.workload import JSON, Container, Whole, Workload
+from podfit.kube.workload import JSON, CachedObject, Container, Workload
 from podfit.kube.workload.kserve_runtime import with_runtimes
 from podfit.rules import reading
 from podfit.rules.engine import Engine
@@ -92,8 +92,8 @@ class _Reader:
         except Exception as error:
             self.errors.append(RuleError.of("workload", error))
             return None
-        objects = {id(obj): Whole(obj, workloads)}
-        pods = [self._pod(pod, objects.setdefault(id(pod.object), Whole(pod.object))) for pod in workloads]
+        objects = {id(obj): CachedObject(obj, workloads)}
+        pods = [self._pod(pod, objects.setdefault(id(pod.object), CachedObject(pod.object))) for pod in workloads]
         containers = [(pod, container) for pod in pods for container in pod.workload.containers]
         order = sorted(range(len(containers)), key=lambda position: not _needs_device(containers[position][1]))
         skipped = 0
@@ -110,7 +110,7 @@ class _Reader:
             return f"{skipped} of {len(containers)} containers are not evaluated: the object has too many"
         return next((pod.unevaluated for pod in workloads if pod.unevaluated), None)
 
-    def _pod(self, pod: Workload, obj: Whole) -> _Pod:
+    def _pod(self, pod: Workload, obj: CachedObject) -> _Pod:
         return _Pod(pod, Surroundings(object=obj, releases=self.policy.releases, scripts=self.scripts), [])
 
     def _read_container(self, position: int, pod: _Pod, container: Container) -> None:

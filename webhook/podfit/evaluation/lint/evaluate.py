@@ -16,7 +16,7 @@ from podfit.evaluation.lint.doubts import DOUBTS, DOUBTS_OF_UPDATE
 from podfit.evaluation.lint.exemptions import invalid_exemptions
 from podfit.evaluation.lint.facts import unknown_facts
 from podfit.evaluation.lint.fixes import unrepairable_rules, with_possible_fix
-from podfit.evaluation.lint.results import Judged, Report, Result, RuleError, Shadow
+from podfit.evaluation.lint.results import GradedFinding, Report, Result, RuleError, Shadow
 from podfit.evaluation.lint.update import Key, Update, finding_keys
 from podfit.evaluation.policy import Policy, Setting, Subject, Terms
 from podfit.evaluation.policy.layer import ApplicableRules, softer_mode
@@ -107,7 +107,7 @@ class _Evaluation:
             for result in results
         ])  # fmt: skip
 
-    def _limited(self, finding: Judged, terms: Terms) -> Judged:
+    def _limited(self, finding: GradedFinding, terms: Terms) -> GradedFinding:
         """Return the finding with as much of its consequence as `enforce.mode` leaves."""
         limited = replace(
             finding.consequence,
@@ -180,13 +180,13 @@ class _Run:
 
     def findings(
         self, engine: Engine, errors: list[RuleError], most: int = MAX_FINDINGS_PER_OBJECT
-    ) -> Sequence[Judged]:
+    ) -> Sequence[GradedFinding]:
         """Return the findings of all applicable rules in one container, at most `most` of each.
 
         An exception in a rule becomes an error, not a failure."""
         applicable = self._applicable_rules(engine)
         errors += [RuleError.of(rule, error) for rule, error in applicable.wrong]
-        findings: list[Judged] = []
+        findings: list[GradedFinding] = []
         check, settings = releases.checker(engine), applicable.settings
         if engine.command.unnamed:
             settings = tuple(setting for setting in settings if setting.rule.of_unnamed)
@@ -201,7 +201,7 @@ class _Run:
                 errors.append(RuleError.of(setting.rule.id(), error))
         return self._after_steps(findings, engine)
 
-    def _after_steps(self, findings: Sequence[Judged], engine: Engine) -> Sequence[Judged]:
+    def _after_steps(self, findings: Sequence[GradedFinding], engine: Engine) -> Sequence[GradedFinding]:
         """Return the findings after the steps over all of them."""
         findings = steps.without_yielding(steps.limit_to_presumed(findings))
         if not engine.command.then or not _is_denied(findings):
@@ -217,7 +217,7 @@ class _Run:
         newest = releases.newest(engine)
         unknown = unknown_facts(engine)
         by_release = unknown if newest is engine else unknown_facts(newest)
-        return self.terms.asked(self.evaluation.place, engine.workload.completes, unknown, by_release)
+        return self.terms.applicable_rules(self.evaluation.place, engine.workload.completes, unknown, by_release)
 
     def _context(self, setting: Setting) -> Context:
         evaluation, containers = self.evaluation, self.containers
@@ -234,7 +234,7 @@ class _Run:
             denied_before=self.denied_before,
         )
 
-    def _softened_by_update(self, finding: Judged, engine: Engine) -> Judged:
+    def _softened_by_update(self, finding: GradedFinding, engine: Engine) -> GradedFinding:
         """Return the finding after the doubts of an update."""
         if finding.mode != "deny":
             return finding
@@ -253,11 +253,11 @@ def _bounded(finding: Finding, others: Iterator[Finding], most: int) -> Sequence
     return [*findings[: most - 1], replace(last, details=(*last.details, more))]
 
 
-def _is_denied(findings: Sequence[Judged]) -> bool:
+def _is_denied(findings: Sequence[GradedFinding]) -> bool:
     return any(finding.mode == "deny" for finding in findings)
 
 
-def _with_consequence(finding: Finding, engine: Engine, context: Context) -> Judged:
+def _with_consequence(finding: Finding, engine: Engine, context: Context) -> GradedFinding:
     """Return a rule's finding with its consequence, before the steps over all findings."""
     rule = context.rule
     finding = with_possible_fix(finding, context.object)
@@ -265,7 +265,7 @@ def _with_consequence(finding: Finding, engine: Engine, context: Context) -> Jud
     notes = [] if context.unrepairable is None else [f"not repaired: {context.unrepairable}"]
     if consequence.exempted is None:
         notes += invalid_exemptions(engine, context)
-    return Judged(
+    return GradedFinding(
         rule=rule.id(),
         plane=rule.plane,
         threatens=rule.threatens,

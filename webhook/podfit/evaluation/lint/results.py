@@ -27,7 +27,7 @@ def printable(text: str, secrets: Secrets) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class GradedFinding:
     """A finding with its consequence. Each text is masked when it is first read, since most are never printed."""
 
     rule: str
@@ -155,7 +155,7 @@ class Judged:
         return "would_deny" if self.would == "deny" != self.mode else self.level
 
     @property
-    def shown(self) -> bool:
+    def is_reported(self) -> bool:
         """It is reported without being asked for: it denies or warns, or would if the policy enforced."""
         return self.would in ("deny", "warn")
 
@@ -183,7 +183,7 @@ class Result:
     """One vLLM container, evaluated."""
 
     engine: Engine
-    findings: tuple[Judged, ...]
+    findings: tuple[GradedFinding, ...]
 
     @property
     def denied(self) -> bool:
@@ -214,7 +214,7 @@ class Shadow:
         return any(finding.would == "deny" for finding in self.findings)
 
     @property
-    def findings(self) -> tuple[Judged, ...]:
+    def findings(self) -> tuple[GradedFinding, ...]:
         """All findings of all containers."""
         return tuple(finding for result in self.results for finding in result.findings)
 
@@ -254,6 +254,6 @@ class Report:
         return tuple(edit for result in self.results for edit in result.edits)
 
     @cached_property
-    def findings(self) -> tuple[Judged, ...]:
+    def findings(self) -> tuple[GradedFinding, ...]:
         """All findings of all containers."""
         return tuple([finding for result in self.results for finding in result.findings])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from podfit.evaluation.lint.results import Judged
+from podfit.evaluation.lint.results import GradedFinding
 from podfit.evaluation.policy.layer import STRENGTH, harder_mode
 from podfit.rules import all_rules
 from podfit.rules.rule import Mode
@@ -20,7 +20,7 @@ class Step:
     """When it applies, for people: a row of docs/decisions.md."""
     effect: str
 
-    def lower(self, finding: Judged, mode: Mode, reason: str) -> Judged:
+    def lower(self, finding: GradedFinding, mode: Mode, reason: str) -> GradedFinding:
         """Return the finding with this mode."""
         softened_by = (*finding.softened_by, self.name)
         return replace(
@@ -41,7 +41,7 @@ NEXT_SERVER = Step(
 STEPS = (PRESUMED_RULE, NEXT_SERVER)
 
 
-def limit_to_presumed(findings: Sequence[Judged]) -> Sequence[Judged]:
+def limit_to_presumed(findings: Sequence[GradedFinding]) -> Sequence[GradedFinding]:
     """Return the findings, each with at most the mode of the rule that it presumes (`Finding.presumes`)."""
     if not any(finding.unmasked.presumes for finding in findings):
         return findings
@@ -49,7 +49,7 @@ def limit_to_presumed(findings: Sequence[Judged]) -> Sequence[Judged]:
     return [_limited_to_presumed(finding, modes) for finding in findings]
 
 
-def _limited_to_presumed(finding: Judged, modes: Mapping[str, Mode]) -> Judged:
+def _limited_to_presumed(finding: GradedFinding, modes: Mapping[str, Mode]) -> GradedFinding:
     rule = finding.unmasked.presumes
     mode = modes.get(rule, "ignore") if rule else finding.mode
     if STRENGTH[mode] >= STRENGTH[finding.mode]:
@@ -57,7 +57,7 @@ def _limited_to_presumed(finding: Judged, modes: Mapping[str, Mode]) -> Judged:
     return PRESUMED_RULE.lower(finding, mode, f"it matters only with {rule}, whose mode is {mode}")
 
 
-def without_yielding(findings: Sequence[Judged]) -> Sequence[Judged]:
+def without_yielding(findings: Sequence[GradedFinding]) -> Sequence[GradedFinding]:
     """Return the findings without those whose cause another rule reports at least as strongly
     (`Finding.yields_to`)."""
     if not any(finding.unmasked.yields_to for finding in findings):
@@ -66,21 +66,21 @@ def without_yielding(findings: Sequence[Judged]) -> Sequence[Judged]:
     return [finding for finding in findings if not _yields(finding, modes)]
 
 
-def _yields(finding: Judged, modes: Mapping[str, Mode]) -> bool:
+def _yields(finding: GradedFinding, modes: Mapping[str, Mode]) -> bool:
     stronger = (
         rule in modes and STRENGTH[modes[rule]] >= STRENGTH[finding.mode] for rule in finding.unmasked.yields_to
     )
     return any(stronger)
 
 
-def _strongest_modes(findings: Sequence[Judged]) -> Mapping[str, Mode]:
+def _strongest_modes(findings: Sequence[GradedFinding]) -> Mapping[str, Mode]:
     modes: dict[str, Mode] = {}
     for finding in findings:
         modes[finding.rule] = harder_mode(modes.get(finding.rule, "ignore"), finding.mode)
     return modes
 
 
-def soften_for_next_server(findings: Sequence[Judged]) -> Sequence[Judged]:
+def soften_for_next_server(findings: Sequence[GradedFinding]) -> Sequence[GradedFinding]:
     """Return the findings of a server after whose failure the script starts another one that is not denied.
 
     What a policy forbids is still forbidden."""

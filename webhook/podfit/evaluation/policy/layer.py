@@ -122,20 +122,20 @@ class Terms:
     """Rules that an author may silence with an annotation; "*" is every rule."""
     exceptions: tuple[PolicyException, ...] = ()
 
-    _asked: dict[_Who, ApplicableRules] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _applicable_rules: dict[_Who, ApplicableRules] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def asked(
+    def applicable_rules(
         self, where: Place, completes: frozenset[str], unknown: frozenset[str], unknown_by_release: frozenset[str]
     ) -> ApplicableRules:
         """The rules that apply at a place to an engine. `completes`: what its operator fills in. `unknown`: facts of
         the engine that are not known (words of `rule.FACTS`). `unknown_by_release`: those for rules that depend on the
         release. Cached, since most engines are equal in these."""
         who = (where, completes, unknown, unknown_by_release)
-        applicable_rules = self._asked.get(who)
+        applicable_rules = self._applicable_rules.get(who)
         if applicable_rules is None:
-            if len(self._asked) >= _REMEMBERED:
-                self._asked.clear()
-            applicable_rules = self._asked[who] = ApplicableRules.of(self.settings.values(), who)
+            if len(self._applicable_rules) >= _REMEMBERED:
+                self._applicable_rules.clear()
+            applicable_rules = self._applicable_rules[who] = ApplicableRules.of(self.settings.values(), who)
         return applicable_rules
 
     def mode(self, rule: str) -> Mode:

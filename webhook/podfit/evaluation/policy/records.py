@@ -105,7 +105,7 @@ def _limits_by_gpu(hint: Any, bounds: dict[str, Any]) -> Any:
     value = limit.model_fields.get("value")
     alone = limit if value is None else Annotated[value.annotation, Field(**_bounds(inner[0]))]
 
-    def listed(given: Any) -> Any:
+    def as_tuple(given: Any) -> Any:
         """One limit as a tuple of it."""
         if isinstance(given, tuple):
             return given
@@ -115,7 +115,7 @@ def _limits_by_gpu(hint: Any, bounds: dict[str, Any]) -> Any:
         Annotated[alone, Tag(ONE)] | Annotated[tuple[limit, ...], Field(min_length=1), Tag(LIST)],  # type: ignore[valid-type]
         Discriminator(lambda given: LIST if isinstance(given, list | tuple) else ONE),
     ]
-    return Annotated[either, AfterValidator(listed)]
+    return Annotated[either, AfterValidator(as_tuple)]
 
 
 def _bounds(record: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podfit.evaluation import review
-from podfit.evaluation.lint import Judged, Report, lint
+from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.layer import harder_mode
 from podfit.kube.workload import JSON
@@ -48,7 +48,7 @@ class RehearsedDecision:
         """The object is denied."""
         return self.report.denied
 
-    def worst(self, rule: str) -> Judged | None:
+    def worst(self, rule: str) -> GradedFinding | None:
         """The finding of a rule that has its hardest mode."""
         return next(
             (
@@ -68,5 +68,5 @@ def rehearse(obj: RehearsedObject, policy: Policy, facts: Facts) -> RehearsedDec
         modes[finding.rule] = harder_mode(finding.mode, modes.get(finding.rule, "ignore"))
     terms = policy.of(Subject.of(obj.object, facts, obj.namespace))
     patches = obj.object.get("kind") == "Pod" or terms.mutate_workloads
-    fixed = dict.fromkeys(judgement.rule for judgement in report.findings if judgement.applies) if patches else ()
+    fixed = dict.fromkeys(graded.rule for graded in report.findings if graded.applies) if patches else ()
     return RehearsedDecision(report, modes, tuple(fixed))

@@ -14,7 +14,7 @@ from typing import Literal
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.denial import HEADINGS
-from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.evaluation.scan.planned import Planned, Span, planned_lines
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
@@ -130,7 +130,7 @@ class ScannedFinding:
     """The mode without the limit of `enforce.mode`."""
 
     @property
-    def shown(self) -> bool:
+    def is_reported(self) -> bool:
         """It denies or warns, or would if the policy enforced."""
         return self.would in ("deny", "warn")
 
@@ -164,7 +164,7 @@ class ScannedContainer:
     @property
     def state(self) -> State:
         """What its findings come to, if the policy enforced."""
-        headings = {finding.heading for finding in self.findings if finding.shown}
+        headings = {finding.heading for finding in self.findings if finding.is_reported}
         if "denied" in headings or "would_deny" in headings:
             return "denied" if "denied" in headings else "would_deny"
         return "warned" if headings else "clean"
@@ -242,7 +242,7 @@ class Scan:
     @property
     def findings(self) -> Iterator[tuple[ScannedContainer, ScannedFinding]]:
         """Each finding that denies or warns, or would if the policy enforced, with its container."""
-        return ((row, finding) for row in self.rows for finding in row.findings if finding.shown)
+        return ((row, finding) for row in self.rows for finding in row.findings if finding.is_reported)
 
     def rules(self) -> list[tuple[Mode, Mode, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
         """Mode, mode without `enforce.mode`, and rule → its findings: denials first, then the most frequent."""
@@ -360,7 +360,7 @@ def _digest(spec: JSON) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _scanned_finding(graded: Judged) -> ScannedFinding:
+def _scanned_finding(graded: GradedFinding) -> ScannedFinding:
     """What a scan keeps of one finding."""
     finding = graded.finding
     return ScannedFinding(

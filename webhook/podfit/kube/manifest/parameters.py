@@ -89,18 +89,18 @@ class Parameters:
         room: Room | None = None,
     ) -> None:
         """`end`: what each of `names` ends with; `room`: of the object, where this is a part of it."""
-        self.values, self.names, self.whole, self.every, self.end = values, names, pattern, every, end
+        self.values, self.names, self.json_pattern, self.every, self.end = values, names, pattern, every, end
         self.unfilled: dict[str, None] = {}
         self.used: dict[str, None] = {}
         """Parameters with a value that do more than name things."""
-        self.told: dict[str, None] = {}
+        self.command_parameters: dict[str, None] = {}
         """The parameters among these that may change vLLM's command line."""
         self._room = room or Room()
 
     @property
     def aside(self) -> tuple[str, ...]:
         """The used parameters that do not change vLLM's command line."""
-        return tuple(name for name in self.used if name not in self.told)
+        return tuple(name for name in self.used if name not in self.command_parameters)
 
     def fill(self, value: Any, *, naming: bool = False, aside: bool = False, depth: int = 0, of: object = None) -> Any:
         """`value` with all its texts filled; what has no value becomes `$(NAME)`, and is noted unless it only names."""
@@ -125,7 +125,7 @@ class Parameters:
 
     def _text(self, text: str, naming: bool, aside: bool = False) -> Any:
         """A text with its parameters replaced: by a value of any type where `${{NAME}}` is all of it, else by texts."""
-        match = self.whole.fullmatch(text) if self.whole else None
+        match = self.json_pattern.fullmatch(text) if self.json_pattern else None
         if match is not None and self._is_one(match):
             sentence = self._value(match, naming, aside)
             try:
@@ -144,7 +144,7 @@ class Parameters:
 
     def _key(self, text: str, naming: bool) -> str:
         """Keys are texts, whatever a value would be."""
-        match = self.whole.fullmatch(text) if self.whole else None
+        match = self.json_pattern.fullmatch(text) if self.json_pattern else None
         if match is not None and self._is_one(match):
             return self._value(match, naming)
         return str(self._text(text, naming))
@@ -161,7 +161,7 @@ class Parameters:
             if not naming:
                 self.used[name] = None
                 if not aside:
-                    self.told[name] = None
+                    self.command_parameters[name] = None
             return value
         self._room.spend()
         if naming:

@@ -21,12 +21,12 @@ from podfit.kube.workload.controller import controller_of
 from podfit.kube.workload.table import WORKLOAD_KINDS, KindRow, Pods
 from podfit.kube.workload.template import JSON, Container, Workload, as_list, containers_of, replica_count
 
-__all__ = ["JSON", "Container", "Whole", "Workload", "as_list", "controller_of", "find", "replica_count"]
+__all__ = ["JSON", "CachedObject", "Container", "Workload", "as_list", "controller_of", "find", "replica_count"]
 
 T = TypeVar("T")
 
 
-class Whole:
+class CachedObject:
     """An object, and values that are computed once for all of its Pod templates.
 
     It may have hundreds of templates, and each container may need a value of the whole object."""
@@ -43,7 +43,7 @@ class Whole:
         """Every Pod template of the object."""
         return find(self.object) if self._found is None else self._found
 
-    def once(self, of: Callable[[Whole], T], key: object = None) -> T:
+    def once(self, of: Callable[[CachedObject], T], key: object = None) -> T:
         """What is asked of it, worked out at the first time. `key`: for a function that is another one each time."""
         key = key or of
         if key not in self._known:

@@ -14,7 +14,7 @@ from podfit.base.secret import Secrets
 from podfit.evaluation import subject
 from podfit.evaluation.compare import settings_of
 from podfit.evaluation.denial import importance
-from podfit.evaluation.lint import Judged, Report, Result
+from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.kube.quantity import human
 from podfit.report.comparison import LINE_NAMES, SETTINGS
 from podfit.report.plan import source_for, why_more_fit
@@ -96,7 +96,7 @@ class Explained:
     origins: tuple[Origin, ...]
     changes: tuple[str, ...]
     """What would fit, each by itself, best first."""
-    findings: tuple[Judged, ...]
+    findings: tuple[GradedFinding, ...]
     report: Report
     """What it explains."""
 
@@ -105,14 +105,14 @@ def explain(report: Report, result: Result) -> Explained:
     """What is to be shown of one container; secrets are stars."""
     engine = result.engine
     plan = engine.plan
-    findings = tuple(sorted((finding for finding in result.findings if finding.shown), key=importance))
+    findings = tuple(sorted((finding for finding in result.findings if finding.is_reported), key=importance))
     charts = []
     if plan.gpu is not None:
         charts.append(Chart(f"GPU memory of one GPU: {gpu_set.planned_name(engine)}", tuple(_gpu(plan.gpu))))
     if plan.host is not None:
         charts.append(Chart("host memory of the container", tuple(_host(plan.host, engine.memory_limit))))
     return Explained(
-        title=f'{subject.describe_object(report.object)}, container "{subject.shown(engine.container.name)}"',
+        title=f'{subject.describe_object(report.object)}, container "{subject.printable_name(engine.container.name)}"',
         summary=summary(engine, report.secrets).partition(": GPU memory ")[0],
         state="denied"
         if result.denied
@@ -224,7 +224,7 @@ def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
     yield Origin("vLLM", str(engine.release or "unknown"), known if engine.release else f"{image} names no release")
     for dest, value in engine.args.given.items():
         if dest != "model":
-            text = str(secrets.shown(value, dest))
+            text = str(secrets.masked_value(value, dest))
             yield Origin(f"--{dest.replace('_', '-')}", text, str(engine.argument(dest)))
     for name, value in settings_of(engine).items():
         if name not in engine.args.given and value is not None:

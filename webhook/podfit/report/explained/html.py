@@ -86,14 +86,14 @@ def _section(explanation: Explained) -> Iterator[str]:
         yield "</ol>"
     if explanation.findings:
         yield "<h2>Findings</h2>\n<ul>"
-        for judgement in explanation.findings:
-            finding = judgement.finding
+        for graded in explanation.findings:
+            finding = graded.finding
             details = "".join(f'<span class="note">{_text(line)}</span>' for line in finding.details)
             advised = "".join(f"<li><code>{_text(suggestion)}</code></li>" for suggestion in finding.suggestions)
             advice = f'<div class="note">{_text(lead(finding))}:<ul>{advised}</ul></div>' if advised else ""
             yield (
-                f'<li><span class="{judgement.mode}">{HEADINGS[judgement.heading]}</span> {_text(judgement.rule)} '
-                f'<span class="soft">({PLANES[judgement.plane]}, <code>{_text(judgement.path)}</code>)</span><br>'
+                f'<li><span class="{graded.mode}">{HEADINGS[graded.heading]}</span> {_text(graded.rule)} '
+                f'<span class="soft">({PLANES[graded.plane]}, <code>{_text(graded.path)}</code>)</span><br>'
                 f"{_text(finding.message)}{details}{advice}</li>"
             )
         yield "</ul>"

@@ -27,7 +27,7 @@ def tree(explanation: Explained) -> dict[str, Any]:
         "charts": [_chart(chart) for chart in explanation.charts],
         "results": [{"name": name, "value": value} for name, value in explanation.results],
         "changes": list(explanation.changes),
-        "findings": [finding(explanation.report, judgement) for judgement in explanation.findings],
+        "findings": [finding(explanation.report, graded) for graded in explanation.findings],
         "origins": [{"name": item.what, "value": item.value, "source": item.source} for item in explanation.origins],
     }
 

@@ -41,11 +41,11 @@ def _section(explanation: Explained) -> Iterator[str]:
         yield from (f"{number}. {escaped(text)}" for number, text in enumerate(explanation.changes, 1))
     if explanation.findings:
         yield from ("", "| | rule | what is wrong | what would help |", "| --- | --- | --- | --- |")
-    for judgement in explanation.findings:
-        finding = judgement.finding
+    for graded in explanation.findings:
+        finding = graded.finding
         sentence = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
         helps = "<br>".join(escaped(text) for text in advice(finding))
-        yield f"| {HEADINGS[judgement.heading]} | `{judgement.rule}` | {sentence} | {helps} |"
+        yield f"| {HEADINGS[graded.heading]} | `{graded.rule}` | {sentence} | {helps} |"
     yield from ("", "<details><summary>where every number came from</summary>", "", "| what | value | source |")
     yield "| --- | --- | --- |"
     for item in explanation.origins:

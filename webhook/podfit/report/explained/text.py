@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from podfit.base.printable import clean
 from podfit.evaluation.denial import HEADINGS, PLANES, advice, wrapped
-from podfit.evaluation.lint import Judged
+from podfit.evaluation.lint import GradedFinding
 from podfit.kube.quantity import human
 from podfit.report.explained import Bar, Chart, Explained, Kind, Origin
 
@@ -65,17 +65,17 @@ MANY = 5
 """Findings that one screen shows."""
 
 
-def _findings(findings: Sequence[Judged], width: int, *, verbose: bool) -> list[str]:
+def _findings(findings: Sequence[GradedFinding], width: int, *, verbose: bool) -> list[str]:
     """Each finding with what helps; on one screen the rule and the message alone."""
     out = []
     if not verbose:
-        for judgement in findings[:MANY]:
-            head = f"{HEADINGS[judgement.heading]}  {judgement.rule}: {judgement.finding.message}"
+        for graded in findings[:MANY]:
+            head = f"{HEADINGS[graded.heading]}  {graded.rule}: {graded.finding.message}"
             out.append(_cut(f"  {clean(head)}", width))
         return out + ([f"  and {len(findings) - MANY} more (-v)"] if len(findings) > MANY else [])
-    for judgement in findings:
-        finding = judgement.finding
-        head = f"{HEADINGS[judgement.heading]}  {judgement.rule}  [{PLANES[judgement.plane]}]  {judgement.path}"
+    for graded in findings:
+        finding = graded.finding
+        head = f"{HEADINGS[graded.heading]}  {graded.rule}  [{PLANES[graded.plane]}]  {graded.path}"
         out += ["", *_wrapped(head, width, "  ")]
         for line in (finding.message, *finding.details, *advice(finding)):
             out += _wrapped(line, width, "    ", "      " if line.startswith("- ") else None)
@@ -96,7 +96,7 @@ def _chart(chart: Chart, width: int, *, verbose: bool) -> list[str]:
     bars = [bar for bar in chart.bars if verbose or bar.kind != "spared"]
     for bar in bars:
         cells = _cells(bar, chart.scale, length)
-        note = f"  {_told(bar)}" if wide else ""
+        note = f"  {_bar_note(bar)}" if wide else ""
         out.append(f"  {bar.name:<{name}}{human(bar.size):>10}  {cells:<{length}}{note}"[:width])
     if verbose:
         edge = human(chart.scale)
@@ -107,12 +107,12 @@ def _chart(chart: Chart, width: int, *, verbose: bool) -> list[str]:
     out += _wrapped("   ".join(legend), width, "  ")
     if verbose and not wide:
         for bar in chart.bars:
-            if text := _told(bar):
+            if text := _bar_note(bar):
                 out += _wrapped(text, width, f"  {bar.name:<{name}}  ", " " * (name + 4))
     return out
 
 
-def _told(bar: Bar) -> str:
+def _bar_note(bar: Bar) -> str:
     return clean("; ".join(part for part in (bar.interval if bar.interval != "exact" else "", bar.note) if part))
 
 

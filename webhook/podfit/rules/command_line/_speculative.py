@@ -63,13 +63,13 @@ def _check(
 ) -> Check:
     """A check of the speculative config for releases from `release` to before `until`."""
 
-    def asked(it: Given) -> str | None:
+    def speculative_problem(it: Given) -> str | None:
         entries = {key.replace("-", "_"): value for key, value in _of(it).items()}
         problem = refusal(it, entries) if entries else None
         return f"--speculative-config: {problem}" if problem else None
 
-    asked.__doc__ = refusal.__doc__
-    return Check("speculative_config", release, until, asked, (change,), of_model=True, unknown=unknown)
+    speculative_problem.__doc__ = refusal.__doc__
+    return Check("speculative_config", release, until, speculative_problem, (change,), of_model=True, unknown=unknown)
 
 
 def _method(obj: Mapping[str, Any]) -> str:

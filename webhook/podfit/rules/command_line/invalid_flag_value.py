@@ -242,7 +242,7 @@ def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
         if dest not in RANGES
         and dest not in ELSEWHERE
         and (refusal := settings.out_of_bounds(dest, given[dest], release)) is not None
-        and _made(engine, settings.argument_that_enables(dest))
+        and _is_switched_on(engine, settings.argument_that_enables(dest))
     }
     for dest in RANGES.keys() & given.keys() if release else ():
         known, value = RANGES[dest], _number(given[dest])
@@ -272,7 +272,7 @@ def _out_of_bounds_findings(engine: Engine, refused: Mapping[str, settings.Refus
         )
 
 
-def _made(engine: Engine, switch: str | None) -> bool:
+def _is_switched_on(engine: Engine, switch: str | None) -> bool:
     """The class is filled at all: the switch that it needs is given."""
     return switch is None or bool(engine.args.given.get(switch))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from podfit.kube.path import is_object
-from podfit.kube.workload import Whole, Workload, as_list
+from podfit.kube.workload import CachedObject, Workload, as_list
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.model import catalogue
@@ -30,7 +30,7 @@ class GatedModelWithoutToken(Rule):
         name = engine.args.model or ""
         if not _is_gated(name, engine) or engine.container.synthetic:
             return
-        if _may_be_there(engine) or _told(engine):
+        if _may_be_there(engine) or _may_have_token(engine):
             return
         empty = next((text for text in TOKEN_VARIABLES if engine.command.env.get(text) == ""), None)
         yield Finding(
@@ -64,7 +64,7 @@ TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 """Volumes that hold no checkpoint and no token's file when the container starts."""
 
 
-def _told(engine: Engine) -> bool:
+def _may_have_token(engine: Engine) -> bool:
     """A token, or another place than the hub, is given somewhere, or may be where it can't be seen."""
     known, env = engine.command.env, engine.field("env")
     if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in OTHER_TOKEN_SOURCES):
@@ -81,12 +81,12 @@ def _told(engine: Engine) -> bool:
         item.get("name") in TOKEN_VARIABLES and item.get("value") == "" and not item.get("valueFrom") for item in named
     ):
         return False
-    return engine.invocation.once(_mentions)
+    return engine.cached_object.once(_mentions)
 
 
-def _mentions(invocation: Whole) -> bool:
+def _mentions(cached_object: CachedObject) -> bool:
     """The object mentions a token or a login, in any place."""
-    text = json.dumps(invocation.object, default=str).lower()
+    text = json.dumps(cached_object.object, default=str).lower()
     ends = [match.end() for match in islice(ANNOUNCED.finditer(text), MENTIONS + 1)]
     return len(ends) > MENTIONS or any(MENTION.search(text, max(0, end - BEFORE), end) for end in ends)
 

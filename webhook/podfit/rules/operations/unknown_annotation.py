@@ -5,7 +5,7 @@ from typing import Any
 
 from podfit.base.near import nearest
 from podfit.kube.path import FieldPath, mapping
-from podfit.kube.workload import Whole
+from podfit.kube.workload import CachedObject
 from podfit.rules.engine import Engine
 from podfit.rules.rule import IGNORE, Finding, Rule
 from podfit.vllm.model import ANNOTATION
@@ -35,7 +35,7 @@ class UnknownAnnotation(Rule):
         """Certain: nothing reads it."""
         workload = engine.workload
         template = workload.path.parts[-1:] == ("spec",) and workload.metadata is not workload.object.get("metadata")
-        own, its = engine.invocation.once(_own), _unread(workload.metadata) if template else ()
+        own, its = engine.cached_object.once(_own), _unread(workload.metadata) if template else ()
         for key in own:
             yield _finding(engine, FieldPath(), key)
         for key in its:
@@ -43,9 +43,9 @@ class UnknownAnnotation(Rule):
                 yield _finding(engine, FieldPath(workload.path.parts[:-1]), key)
 
 
-def _own(invocation: Whole) -> Mapping[str, None]:
+def _own(cached_object: CachedObject) -> Mapping[str, None]:
     """The unknown annotations of the object itself, which apply to all of its templates."""
-    return _unread(mapping(invocation.object.get("metadata")))
+    return _unread(mapping(cached_object.object.get("metadata")))
 
 
 def _unread(metadata: Mapping[str, Any]) -> Mapping[str, None]:
@@ -62,7 +62,7 @@ def _finding(engine: Engine, where: FieldPath, key: str) -> Finding:
 
     key = key if len(key) <= _LONGEST else f"{key[:_LONGEST]}…"
     rule, ignores = key.removeprefix(IGNORE), key.startswith(IGNORE)
-    compared = engine.invocation.is_among(_COMPARED, "annotations")
+    compared = engine.cached_object.is_among(_COMPARED, "annotations")
     near = nearest(rule if ignores else key, all_rules() if ignores else _words(all_rules()), 2) if compared else []
     meant = [IGNORE + rule_name for rule_name in near] if ignores else near
     text = f"; did you mean {' or '.join(meant)}?" if meant else ""

@@ -56,7 +56,7 @@ class ProbeWrongPath(Rule):
         """Certain if vLLM's own server is alone in its Pod and the path is none of it in any release."""
         if engine.container.init or engine.port is None:
             return
-        for name, action, item, port in probe_timing.asked(engine):
+        for name, action, item, port in probe_timing.probe_actions(engine):
             if action != "httpGet" or not (port == engine.port or probe_timing.misses(engine, port)):
                 continue
             if item.get("path") not in OPEN:

@@ -38,13 +38,13 @@ class ProbeWrongPort(Rule):
         if engine.container.init:
             return
         silent = _silent(engine)
-        for name, action, item, port in probe_timing.asked(engine):
+        for name, action, item, port in probe_timing.probe_actions(engine):
             where = engine.at(name, action, "port")
             if _unnamed(engine, action, item.get("port")):
                 yield Finding(
                     path=where,
                     message=f"the {name} asks port {item['port']!r}, and no port of this container is called that",
-                    certainty="certain" if name == "startupProbe" and _whole(engine) else "likely",
+                    certainty="certain" if name == "startupProbe" and _runs_as_written(engine) else "likely",
                     suggestions=(f"port: {engine.port}",) if _usual(engine) else (),
                 )
             elif silent is not None and not (action != "httpGet" and "grpc" in silent):
@@ -116,7 +116,7 @@ _PORT_NAME = re.compile(r"[a-z0-9-]{1,15}")
 """Any other name is a template's placeholder, or the API server rejects it."""
 
 
-def _whole(engine: Engine) -> bool:
+def _runs_as_written(engine: Engine) -> bool:
     """The container is in the object as it will run; an operator may add ports to what it makes."""
     return str(engine.workload.object.get("apiVersion")) in ("v1", "apps/v1", "batch/v1")
 

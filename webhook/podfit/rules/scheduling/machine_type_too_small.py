@@ -29,7 +29,7 @@ class MachineTypeTooSmall(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the largest of the machine types that every alternative of the selectors leaves."""
-        terms = requirement.wanted(engine.workload).alternatives(lambda demand: demand.key in instances.TYPE)
+        terms = requirement.node_demand(engine.workload).alternatives(lambda demand: demand.key in instances.TYPE)
         types: list[str] = []
         for term in terms:
             named = [demand.values for demand in term if demand.key in instances.TYPE and demand.operator == "In"]

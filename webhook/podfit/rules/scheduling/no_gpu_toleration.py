@@ -34,8 +34,8 @@ class NoGpuToleration(Rule):
             return
         if gpu.is_held(engine.workload):
             return
-        taints, many = Counter(tuple(map(_shown, item)) for item in placement.repelled).most_common(1)[0]
-        items = next(item for item in placement.repelled if tuple(map(_shown, item)) == taints)
+        taints, many = Counter(tuple(map(_taint_text, item)) for item in placement.repelled).most_common(1)[0]
+        items = next(item for item in placement.repelled if tuple(map(_taint_text, item)) == taints)
         nodes = f"{len(placement.repelled)} node{'s' if len(placement.repelled) > 1 else ''}"
         which = "have" if many == len(placement.repelled) > 1 else "has" if many == 1 else f"({many} of them) have"
         yield Finding(
@@ -49,7 +49,7 @@ class NoGpuToleration(Rule):
         )
 
 
-def _shown(taint: object) -> str:
+def _taint_text(taint: object) -> str:
     """A taint as kubectl writes it: `sku=gpu:NoSchedule`."""
     fields = taint if isinstance(taint, dict) else {}
     value = f"={fields['value']}" if fields.get("value") else ""

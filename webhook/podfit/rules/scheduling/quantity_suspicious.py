@@ -54,7 +54,7 @@ class QuantitySuspicious(Rule):
             for name in _QUANTITIES:
                 if name in amounts and _is_odd(name, given := amounts[name]):
                     where = engine.at("resources", side, name)
-                    yield from _judged(engine, where, name, given, fatal=_is_fatal(engine, side, name))
+                    yield from _quantity_findings(engine, where, name, given, fatal=_is_fatal(engine, side, name))
         for side, amounts in sides:
             for name, given in amounts.items():
                 if "/" in str(name) and _is_fraction(given) and "kubernetes.io/" not in str(name):
@@ -62,7 +62,9 @@ class QuantitySuspicious(Rule):
         mount = engine.shm.mount
         size = (mount.empty_dir or {}).get("sizeLimit") if mount is not None else None
         if mount is not None and _is_odd("sizeLimit", size):
-            yield from _judged(engine, mount.at.join("emptyDir", "sizeLimit"), "sizeLimit", size, fatal=False)
+            yield from _quantity_findings(
+                engine, mount.at.join("emptyDir", "sizeLimit"), "sizeLimit", size, fatal=False
+            )
 
 
 def _is_fatal(engine: Engine, side: str, name: str) -> bool:
@@ -101,7 +103,7 @@ def _is_odd(name: str, given: object) -> bool:
     return size is None or (size > MOST_CORES if name == "cpu" else 0 < size < memory_sizes.SMALLEST_SIZE)
 
 
-def _judged(engine: Engine, path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
+def _quantity_findings(engine: Engine, path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
     """`fatal`: a container with so little, or that asks for so many cores, does not start."""
     size, text = try_parse(given), str(given)
     match = _NUMBER.fullmatch(text) if len(text) < 40 else None

@@ -38,7 +38,7 @@ class RollingUpdateNeedsSpareGpus(Rule):
             return
         rolling, replicas = mapping(strategy.get("rollingUpdate")), engine.workload.replicas
         replicas = 1 if replicas is None else replicas
-        if replicas == 0 or _whole(rolling.get("maxUnavailable", "25%"), replicas) > 0:
+        if replicas == 0 or _pod_count(rolling.get("maxUnavailable", "25%"), replicas) > 0:
             return
         resource, count = engine.requested
         yield Finding(
@@ -50,7 +50,7 @@ class RollingUpdateNeedsSpareGpus(Rule):
         )
 
 
-def _whole(value: object, replicas: int) -> int:
+def _pod_count(value: object, replicas: int) -> int:
     """maxUnavailable in Pods; a percentage is rounded down (kubernetes pkg/controller/deployment/util,
     ResolveFenceposts)."""
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():

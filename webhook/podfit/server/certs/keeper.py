@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """The cluster at one look."""
 
     secret: JSONDict | None
@@ -200,7 +200,7 @@ class Keeper:
                 return
         raise OSError("another client keeps changing the Secret or the webhook configurations")
 
-    def _observe(self) -> Seen:
+    def _observe(self) -> Observation:
         """The Secret and the webhook configurations as they are now."""
         secret, now = self._get(f"{self._secrets}/{self._secret}")
         by_path, unreadable = {}, ""
@@ -212,7 +212,7 @@ class Keeper:
                 continue
             if configuration is not None:
                 by_path[path] = configuration
-        return Seen(secret, by_path, unreadable, now)
+        return Observation(secret, by_path, unreadable, now)
 
     def _get(self, path: str) -> tuple[JSONDict | None, datetime]:
         try:
@@ -232,13 +232,13 @@ class Keeper:
             )
         self._replica = replica
 
-    def _judge(self, observation: Seen) -> None:
+    def _judge(self, observation: Observation) -> None:
         self.state.rights = observation.unreadable
         states = [registration.state(value) for value in observation.configurations.values()]
         self.state.off = None if observation.unreadable else any(state != "on" for state in states)
         self.state.trusted = observation.bundles is not None and renewal.trusted(self._replica, observation.bundles)
 
-    def _switch_on(self, observation: Seen) -> bool:
+    def _switch_on(self, observation: Observation) -> bool:
         """Ends a `podfit off --for` whose time is over by both clocks; whether there was one."""
         now = min(observation.now, self._today())
         over = {
@@ -250,7 +250,7 @@ class Keeper:
             self._write("PUT", path, registration.switched_on(configuration))
         return bool(over)
 
-    def _store(self, observation: Seen, held: StoredCertificates) -> None:
+    def _store(self, observation: Observation, held: StoredCertificates) -> None:
         """Writes the certificates into the Secret; code 409 if another replica was faster."""
         data, before = renewal.secret_data(held), observation.secret
         if before is None:

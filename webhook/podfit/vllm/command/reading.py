@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from podfit.base.lazy import cached_property
 from podfit.kube.path import FieldPath, mapping
-from podfit.kube.workload import JSON, Container, Whole, Workload, as_list
+from podfit.kube.workload import JSON, CachedObject, Container, Workload, as_list
 from podfit.vllm.command import images, kserve, python
 from podfit.vllm.command.entry import Serve
 from podfit.vllm.command.expand import (
@@ -61,12 +61,12 @@ class Reading:
         container: Container,
         config_maps: Mapping[str, JSON],
         budget: WorkLimit | None,
-        invocation: Whole | None = None,
+        cached_object: CachedObject | None = None,
     ) -> None:
         self.workload = workload
         self.budget = budget or WorkLimit(ALL_WORK)
         """The work that reading the object may cost."""
-        self.whole = invocation or Whole(workload.object)
+        self.cached_object = cached_object or CachedObject(workload.object)
         self.container = container
         self.config_maps = config_maps
         self.image = string(container.spec.get("image"))
@@ -74,7 +74,7 @@ class Reading:
         """Number of characters read of `command` and `args`, without those of short words."""
         self.long: list[tuple[FieldPath, int]] = []
         """Words that are too long for a process, and their bytes."""
-        self.beyond = ""
+        self.unread_reason = ""
         """Why some of the words were not read, for people."""
         self.cut = False
         """`command` or `args` has more items than are read."""
@@ -99,8 +99,8 @@ class Reading:
         return mounts(self.workload, self.container, self.config_maps)
 
     def expanded_items(self, name: str) -> list[Value]:
-        """The first items of `command` or `args`, expanded as Kubernetes does; `beyond` and `cut` say if there are
-        more."""
+        """The first items of `command` or `args`, expanded as Kubernetes does. `unread_reason` and `cut` are set if there
+        are more."""
         given = self.container.spec.get(name)
         if given is None:
             return []
@@ -114,7 +114,7 @@ class Reading:
         paths = [*[self.container.place("runtime")] * inherited, *own] if inherited else own
         values = [self._value(text, path) for text, path in zip(read, paths, strict=False)]
         if len(rows) > _ITEMS:
-            self.beyond = f"it has {len(rows):,} words, and the first {_ITEMS} are read"
+            self.unread_reason = f"it has {len(rows):,} words, and the first {_ITEMS} are read"
             self.cut = True
         return values
 
@@ -128,7 +128,7 @@ class Reading:
                 self.long.append((path, size))
             if _READS.fullmatch(self.before) is None:  # a script has a limit of its own
                 if self.characters + len(text) > _CHARACTERS:
-                    self.beyond = f"its words are longer than the {_CHARACTERS:,} characters that are read"
+                    self.unread_reason = f"its words are longer than the {_CHARACTERS:,} characters that are read"
                     return mystery(text[:_SHORT], f"a word of {len(text):,} characters is not read", path)
                 self.characters += len(text)
         self.before = text
@@ -137,7 +137,7 @@ class Reading:
         value = expanded(text, self.env, path)
         why = reason_of(value)
         if why in (TOO_LONG, TOO_MUCH):
-            self.beyond = str(why)
+            self.unread_reason = str(why)
         if why == TOO_LONG:
             self.long.append((path, MAX_EXPANDED_LENGTH))
         return value

@@ -611,7 +611,7 @@ def shell(
         variables=values, exported=set(values), files=texts, mounted=frozenset(files), rest=environment.rest
     )
     new_shell = Shell(state, visit)
-    new_shell.budget.whole = work_limit
+    new_shell.budget.object_limit = work_limit
     return new_shell
 
 

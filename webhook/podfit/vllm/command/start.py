@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from podfit.kube.path import FieldPath, mapping
-from podfit.kube.workload import JSON, Container, Whole, Workload
+from podfit.kube.workload import JSON, CachedObject, Container, Workload
 from podfit.vllm.command import changes, dialect, entry, handed, images, kserve, telling
 from podfit.vllm.command.entry import Join, Script, Serve, Unknown
 from podfit.vllm.command.expand import items
@@ -55,23 +55,23 @@ def resolve(
     container: Container,
     config_maps: Mapping[str, JSON] | None = None,
     budget: WorkLimit | None = None,
-    invocation: Whole | None = None,
+    cached_object: CachedObject | None = None,
 ) -> Command | None:
     """How `container` starts vLLM, or None if it does not run vLLM.
 
     `config_maps`: name → ConfigMap of the same file or namespace, for `envFrom`, `configMapKeyRef`, `--config` and
-    mounted scripts. `budget`: the work that all scripts of the object may cost. `invocation`: the object, for a caller
-    that checks all its containers.
+    mounted scripts. `budget`: the work that all scripts of the object may cost. `cached_object`: the object, for a
+    caller that checks all its containers.
     """
-    return _Resolver(workload, container, config_maps or {}, budget, invocation).resolve()
+    return _Resolver(workload, container, config_maps or {}, budget, cached_object).resolve()
 
 
-class _Found(Exception):  # noqa: N818 - a way out of the walk through a script
+class _LastServer(Exception):  # noqa: N818 - a way out of the walk through a script
     """Ends the walk: the last server that matters was found."""
 
 
 @dataclass
-class _Seen:
+class _ScriptFacts:
     """The other facts about a script, besides its servers."""
 
     joined: bool = False
@@ -112,11 +112,11 @@ class _Resolver(Reading):
         try:
             command = self._resolved()
         except GiveUp as why:
-            command, self.beyond = None, str(why)
-        if command is not None or not self.beyond:
+            command, self.unread_reason = None, str(why)
+        if command is not None or not self.unread_reason:
             return command
         given = [item for name in ("command", "args") for item in items(self.container.spec.get(name))]
-        return self._unread(self.beyond, " ".join([item for item in given if isinstance(item, str)]))
+        return self._unread(self.unread_reason, " ".join([item for item in given if isinstance(item, str)]))
 
     def _resolved(self) -> Command | None:
         given = self.commands or self.args
@@ -220,7 +220,7 @@ class _Resolver(Reading):
         text = self.file(started.program)
         if text is not None and re.match(r"#!.*\b(ba|da|a|z|k)?sh\b", text):
             return self._script(text, list(started.words), literal(started.program), inline=False)
-        self.beyond = started.reason or self.beyond
+        self.unread_reason = started.reason or self.unread_reason
         return self._opaque(started.program, started.words)
 
     def _with_additional(self, started: Serve) -> Serve:
@@ -286,7 +286,7 @@ class _Resolver(Reading):
         inline: bool = True,
         errexit: bool = False,
     ) -> Command | None:
-        observation = _Seen(texts=[text])
+        observation = _ScriptFacts(texts=[text])
         self.scripted = True
 
         from podfit.vllm.command.script import shell  # here, because most containers have no script
@@ -302,11 +302,11 @@ class _Resolver(Reading):
         runner.doubt = dialect.doubt(text, _shell_of(text, shell_name))
         try:
             runner.run(text)
-        except _Found:
+        except _LastServer:
             pass
         except GiveUp as why:
             if not observation.servers:
-                self.beyond = str(why)  # for the case that its own words name vLLM, not the script's
+                self.unread_reason = str(why)  # for the case that its own words name vLLM, not the script's
                 return observation.guess or self._unread(str(why), *observation.texts)
             observation.servers[-1] = replace(
                 observation.servers[-1], survived=f"what the script does after it is not read: {why}"
@@ -349,7 +349,7 @@ class _Resolver(Reading):
         """`sh -c vllm serve MODEL`: the script is only its first word, but the intention is clear."""
         self.splits += 1
         if self.splits > _SPLITS:
-            self.beyond = entry.TOO_MANY
+            self.unread_reason = entry.TOO_MANY
             return None
         command = self._started([literal(text.strip(), self.script_path), zero, *positional])
         if command is None or command.entry == "worker":
@@ -357,7 +357,7 @@ class _Resolver(Reading):
         lost = words_of([zero, *positional], self.path)
         return replace(command, lost=lost, guessed=f"sh -c runs only {text.strip()!r}; the other words are lost")
 
-    def _visit(self, argv: Sequence[Value], sh: Shell, observation: _Seen) -> None:
+    def _visit(self, argv: Sequence[Value], sh: Shell, observation: _ScriptFacts) -> None:
         """Visit one command of a script."""
         started = entry.start(argv)
         if isinstance(started, Serve):
@@ -397,7 +397,7 @@ class _Resolver(Reading):
                     )
                 )
                 if guessed or sh.background or len(observation.servers) == _SERVERS:
-                    raise _Found
+                    raise _LastServer
                 sh.failed = True
         elif isinstance(started, Join):
             observation.joined = True
@@ -419,7 +419,7 @@ class _Resolver(Reading):
             else:
                 sh.changes.add("packages")
         else:
-            self.beyond = started.reason or self.beyond
+            self.unread_reason = started.reason or self.unread_reason
             text = sh.contents(started.program) if started.program else None
             if text is not None and not started.program.endswith(".py"):
                 child = _child(sh, argv, started.words, literal(started.program))
@@ -431,7 +431,7 @@ class _Resolver(Reading):
                         observation.installed = "" if sh.conditional else entry.release_installed(argv)
                 self._note_guess(started.program, started.words, sh, observation)
 
-    def _run_child(self, child: Shell, script: Value, sh: Shell, observation: _Seen, name: str = "") -> None:
+    def _run_child(self, child: Shell, script: Value, sh: Shell, observation: _ScriptFacts, name: str = "") -> None:
         """Follows a script that another one starts. It fails if the servers in it fail. `name`: its shell."""
         given = handed.to_child(script, sh.state)
         observation.texts.append(text_of(script))
@@ -457,7 +457,7 @@ class _Resolver(Reading):
         before = self.script[1].encode(errors="replace")[: _name_of(last).start_byte]
         return len(before.decode(errors="replace"))
 
-    def _note_guess(self, program: str, words: Sequence[Value], sh: Shell, observation: _Seen) -> None:
+    def _note_guess(self, program: str, words: Sequence[Value], sh: Shell, observation: _ScriptFacts) -> None:
         """Keep a program that looks like a wrapper of vLLM, if none was found before."""
         if observation.guess is None and not self.container.init and telling.looks_like_vllm(program, words):
             own = Serve("serve", program, tuple(words), own_flags=True)
@@ -496,13 +496,13 @@ class _Resolver(Reading):
 
     def _leader(self) -> bool:
         """True if another container of the same object serves."""
-        first = self.whole.once(self._first_containers, "first containers")
+        first = self.cached_object.once(self._first_containers, "first containers")
         others = (serves for path, serves in first if path != self.container.path)
         return any(itertools.islice(others, _SIBLINGS))
 
-    def _first_containers(self, invocation: Whole) -> list[tuple[FieldPath, bool]]:
+    def _first_containers(self, cached_object: CachedObject) -> list[tuple[FieldPath, bool]]:
         """The first containers of the object, each with whether it serves."""
-        rows = ((workload, container) for workload in invocation.workloads for container in workload.containers)
+        rows = ((workload, container) for workload in cached_object.workloads for container in workload.containers)
         first = [
             (workload, container) for workload, container in itertools.islice(rows, _EXAMINED) if not container.init
         ]

@@ -85,7 +85,7 @@ class WorkLimit:
     def __init__(self, most: int = WORK, work_limit: WorkLimit | None = None) -> None:
         self.most = most
         self.spent = 0
-        self.whole = work_limit
+        self.object_limit = work_limit
         """The limit of the whole object, of which this one is a part."""
         self.level = 0
         """Depth of the nested statements that are being followed."""
@@ -95,7 +95,7 @@ class WorkLimit:
     def take(self, work: int) -> bool:
         """Take work from the limit; whether there was enough."""
         self.spent += work
-        return (self.whole is None or self.whole.take(work)) and self.spent <= self.most
+        return (self.object_limit is None or self.object_limit.take(work)) and self.spent <= self.most
 
     def spend(self, work: int) -> None:
         """Take work from the limit; raises GiveUp if there was not enough."""

@@ -88,7 +88,7 @@ class NamedProducts:
 
 def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts | None:
     """The GPU models by the labels that nodes must have and by the resource's own name."""
-    own_products = workload.once(_said)
+    own_products = workload.once(_of_pod)
     if (own := _from_resource(resource, own_products.gpus if own_products else None)) is not None:
         gpus, source = own
         return NamedProducts(
@@ -100,7 +100,7 @@ def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts
     return own_products
 
 
-def _said(workload: Workload) -> NamedProducts | None:
+def _of_pod(workload: Workload) -> NamedProducts | None:
     return _of_spec(workload.spec) or _from_annotations(workload)
 
 

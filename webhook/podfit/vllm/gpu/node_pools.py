@@ -14,7 +14,7 @@ from podfit.kube.snapshot import JSON, Snapshot
 from podfit.kube.workload import Workload
 from podfit.vllm.gpu import labels
 from podfit.vllm.gpu.labels import NamedProducts
-from podfit.vllm.gpu.requirement import Demands, NodeRequirement, wanted
+from podfit.vllm.gpu.requirement import Demands, NodeRequirement, node_demand
 
 NODE_POOL = "karpenter.sh/nodepool"
 """The label of a node → its NodePool (karpenter.sh/docs/concepts/scheduling)."""
@@ -30,7 +30,7 @@ def product_of_pools(workload: Workload, snapshot: Snapshot | None) -> NamedProd
     pools, classes = (snapshot.objects.get(kind, {}) if snapshot else {} for kind in ("nodepools", "computeclasses"))
     if (not pools and not classes) or max(len(pools), len(classes)) > _MANY:
         return None
-    terms = wanted(workload).alternatives(lambda alternative: True)
+    terms = node_demand(workload).alternatives(lambda alternative: True)
     if len(terms) > _MANY:
         return None
     items: list[NamedProducts] = []

@@ -17,7 +17,7 @@ from podfit.kube.workload import JSON, Container, Workload
 from podfit.vllm.gpu import driver, labels, resource
 from podfit.vllm.gpu.labels import NamedProducts
 from podfit.vllm.gpu.product import Gpu
-from podfit.vllm.gpu.requirement import NAME, NodeDemand, wanted
+from podfit.vllm.gpu.requirement import NAME, NodeDemand, node_demand
 
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler",
            "DeletionCandidateOfClusterAutoscaler")  # fmt: skip
@@ -95,7 +95,7 @@ def find_placement(
     claims = bool(mapping(container.spec.get("resources")).get("claims"))
     if not items and not claims:
         return None
-    demands = wanted(workload)
+    demands = node_demand(workload)
     value = workload.spec.get("tolerations")
     tolerations = [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
     part = bool(items) and not _devices(workload, container)

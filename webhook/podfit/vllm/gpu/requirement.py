@@ -92,7 +92,7 @@ def _holds(demands: Demands, labels: Mapping[str, str], name: str) -> bool:
     return all(requirement.holds({NAME: name} if requirement.key == NAME else labels) for requirement in demands)
 
 
-def wanted(workload: Workload) -> NodeDemand:
+def node_demand(workload: Workload) -> NodeDemand:
     """The Pod's requirements, read once."""
     return workload.once(_of_workload)
 

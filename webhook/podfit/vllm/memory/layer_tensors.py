@@ -140,7 +140,7 @@ def latent_width(config: Mapping[str, Any]) -> int | None:
     return number(config, "routed_expert_hidden_size", "moe_latent_size")
 
 
-def beside(model: Model, hidden: int) -> Layer:
+def additional_tensors(model: Model, hidden: int) -> Layer:
     """Tensors that some families have in addition to mixer and MLP.
 
     These are inputs of each layer (Gemma 3n, 4 E), Laurel (3n), a residual MLP next to the experts (Arctic), and cross

@@ -52,7 +52,7 @@ class Search:
                 raise SpentError
             self.steps -= 1
             if index or not room or not self._is_too_heavy(release, more, room):
-                memory_arguments = memory_arguments or self._asked(changes, model)
+                memory_arguments = memory_arguments or self._changed_arguments(changes, model)
                 if plan.fit(memory_arguments, where, memory, release):
                     continue
             self._releases.insert(0, self._releases.pop(index))  # it will probably fail again, so try it first
@@ -63,7 +63,7 @@ class Search:
         """The GPUs, and their measured memory. A measurement on the present GPU does not apply to another GPU model."""
         return (gpus, None) if gpus else (self._gpus, self.gpu_memory)
 
-    def _asked(self, changes: Mapping[str, Any], model: Model | None = None) -> MemoryArguments:
+    def _changed_arguments(self, changes: Mapping[str, Any], model: Model | None = None) -> MemoryArguments:
         """The memory arguments after the changes."""
         if not changes and model is None:
             return self._as_it_is
@@ -102,7 +102,7 @@ class Search:
     def longest(self, changes: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int:
         """Tokens of the longest context that may fit with these arguments changed, calculated without a plan."""
         where, memory = self._where(gpus)
-        return plan.longest(self._asked(changes), where, memory, self._releases)
+        return plan.longest(self._changed_arguments(changes), where, memory, self._releases)
 
     def given(self, dest: str) -> int | None:
         """A whole number above 0 from the command line."""

@@ -203,7 +203,11 @@ def _layer(
     if (model.layer_types and any(text in STATELESS for text in model.layer_types)) or _family(model) & PURE_MAMBA:
         return mixer  # Nemotron-H: a layer is either a mixer or an MLP
     mlp = _mlp(model, hidden, moe=moe)
-    return None if mlp is None else (*mixer, *mlp, *(mlp if double else ()), *layer_tensors.beside(model, hidden))
+    return (
+        None
+        if mlp is None
+        else (*mixer, *mlp, *(mlp if double else ()), *layer_tensors.additional_tensors(model, hidden))
+    )
 
 
 def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
