@@ -230,39 +230,3 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
     assert sum(map(len, imports.values())) > 1000
     assert [*TopologicalSorter(imports).static_order()], "raises CycleError if there is a circle"
-
-
-VAGUE = frozenset(
-    [
-        "found",
-        "one",
-        "said",
-        "told",
-        "asked",
-        "judged",
-        "unheard",
-        "spared",
-        "beyond",
-        "beside",
-        "whole",
-        "shown",
-        "seen",
-        "made",
-        "wanted",
-        "listed",
-    ]
-)
-
-
-def vague_names(path: Path) -> frozenset[str]:
-    """The parameters and variables of a module that say what happened instead of what the value is."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
-    variables = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return VAGUE & (parameters | variables)
-
-
-def test_a_name_says_what_its_value_is() -> None:
-    modules = sorted(PACKAGE.rglob("*.py"))
-
-    assert {path.name: names for path in modules if (names := vague_names(path))} == {}

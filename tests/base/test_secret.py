@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podfit.base.secret import FORMS, MAX_SECRETS, MAX_VALUES, SHOWN, WITHHELD, Secrets, is_secret_name, secrets_in
+from podfit.base.secret import FORMS, MAX_SECRETS, MAX_VALUES, UNMASKED, WITHHELD, Secrets, is_secret_name, secrets_in
 from podfit.cli import main
 from podfit.evaluation import denial, review
 from podfit.evaluation.lint import lint
@@ -414,5 +414,5 @@ def test_what_quotes_an_object_with_too_many_values_is_withheld() -> None:
 
 
 def test_nothing_is_masked_where_secrets_are_shown() -> None:
-    assert SHOWN.masked("--api-key hf_ABCDEF0123") == "--api-key hf_ABCDEF0123"
-    assert SHOWN.masked_value({"api_key": "abc"}) == {"api_key": "abc"}
+    assert UNMASKED.masked("--api-key hf_ABCDEF0123") == "--api-key hf_ABCDEF0123"
+    assert UNMASKED.masked_value({"api_key": "abc"}) == {"api_key": "abc"}

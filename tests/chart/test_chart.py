@@ -33,7 +33,7 @@ from podfit.server.app import create_app
 from podfit.server.doctor import Observed, examine
 from podfit.server.metrics import Metrics
 from podfit.vllm.facts import Facts
-from podfit.vllm.gpu.resource import WHOLE
+from podfit.vllm.gpu.resource import GPU_RESOURCE
 from tests.asgi import Client
 from tests.e2e import binaries
 
@@ -402,7 +402,7 @@ def test_the_conditions_believe_the_controllers_that_the_server_believes(chart: 
 
 def test_the_conditions_know_the_vendors_that_the_server_knows(chart: list[JSONDict]) -> None:
     """Each alternative of the table's pattern begins with a vendor's domain."""
-    vendors = {one.replace("\\", "") for one in re.findall(r"(?:^|\|)([a-z][\w.\\-]*)/", WHOLE.pattern)}
+    vendors = {one.replace("\\", "") for one in re.findall(r"(?:^|\|)([a-z][\w.\\-]*)/", GPU_RESOURCE.pattern)}
 
     assert len(vendors) > 20
     for hook in ("workloads.podfit.dev", "pods.podfit.dev"):

@@ -21,7 +21,7 @@ from tests.e2e.release import LABEL, Podfit
 from tests.reviews import doomed
 
 JSONDict = dict[str, Any]
-SHOWN = "chat"
+UNMASKED = "chat"
 """What a test's namespace is called in golden text."""
 
 
@@ -98,7 +98,7 @@ class User:
     @property
     def screen(self) -> str:
         """All commands and what they printed; the namespace has the same name in every run."""
-        return "\n".join(said.screen for said in self.said).replace(self.namespace, SHOWN)
+        return "\n".join(said.screen for said in self.said).replace(self.namespace, UNMASKED)
 
     @property
     def story(self) -> str:

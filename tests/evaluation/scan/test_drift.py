@@ -90,7 +90,7 @@ def test_what_prometheus_knows_of_both_planes(url: str, scan: Scan) -> None:
         sample(1, engine="0", block_size="16", num_gpu_blocks="20000", kv_cache_size_tokens="91000")
     ]
 
-    found = by_line(compare(scan, Prometheus(url).used(), prometheus.ASKED))
+    found = by_line(compare(scan, Prometheus(url).used(), prometheus.MEASURED_KEYS))
 
     assert (found["steady"].used, found["steady"].plane, found["steady"].pods) == (7 * GI, "host", 1)
     assert (found["used"].used, found["used"].state) == (76000 << 20, "as-planned")
@@ -156,7 +156,7 @@ def test_contradictions_come_first_and_the_unknown_last_with_its_reason(scan: Sc
         Used("other", "nobody", None, "gpu", "used", 20 * GI, "DCGM_FI_DEV_FB_USED"),
     ]
 
-    found = compare(whole, used, prometheus.ASKED)
+    found = compare(whole, used, prometheus.MEASURED_KEYS)
     text = shown.text(found)
 
     assert (found[0].state, str(found[0].object)) == ("above", "Deployment chat/llama")

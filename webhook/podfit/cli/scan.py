@@ -301,7 +301,7 @@ def _drift(args: argparse.Namespace, client: Client, scan: Scan) -> list[Drift]:
             progress.end()
     token = edge.read_text(args.prometheus_token).strip() if args.prometheus_token else None
     try:
-        return drift.compare(scan, prometheus.Prometheus(args.prometheus, token).used(), prometheus.ASKED)
+        return drift.compare(scan, prometheus.Prometheus(args.prometheus, token).used(), prometheus.MEASURED_KEYS)
     except prometheus.PrometheusError as error:
         raise UnusableError(f"--prometheus {error}", 3) from error
 
@@ -329,16 +329,16 @@ class Progress:
     """Shows the progress in one line of the terminal, which is overwritten; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+        self._is_terminal = sys.stderr.isatty()
 
     def __call__(self, sentence: str) -> None:
         """Shows it."""
-        if self._shown:
+        if self._is_terminal:
             print(f"\r\x1b[K{FORMS.line(sentence)[:110]}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leaves an empty line."""
-        if self._shown:
+        if self._is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 

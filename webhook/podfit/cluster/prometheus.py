@@ -27,7 +27,7 @@ GPU = "max by (namespace, pod) (DCGM_FI_DEV_FB_USED)"
 """MiB of the fullest GPU of a Pod (NVIDIA's DCGM exporter)."""
 CACHE = '{__name__="vllm:cache_config_info"}'
 """One series an engine, whose labels are its CacheConfig (vLLM 0.33 v1/metrics/loggers.py); since 0.6."""
-ASKED = frozenset((f"host/{STEADY}", f"gpu/{USED}", f"gpu/{TOKENS}"))
+MEASURED_KEYS = frozenset((f"host/{STEADY}", f"gpu/{USED}", f"gpu/{TOKENS}"))
 """What it can show."""
 _MOST = 64 << 20
 

@@ -67,13 +67,13 @@ class Scanner:
     ) -> None:
         """`policy`: the policy in force; `tell` gets the progress."""
         self._client = client
-        self._wanted = workload_selection
+        self._selection = workload_selection
         self._base = facts
         self._policy = policy
         self._tell = tell
-        self._found = Scan()
+        self._scan = Scan()
         self._owners = Owners()
-        self._seen: set[str] = set()
+        self._scanned_uids: set[str] = set()
         self._starts: dict[str, set[int]] = {}
         self._predictors: dict[str, list[JSON]] = {}
         """uid of a workload → how its vLLM containers start."""
@@ -90,15 +90,15 @@ class Scanner:
         policy = self._policy
         extra = {_parsed(name) for name in policy.kinds}
         self._discover({*WORKLOAD_KINDS, *scan.BETWEEN, *extra})
-        self._found.policy = policy.version
-        other = self._wanted.what_if(policy) if self._wanted.what_if else None
-        self._found.what_if = None if other is None else []
+        self._scan.policy = policy.version
+        other = self._selection.what_if(policy) if self._selection.what_if else None
+        self._scan.what_if = None if other is None else []
         facts = self._facts()
         companions = self._companions()
         for resource in self._resources(extra):
             for obj in self._objects(resource):
                 self._judge(obj, policy, other, facts, companions)
-        return self._found
+        return self._scan
 
     # ── What is read ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -109,7 +109,7 @@ class Scanner:
         for version, error in silent.items():
             group = version.rpartition("/")[0]
             self._silent.add(group)
-            self._found.kinds_missed |= {
+            self._scan.kinds_missed |= {
                 candidate for candidate in workloads if candidate[0] == group and candidate not in self._kinds
             }
             self._note_unread(version, error, "does not say what kinds it has")
@@ -119,30 +119,30 @@ class Scanner:
         here = [
             kind_key for kind_key in scan.order({*WORKLOAD_KINDS, *scan.BETWEEN, *extra}) if kind_key in self._kinds
         ]
-        if self._wanted.kinds is not None:
-            last = max((place for place, kind_key in enumerate(here) if kind_key in self._wanted.kinds), default=-1)
+        if self._selection.kinds is not None:
+            last = max((place for place, kind_key in enumerate(here) if kind_key in self._selection.kinds), default=-1)
             here = [
                 kind_key
                 for place, kind_key in enumerate(here)
-                if place <= last or (self._wanted.pods and kind_key[1] == "Pod")
+                if place <= last or (self._selection.pods and kind_key[1] == "Pod")
             ]
         return [
-            resource for name in here if (resource := self._kinds[name]).namespaced or self._wanted.namespace is None
+            resource for name in here if (resource := self._kinds[name]).namespaced or self._selection.namespace is None
         ]
 
     def _objects(self, resource: Resource) -> Iterator[dict[str, Any]]:
         """All objects of a kind; if the list ends early, that is reported and the other kinds continue."""
         count = 0
         try:
-            for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
+            for page in pages(self._client, resource.path(namespace=self._selection.namespace)):
                 count += len(page)
-                self._tell(f"{group_resource(resource)}: {count:,}; {len(self._found.rows):,} vLLM containers so far")
+                self._tell(f"{group_resource(resource)}: {count:,}; {len(self._scan.rows):,} vLLM containers so far")
                 yield from (with_kind(resource, item) for item in page)
-            self._found.kinds_read.add((resource.group, resource.kind))
+            self._scan.kinds_read.add((resource.group, resource.kind))
         except (StatusError, UnreachableError) as error:
-            self._found.kinds_missed.add((resource.group, resource.kind))
+            self._scan.kinds_missed.add((resource.group, resource.kind))
             self._note_unread(group_resource(resource), error)
-        self._found.looked_at += count
+        self._scan.looked_at += count
 
     def _note_unread(self, title: str, error: Exception, what: str = "the list ended early") -> None:
         """Records what could not be read: denied by the API server, or ended early. Raises UnreachableError if the API
@@ -150,18 +150,18 @@ class Scanner:
         if isinstance(error, UnreachableError):
             self._client.get_unreduced("/version")
         if isinstance(error, StatusError) and error.code in (401, 403, 404, 405):
-            self._found.not_read[title] = str(error)
+            self._scan.not_read[title] = str(error)
         else:
-            self._found.cut_short = True
-            self._found.errors.append(f"{title}: {what}: {error}")
+            self._scan.cut_short = True
+            self._scan.errors.append(f"{title}: {what}: {error}")
 
     def _facts(self) -> Facts:
         """What is known besides workloads."""
-        namespace = self._wanted.namespace
+        namespace = self._selection.namespace
         around = surroundings.read(
             self._client, self._kinds, self._note_unread, namespaces=[namespace] if namespace else [], tell=self._tell
         )
-        self._found.errors += around.problems
+        self._scan.errors += around.problems
         return around.facts(self._base)
 
     def _companions(self) -> Callable[[str], Companions]:
@@ -175,7 +175,7 @@ class Scanner:
                 continue  # the API server has no such kind, so that there is none of it, or does not say
             self._tell(group_resource(resource))
             try:
-                for page in pages(self._client, resource.path(namespace=self._wanted.namespace)):
+                for page in pages(self._client, resource.path(namespace=self._selection.namespace)):
                     for item in page:
                         kept = _reduced(resource, item)
                         entries.setdefault(str(kept["metadata"].get("namespace") or ""), []).append(kept)
@@ -215,7 +215,7 @@ class Scanner:
             code = error.code if isinstance(error, StatusError) else 0
             if code in (401, 403):
                 self._maps_refused = True
-                self._found.not_read["configmaps (by name)"] = str(error)
+                self._scan.not_read["configmaps (by name)"] = str(error)
             elif code != 404:
                 self._note_unread(f"configmaps: {namespace}/{name}", error, "could not be read")
             return None
@@ -227,7 +227,7 @@ class Scanner:
     ) -> None:
         """Adds the findings about one object, unless its owner has been counted already."""
         ref = Ref.of(obj)
-        if ref.uid in self._seen or scan.retired(obj):
+        if ref.uid in self._scanned_uids or scan.retired(obj):
             return
         if (top := self._owners.top(obj)) is not None:
             self._owners.add(obj, top)
@@ -240,20 +240,20 @@ class Scanner:
         if report.results and (maps := self._config_maps(obj, ref.namespace)):
             here = replace(here, config_maps=maps)
             report = lint(obj, policy, here, where="scan")
-        self._found.errors += [f"{ref}: {error.rule}: {error.error}" for error in report.errors]
+        self._scan.errors += [f"{ref}: {error.rule}: {error.error}" for error in report.errors]
         if not report.results:
             return
         self._owners.add(obj)
-        self._seen.add(ref.uid)
+        self._scanned_uids.add(ref.uid)
         if not self._is_wanted(obj):
             return
         self._starts[ref.uid] = running.starts(result.engine.container.spec for result in report.results)
         if group_and_kind(obj)[0] == running.PREDICTORS:
             self._predictors[ref.uid] = [result.engine.container.spec for result in report.results]
         self._add_running_pod(obj, ref, ref.uid)
-        self._found.rows += scan.rows(report)
-        if other is not None and self._found.what_if is not None:
-            self._found.what_if += _new_denials(ref, obj, policy, other, facts)
+        self._scan.rows += scan.rows(report)
+        if other is not None and self._scan.what_if is not None:
+            self._scan.what_if += _new_denials(ref, obj, policy, other, facts)
 
     def _add_running_pod(self, obj: JSON, ref: Ref, top: str) -> None:
         """Remembers which workload (uid `top`) a running Pod belongs to, and that it is ready."""
@@ -261,17 +261,17 @@ class Scanner:
         if starts and running.is_ready(obj):
             same = bool(starts & running.starts(mapping(obj.get("spec")).get("containers") or ()))
             if same or any(running.runs_predictor(item, obj) for item in self._predictors.get(top, ())):
-                self._found.ready.add(top)
-        if self._wanted.pods and ref.kind == "Pod" and mapping(obj.get("status")).get("phase") == "Running":
-            self._found.pods[ref.namespace, ref.name] = top
+                self._scan.ready.add(top)
+        if self._selection.pods and ref.kind == "Pod" and mapping(obj.get("status")).get("phase") == "Running":
+            self._scan.pods[ref.namespace, ref.name] = top
 
     def _is_wanted(self, obj: JSON) -> bool:
-        if self._wanted.kinds is not None and group_and_kind(obj) not in self._wanted.kinds:
+        if self._selection.kinds is not None and group_and_kind(obj) not in self._selection.kinds:
             return False
-        if self._wanted.selector is None:
+        if self._selection.selector is None:
             return True
         labels = mapping(mapping(obj.get("metadata")).get("labels"))
-        return self._wanted.selector.selects({str(word): str(item) for word, item in labels.items()}) is True
+        return self._selection.selector.selects({str(word): str(item) for word, item in labels.items()}) is True
 
 
 def _new_denials(ref: Ref, obj: JSON, policy: Policy, other: Policy, facts: Facts) -> Iterator[NewDenial]:

@@ -32,7 +32,7 @@ _FOLLOWS = (
     r"WorkerProc initialization failed"
 )
 """What says that something failed, and not what."""
-_TOLD = (
+_REPORTED = (
     r"received signal=SIG|shutdown triggered|^INFO: +Shutting down|Shutting down FastAPI|Gracefully stopping|"
     r"KeyboardInterrupt: terminated"
 )
@@ -43,7 +43,7 @@ MARKS: Mapping[str, re.Pattern[str]] = {
     "loaded": re.compile(r"Loading (?:model )?weights took|Model loading took|GPU KV cache size|# GPU blocks: [1-9]"),
     "banner": re.compile(r"vLLM API server version|vLLM server version"),
     "follows": re.compile(_FOLLOWS),
-    "told": re.compile(_TOLD),
+    "told": re.compile(_REPORTED),
     "statistics": re.compile(stall.STATISTICS),
     "unwell": re.compile(r"Traceback \(most recent call last\)|[Bb]ack-off|exited with code [1-9]|failed to start"),
     **{f"before-{name}": re.compile(pattern) for name, pattern in phase.MILESTONES},

@@ -197,13 +197,13 @@ def _is_scale_target(obj: JSON, workload: Workload) -> bool:
     (keda.sh ScaledObject specification)."""
     ref = mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
     kind, name = ref.get("kind", "Deployment"), ref.get("name")
-    text = _MADE.get(workload.kind)
+    text = _DEPLOYMENT_SUFFIXES.get(workload.kind)
     return (kind, name) == (workload.kind, workload.name) or (
         text is not None and kind == "Deployment" and name == workload.name + text
     )
 
 
-_MADE = {"InferenceService": "-predictor", "LLMInferenceService": "-kserve"}
+_DEPLOYMENT_SUFFIXES = {"InferenceService": "-predictor", "LLMInferenceService": "-kserve"}
 """Kind → what its operator adds to the name for the Deployment (KServe pkg/constants, llmisvc workload_single_node)."""
 
 

@@ -342,7 +342,7 @@ def _compute_class(obj: JSON) -> JSON:
 
 _RESOURCE_API = ("v1", "v1beta2", "v1beta1")
 """resource.k8s.io: v1 since Kubernetes 1.34, v1beta2 1.33, v1beta1 1.32."""
-_WHOLE, _MANY = 4 << 20, 32 << 20
+_OBJECT_BYTES, _KIND_BYTES = 4 << 20, 32 << 20
 """Bytes of one object, which etcd does not allow, and of a kind."""
 
 WATCHED_KINDS: tuple[WatchedKind, ...] = (
@@ -351,7 +351,14 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind("namespaces", "Namespace", "", ("v1",), _labels, namespaced=False),
     # Only admins write these two; an index of a checkpoint's files may take all of a ConfigMap (1 MiB).
     WatchedKind(
-        "policies", "Policy", "podfit.dev", ("v1alpha1",), _policy, namespaced=False, max_object=_WHOLE, max_bytes=_MANY
+        "policies",
+        "Policy",
+        "podfit.dev",
+        ("v1alpha1",),
+        _policy,
+        namespaced=False,
+        max_object=_OBJECT_BYTES,
+        max_bytes=_KIND_BYTES,
     ),
     WatchedKind(
         "configmaps",
@@ -361,8 +368,8 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
         _model_config,
         label=MODEL_CONFIG,
         own_namespace=True,
-        max_object=_WHOLE,
-        max_bytes=_MANY,
+        max_object=_OBJECT_BYTES,
+        max_bytes=_KIND_BYTES,
     ),
     WatchedKind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io", _RESOURCE_API, _claim_template),
     WatchedKind("resourceclaims", "ResourceClaim", "resource.k8s.io", _RESOURCE_API, _claim),

@@ -102,7 +102,9 @@ def short_of_own(engine: Engine) -> tuple[str, int] | None:
         return None
     if (release is None and not runs_vllms_code(engine)) or (release is not None and release < RAY_FALLBACK):
         return None
-    if not _TOLD.isdisjoint((*args.given, *args.written)) or not (_TOLD | PARALLEL).isdisjoint(args.unresolved):
+    if not _SPREADING.isdisjoint((*args.given, *args.written)) or not (_SPREADING | PARALLEL).isdisjoint(
+        args.unresolved
+    ):
         return None
     if engine.command.shell and _TOLD_ELSEWHERE.search(engine.raw_command):
         return None
@@ -123,7 +125,7 @@ def own_count_is_certain(engine: Engine) -> bool:
 
 
 _INSTALLS = re.compile(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")
-_TOLD = frozenset({"distributed_executor_backend", "worker_use_ray", "nnodes", "headless"})
+_SPREADING = frozenset({"distributed_executor_backend", "worker_use_ray", "nnodes", "headless"})
 _TOLD_ELSEWHERE = re.compile(r"executor[-_]backend|nnodes|headless")
 """Somewhere in a script, of which one branch was read."""
 

@@ -26,7 +26,7 @@ LONGEST = 2000
 """Characters of a message, since an object's size is limited."""
 
 log = logging.getLogger(__name__)
-Told = dict[str, tuple[object, tuple[str, ...]]]
+ReportedStatus = dict[str, tuple[object, tuple[str, ...]]]
 """Name → the object's generation and what was said of it."""
 
 
@@ -36,20 +36,20 @@ class Acceptance:
     def __init__(self, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = Client(access)
         self._clock = clock
-        self._told: Told = {}
+        self._reported: ReportedStatus = {}
         self._after = 0.0
 
     def tell(self, objects: Mapping[str, Mapping[str, Any]], problems: Mapping[str, tuple[str, ...]]) -> None:
         """Says of every object what is not said yet. Never raises: what fails is logged, and tried again."""
-        entries: Told = {
+        entries: ReportedStatus = {
             name: ((obj.get("metadata") or {}).get("generation"), problems.get(name, ()))
             for name, obj in objects.items()
         }
-        self._told = {name: rows for name, rows in self._told.items() if name in entries}
+        self._reported = {name: rows for name, rows in self._reported.items() if name in entries}
         if self._clock() < self._after:
             return
         for name, items in entries.items():
-            if self._told.get(name) == items:
+            if self._reported.get(name) == items:
                 continue
             try:
                 self._write(name, *items, objects[name].get("spec"))
@@ -58,7 +58,7 @@ class Acceptance:
                     log.warning("the status of policies.podfit.dev/%s can't be written: %s", name, error)
                     self._after = self._clock() + PAUSE
                     return
-            self._told[name] = items
+            self._reported[name] = items
 
     def _write(self, name: str, generation: object, problems: tuple[str, ...], spec: object) -> None:
         path = f"/apis/podfit.dev/v1alpha1/policies/{name}/status"

@@ -20,7 +20,7 @@ LONGEST = 253
 """Characters of a name: the most that Kubernetes allows. Whatever is longer did not come from it."""
 RULES = 1024
 """Bytes of the list of rules."""
-FOUND = {"exempted": "exempted", "would": "would", "would_rules": "would-rules"}
+AUDIT_KEYS = {"exempted": "exempted", "would": "would", "would_rules": "would-rules"}
 """Field → audit annotation, as `Decision.annotations` has it."""
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class AccessLog:
             "dry_run": request.dry_run,
             "decision": decision.outcome,
             "rules": join_bounded(sorted({f"{rule}={mode}" for rule, mode, _ in decision.rules}), RULES),
-            **{name: audit.get(key, "") for name, key in FOUND.items()},
+            **{name: audit.get(key, "") for name, key in AUDIT_KEYS.items()},
             "remembered": decision.remembered,
             "policy": decision.versions.get("policy-version", ""),
             "seconds": round(seconds, 6),

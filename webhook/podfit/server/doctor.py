@@ -24,7 +24,7 @@ from podfit.vllm.release import from_image, known_releases
 EXPIRY_WARNING = timedelta(days=14)
 """Time before a certificate's end from which it is reported."""
 FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
-ASKED = "apiserver_admission_webhook_request_total"
+REQUEST_COUNTER = "apiserver_admission_webhook_request_total"
 JSON = Mapping[str, Any]
 State = Literal["ok", "warn", "fail"]
 
@@ -273,7 +273,7 @@ def _api_server_results(
         port = "is the port open from the control plane to podfit's Pods? docs/security.md"
         yield CheckResult("fail", about, "a faulty Pod (a dry run) passed unchecked: it can't reach podfit",
                    f"fix first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
-    elif _more(observed, ASKED, hook_names):
+    elif _more(observed, REQUEST_COUNTER, hook_names):
         yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), which the policy allows")
     elif isinstance(observed.before, Unseen) or isinstance(observed.metrics, Unseen):
         yield CheckResult("warn", about, "a faulty Pod (a dry run) passed; whether podfit was asked is unknown",
@@ -301,7 +301,7 @@ def _fail_open(observed: Observed, hook_names: _Names) -> Iterator[CheckResult]:
                    "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
         return
     opened = _counts(metrics, FAIL_OPEN, hook_names)
-    entries = _counts(metrics, ASKED, hook_names)
+    entries = _counts(metrics, REQUEST_COUNTER, hook_names)
     calls = f"of {sum(entries.values()):.0f} calls of this API server"
     if total := sum(opened.values()):
         which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)

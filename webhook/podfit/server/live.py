@@ -65,15 +65,15 @@ class Live:
         self._served = served
         self._clock = clock
         self._files: dict[str, LiveSource] = {}
-        self._seen: dict[str, LiveSource] = {}
+        self._sources: dict[str, LiveSource] = {}
         self._apart: tuple[str, ...] = ()
         self.objects_seen = False
         """The cluster's objects have been read at least once."""
         self.unknown = ""
         """Why the Policy objects can't be known, so that nothing is enforced; empty if they are, or none are wanted."""
-        self._whole = of_layers(())
+        self._complete_policy = of_layers(())
         """The policy of the last good state of everything."""
-        self.policy = self._whole.at(clock())
+        self.policy = self._complete_policy.at(clock())
         """The policy in force."""
         self.changed = clock()
         """When it took effect."""
@@ -84,16 +84,16 @@ class Live:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is broken in the newest state of the files and objects, `FILE:LINE: path: message`."""
-        sources = (*self._files.values(), *self._seen.values())
+        sources = (*self._files.values(), *self._sources.values())
         return (*(line for source in sources for line in source.problems), *self._apart)
 
     def object_problems(self) -> dict[str, tuple[str, ...]]:
         """Name of each Policy object → why its newest state is not in force; empty if it is."""
         apart = {
             name: tuple(line for line in self._apart if line.startswith(f"policies.podfit.dev/{name}: "))
-            for name in self._seen
+            for name in self._sources
         }
-        return {name: source.problems + apart[name] for name, source in self._seen.items()}
+        return {name: source.problems + apart[name] for name, source in self._sources.items()}
 
     def report(self) -> list[str]:
         """Lines for /readyz."""
@@ -107,13 +107,13 @@ class Live:
 
     def look(self) -> None:
         """Reads everything once, and takes over what is good."""
-        before, texts, expired = (self._files, self._seen, self.unknown), self.problems, self.policy.expired
+        before, texts, expired = (self._files, self._sources, self.unknown), self.problems, self.policy.expired
         self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
         if (objects := self._read_objects()) is not None:
-            self._seen = {name: _next_object(self._seen.get(name), name, obj) for name, obj in objects.items()}
+            self._sources = {name: _next_object(self._sources.get(name), name, obj) for name, obj in objects.items()}
             self.objects_seen = True
         self.unknown = self._why_unknown()
-        if (self._files, self._seen, self.unknown) != before:
+        if (self._files, self._sources, self.unknown) != before:
             self._take_over()
             for problem in self.problems:
                 if problem not in texts:
@@ -172,13 +172,13 @@ class Live:
 
     def _take_over(self) -> None:
         """Makes one policy of all sources; if they contradict each other, nothing changes but what is enforced."""
-        layers = [layer for source in (*self._files.values(), *self._seen.values()) for layer in source.layers]
+        layers = [layer for source in (*self._files.values(), *self._sources.values()) for layer in source.layers]
         version = self.policy.version
         try:
-            self._whole, self._apart = of_layers(layers), ()
+            self._complete_policy, self._apart = of_layers(layers), ()
         except PolicyError as error:
             self._apart = tuple(error.problems)
-        self.policy = (self._whole.audited() if self.unknown else self._whole).at(self._clock())
+        self.policy = (self._complete_policy.audited() if self.unknown else self._complete_policy).at(self._clock())
         if self.policy.version != version:
             self.changed = self._clock()
             log.info("policy %s is in use, made of %d policies", self.policy.version, len(layers))

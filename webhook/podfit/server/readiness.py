@@ -30,13 +30,13 @@ class Readiness:
 
     def __init__(self, *checks: Check) -> None:
         self._checks = checks
-        self._told: list[Check] = []
+        self._added_checks: list[Check] = []
         self._was_ready = False
         self._draining = False
 
     def tell(self, check: Check) -> None:
         """Adds a check that `problems` reports, but that does not keep the server from being ready."""
-        self._told.append(check)
+        self._added_checks.append(check)
 
     def drain(self) -> None:
         """No more reviews: the server is about to end. For good."""
@@ -44,7 +44,7 @@ class Readiness:
 
     def problems(self) -> list[str]:
         """What is not in place now, ready or not."""
-        return [why for check in (*self._checks, *self._told) if (why := check())]
+        return [why for check in (*self._checks, *self._added_checks) if (why := check())]
 
     def why_not(self) -> str | None:
         """Why no review may come; None if the server is ready."""

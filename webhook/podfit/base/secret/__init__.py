@@ -10,13 +10,13 @@ number of a few digits is masked only after such a name.
 
 from __future__ import annotations
 
-from podfit.base.secret.masks import FORMS, SHOWN, WITHHELD, Secrets, has_form
+from podfit.base.secret.masks import FORMS, UNMASKED, WITHHELD, Secrets, has_form
 from podfit.base.secret.names import gives, is_secret_name
 from podfit.base.secret.objects import MAX_VALUES
 from podfit.base.secret.texts import MAX_SECRETS, secrets_in
 from podfit.base.secret.values import is_secret
 
 __all__ = [
-    "FORMS", "MAX_SECRETS", "MAX_VALUES", "SHOWN", "WITHHELD", "Secrets", "gives", "has_form", "is_secret",
+    "FORMS", "MAX_SECRETS", "MAX_VALUES", "UNMASKED", "WITHHELD", "Secrets", "gives", "has_form", "is_secret",
     "is_secret_name", "secrets_in",
 ]  # fmt: skip

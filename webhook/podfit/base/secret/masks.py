@@ -223,7 +223,7 @@ def has_form(text: str) -> bool:
 
 FORMS = Secrets()
 """Masks texts that have the form of a secret, without an object."""
-SHOWN = Secrets(show=True)
+UNMASKED = Secrets(show=True)
 """Masks nothing, for users who ask to see secrets."""
 
 

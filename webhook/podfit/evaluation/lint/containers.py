@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from podfit.base.secret import SHOWN, Secrets
+from podfit.base.secret import UNMASKED, Secrets
 from podfit.evaluation.lint.results import RuleError
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.quoting import quotable
@@ -58,7 +58,7 @@ def read_containers(obj: JSON, assumed: Assumed, policy: Policy, facts: Facts) -
     unread = reader.read(obj)
     read = reader.ordered_engines()
     secrets = Secrets.of(obj, *map(_texts_of_command, read))
-    secrets = SHOWN if facts.show_secrets else replace(secrets, make_quotable=lambda: quotable(obj, read))
+    secrets = UNMASKED if facts.show_secrets else replace(secrets, make_quotable=lambda: quotable(obj, read))
     return Containers(object=obj, assumed=assumed, engines=read, errors=reader.errors, secrets=secrets, unread=unread)
 
 

@@ -146,11 +146,11 @@ def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, fie
     return []
 
 
-_TYPE_NAMES = frozenset({"[key]", "int", "str", "constrained-str", records.ONE, records.LIST})
+_TYPE_NAMES = frozenset({"[key]", "int", "str", "constrained-str", records.SINGLE, records.LIST})
 """What pydantic adds to a place, for a key of a mapping and for one of several types."""
 
 
-_WANTED = {
+_EXPECTED_TYPES = {
     "string_type": "text, in quotes where YAML reads it otherwise",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -176,8 +176,8 @@ def _describe_problem(path: FieldPath, problem: Any, model: type[BaseModel], at:
         return str(problem["ctx"]["error"])
     if kind == "too_short":
         return "is empty: leave it out, or name at least one"
-    if kind in _WANTED:
-        return f"expected {_WANTED[kind]}, got {_quote_value(given)}"
+    if kind in _EXPECTED_TYPES:
+        return f"expected {_EXPECTED_TYPES[kind]}, got {_quote_value(given)}"
     message = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}".replace("True", "true").replace("False", "false")
     is_word = kind == "literal_error" and isinstance(given, str)
     near = nearest(given, problem["ctx"]["expected"].replace("'", " ").split()) if is_word else ""

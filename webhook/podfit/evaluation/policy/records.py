@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 
 _FORMS: Mapping[str, Any] = {"gpu": words.GpuModel, "release": words.Version, "model": words.Models}
 """`Form` of a parameter → the type of its texts."""
-ONE, LIST = "one value", "a list"
+SINGLE, LIST = "one value", "a list"
 """Tags of the two ways to write a limit by GPU."""
 
 
@@ -112,8 +112,8 @@ def _limits_by_gpu(hint: Any, bounds: dict[str, Any]) -> Any:
         return (given if value is None else limit.model_validate({"value": given}),)
 
     either = Annotated[
-        Annotated[alone, Tag(ONE)] | Annotated[tuple[limit, ...], Field(min_length=1), Tag(LIST)],  # type: ignore[valid-type]
-        Discriminator(lambda given: LIST if isinstance(given, list | tuple) else ONE),
+        Annotated[alone, Tag(SINGLE)] | Annotated[tuple[limit, ...], Field(min_length=1), Tag(LIST)],  # type: ignore[valid-type]
+        Discriminator(lambda given: LIST if isinstance(given, list | tuple) else SINGLE),
     ]
     return Annotated[either, AfterValidator(as_tuple)]
 

@@ -10,7 +10,7 @@ from podfit.base import numbers
 from podfit.kube.path import FieldPath, is_object, mapping
 
 _NAMES = re.compile(r"\$\{(\w+)\}")
-_WHOLE = re.compile(r"\$\{\{(\w+)\}\}")
+_JSON_PARAMETER = re.compile(r"\$\{\{(\w+)\}\}")
 """`${{NAME}}` alone is replaced by a value of any type, `${NAME}` anywhere by a text (openshift/library-go
 pkg/template/templateprocessing.go)."""
 _MOST = 1 << 20
@@ -199,7 +199,7 @@ def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPat
 
 def _fill_item(item: Any, values: Mapping[str, str | None], room: Room) -> Any:
     """One object of a Template with its parameters replaced, and what is known of them."""
-    parameters = Parameters(values, _NAMES, _WHOLE, room=room)
+    parameters = Parameters(values, _NAMES, _JSON_PARAMETER, room=room)
     value = parameters.fill(item) if values else item
     if not isinstance(value, dict) or not values:
         return value

@@ -34,14 +34,14 @@ class CachedObject:
     def __init__(self, obj: JSON, workloads: list[Workload] | None = None) -> None:
         """`workloads`: its Pod templates, for a caller who has them."""
         self.object = obj
-        self._found = workloads
+        self._given_workloads = workloads
         self._known: dict[object, Any] = {}
         self._counted: Counter[str] = Counter()
 
     @cached_property
     def workloads(self) -> list[Workload]:
         """Every Pod template of the object."""
-        return find(self.object) if self._found is None else self._found
+        return find(self.object) if self._given_workloads is None else self._given_workloads
 
     def once(self, of: Callable[[CachedObject], T], key: object = None) -> T:
         """What is asked of it, worked out at the first time. `key`: for a function that is another one each time."""

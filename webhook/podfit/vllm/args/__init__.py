@@ -261,7 +261,7 @@ def _is_of_no_release(problem: Problem, parser: Parser) -> bool:
     return flag[:2] == "--" and flag.replace("_", "-").partition(".")[0] not in parser.table.beginnings
 
 
-_WHOLE = -1
+_WITHOUT_PLACE = -1
 """The index of a problem that is about the whole command."""
 
 
@@ -285,10 +285,10 @@ def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> 
     positional = of_release.positional
     if positional is not None and positional.nargs is None and not reading.tagged:
         message = f"the following arguments are required: {positional.dest}"
-        reading.problems.append(Problem(_WHOLE, message, command.path, "model"))
+        reading.problems.append(Problem(_WITHOUT_PLACE, message, command.path, "model"))
     if of_release.entry == "serve" and of_release.release >= _CHECKED and not reading.problems:
         reading.problems += [
-            Problem(_WHOLE - 1, conflict.message, conflict.path, conflict.dest)
+            Problem(_WITHOUT_PLACE - 1, conflict.message, conflict.path, conflict.dest)
             for conflict in _conflicts(reading, command, of_release.release)
         ]
     return reading

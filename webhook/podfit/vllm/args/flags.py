@@ -119,7 +119,7 @@ class Table:
         self._spans = spans
         """dest → the first and last release with this definition (indices, both included), and its index."""
         self._underscores = underscores
-        self._made: dict[tuple[str, int], Option] = {}
+        self._read_options: dict[tuple[str, int], Option] = {}
         self._parsers: dict[tuple[Release, str], Parser] = {}
         self._knowing = lru_cache(1024)(self._numbers)
         self._around = lru_cache(1024)(lambda release: neighbours(release, self.releases))
@@ -131,13 +131,13 @@ class Table:
 
     def _option(self, dest: str, definition: int) -> Option:
         """The option of a definition, built once."""
-        option = self._made.get((dest, definition))
+        option = self._read_options.get((dest, definition))
         if option is None:
             row = dict(self._definitions[definition])
             for key in ("flags", "negative", "choices"):
                 if key in row:
                     row[key] = tuple(row[key])
-            option = self._made[dest, definition] = Option(dest, **row)
+            option = self._read_options[dest, definition] = Option(dest, **row)
         return option
 
     def _options(self, number: int) -> Iterator[Option]:

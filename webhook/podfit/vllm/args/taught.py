@@ -86,19 +86,19 @@ class TaughtTable:
 
     def __init__(self, lessons: Sequence[Lesson]) -> None:
         self.lessons = tuple(lessons)
-        self._made: WeakKeyDictionary[Table, Table] = WeakKeyDictionary()
+        self._by_base: WeakKeyDictionary[Table, Table] = WeakKeyDictionary()
 
     def __call__(self) -> Table:
         """The table. Additions that do not apply to newer facts are left out (the facts know the release themselves, or
         lack an option that is removed)."""
         base = builtin()
-        table = self._made.get(base)
+        table = self._by_base.get(base)
         if table is None:
             table = base
             for lesson in self.lessons:
                 with suppress(TaughtError):
                     table = teach_release(table, *lesson)
-            self._made[base] = table
+            self._by_base[base] = table
         return table
 
 

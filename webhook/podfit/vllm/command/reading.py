@@ -99,8 +99,8 @@ class Reading:
         return mounts(self.workload, self.container, self.config_maps)
 
     def expanded_items(self, name: str) -> list[Value]:
-        """The first items of `command` or `args`, expanded as Kubernetes does. `unread_reason` and `cut` are set if there
-        are more."""
+        """The first items of `command` or `args`, expanded as Kubernetes does. If there are more, `unread_reason` and
+        `cut` are set."""
         given = self.container.spec.get(name)
         if given is None:
             return []

@@ -22,7 +22,7 @@ OF_CLOUDS = {
 }
 """The start of a cloud's own labels, and its label for the GPU model. Its nodes have nvidia.com/gpu.product only if an
 admin installs GPU feature discovery, and its autoscaler does not know that label."""
-_TOLD = frozenset((*LABELS, *instances.TYPE, *instances.FAMILY))
+_GPU_LABELS = frozenset((*LABELS, *instances.TYPE, *instances.FAMILY))
 """Labels whose values identify the GPU model or the machine type."""
 _MANY = 64
 """Requirements of a Pod, and GPU models that it may choose from, that are read at most."""
@@ -111,7 +111,7 @@ def own_labels(spec: JSON) -> tuple[str, ...]:
 
 def _affinity(spec: JSON) -> Iterator[NodeRequirement]:
     """The requirements of the required affinity whose labels identify the GPU model or the machine type."""
-    return (requirement for requirement in islice(affinity(spec), _MANY) if requirement.key in _TOLD)
+    return (requirement for requirement in islice(affinity(spec), _MANY) if requirement.key in _GPU_LABELS)
 
 
 def _product_labels(gpu: Gpu) -> Mapping[str, Sequence[str]]:
@@ -124,7 +124,7 @@ def _selector(spec: JSON) -> Mapping[str, str]:
     value = spec.get("nodeSelector")
     if not isinstance(value, Mapping):
         return {}
-    names = _TOLD & value.keys()
+    names = _GPU_LABELS & value.keys()
     return {str(key): str(value[key]) for key in (value if len(value) <= _MANY else names) if key in names}
 
 

@@ -14,7 +14,7 @@ from podfit.vllm.gpu import claim
 from podfit.vllm.gpu.name import by_name
 from podfit.vllm.gpu.product import Gpu
 
-WHOLE = re.compile(
+GPU_RESOURCE = re.compile(
     r"nvidia\.com/(gpu|gpu\.shared|mig-[\w.-]+)|amd\.com/(gpu|[sdqc]px_nps\d)|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi"
     r"|google\.com/tpu|aws\.amazon\.com/(neuron|neuroncore|neurondevice)|huawei\.com/Ascend\w+(?<!memory)(?<!core)"
     r"|hami\.io/gpu|volcano\.sh/(vgpu-number|gpu-number)|aliyun\.com/(gpu|gpu-count|gpu-mem)|tencent\.com/vcuda-core"
@@ -70,7 +70,7 @@ _SHORT = 128
 
 
 def _is_known_ever(name: str) -> bool:
-    return WHOLE.fullmatch(name) is not None or bool(named_product(name))
+    return GPU_RESOURCE.fullmatch(name) is not None or bool(named_product(name))
 
 
 _is_known_once = lru_cache(512)(_is_known_ever)  # a cluster has few different resources
@@ -86,7 +86,7 @@ def misspelled_resource(entries: Mapping[str, object]) -> tuple[str, str] | None
     """A resource that no device plugin has, and the intended one: "nvidia/gpu" or "nvidia.com/gpus" for
     "nvidia.com/gpu". No other names: a plugin may use any name for its resources ("nvidia.com/pgpu", "gpu-10gb")."""
     for name in entries:
-        if WHOLE.fullmatch(name):
+        if GPU_RESOURCE.fullmatch(name):
             continue
         vendor, slash, what = name.partition("/")
         if not slash and (unqualified := _UNQUALIFIED.fullmatch(name)):
@@ -98,13 +98,13 @@ def misspelled_resource(entries: Mapping[str, object]) -> tuple[str, str] | None
 
 def is_one(resource: str) -> bool:
     """True if the resource stands for an accelerator, whatever its value."""
-    return WHOLE.fullmatch(resource) is not None
+    return GPU_RESOURCE.fullmatch(resource) is not None
 
 
 def may_be_one(entries: Mapping[str, object]) -> bool:
     """True if a resource of the container looks like an accelerator that the table does not know, or like a claim's."""
     return any(
-        "/" in name and _ACCELERATOR.search(name) and not WHOLE.fullmatch(name) and _device_count(value) != 0
+        "/" in name and _ACCELERATOR.search(name) and not GPU_RESOURCE.fullmatch(name) and _device_count(value) != 0
         for name, value in entries.items()
     )
 
@@ -113,7 +113,11 @@ def named_product(resource: str) -> tuple[Gpu, ...]:
     """The GPU model after which a device plugin's configuration names a resource ("nvidia.com/a100",
     "nvidia.com/gpu-l4"; k8s-device-plugin's `resources.gpus[].name`)."""
     vendor, _, name = resource.partition(".com/")
-    return by_name(name.removeprefix("gpu-")) if vendor in ("nvidia", "amd") and not WHOLE.fullmatch(resource) else ()
+    return (
+        by_name(name.removeprefix("gpu-"))
+        if vendor in ("nvidia", "amd") and not GPU_RESOURCE.fullmatch(resource)
+        else ()
+    )
 
 
 def _fraction_annotations(workload: Workload, container: Container) -> Iterator[tuple[str, int | None]]:

@@ -66,7 +66,7 @@ class PlannedRelease(NamedTuple):
         return self.tell()
 
 
-_Found = tuple[Verdict, Callable[[], str], Cause | None]
+_VerdictParts = tuple[Verdict, Callable[[], str], Cause | None]
 """`verdict`, the function that builds `why`, and what fails or may fail first."""
 
 
@@ -84,7 +84,7 @@ def fits(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> bo
     return _of_rank(args, resolved, ledger)[0] == "fits"
 
 
-def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _Found:
+def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictParts:
     left, layout = ledger.kv_cache.likely, ledger.kv_capacity.layout
     if layout is None:
         return "unsure", lambda: "the layout of this model's KV cache is unknown", "blocks"
@@ -93,7 +93,7 @@ def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _Found:
     return _with_cache(resolved, ledger, layout, None, lambda: f"{human(left)} of KV cache are given")
 
 
-def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> _Found:
+def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictParts:
     layout = ledger.kv_capacity.layout
 
     def why() -> str:
@@ -199,7 +199,7 @@ def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
 
 def _with_cache(
     resolved: ResolvedArguments, ledger: GpuLedger, layout: Layout, outside: Estimate | None, why: Callable[[], str]
-) -> _Found:
+) -> _VerdictParts:
     """The rest of the checks for a rank with a known KV cache: does one request fit, and is there enough memory outside
     the budget?
 
