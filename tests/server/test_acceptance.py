@@ -21,7 +21,7 @@ class Server:
         self.status: dict[str, JSONDict] = {}
         self.written: list[str] = []
         self.refuses: StatusError | None = None
-        monkeypatch.setattr(Client, "whole", self._whole)
+        monkeypatch.setattr(Client, "get_unreduced", self._whole)
         monkeypatch.setattr(Client, "patch", self._patch)
 
     def _whole(self, path: str) -> JSONDict:

@@ -69,11 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     FORMATS.add_argument(parser)
     parser.add_argument(
-        "--limit",
-        type=_limit,
-        default=5,
-        metavar="N",
-        help="workloads shown of a rule in the text; 0: all; default: 5",
+        "--limit", type=_limit, default=5, metavar="N", help="workloads shown of a rule in the text; 0: all; default: 5"
     )
     parser.add_argument(
         "--fail-on",
@@ -378,11 +374,11 @@ spec: {{rules: {{{rule}: {{mode: {mode}}}}}}}
 
 def _write(output: Output, scan: Scan, drift: list[Drift] | None, args: argparse.Namespace) -> None:
     from podfit.report import drift as drifted
-    from podfit.report import scan as printable_name
+    from podfit.report import scan as scan_report
 
     rendered: Iterable[str]
     if output.format == "json":
-        rendered = printable_name.as_json(scan, None if drift is None else drifted.tree(drift))
+        rendered = scan_report.as_json(scan, None if drift is None else drifted.tree(drift))
     elif output.format == "html":
         from podfit.report import scan_page
 
@@ -394,8 +390,8 @@ def _write(output: Output, scan: Scan, drift: list[Drift] | None, args: argparse
         painted = output.file is None and terminal.colors()
         rendered = drifted.text(drift, args.limit, text.coloured if painted else text.plain)
     elif output.file is None:
-        terminal.show(printable_name.text(scan, args.limit), text.highlighted)
+        terminal.show(scan_report.text(scan, args.limit), text.highlighted)
         return
     else:
-        rendered = printable_name.text(scan, args.limit)
+        rendered = scan_report.text(scan, args.limit)
     output.write(rendered)

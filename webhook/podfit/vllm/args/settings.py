@@ -223,9 +223,7 @@ def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -
         numbers = _strict(dest, above, release) if above in config_keys["strict"] else ()
         spans = config_keys["fields"].get(path, ())
         if numbers and all(_definition_in(spans, number) is None for number in numbers):
-            yield Refusal(
-                path, None, _keys_of_class(dest, above, numbers[0]), None, *_nearest_releases(spans, numbers[0])
-            )
+            yield Refusal(path, None, _known_keys(dest, above, numbers[0]), None, *_nearest_releases(spans, numbers[0]))
 
 
 @lru_cache(1024)
@@ -237,7 +235,7 @@ def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
 
 
 @lru_cache(1024)
-def _keys_of_class(dest: str, above: str, number: int) -> tuple[str, ...]:
+def _known_keys(dest: str, above: str, number: int) -> tuple[str, ...]:
     """The keys that the class of one release has."""
     fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
     prefix = f"{above}." if above else ""
