@@ -173,7 +173,7 @@ NO_KEY, NO_VALUE = "no_such_key", "no-such-value"
 NUMBERS = frozenset({
     "int", "float", "human_int", "human_int_or_auto", "optional[int]", "optional[float]", "optional[human_int]",
 })  # fmt: skip
-"""Types of options (`data/flags.json`) that read a number."""
+"""Types of options (`data/releases.json`, `flags`) that read a number."""
 
 
 def _bounds(dest: str, flag: str, release: Release) -> Iterator[Claim]:
@@ -189,7 +189,7 @@ def _bounds(dest: str, flag: str, release: Release) -> Iterator[Claim]:
 
 def _keys(dest: str, flag: str, release: Release) -> Iterator[Claim]:
     """An unknown key of each class that a JSON argument fills and that rejects such keys."""
-    for above in load("settings")["configs"][dest]["strict"]:
+    for above in load("releases")["settings"]["configs"][dest]["strict"]:
         value = _nested(f"{above}.{NO_KEY}".lstrip("."), 1)
         if next(settings.unknown_keys(dest, value, release), None) is not None:
             line = f"{flag} {json.dumps(value, separators=(',', ':'))}"
@@ -198,7 +198,7 @@ def _keys(dest: str, flag: str, release: Release) -> Iterator[Claim]:
 
 def _fields(dest: str, flag: str, release: Release) -> Iterator[Claim]:
     """A wrong value of each key of a JSON argument whose values are known."""
-    for path in load("settings")["configs"][dest]["fields"]:
+    for path in load("releases")["settings"]["configs"][dest]["fields"]:
         for wrong in (NO_VALUE, -1, 0):
             value, key = _nested(path, wrong), path.rpartition(".")[2]
             if any(one.place == path for one in settings.bad_values(dest, value, release)):

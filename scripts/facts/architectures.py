@@ -1,4 +1,4 @@
-"""webhook/podfit/data/architectures.json: which releases of vLLM know a model's architecture.
+"""`architectures` in webhook/podfit/data/releases.json: which releases of vLLM know a model's architecture.
 
     "releases": those that were read
     "architectures": {architecture: [the last release read that does not know it, or null; the first that does]}

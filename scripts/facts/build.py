@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,33 +18,33 @@ def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
     """(name, text) of each file of webhook/podfit/data. Each may be written before the next is built:
     what a model's sizes prove is computed with the packaged defaults of its type."""
     read = extracts(folder)
-    built = {}
     builders: dict[str, Callable[[], str]] = {
-        "architectures.json": lambda: architectures.text(architectures.build(read)),
-        "flags.json": lambda: flags.text(flags.build(read)),
+        "releases.json": lambda: releases(read, folder),
         "gpus.json": lambda: by_row(gpus.gpus(folder)),
         "instances.json": lambda: by_row(gpus.instances(folder)),
         "model_defaults.json": lambda: by_row(models.defaults(folder)),
-        "releases.json": lambda: images(read, folder),
-        "settings.json": lambda: settings.text(settings.build(read)),
         "models.json": lambda: by_row(models.models(folder)),
         "recipes.json": lambda: by_row(recipes(folder)),
     }
     for name, build in builders.items():
-        built[name] = build()
-        yield name, built[name]
-    last = next(extract for extract in reversed(read.values()) if "options" in extract)
-    yield "facts.json", version(built, newest(folder), last)
+        yield name, build()
+    yield "facts.json", json.dumps({"generated": newest(folder)}) + "\n"
 
 
-def images(known: Mapping[Release, Extract], folder: Path = FACTS) -> str:
-    """The newest release that was read, the day of each release's wheel, and images whose tag is not vLLM's number →
-    the release in them."""
+def releases(known: Mapping[Release, Extract], folder: Path = FACTS) -> str:
+    """The newest release that was read, the day of each release's wheel, images whose tag is not vLLM's number → the
+    release in them, and the tables of options, of other settings and of architectures."""
     dates = {str(release): extract["date"] for release, extract in known.items()}
     read = json.loads((folder / "read.json").read_text(encoding="utf-8"))["release"]
     rows = [{key: row[key] for key in ("image", "release", "source")} for row in entries("images", folder)]
     listed = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    return f'{{\n"read": {json.dumps(read)},\n"dates": {json.dumps(dates)},\n"images":[\n{listed}\n]\n}}\n'
+    tables_ = {
+        "flags": flags.text(flags.build(known)),
+        "settings": settings.text(settings.build(known)),
+        "architectures": architectures.text(architectures.build(known)),
+    }
+    rest = ",\n".join(f'"{name}":{text.rstrip()}' for name, text in tables_.items())
+    return f'{{\n"read": {json.dumps(read)},\n"dates": {json.dumps(dates)},\n"images":[\n{listed}\n],\n{rest}\n}}\n'
 
 
 def recipes(folder: Path = FACTS) -> dict[str, Entry]:
@@ -60,20 +59,6 @@ def recipes(folder: Path = FACTS) -> dict[str, Entry]:
 def newest(folder: Path = FACTS) -> str:
     """The month in which the newest entry was read."""
     return max(str(entry["date"])[:7] for path in folder.glob("*.jsonl") for entry in entries(path.stem, folder))
-
-
-def version(built: Mapping[str, str], generated: str, last: Extract) -> str:
-    """facts.json: one short hash of every other table, the month of the newest entry, and the newest vLLM release."""
-    digest = hashlib.sha256()
-    for name, text in sorted(built.items()):
-        digest.update(f"{name}\0".encode() + text.encode() + b"\0")
-    said = {
-        "version": digest.hexdigest()[:12],
-        "generated": generated,
-        "vllm": last["release"],
-        "released": last["date"],
-    }
-    return json.dumps(said) + "\n"
 
 
 def main(argv: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""webhook/podfit/data/flags.json: in which releases vLLM's parser has an option, and how.
+"""`flags` in webhook/podfit/data/releases.json: in which releases vLLM's parser has an option, and how.
 
 An option's definition seldom changes, so the table keeps each definition once and, for each dest, the spans of releases
 that have it:

@@ -1,4 +1,4 @@
-"""webhook/podfit/data/settings.json: what vLLM's config classes and registries take, by its own sources.
+"""`settings` in webhook/podfit/data/releases.json: what vLLM's config classes and registries take, by its own sources.
 
 They are read, not run:
 

@@ -149,7 +149,7 @@ def test_each_entry_of_a_table_has_a_claim() -> None:
         assert any(said.startswith(f"{options[dest].flags[0]}=") for said in values)
     for dest in {dest for dest, option in options.items() if option.choices or "int" in str(option.type)}:
         assert f"{options[dest].flags[0]}={claims.NO_VALUE} {options[dest].flags[0]}" in values
-    for dest, config in load("settings")["configs"].items():
+    for dest, config in load("releases")["settings"]["configs"].items():
         for path, spans in config["fields"].items() if dest in options else ():
             if any(first <= number <= last and definition for first, last, definition in map(padded, spans)):
                 assert f"{options[dest].flags[0]} {path}" in values
@@ -164,7 +164,7 @@ def test_each_entry_of_a_table_has_a_claim() -> None:
 
 
 def padded(span: Any) -> list[Any]:
-    """A span of `data/settings.json` with its definition, None if there is none."""
+    """A span of `settings` in `data/releases.json` with its definition, None if there is none."""
     return [*span, None][:3]
 
 

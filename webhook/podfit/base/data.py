@@ -8,6 +8,9 @@ from functools import cache
 from pkgutil import get_data  # importlib.resources says the same in 17 ms of imports
 from typing import Any
 
+TABLES = ("gpus", "instances", "model_defaults", "models", "recipes", "releases")
+"""All tables. `facts.json` has the month in which the newest entry of them was read."""
+
 
 def _content(name: str) -> bytes:
     """The bytes of `webhook/podfit/data/NAME.json`."""
@@ -19,7 +22,7 @@ def _content(name: str) -> bytes:
 
 @cache
 def load(name: str) -> Any:
-    """The table `name` ("gpus", "flags" …) as its JSON says; raises FileNotFoundError if there is none."""
+    """The table `name` ("gpus", "releases" …) as its JSON says; raises FileNotFoundError if there is none."""
     return json.loads(_content(name))
 
 
@@ -33,13 +36,24 @@ def rows(name: str) -> Mapping[str, str]:
     return {key[1:]: row.strip().removesuffix(",") for key, _, row in lines}
 
 
+@cache
 def version() -> str:
     """A short hash of all tables."""
-    return str(load("facts")["version"])
+    import hashlib  # here, because `podfit check` does not need the version
+
+    digest = hashlib.sha256()
+    for name in TABLES:
+        digest.update(f"{name}.json\0".encode() + _content(name) + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def month() -> str:
+    """The month in which the newest entry of the tables was read ("2026-11")."""
+    return str(load("facts")["generated"])
 
 
 def age() -> str:
     """The version of the tables, the newest vLLM release in them, and the month of their other entries."""
-    dates = load("facts")
-    newest = f"vLLM up to {dates['vllm']} ({dates['released']})"
-    return f"facts {version()}: {newest}, models and GPUs of {dates['generated']}"
+    releases = load("releases")
+    newest = releases["flags"]["releases"][-1]
+    return f"facts {version()}: vLLM up to {newest} ({releases['dates'][newest]}), models and GPUs of {month()}"

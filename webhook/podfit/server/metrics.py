@@ -213,7 +213,7 @@ class Metrics:
 
     def watch_facts(self) -> None:
         """Exports how old the packaged tables are."""
-        first_day = datetime.fromisoformat(f"{data.load('facts')['generated']}-01").replace(tzinfo=UTC)
+        first_day = datetime.fromisoformat(f"{data.month()}-01").replace(tzinfo=UTC)
         Gauge(
             "podfit_facts_collected_timestamp_seconds",
             "When the facts on models, accelerators and vLLM's releases were collected, to the month",

@@ -210,8 +210,8 @@ def _from_tag(image: str) -> Release | None:
 
 @cache
 def known_releases() -> tuple[Release, ...]:
-    """The releases whose parser is in the table (`data/flags.json`), oldest first."""
-    releases = (parse(name) for name in load("flags")["releases"])
+    """The releases whose parser is in the table (`data/releases.json`, `flags`), oldest first."""
+    releases = (parse(name) for name in load("releases")["flags"]["releases"])
     return tuple(release for release in releases if release is not None)
 
 

@@ -1,4 +1,4 @@
-"""The table of options: which flags a release's parser has, and how each is read (`data/flags.json`).
+"""The table of options: which flags a release's parser has, and how each is read (`data/releases.json`, `flags`).
 
 A policy may add releases to it (`Table.taught`).
 """
@@ -99,7 +99,7 @@ def name_of(flag: str) -> str:
 
 HELP = Option("help", ("-h", "--help"), nargs=0, action="help")
 Row = Mapping[str, Any]
-"""An option as `data/flags.json` writes it: `flags`, `negative`, `nargs`, `const`, `type`, `choices`, `default`,
+"""An option as `data/releases.json` writes it: `flags`, `negative`, `nargs`, `const`, `type`, `choices`, `default`,
 `action`, `deprecated`, `only`; null values are left out."""
 
 
@@ -294,7 +294,7 @@ def _build_table(rows_of: Mapping[Release, Mapping[str, Row]], underscores: Rele
 @cache
 def builtin() -> Table:
     """The table of the package."""
-    data = load("flags")
+    data = load("releases")["flags"]
     return Table(known_releases(), data["definitions"], data["options"], known_releases()[data["underscores"]])
 
 

@@ -1,4 +1,4 @@
-"""What vLLM's config classes and registries accept beyond what its parser checks, by release (`data/settings.json`).
+"""What vLLM's config classes and registries accept beyond what its parser checks, by release (`data/releases.json`).
 
 Each check returns a `Refusal` (what vLLM rejects) or None. A release that is not in the table is checked against both
 of its neighbors, and only what both reject is reported. Nothing is reported of a release older than the table; a newer
@@ -42,7 +42,11 @@ class Refusal:
 @cache
 def releases() -> tuple[Release, ...]:
     """The releases whose sources were read, oldest first."""
-    return tuple(release for release in map(parse, load("settings")["releases"]) if release is not None)
+    return tuple(release for release in map(parse, _table()["releases"]) if release is not None)
+
+
+def _table() -> Any:
+    return load("releases")["settings"]
 
 
 NAMED: Mapping[str, Callable[[str], str]] = {
@@ -60,7 +64,7 @@ config/model.py, load.py, mamba.py)."""
 def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | None:
     """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
     "kv_connector", "attention_backend", or an argument (`NAMED`)."""
-    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    names: Mapping[str, Sequence[Span]] = _table()["names"][kind]
     there = _registry_was_read(kind)
 
     def refused(number: int) -> Refusal | None:
@@ -76,7 +80,7 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
 @cache
 def _registry_was_read(kind: str) -> tuple[bool, ...]:
     """Per release: whether its registry of that kind was read."""
-    return _have_any(load("settings")["names"][kind])
+    return _have_any(_table()["names"][kind])
 
 
 def _have_any(spans_of: Mapping[str, Sequence[Span]]) -> tuple[bool, ...]:
@@ -100,26 +104,25 @@ def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal 
 @lru_cache(1024)
 def _bounds(dest: str, release: Release | None) -> tuple[Mapping[str, Any] | None, ...]:
     """The bounds of a numeric argument in each release that counts, the newest first."""
-    spans: Sequence[Span] = load("settings")["bounds"].get(dest, ())
+    spans = _table()["bounds"].get(dest, ())
     return tuple([_definition_in(spans, number) for number in _counting_releases(release, lambda number: True)])
 
 
 @cache
 def variables() -> frozenset[str]:
     """The environment variables that have choices in some release, or a number as their value."""
-    return frozenset(load("settings")["environment"])
+    return frozenset(_table()["environment"])
 
 
 def is_variable(name: str, release: Release | None) -> bool | None:
     """True if vLLM's envs.py has the environment variable; None if that is unknown."""
-    table: Mapping[str, Sequence[Span]] = load("settings")["variables"]
-    return _has(table.get(name, ()), release, _envs_was_read())
+    return _has(_table()["variables"].get(name, ()), release, _envs_was_read())
 
 
 def is_key(dest: str, path: str, release: Release | None) -> bool | None:
     """True if the class that a JSON argument fills has the key; None if that is unknown."""
-    fields: Mapping[str, Sequence[Span]] = load("settings")["configs"].get(dest, {}).get("fields", {})
-    return _has(fields.get(path, ()), release, _class_was_read(dest))
+    spans = _table()["configs"].get(dest, {}).get("fields", {}).get(path, ())
+    return _has(spans, release, _class_was_read(dest))
 
 
 def _has(spans: Sequence[Span], release: Release | None, was_read: Sequence[bool]) -> bool | None:
@@ -136,19 +139,19 @@ def _has(spans: Sequence[Span], release: Release | None, was_read: Sequence[bool
 @cache
 def _envs_was_read() -> tuple[bool, ...]:
     """Per release: whether its envs.py was read."""
-    return _have_any(load("settings")["variables"])
+    return _have_any(_table()["variables"])
 
 
 @cache
 def _class_was_read(dest: str) -> tuple[bool, ...]:
     """Per release: whether the class of a JSON argument was read."""
-    return _have_any(load("settings")["configs"][dest]["fields"])
+    return _have_any(_table()["configs"][dest]["fields"])
 
 
 def bad_variable(name: str, value: str, release: Release | None) -> Refusal | None:
     """An environment variable whose value is not one of its choices (`env_with_choices`), or is not a number where
     vLLM's envs.py converts it to one."""
-    spans: Sequence[Span] = load("settings")["environment"].get(name, ())
+    spans: Sequence[Span] = _table()["environment"].get(name, ())
     return _refused_by_all(
         release, lambda number: _bad_number(value, _definition_in(spans, number)), lambda number: bool(spans)
     )
@@ -177,31 +180,31 @@ def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
 @cache
 def argument_that_enables(dest: str) -> str | None:
     """The argument that must be set so that vLLM creates the class with `dest`'s bounds."""
-    return next((span[2]["with"] for span in load("settings")["bounds"].get(dest, ()) if "with" in span[2]), None)
+    return next((span[2]["with"] for span in _table()["bounds"].get(dest, ()) if "with" in span[2]), None)
 
 
 @cache
 def bounded() -> frozenset[str]:
     """The arguments that have bounds in some release."""
-    return frozenset(load("settings")["bounds"])
+    return frozenset(_table()["bounds"])
 
 
 @cache
 def config_arguments() -> frozenset[str]:
     """The arguments that fill a config class from JSON."""
-    return frozenset(load("settings")["configs"])
+    return frozenset(_table()["configs"])
 
 
 @cache
 def is_strict(dest: str) -> bool:
     """True if the argument's class rejects unknown keys."""
-    return "" in load("settings")["configs"].get(dest, {}).get("strict", ())
+    return "" in _table()["configs"].get(dest, {}).get("strict", ())
 
 
 @cache
 def typed_keys(dest: str) -> frozenset[str]:
     """The keys of a JSON argument, nested ones too, whose values are a choice, a number or a boolean."""
-    fields: Mapping[str, Sequence[Span]] = load("settings")["configs"].get(dest, {}).get("fields", {})
+    fields: Mapping[str, Sequence[Span]] = _table()["configs"].get(dest, {}).get("fields", {})
     typed = (path for path, spans in fields.items() if any(span[2:] and span[2] for span in spans))
     return frozenset(path.rpartition(".")[2] for path in typed)
 
@@ -209,16 +212,15 @@ def typed_keys(dest: str) -> frozenset[str]:
 @cache
 def choices() -> frozenset[str]:
     """The names in vLLM's registries and the choices of its JSON arguments and variables."""
-    data = load("settings")
-    names = [name for registry in data["names"].values() for name in registry]
-    fields = [spans for config in data["configs"].values() for spans in config["fields"].values()]
+    names = [name for registry in _table()["names"].values() for name in registry]
+    fields = [spans for config in _table()["configs"].values() for spans in config["fields"].values()]
     known = [span[2] for spans in fields for span in spans if span[2:]]
     return frozenset([*names, *(str(choice) for item in known for choice in item.get("choices", ()))])
 
 
 def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
     """The keys of a JSON argument that its class does not have, if the class rejects unknown keys."""
-    config_keys = load("settings")["configs"].get(dest)
+    config_keys = _table()["configs"].get(dest)
     for above, path, _ in _walk_keys(value) if config_keys else ():
         numbers = _strict(dest, above, release) if above in config_keys["strict"] else ()
         spans = config_keys["fields"].get(path, ())
@@ -229,7 +231,7 @@ def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -
 @lru_cache(1024)
 def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
     """The releases that count, the newest first, if each of them rejects unknown keys."""
-    spans: Sequence[Span] = load("settings")["configs"][dest]["strict"][above]
+    spans: Sequence[Span] = _table()["configs"][dest]["strict"][above]
     numbers = _counting_releases(release, lambda number: _definition_in(spans, number) is not None)
     return numbers if all(_definition_in(spans, number) is not None for number in numbers) else ()
 
@@ -237,15 +239,14 @@ def _strict(dest: str, above: str, release: Release | None) -> tuple[int, ...]:
 @lru_cache(1024)
 def _known_keys(dest: str, above: str, number: int) -> tuple[str, ...]:
     """The keys that the class of one release has."""
-    fields: Mapping[str, Sequence[Span]] = load("settings")["configs"][dest]["fields"]
-    prefix = f"{above}." if above else ""
+    fields, prefix = _table()["configs"][dest]["fields"], f"{above}." if above else ""
     names = (field for field in fields if field.startswith(prefix) and "." not in field.removeprefix(prefix))
     return tuple(text.removeprefix(prefix) for text in names if _definition_in(fields[text], number) is not None)
 
 
 def bad_values(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
     """The values of a JSON argument that its class rejects: not one of the choices, or out of bounds."""
-    config_keys = load("settings")["configs"].get(dest)
+    config_keys = _table()["configs"].get(dest)
     for _, path, given in _walk_keys(value) if config_keys else ():
         refusal = _bad_value(config_keys["fields"].get(path, ()), path, given, release)
         if refusal is not None:
@@ -267,7 +268,7 @@ def _bad_choice(path: str, given: object, known: Mapping[str, Any] | None, numbe
     kind = known.get("names") if known else None
     if kind is None or known is None or not isinstance(given, str):
         return _out_of_bounds(path, given, known)
-    names: Mapping[str, Sequence[Span]] = load("settings")["names"][kind]
+    names: Mapping[str, Sequence[Span]] = _table()["names"][kind]
     if given.lower() in known["choices"] or _definition_in(names.get(given.upper(), ()), number) is not None:
         return None
     taken = tuple(sorted(name for name, spans in names.items() if _definition_in(spans, number) is not None))

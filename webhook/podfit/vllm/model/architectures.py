@@ -1,4 +1,4 @@
-"""Which releases of vLLM know a model's architecture (data/architectures.json, scripts/facts/architectures.py)."""
+"""Which releases of vLLM know a model's architecture (data/releases.json, scripts/facts/architectures.py)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _architecture_row(name: str) -> Known | None:
 
 @cache
 def _table() -> dict[str, Any]:
-    entries: dict[str, Any] = data.load("architectures")
+    entries: dict[str, Any] = data.load("releases")["architectures"]
     return entries
 
 
