@@ -81,3 +81,63 @@ def test_of_several_replicas_in_one_text_the_one_that_fails_is_diagnosed() -> No
 
     assert found.cause is not None
     assert found.cause.id == "gpu-memory-taken"
+
+
+CHAINED = [
+    "ERROR 04-02 10:11:12 [core.py:1110] TimeoutError",
+    "ERROR 04-02 10:11:12 [core.py:1110] ",
+    "ERROR 04-02 10:11:12 [core.py:1110] The above exception was the direct cause of the following exception:",
+    "ERROR 04-02 10:11:12 [core.py:1110] ",
+    "ERROR 04-02 10:11:12 [core.py:1110] TimeoutError: RPC call to execute_model timed out.",
+]
+"""An unknown error that is the reason of a known one."""
+
+
+@pytest.mark.parametrize(("lines", "cause"), [(CHAINED, "engine-stalled"), (CHAINED[:1] + CHAINED[-1:], None)])
+def test_an_unknown_error_hides_a_symptom_unless_it_is_its_reason(lines: list[str], cause: str | None) -> None:
+    (found,) = diagnose("\n".join(lines))
+
+    assert (found.cause and found.cause.id) == cause
+
+
+FRAME = '(Worker pid=8)   File "/opt/vllm/vllm/{}", line 8, in {}'
+
+
+@pytest.mark.parametrize(
+    ("innermost", "cause"),
+    [
+        ("model_executor/layers/quantization/quark/quark.py", "gpu-unsupported"),
+        ("v1/attention/backends/tree_attn.py", "attention-backend-unfit"),
+        ("v1/worker/gpu_model_runner.py", None),
+    ],
+)
+def test_the_last_frame_counts_not_those_above_it(innermost: str, cause: str | None) -> None:
+    frames = [
+        FRAME.format("model_executor/layers/quantization/fp8.py", "apply"),
+        FRAME.format("v1/attention/backends/flash_attn.py", "forward"),
+        FRAME.format(innermost, "choose"),
+    ]
+    lines = ["(Worker pid=8) Traceback (most recent call last):", *frames, "(Worker pid=8) NotImplementedError: not so"]
+
+    (found,) = diagnose("\n".join(lines))
+
+    assert (found.cause and found.cause.id, found.certainty) == (cause, "likely" if cause else None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("", "no-gpu"),
+        ("Error 803: system has unsupported display driver / cuda driver combination", "driver-libraries-shadowed"),
+        ("Error 804: forward compatibility was attempted on non supported HW", "driver-too-old"),
+        ("Error 802: system not yet initialized", "gpu-fabric-not-ready"),
+    ],
+)
+def test_that_no_device_was_found_is_explained_by_any_other_sighting(reason: str, cause: str) -> None:
+    (found,) = diagnose(
+        "INFO 04-02 10:11:10 [__init__.py:239] No platform detected, vLLM is running on UnspecifiedPlatform\n"
+        f"/opt/torch/cuda/__init__.py:174: UserWarning: CUDA initialization: {reason}\n"
+        "RuntimeError: Failed to infer device type, please set `VLLM_LOGGING_LEVEL=DEBUG`"
+    )
+
+    assert (found.cause and found.cause.id, found.certainty) == (cause, "likely")

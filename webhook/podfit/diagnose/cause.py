@@ -26,12 +26,16 @@ class Signature:
     """A symptom: it counts only where nothing else explains the failure."""
     within: str = ""
     """What the traceback (or the lines just before) must hold too."""
+    innermost: str = ""
+    """What the last frame of the traceback must have: the file that raised the error."""
     unless: str = ""
     """What neither the line nor its traceback may hold."""
     any_level: bool = False
     """Also where the line is logged as information or a warning."""
     ambiguous: bool = False
     """Other causes print this text too: the cause is likely, not certain."""
+    vague: bool = False
+    """Shows that something failed, not what: any other sighting of the log explains it."""
     running: bool = False
     """Printed by a server that runs, for a request that it rejects: requests that succeed later do not refute it."""
     rules: tuple[str, ...] = ()

@@ -22,6 +22,8 @@ CONTEXT = 120
 _AFTER = 60
 BELOW = 2
 """Lines below an error in which its message may go on."""
+CHAIN = 3
+"""Lines from an error to the sentence that makes it the reason of the next one: an empty line is between them."""
 MAX_UNWELL = 3
 """Lines that are shown of a log that fails without a known reason."""
 
@@ -90,6 +92,12 @@ class _Process:
     count: int = 0
     begin: int = 0
     """The first of its lines (by count) that belongs to the traceback of the next one."""
+    frame: int = -1
+    """The last frame of a traceback, by count."""
+    frames: tuple[str, ...] = ()
+    """The conditions on innermost frames that it fulfills."""
+    chained: array[int] = field(default_factory=lambda: array("l"))
+    """The lines (by count) after which another error has the one above as its reason."""
     around: dict[str, array[int]] = field(default_factory=dict)
     """Of each condition of a signature, the lines (by count) that fulfill it."""
 
@@ -103,6 +111,8 @@ class _Candidate:
     first: int
     """The first line of its traceback, by count of its process."""
     count: int
+    frames: tuple[str, ...]
+    """The conditions on innermost frames that the last frame above it fulfills."""
     traits: Traits
 
 
@@ -142,7 +152,12 @@ class _Reader:
                 process.around.setdefault(name, array("l")).append(count)
         if traits.signatures or traits.is_error:
             first = max(process.begin, count - CONTEXT)
-            self.candidates.append(_Candidate(index, process, first, count, traits))
+            frames = process.frames if process.frame >= first else ()
+            self.candidates.append(_Candidate(index, process, first, count, frames, traits))
+        if traits.frames is not None:
+            process.frame, process.frames = count, traits.frames
+        if traits.is_chain:
+            process.chained.append(count)
         if line.level in ("info", "debug"):
             process.begin = count + 1
         elif traits.is_heading:
@@ -156,20 +171,22 @@ class _Reader:
         lines, stopped = self.lines, self._stopped()
         hits: list[tuple[int, Compiled, bool]] = []
         error: LogLine | None = None
+        chained = False
         for candidate in self.candidates:
             index, line = candidate.index, lines[candidate.index]
             hit = self._signature(candidate, line)
             if hit is None:
                 if (
-                    error is None
+                    (error is None or chained)
                     and index <= stopped
                     and not self._alive_after(index)
                     and _is_unexplained(candidate, line)
                 ):
-                    error = line
+                    error = error or line
+                    chained = _is_chained(candidate)
                 continue
             signature, weak = hit
-            if weak and (index > stopped or error is not None):
+            if weak and (index > stopped or (error is not None and not chained)):
                 continue  # the output of a process that is ending, a consequence of an unknown error
             if not self._is_survived(signature, index):
                 hits.append((index, signature, weak))
@@ -180,6 +197,7 @@ class _Reader:
         elif any(index > started and not weak for index, _, weak in hits):
             hits = [later for later in hits if later[0] > started]  # the last start of several failed
         sightings = sorted(self._sightings(hits), key=_rank)
+        sightings = [sighting for sighting in sightings if not sighting.signature.vague] or sightings
         if (stalled := stall.find(lines, self.marks["statistics"])) is not None:
             sightings = [*(sighting for sighting in sightings if not sighting.weak), stalled]
         unwell = self._unwell()
@@ -235,6 +253,8 @@ class _Reader:
             if candidate.traits.is_told and not compiled.signature.running:
                 return None
             if compiled.unless and self._is_around(compiled.unless, candidate):
+                continue
+            if compiled.innermost and compiled.innermost.pattern not in candidate.frames:
                 continue
             if compiled.within and not self._is_around(compiled.within, candidate):
                 continue
@@ -319,6 +339,13 @@ class _Reader:
             if at and self.marks[f"before-{name}"][at - 1] >= begun:
                 return name
         return None
+
+
+def _is_chained(candidate: _Candidate) -> bool:
+    """True if the next error of the traceback has this one as its reason: both are of one failure."""
+    chained = candidate.process.chained
+    at = bisect_right(chained, candidate.count)
+    return at < len(chained) and chained[at] <= candidate.count + CHAIN
 
 
 def _is_unexplained(candidate: _Candidate, line: LogLine) -> bool:

@@ -42,6 +42,7 @@ class Compiled:
     pattern: re.Pattern[str]
     within: re.Pattern[str] | None
     unless: re.Pattern[str] | None
+    innermost: re.Pattern[str] | None
 
 
 @cache
@@ -49,7 +50,12 @@ def signatures(channel: Channel) -> tuple[Compiled, ...]:
     """The signatures of one channel, in the order of the table: if several match one line, the first is meant."""
     return tuple(
         Compiled(
-            cause, signature, re.compile(signature.pattern), _compiled(signature.within), _compiled(signature.unless)
+            cause,
+            signature,
+            re.compile(signature.pattern),
+            _compiled(signature.within),
+            _compiled(signature.unless),
+            _compiled(signature.innermost),
         )
         for cause in CAUSES.values()
         for signature in cause.signatures

@@ -58,6 +58,7 @@ _QUOTED = re.compile(
 """What a user of the model wrote, or the model answered: no word of ours."""
 _FRAME = re.compile(r"^\s*(?:File \"|raise \w|return |self\.|\^+|~+|[\w.]+ ?= ?\w+\(|#|//|logger\.|msg = |f?\"|')")
 """A line of source in a traceback: its text is not what happened."""
+_CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 HEADINGS = ("Traceback (most recent", "Process ")
 _PLAIN_ERROR = re.compile(r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Timeout)\b(?:: |$)|\bError: ")
 _CASCADE = re.compile(
@@ -86,6 +87,10 @@ class Traits:
     around: tuple[tuple[str, Pattern], ...]
     """Of other lines' conditions (`Signature.within`, `unless`), those that this line may fulfill."""
     signatures: tuple[tuple[Compiled, Pattern], ...]
+    frames: tuple[str, ...] | None
+    """Of a frame of a traceback, the conditions on innermost frames (`Signature.innermost`) that it fulfills."""
+    is_chain: bool
+    """Another error of the traceback follows, with the one above as its reason."""
     is_heading: bool
     """A traceback begins."""
     is_told: bool
@@ -101,9 +106,11 @@ def _patterns() -> tuple[Index, list[tuple[str, object, Pattern]]]:
     around = {
         pattern.pattern: pattern for signature in table for pattern in (signature.within, signature.unless) if pattern
     }
+    frames = {signature.innermost.pattern: signature.innermost for signature in table if signature.innermost}
     rows: list[tuple[str, object, Pattern]] = [
         *(("mark", name, Pattern(pattern)) for name, pattern in MARKS.items()),
         *(("around", text, Pattern(pattern)) for text, pattern in around.items()),
+        *(("frame", text, Pattern(pattern)) for text, pattern in frames.items()),
         *(("signature", signature, Pattern(signature.pattern)) for signature in table),
         *(("told", None, Pattern(pattern)) for pattern in (_AGAIN, _QUOTED)),
         ("follows", None, Pattern(_CASCADE)),
@@ -125,6 +132,8 @@ def traits_of(line: LogLine) -> Traits:
         tuple(matches.get("mark", ())),
         tuple(matches.get("around", ())),
         tuple(matches.get("signature", ())),
+        tuple(text for text, _ in matches.get("frame", ())) if text.lstrip().startswith('File "') else None,
+        text.startswith(_CHAIN),
         text.startswith(HEADINGS),
         is_told or _FRAME.match(text) is not None,
         not is_told and "follows" not in matches and _PLAIN_ERROR.match(text) is not None,

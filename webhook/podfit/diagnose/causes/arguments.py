@@ -67,10 +67,19 @@ CAUSES = (
                 r"speculative_(?:model|config|method)\b.{0,60}(?:must|requires|not|without|invalid)|"
                 r"validation errors? for SpeculativeConfig|[Dd]raft (?:model|tensor)\S* .{0,60}(?:must|not supported|"
                 r"cannot|requires)|draft_tensor_parallel_size|"
-                r"(?:EAGLE|Eagle|MTP|Medusa|ngram)\S* .{0,40}(?:is not supported|only supports|not yet supported)",
+                r"(?:EAGLE|Eagle|MTP|Medusa|ngram)\S* .{0,40}(?:is not supported|only supports|not yet supported)|"
+                r"'SpeculativeConfig' object",
                 "vLLM config/speculative.py, before 0.11 config.py SpeculativeConfig",
                 "0.4–0.33",
                 ambiguous=True,
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Value|NotImplemented|Assertion|Type|Import)Error\b",
+                "vLLM config/speculative.py, v1/spec_decode/, transformers_utils/configs/speculators/",
+                "0.8–0.33",
+                weak=True,
+                innermost=r"vllm/(?:config/speculative|(?:v1/)?spec_decode/\w+|transformers_utils/configs/speculators/"
+                r"\w+)\.py",
             ),
         ),
         ("conflicting-flags", "unknown-config-key"),
@@ -148,12 +157,26 @@ CAUSES = (
                 rules=("conflicting-flags", "invalid-flag-value"),
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Value|NotImplemented|Assertion|Type|Key)Error: ",
-                "vLLM, inside of the frames that read the command line",
+                r"^(?:[\w.]+\.)?(?:Value|NotImplemented|Assertion|Type)Error\b",
+                "vLLM, raised where it reads the command line",
                 "0.4–0.33",
                 weak=True,
-                within=r"vllm/(?:config(?:/\w+)?|engine/arg_utils|entrypoints/\S*cli_args)\.py",
+                innermost=r"vllm/(?:config(?:/\w+)?|engine/arg_utils|entrypoints/\S*cli_args)\.py",
                 rules=("conflicting-flags", "invalid-flag-value"),
+            ),
+            Signature(
+                r"\bModel \S+ does not support \w+|\w+(?:ForCausalLM|ForConditionalGeneration|Model)'?>? does not "
+                r"support (?:LoRA|BitsAndBytes|pipeline|tensor|quantization)|No supported LoRA modules",
+                "vLLM v1/worker/lora_model_runner_mixin.py, model_executor/model_loader/, lora/model_manager.py",
+                "0.4–0.33",
+                ambiguous=True,
+                rules=("conflicting-flags",),
+            ),
+            Signature(
+                r"invalid literal for int\(\) with base 10: '(?:GPU|MIG)-",
+                "vLLM platforms/cuda.py, of CUDA_VISIBLE_DEVICES",
+                "0.6–0.33",
+                rules=("invalid-environment",),
             ),
         ),
         (
@@ -163,6 +186,13 @@ CAUSES = (
             "conflicting-flags",
             "argument-string-not-split",
             "misplaced-word",
+        ),
+        meanings=(
+            (
+                r"base 10: '(?:GPU|MIG)-",
+                "CUDA_VISIBLE_DEVICES has the UUID of a GPU, and this release reads numbers: leave the variable out. "
+                "The device plugin shows the container only its own GPUs.",
+            ),
         ),
     ),
     Cause(
@@ -175,9 +205,11 @@ CAUSES = (
             Signature(
                 r"not aligned with the quantized weight shape|"
                 r"not divisible by\s+(?:weight quantization block_|min_thread_|group_size|\w*block_(?:n|k|size)\b)|"
-                r"size_[kn] = \d+ is not divisible by|(?:block|group)[_ ]size\S* .{0,60}not divisible",
+                r"size_[kn] = \d+ is not divisible by|Invalid thread config: thread_m_blocks|"
+                r"(?:block|group)[_ ]size\S* .{0,60}not divisible",
                 "vLLM model_executor/layers/quantization/ (fp8.py, gptq.py, awq.py, utils/marlin_utils.py)",
                 "0.2–0.33",
+                unless=r"attn_chunk_size",
             ),
         ),
         ("tensor-parallel-indivisible",),
@@ -235,6 +267,7 @@ CAUSES = (
                 "0.5–0.10",
             ),
             Signature(r"invalid device ordinal", "CUDA runtime API, cudaErrorInvalidDevice"),
+            Signature(r"Duplicate GPU detected", "NCCL src/init.cc: two ranks on one GPU", ambiguous=True),
             Signature(
                 r"Not enough resources to allocate \d+|No available node types can fulfill resource request|"
                 r"Current node has no GPU available|Placement group bundle cannot have|"
@@ -260,6 +293,13 @@ CAUSES = (
             ),
         ),
         ("gpu-count-mismatch", "mig-with-tensor-parallel"),
+        meanings=(
+            (
+                r"Duplicate GPU",
+                "'Duplicate GPU': NCCL needs a GPU for each rank. Two MIG devices of one GPU, "
+                "or two of its time-sliced shares, are one GPU.",
+            ),
+        ),
     ),
     Cause(
         "no-gpu",
@@ -272,13 +312,17 @@ CAUSES = (
         (
             Signature(
                 r"Failed to infer device type|Device string must not be empty",
-                "vLLM config/device.py, before 0.11 config.py",
+                "vLLM config/device.py, before 0.11 config.py: the lines above may have another reason",
                 "0.6–0.33",
+                ambiguous=True,
+                vague=True,
             ),
             Signature(
                 r"No CUDA GPUs are available|Found no NVIDIA driver on your system|no CUDA-capable device is detected|"
-                r"No HIP GPUs are available|cudaGetDeviceCount\(\).*\b(?:100|999)\b",
-                "PyTorch torch/cuda/__init__.py; CUDA runtime API",
+                r"No HIP GPUs are available|cudaGetDeviceCount\(\).*\b(?:100|999)\b|"
+                r"you might not have a CUDA gpu|CUDA unknown error - this may be due to|"
+                r"0 active drivers \(\[\]\)|AMDSMI_STATUS_(?:DRIVER_NOT_LOADED|NO_DRV)|NVMLError_DriverNotLoaded",
+                "PyTorch torch/cuda/__init__.py; CUDA runtime API; Triton runtime/driver.py; amdsmi; pynvml",
             ),
             Signature(
                 r"NVML Shared Library Not Found|NVMLError_LibraryNotFound|could not load NVML library|"
@@ -307,6 +351,7 @@ CAUSES = (
                 "0.6–0.33",
                 weak=True,
                 any_level=True,
+                vague=True,
             ),
         ),
         ("gpu-count-mismatch", "gpu-missing", "image-for-other-gpu"),

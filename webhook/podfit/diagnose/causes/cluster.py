@@ -150,6 +150,12 @@ CAUSES = (
                 r"Failed to initialize NVML: Driver/library version mismatch|NVMLError_LibRmVersionMismatch",
                 "CUDA runtime API, cudaErrorSystemDriverMismatch (803); NVML",
             ),
+            Signature(
+                r"unsupported display driver / cuda driver combination|Error 803\b",
+                "PyTorch torch/cuda/__init__.py, a warning before the failure",
+                weak=True,
+                any_level=True,
+            ),
         ),
         ("invalid-environment",),
     ),
@@ -194,6 +200,12 @@ CAUSES = (
             Signature(
                 r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|Error 802\b",
                 "CUDA runtime API, cudaErrorSystemNotReady (802)",
+            ),
+            Signature(
+                r"Error 802\b",
+                "PyTorch torch/cuda/__init__.py, a warning before the failure",
+                weak=True,
+                any_level=True,
             ),
         ),
     ),
@@ -259,6 +271,11 @@ CAUSES = (
                 r"didn't have enough resource|^FailedPrepareDynamicResources: ",
                 "kubelet pkg/kubelet/cm/devicemanager, pkg/kubelet/cm/dra",
                 channel="event",
+            ),
+            Signature(
+                r"Failed to initialize NVML: Unknown Error|NVMLError_(?:Unknown|GpuIsLost)\b",
+                "NVML, in a container that lost its devices (a reload of systemd on the node), or of a lost GPU",
+                ambiguous=True,
             ),
         ),
     ),

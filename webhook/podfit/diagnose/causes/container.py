@@ -109,7 +109,12 @@ CAUSES = (
                 "vLLM v1/engine/core_client.py",
                 "0.9–0.33",
             ),
-            Signature(r"RPC call to \S+ timed out", "vLLM v1/executor/multiproc_executor.py", "0.6–0.33", weak=True),
+            Signature(
+                r"RPC call to (?!execute_|sample_)\S+ timed out",
+                "vLLM v1/executor/multiproc_executor.py",
+                "0.6–0.33",
+                weak=True,
+            ),
             Signature(r"Engine iteration timed out", "vLLM engine/async_llm_engine.py", "0.4–0.10", weak=True),
         ),
         ("startup-window-too-short", "engine-ready-timeout-too-short"),

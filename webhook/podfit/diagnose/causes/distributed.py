@@ -82,6 +82,13 @@ CAUSES = (
                 weak=True,
                 within=_CONNECTOR,
             ),
+            Signature(
+                r"\bUCX +ERROR\b|Unexpected UCX error|NIXL transfer failure|transfer failed .{0,40}(?:nixl|NIXL)|"
+                r"handshake_failed",
+                "UCX; NIXL; vLLM distributed/kv_transfer/kv_connector/v1/nixl/",
+                weak=True,
+                any_level=True,
+            ),
         ),
     ),
     Cause(
@@ -101,9 +108,17 @@ CAUSES = (
             Signature(
                 r"DistNetworkError|DistStoreError|The client socket has timed out|"
                 r"The client socket has failed to connect|Timed out after \d+ seconds waiting for clients|"
-                r"wait timeout after \d+ms|Gloo connectFullMesh failed|Barrier timed out",
+                r"wait timeout after \d+ms|Gloo connectFullMesh failed|Barrier timed out|"
+                r"peer access is not supported between",
                 "PyTorch torch/csrc/distributed/c10d/, gloo; vLLM distributed/utils.py",
                 weak=True,
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Runtime|Timeout|Connection|OS)Error\b",
+                "vLLM and PyTorch, raised where the ranks are connected",
+                weak=True,
+                innermost=r"/torch/distributed/\S+\.py|vllm/distributed/(?:device_communicators/(?!shm_broadcast)\w+|"
+                r"parallel_state|utils)\.py",
             ),
             Signature(
                 r"waitForInput: socket .* timed out after \d+ms",

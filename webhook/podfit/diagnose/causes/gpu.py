@@ -99,6 +99,14 @@ CAUSES = (
                 rules=("no-attention-backend",),
                 ambiguous=True,
             ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Value|NotImplemented)Error\b",
+                "vLLM's attention backends, raised where they are set up",
+                "0.5–0.33",
+                weak=True,
+                innermost=r"vllm/(?:v1/attention|attention|vllm_flash_attn)/\S+\.py",
+                rules=("no-attention-backend",),
+            ),
         ),
         meanings=(
             (
@@ -202,6 +210,36 @@ CAUSES = (
                 r"[Uu]nsupported gpu architecture 'compute_\d+|Unknown CUDA arch|"
                 r"deep_gemm.*Unsupported architecture|CUDA capability sm_\d+ is not (?:compatible|supported)",
                 "vLLM vllm_flash_attn/cute/interface.py; Triton's ptxas; nvcc; PyTorch; DeepGEMM",
+            ),
+            Signature(
+                r"No compiled \S+(?: kernel)? for (?:a |CUDA )?(?:compute|device) capability|"
+                r"[Nn]o \w+ kernel for CUDA device capability|\): Unsupported architecture|"
+                r"No compiled \w+: no \w+ kernel|Failed to find a kernel that can implement the \w+|"
+                r"No \w+ MoE backend supports the deployment configuration|Device does not support multicasting|"
+                r"Forced \w+ kernel \S+ is not supported",
+                "vLLM csrc/quantization/, model_executor/kernels/, layers/fused_moe/; DeepGEMM; PyTorch",
+                "0.6–0.33",
+                rules=("gpu-lacks-quantization",),
+            ),
+            Signature(
+                r"Could not run '\w+::\w+' with arguments from the '(?:CUDA|HIP|XPU)' backend.* "
+                r"(?:backends: )?\[(?:Meta|BackendSelect)",
+                "PyTorch c10/core/: the image has no kernel of this name for the GPU's architecture",
+                ambiguous=True,
+            ),
+            Signature(
+                r"cutlass\S* ?:? ?\d*:? .*[Ee]rror [Ii]nternal|[Ff]ailed to (?:initialize|run) (?:the )?cutlass|"
+                r"\[TensorRT-LLM\]\[ERROR\] Assertion failed: .*(?:[Uu]nsupported|arch|SM)",
+                "CUTLASS, TensorRT-LLM's kernels: their tiles need more shared memory or another architecture",
+                ambiguous=True,
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Runtime|NotImplemented)Error\b",
+                "vLLM's kernels and quantization, raised where they are chosen or called",
+                "0.5–0.33",
+                weak=True,
+                innermost=r"vllm/(?:_custom_ops|model_executor/(?:kernels|layers/(?:quantization|fused_moe))/\S+)\.py",
+                rules=("gpu-lacks-quantization",),
             ),
             Signature(
                 r"with CUDA capability sm_\d+ is not compatible with the current PyTorch",

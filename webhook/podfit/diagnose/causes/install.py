@@ -124,6 +124,26 @@ CAUSES = (
                 "transformers utils/versions.py; NumPy; torchvision; FlashInfer; vLLM",
             ),
             Signature(
+                r"'\w*Config' object has no attribute|is already used by a Transformers config|"
+                r"`?rope_(?:scaling|parameters)`? should have a 'rope_type' key",
+                "transformers' configurations, read by a release that expects another version of them",
+                ambiguous=True,
+                unless=r"'(?:Speculative|Vllm|Model|Parallel|Cache|Scheduler|LoRA|Compilation)Config' object",
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Attribute|Key|Type|Import)Error\b",
+                "transformers, or vLLM's classes of its configurations and processors",
+                weak=True,
+                innermost=r"/(?:transformers|tokenizers)/\S+\.py|vllm/(?:transformers_utils|tokenizers)/\S+\.py",
+                unless=r"entrypoints/\S*(?:serving|protocol)|chat_template",
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Attribute|Key)Error\b",
+                "vLLM's configuration, of a key that this config.json has not",
+                weak=True,
+                innermost=r"vllm/(?:config(?:/\w+)?|engine/arg_utils)\.py",
+            ),
+            Signature(
                 r"(?:Attribute|Type)Error: .*",
                 "transformers' classes, called in a way that another version of them has",
                 weak=True,
@@ -143,6 +163,14 @@ CAUSES = (
                 r".*version `GLIBC)|ModuleNotFoundError: No module named",
                 "Python, ld.so",
                 unless=r"libcuda\.so|No module named '?(?:vllm'|vllm\b(?!\.)|nixl|lmcache|mooncake)|libnvshmem",
+            ),
+            Signature(
+                r"Could not run '_\w+::\w+' with arguments from the '(?:CUDA|HIP|XPU)' backend|"
+                r"Torch not compiled with CUDA enabled|No package metadata was found for|Numpy is not available|"
+                r"PackageNotFoundError: ",
+                "PyTorch: a build for another device; Python importlib.metadata",
+                ambiguous=True,
+                unless=r"available for these backends: \[(?:Meta|BackendSelect)",
             ),
             Signature(
                 r"\(most likely due to a circular import\)|partially initialized module '",
@@ -222,6 +250,13 @@ CAUSES = (
                 r"CalledProcessError: Command .*(?:ninja|nvcc|gcc|cuda_utils\.c)|nvcc (?:error|fatal)",
                 "FlashInfer jit/cpp_ext.py; PyTorch torch/utils/cpp_extension.py, torch/_inductor; Triton",
                 weak=True,
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?\w+(?:Error|Exception|OutOfResources)\b",
+                "PyTorch's compiler, Triton, FlashInfer, DeepGEMM: raised where a kernel is compiled or loaded",
+                weak=True,
+                innermost=r"/(?:torch/_(?:inductor|dynamo)|triton/(?:compiler|backends|runtime)|flashinfer/jit|deep_gemm|"
+                r"tvm_ffi|cutlass/cute)/\S+\.py|vllm/compilation/\S+\.py",
             ),
         ),
         meanings=(

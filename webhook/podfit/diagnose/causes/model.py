@@ -64,6 +64,12 @@ CAUSES = (
                 r"No such file or directory: '[^']*/config\.json'",
                 "transformers utils/hub.py",
             ),
+            Signature(
+                r"No adapter found for|Failed to load mistral 'params\.json'|"
+                r"Could not find (?:checkpoint|config) files? ",
+                "vLLM lora/worker_manager.py, transformers_utils/config.py, model_executor/model_loader/",
+                "0.6–0.33",
+            ),
             Signature(r"Can't load the configuration of '", "transformers configuration_utils.py", weak=True),
         ),
         ("unknown-model", "model-cache-wrong-path", "model-path-missing", "placeholder-value"),
@@ -91,7 +97,8 @@ CAUSES = (
             Signature(
                 r"Model architectures .{1,200} are not supported|"
                 r"has no vLLM implementation and the Transformers|Cannot find model module\. '|"
-                r"architecture '?\w+'? is not (?:yet )?supported|Model type \S+ (?:is )?not supported",
+                r"[Aa]rchitecture:? '?[\w.-]+'? (?:is )?not (?:yet )?supported|Unknown gguf model_type|"
+                r"Model type \S+ (?:is )?not supported",
                 "vLLM model_executor/models/registry.py, model_executor/model_loader/utils.py",
                 "0.5–0.33",
             ),
@@ -158,11 +165,15 @@ CAUSES = (
                 r"weights were not initialized from checkpoint|There is no module or parameter named|"
                 r"^(?:RuntimeError: )?size mismatch for \S+: copying|Attempted to load weight \(|"
                 r"[Tt]rying to (?:set a tensor of shape|load .{0,40}weights? .{0,40}shape)|"
-                r"Converting from (?:SentencePiece and )?[Tt]iktoken failed|"
                 r"Error\(s\) in loading state_dict|(?:Missing|Unexpected) key\(s\) in (?:state_dict|checkpoint)|"
                 r"[Ss]hape mismatch .{0,60}(?:weight|param)|(?:weight|parameter) \S+ (?:has|is of) (?:wrong )?shape",
                 "vLLM model_executor/model_loader/, models/utils.py; PyTorch; transformers convert_slow_tokenizer.py",
                 "0.4–0.33",
+            ),
+            Signature(
+                r"Converting from (?:SentencePiece and )?[Tt]iktoken failed",
+                "transformers convert_slow_tokenizer.py: the tokenizer's files, or the library that reads them",
+                ambiguous=True,
             ),
             Signature(
                 r"^\s*KeyError: .(?:[\w-]+\.)*(?:layers|blocks|experts|model|visual|vision_\w+|language_model|"
@@ -182,9 +193,23 @@ CAUSES = (
                 within=r"\bload_weights\b|weight_loader|_load_module|load_\w+_weight\b",
                 ambiguous=True,
             ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:Value|Runtime|Key|Assertion|Type|Index|Attribute)Error\b",
+                "vLLM model_executor/model_loader/, lora/: raised while a checkpoint or an adapter is read",
+                "0.4–0.33",
+                weak=True,
+                innermost=r"vllm/(?:model_executor/model_loader/\S+|lora/(?:lora_model|models|peft_helper|utils|"
+                r"worker_manager|model_manager))\.py",
+                unless=r"[Nn]o free|slots\b",
+            ),
         ),
         ("quantization-mismatch", "model-newer-than-release"),
         meanings=(
+            (
+                r"\bLoRA\b|\blora\b|base_model\.model",
+                "The checkpoint is a LoRA adapter: its target modules must be ones that vLLM adapts, without "
+                "modules_to_save.",
+            ),
             (
                 r"Tiktoken|tiktoken",
                 "The checkpoint has no tokenizer.json that transformers reads: copy the base model's tokenizer files, "

@@ -81,11 +81,22 @@ CAUSES = (
                 "botocore, google-auth, Run:ai model streamer",
             ),
             Signature(
+                r"error downloading or loading vocab file|failed to download or load vocab file",
+                "openai_harmony, whose vocabulary comes from openaipublic.blob.core.windows.net",
+            ),
+            Signature(
                 r"Model ['\"]?\S+['\"]? (?:not found on|does not exist on) ModelScope|modelscope\S*(?:NotExistError|"
                 r"HTTPError)",
                 "modelscope hub/errors.py",
             ),
         ),
         ("model-cache-missing", "offline-without-cache"),
+        meanings=(
+            (
+                r"vocab file",
+                "gpt-oss needs the files o200k_base.tiktoken and cl100k_base.tiktoken: put them on a volume, and set "
+                "TIKTOKEN_ENCODINGS_BASE to their folder.",
+            ),
+        ),
     ),
 )

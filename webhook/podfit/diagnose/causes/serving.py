@@ -63,6 +63,12 @@ CAUSES = (
         "other ranks. Restart the Pod; a probe that sends a short completion would notice it.",
         (
             Signature(
+                r"RPC call to (?:execute_model|sample_tokens|execute_dummy_batch) timed out",
+                "vLLM v1/executor/multiproc_executor.py, after VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS",
+                "0.8–0.33",
+                weak=True,
+            ),
+            Signature(
                 r"Avg prompt throughput: 0\.0 tokens/s, Avg generation throughput: 0\.0 tokens/s,.* "
                 r"Running: [1-9]\d* reqs",
                 "vLLM v1/metrics/loggers.py, engine/metrics.py: every line of at least 60 s",
