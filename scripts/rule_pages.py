@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def example(path: Path, containers: tuple[CheckedContainer, ...], notes: Collect
     """The heading and the Markdown of one manifest and what `podfit check --rule RULE` prints of it."""
     rule = path.parent.name
     own = tuple(
-        replace(one, items=tuple(item for item in one.items if item.finding.rule == rule)) for one in containers
+        one._replace(items=tuple(item for item in one.items if item.finding.rule == rule)) for one in containers
     )
     lines = {item.mark.line + item.document.line - 1 for one in own for item in one.items}
     printed = text.check(Checked((path.name,), tuple(one for one in own if one.items) or own, (), ()))

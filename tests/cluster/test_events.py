@@ -27,7 +27,7 @@ def scan() -> Scan:
 
 def changed(found: Scan, **fields: Any) -> Scan:
     """The same scan with other fields of each container."""
-    return replace(found, rows=[replace(row, **fields) for row in found.rows])
+    return replace(found, rows=[row._replace(**fields) for row in found.rows])
 
 
 def names(found: Scan) -> list[str]:
@@ -51,7 +51,7 @@ def test_a_repeat_has_the_same_name_and_another_template_or_rule_has_another() -
     finding = next(one for row in first.rows for one in row.findings if one.mode == "deny")
     others = [
         changed(first, template="another"),
-        changed(first, findings=(replace(finding, rule="kv-cache-too-small"),)),
+        changed(first, findings=(finding._replace(rule="kv-cache-too-small"),)),
     ]
 
     assert names(first) == names(scan())
@@ -61,9 +61,9 @@ def test_a_repeat_has_the_same_name_and_another_template_or_rule_has_another() -
 def test_what_only_the_policys_limit_keeps_from_denying_is_an_event_and_advice_is_none() -> None:
     first = scan()
     finding = next(one for row in first.rows for one in row.findings if one.mode == "deny")
-    observed = changed(first, findings=(replace(finding, mode="audit", level="advice"),))
-    advised = changed(first, findings=(replace(finding, mode="warn", would="warn", level="advice"),))
-    likely = changed(first, findings=(replace(finding, mode="warn", would="warn", level="likely"),))
+    observed = changed(first, findings=(finding._replace(mode="audit", level="advice"),))
+    advised = changed(first, findings=(finding._replace(mode="warn", would="warn", level="advice"),))
+    likely = changed(first, findings=(finding._replace(mode="warn", would="warn", level="likely"),))
 
     assert [one["message"][:20] for one in events(observed, NOW)] == ["vLLM would not start"] * 2
     assert not names(advised)
@@ -72,7 +72,7 @@ def test_what_only_the_policys_limit_keeps_from_denying_is_an_event_and_advice_i
 
 def test_a_message_is_one_bounded_line_of_printable_text() -> None:
     def row(one: ScannedContainer) -> ScannedContainer:
-        return replace(one, container="c\n" * 2000, object=replace(one.object, name="x\n" * 2000))
+        return one._replace(container="c\n" * 2000, object=one.object._replace(name="x\n" * 2000))
 
     found = scan()
     for event in events(replace(found, rows=[row(one) for one in found.rows]), NOW):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from podfit.kube.snapshot import WATCHED_KINDS, key
 from tests.cluster.script import CLAIM_TEMPLATES, NODES, node
 
 JSONDict = dict[str, Any]
-WHOLE = replace(CLAIM_TEMPLATES, keep=lambda obj: obj, max_object=400, max_bytes=6000)
+WHOLE = CLAIM_TEMPLATES._replace(keep=lambda obj: obj, max_object=400, max_bytes=6000)
 """A kind of which everything is kept, with little room."""
 
 
@@ -86,7 +85,7 @@ def test_names_of_unknown_objects_have_no_more_room() -> None:
 
 
 def test_a_kind_without_namespaces_is_known_only_as_a_whole() -> None:
-    store = Store(replace(NODES, max_bytes=3000))
+    store = Store(NODES._replace(max_bytes=3000))
     kept = []
     for number in range(9):
         store.add(node(f"node-{number}"))
@@ -102,7 +101,7 @@ def test_an_object_whose_reading_raises_is_unknown(kind: Any) -> None:
     def keep(_: object) -> JSONDict:
         raise AttributeError
 
-    store = Store(replace(kind, keep=keep))
+    store = Store(kind._replace(keep=keep))
     store.add(template("a"))
 
     assert dict(store.unknown) == {"chat": 1}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def fixed(text: str) -> str:
 
 
 def _rooted(document: manifest.Document, edits: list[Edit]) -> list[Edit]:
-    return [replace(edit, path=document.root.join(*edit.path.parts)) for edit in edits]
+    return [edit._replace(path=document.root.join(*edit.path.parts)) for edit in edits]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")

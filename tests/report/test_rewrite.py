@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +202,7 @@ def test_repairs_keep_comments_and_the_lines_of_other_fields(path: Path, comment
     assume(source.documents and not source.errors)
     repairs = [(document, repair(document.object, builtin(), Facts()).edits) for document in source.documents]
     rooted = [
-        (document.index, [replace(edit, path=document.root.join(*edit.path.parts)) for edit in edits])
+        (document.index, [edit._replace(path=document.root.join(*edit.path.parts)) for edit in edits])
         for document, edits in repairs
     ]
 

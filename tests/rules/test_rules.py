@@ -50,7 +50,7 @@ def _beside(path: Path, before: Any, after: Any) -> Facts:
     """What is known of an example's object once it is repaired: the file's other objects, and itself."""
     read = manifest.read(path.read_bytes(), path.name)
     documents = [replace(one, object=after) if one.object == before else one for one in read.documents]
-    return beside(replace(read, documents=tuple(documents)))
+    return beside(read._replace(documents=tuple(documents)))
 
 
 def _found(report: Report) -> Counter[tuple[str, str]]:
@@ -125,7 +125,7 @@ def test_what_rests_on_a_fact_that_only_informs_denies_nothing(
                 if judged.mode == "deny"
             }
 
-    assert with_facts(lambda fact: replace(fact, may_deny=False)) <= with_facts(lambda fact: None)
+    assert with_facts(lambda fact: fact._replace(may_deny=False)) <= with_facts(lambda fact: None)
 
 
 @pytest.mark.parametrize("rule_id", list(all_rules()))

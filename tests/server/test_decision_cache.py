@@ -159,7 +159,7 @@ def test_an_object_deeper_than_memory_goes_is_judged_all_the_same() -> None:
     deep: JSONDict = {}
     for _ in range(5000):
         deep = {"a": deep}
-    request = replace(asked(GOOD_POD), object={**GOOD_POD, "spec": {**GOOD_POD["spec"], "deep": deep}})
+    request = asked(GOOD_POD)._replace(object={**GOOD_POD, "spec": {**GOOD_POD["spec"], "deep": deep}})
 
     decision = DecisionCache().decide("validate", request, POLICY, FACTS)
 

@@ -7,7 +7,6 @@ import gc
 import json
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -167,7 +166,7 @@ def _with_repairs(outcome: Checked, args: argparse.Namespace, options: list[str]
     names = list(dict.fromkeys(repaired))
     if len(names) > FEW_FILES:
         names = [name for name in dict.fromkeys(args.files) if edge.names_any(name, names)]
-    return replace(outcome, repairable=len(repaired), fix=(*options, *names)) if names else outcome
+    return outcome._replace(repairable=len(repaired), fix=(*options, *names)) if names else outcome
 
 
 def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:

@@ -111,4 +111,4 @@ def _with_nodes(settings: Settings, nodes: ReadFleet | str) -> Settings:
 def _read(path: str, text: str, facts: Facts) -> ManifestFile:
     (source,), _ = edge.read([], facts, [(path, text.encode(errors="replace"))])
     manifests, notes = patches.parted(path, source.manifests, patches.Kustomizations())
-    return replace(source, manifests=manifests, patches=notes)
+    return source._replace(manifests=manifests, patches=notes)

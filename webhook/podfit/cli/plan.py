@@ -238,7 +238,7 @@ def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argp
 
 def _speaking(report: Report) -> Report:
     """The report with only the findings that apply to a command line alone."""
-    kept = (replace(result, findings=tuple(filter(is_spoken_of, result.findings))) for result in report.results)
+    kept = (result._replace(findings=tuple(filter(is_spoken_of, result.findings))) for result in report.results)
     return replace(report, results=tuple(kept))
 
 

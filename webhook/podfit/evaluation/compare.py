@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podfit.evaluation.lint import GradedFinding
 from podfit.evaluation.pairs import Placed, Side, pairs
@@ -40,8 +40,7 @@ _NOTABLE = {
 """vLLM's argument → its place in `memory.settings.ResolvedArguments`."""
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A value, before and after; None: there is none, or it is not known."""
 
     name: str
@@ -56,8 +55,7 @@ class Difference:
         return bool(self.before == self.after)
 
 
-@dataclass(frozen=True)
-class EstimateChange:
+class EstimateChange(NamedTuple):
     """A ledger's line, before and after."""
 
     name: str

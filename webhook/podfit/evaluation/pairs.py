@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from podfit.evaluation.lint import GradedFinding, Report, Result
@@ -20,8 +19,7 @@ class Placed(NamedTuple):
     report: Report
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """One container, before or after."""
 
     report: Report

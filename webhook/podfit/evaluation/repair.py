@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress
+from typing import NamedTuple
 
 from podfit.evaluation.lint import GradedFinding, Result, lint
 from podfit.evaluation.policy import Policy
@@ -16,8 +16,7 @@ from podfit.rules.rule import Place
 from podfit.vllm.facts import Facts
 
 
-@dataclass(frozen=True)
-class Repaired:
+class Repaired(NamedTuple):
     """What repairing an object came to."""
 
     repairs: tuple[GradedFinding, ...]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from podfit.base import numbers
 from podfit.base.secret import FORMS
@@ -36,8 +35,7 @@ class BadReview(ValueError):  # noqa: N818 - the name that other packages and th
     """The request is not an AdmissionReview that can be answered; the text is one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """The request of an AdmissionReview. Field names are those of `AdmissionRequest`."""
 
     uid: str
@@ -113,7 +111,7 @@ def _without_claimed_owners(request: Request) -> Request:
     if request.is_pod or "ownerReferences" not in metadata or may_be_controller(request.user):
         return request
     left = {key: value for key, value in metadata.items() if key != "ownerReferences"}
-    return replace(request, object={**(request.object or {}), "metadata": left})
+    return request._replace(object={**(request.object or {}), "metadata": left})
 
 
 def _check_kinds_agree(request: Request, version: str, resource: Mapping[str, Any]) -> None:

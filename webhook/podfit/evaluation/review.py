@@ -11,7 +11,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podfit.base.printable import one_line, shortened
 from podfit.base.secret import Secrets
@@ -43,8 +43,7 @@ FoundRule = tuple[str, Mode, Mode]
 """A finding's rule, its mode, and its mode without the limit of `enforce.mode`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shadowed:
+class Shadowed(NamedTuple):
     """What a policy that is only counted would have done."""
 
     policy: str

@@ -8,8 +8,7 @@ that was rejected before the repair may still be rejected after it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.kube import workload
 from podfit.kube.path import mapping
@@ -56,16 +55,14 @@ def refusal(
     return None
 
 
-@dataclass(frozen=True)
-class _Amounts:
+class _Amounts(NamedTuple):
     """Requests and limits, in bytes or counts; a name that is absent is not given."""
 
     requests: Mapping[str, int]
     limits: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class _Pod:
+class _Pod(NamedTuple):
     """A Pod's resources once the API server has filled in what is not given."""
 
     containers: tuple[tuple[str, _Amounts], ...]

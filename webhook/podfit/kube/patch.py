@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podfit.kube import quantity
 from podfit.kube.path import FieldPath, is_object
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """A change as data, with one of these operations:
 
     - `set` a field, and create its parents
@@ -119,7 +117,9 @@ def _deepest_existing(values: Sequence[Any], edit: Edit) -> tuple[Any, str | int
             return at, key, FieldPath(parts[:depth])
         if not (isinstance(child, list) if isinstance(part, int) else is_object(child)):
             path = FieldPath(parts[:depth])
-            raise ValueError(f"{path or 'the object'} holds a {type(child).__name__}, so {edit.path} can't be changed")
+            raise ValueError(
+                f"{str(path) or 'the object'} holds a {type(child).__name__}, so {edit.path} can't be changed"
+            )
         at, key, child = child, part, _child(child, part)
     return at, key, edit.path
 

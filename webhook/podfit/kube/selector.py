@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from podfit.kube.path import mapping
 
@@ -16,8 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-@dataclass(frozen=True)
-class Requirement:
+class Requirement(NamedTuple):
     """One condition on one label."""
 
     key: str
@@ -36,8 +34,7 @@ class Requirement:
         return (value is not None) is (self.operator == "Exists")
 
 
-@dataclass(frozen=True)
-class Selector:
+class Selector(NamedTuple):
     """All of these conditions; none at all selects everything."""
 
     requirements: tuple[Requirement, ...] = ()

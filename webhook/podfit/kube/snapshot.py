@@ -25,8 +25,7 @@ MODEL_CONFIG = "podfit.dev/model-config"
 """The label of a ConfigMap that an admin filled with a model's config.json."""
 
 
-@dataclass(frozen=True)
-class WatchedKind:
+class WatchedKind(NamedTuple):
     """A kind of object: its path at the API server, and the fields that are kept of each."""
 
     name: str

@@ -6,9 +6,8 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podfit.base.near import nearest
 from podfit.base.secret import FORMS, Secrets
@@ -25,16 +24,14 @@ SEVERITIES: Mapping[Level, Severity] = {"denied": "error", "likely": "warning", 
 """SARIF's word for each level."""
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(NamedTuple):
     """Why a finding does not count: a user wrote so."""
 
     by: Literal["annotation", "exception", "comment", "baseline"]
     reason: str
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """One finding at its place."""
 
     file: str
@@ -114,8 +111,7 @@ def _names(item: Item) -> Iterator[str]:
         yield flag[0].replace("_", "-") if flag else ""
 
 
-@dataclass(frozen=True)
-class FileProblem:
+class FileProblem(NamedTuple):
     """A file, or a part of one, that could not be checked."""
 
     file: str | None
@@ -133,8 +129,7 @@ class FileProblem:
         return f"{':'.join(where)}: {self.message}" if where else self.message
 
 
-@dataclass(frozen=True)
-class CheckedContainer:
+class CheckedContainer(NamedTuple):
     """One vLLM container of a file."""
 
     file: str
@@ -157,8 +152,7 @@ RULE_PAGES = "https://podfit.github.io/podfit/rules/{rule}/"
 """The pages of the documentation site (zensical.toml, `site_url`)."""
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(NamedTuple):
     """A whole run."""
 
     files: tuple[str, ...]
@@ -397,11 +391,11 @@ def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checke
         if not left[fingerprint]:
             return item
         left[fingerprint] -= 1
-        return replace(item, accepted=Accepted("baseline", "known before"))
+        return item._replace(accepted=Accepted("baseline", "known before"))
 
     containers = tuple(
-        replace(container, items=tuple(accept(item) for item in container.items)) for container in checked.containers
+        container._replace(items=tuple(accept(item) for item in container.items)) for container in checked.containers
     )
     read = {posixpath.normpath(file) for file in checked.files}
     counts = Counter(str(row["fingerprint"]) for row in rows if posixpath.normpath(str(row.get("file"))) in read)
-    return replace(checked, containers=containers), (left & counts).total()
+    return checked._replace(containers=containers), (left & counts).total()

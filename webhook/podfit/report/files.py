@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.lint import Report, lint
@@ -25,8 +26,7 @@ MERGED: frozenset[SkipReason | None] = frozenset({"helm-template", "template"})
 """Reasons whose notes a report merges."""
 
 
-@dataclass(frozen=True)
-class ManifestFile:
+class ManifestFile(NamedTuple):
     """A file that was read, and what is known next to its objects."""
 
     name: str
@@ -47,8 +47,7 @@ class ManifestFile:
         return (*(note for note in self.manifests.notes if note.skips), *self.patches)
 
 
-@dataclass(frozen=True)
-class CheckedFile:
+class CheckedFile(NamedTuple):
     """What was found in one file."""
 
     containers: tuple[CheckedContainer, ...]
@@ -112,7 +111,7 @@ def _with_findings_of(report: Report, rules: frozenset[str]) -> Report:
     if len(rules) == len(all_rules()):
         return report
     results = (
-        replace(result, findings=tuple(finding for finding in result.findings if finding.rule in rules))
+        result._replace(findings=tuple(finding for finding in result.findings if finding.rule in rules))
         for result in report.results
     )
     return replace(report, results=tuple(results))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from podfit.kube.manifest.part import Mark
 from podfit.report.checked import CheckedContainer, Item
@@ -33,7 +32,7 @@ def _without_repeated(container: CheckedContainer, marks: dict[object, list[Mark
         (repeated if known and item.accepted is None else own).append(item)
         if item.accepted is None:
             known.append(item.mark)
-    return replace(container, items=tuple(own), repeated=tuple(repeated))
+    return container._replace(items=tuple(own), repeated=tuple(repeated))
 
 
 def _same(item: Item) -> object:
@@ -52,9 +51,9 @@ def _same(item: Item) -> object:
 def _with_marks(container: CheckedContainer, marks: Mapping[object, Sequence[Mark]]) -> CheckedContainer:
     """The container whose findings have the places of the equal ones."""
     items = [
-        replace(item, more_marks=_others(item, marks)) if item.accepted is None else item for item in container.items
+        item._replace(more_marks=_others(item, marks)) if item.accepted is None else item for item in container.items
     ]
-    return replace(container, items=tuple(items))
+    return container._replace(items=tuple(items))
 
 
 def _others(item: Item, marks: Mapping[object, Sequence[Mark]]) -> tuple[Mark, ...]:

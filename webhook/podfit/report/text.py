@@ -6,8 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podfit.base.printable import clean, one_line
 from podfit.base.secret import Secrets
@@ -288,8 +287,7 @@ MANY = 20
 """Findings of one rule in one container that text and Markdown show."""
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The findings of one container that text and Markdown show."""
 
     items: tuple[Item, ...]

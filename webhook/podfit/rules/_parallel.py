@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import certainty, is_since, names_plugins, runs_vllms_code
@@ -21,8 +20,7 @@ _ONE_RANK_EACH = ("nvidia.com/", "amd.com/")
 parallelism counts; one Ascend or Gaudi GPU may be several too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(NamedTuple):
     """GPUs that are requested, and GPUs that the command line takes."""
 
     resource: str

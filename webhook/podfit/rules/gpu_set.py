@@ -222,8 +222,7 @@ def on_each(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> Ite
     largest = engine.once(on_largest)
     for finding in check(largest) if largest is not None else ():
         at_most = "likely" if finding.certainty == "certain" else finding.certainty
-        yield replace(
-            finding,
+        yield finding._replace(
             details=(f"{sentence(engine)}; the arithmetic is of the largest one", *finding.details),
             certainty=at_most,
             uncertain="podfit may not know a newer GPU with more memory",

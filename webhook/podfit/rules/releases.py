@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from operator import methodcaller
 from typing import NamedTuple
@@ -198,8 +197,7 @@ def _finding(finding: Finding, span: Span, engine: Engine) -> Finding:
     likely = rejected and not finding.unknown_name
     which = "every vLLM release that is known rejects it" if span.is_complete else f"rejected since vLLM {span.oldest}"
     newer = (f"vLLM is newer than {read_releases()[0]}, or this is a typo",) if finding.unknown_name else ()
-    return replace(
-        finding,
+    return finding._replace(
         certainty="likely" if likely else "possible",
         uncertain=f"the image names no release; {which}",
         details=(*finding.details, *newer, which),

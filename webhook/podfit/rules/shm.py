@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podfit.kube import quantity
 from podfit.kube.path import FieldPath
@@ -13,8 +13,7 @@ from podfit.vllm.volumes import Mount
 SHM = "/dev/shm"
 
 
-@dataclass(frozen=True, slots=True)
-class Shm:
+class Shm(NamedTuple):
     """The mount at /dev/shm in the container."""
 
     size: int | None

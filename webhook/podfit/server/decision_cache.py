@@ -13,8 +13,8 @@ import hashlib
 import marshal
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from operator import attrgetter, itemgetter
+from dataclasses import replace
+from operator import itemgetter
 from threading import Lock
 
 from cachetools import LRUCache
@@ -43,7 +43,6 @@ as marshal writes a text of 21 bytes."""
 _NOBODY = review.unread("")
 """Placeholder for the user of the request."""
 
-_ALL = attrgetter(*(field.name for field in fields(Request)))
 _Key = tuple[str, str, str, bytes]
 
 
@@ -110,8 +109,7 @@ def _essential(request: Request) -> Request:
     """The request without what makes no difference to its answer."""
     obj = request.object
     made_up = obj is not None and _is_name_made_up(obj)
-    return replace(
-        request,
+    return request._replace(
         uid="",
         name=None if made_up else request.name,
         object=_without_made_up(obj),
@@ -141,6 +139,6 @@ def _without_made_up(obj: JSON | None) -> JSON | None:
 
 def _bytes(request: Request) -> bytes:
     """All that is asked. Format 2 writes equal values alike; newer ones also write which value is referenced twice."""
-    what = marshal.dumps(_ALL(request), 2)
+    what = marshal.dumps([*request], 2)
     tokens = set(_TOKEN.findall(what))
     return what.replace(tokens.pop(), b"(token)") if len(tokens) == 1 else what

@@ -30,7 +30,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from podfit.base import data
 from podfit.kube import snapshot
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Fact(Generic[T]):
+class Fact(NamedTuple, Generic[T]):
     """A value, its source, and whether a denial may be based on it."""
 
     value: T
@@ -84,8 +83,7 @@ class GivenModel:
     """Not a cache's or the hub's, unless --revision names that commit: another snapshot may be served."""
 
 
-@dataclass(frozen=True)
-class Assumed:
+class Assumed(NamedTuple):
     """What a policy assumes about unknown values (`spec.assume`). It may inform; no denial is based on it."""
 
     gpu: str | None = None

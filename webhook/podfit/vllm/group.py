@@ -8,15 +8,14 @@ StormService, Dynamo: so many equal Pods. Kthena: a role's entry Pod and its wor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podfit.kube.path import FieldPath
 from podfit.kube.workload import CachedObject, Container, Workload, replica_count
 from podfit.vllm import gpu
 
 
-@dataclass(frozen=True)
-class Replica:
+class Replica(NamedTuple):
     """One replica."""
 
     pods: int

@@ -89,4 +89,4 @@ def _with_runtimes(source: ManifestFile, runtimes: tuple[JSON, ...]) -> Manifest
         return source
     companions = source.facts.companions
     objects = (*companions.objects, *runtimes)
-    return replace(source, facts=replace(source.facts, companions=replace(companions, objects=objects)))
+    return source._replace(facts=replace(source.facts, companions=replace(companions, objects=objects)))

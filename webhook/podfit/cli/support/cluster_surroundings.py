@@ -54,7 +54,7 @@ def joined(sources: list[ManifestFile], args: argparse.Namespace) -> tuple[list[
             companions=replace(companions, around=joined_snapshots[id(near)]),
             models=hub_cache.joined(source.facts.models, around.models),
         )
-        return replace(source, facts=facts)
+        return source._replace(facts=facts)
 
     return [with_cluster(source) for source in sources], [*around.problems, *_notes(unread)]
 

@@ -282,11 +282,11 @@ def read(
         maps, texts = everywhere.config_maps(_folder(name), objects, file_companions.config_maps)
         notes = (*manifests.notes, *(manifest.Note(name, None, text) for text in texts))
         facts = replace(known, companions=file_companions, config_maps=maps)
-        sources.append(ManifestFile(name, replace(manifests, notes=notes), facts, patches.get(name, ())))
+        sources.append(ManifestFile(name, manifests._replace(notes=notes), facts, patches.get(name, ())))
     if sources and everywhere.contradictions:
         first = sources[0]
         notes = tuple(manifest.Note("input", None, contradiction) for contradiction in everywhere.contradictions)
-        sources[0] = replace(first, manifests=replace(first.manifests, notes=(*first.manifests.notes, *notes)))
+        sources[0] = first._replace(manifests=first.manifests._replace(notes=(*first.manifests.notes, *notes)))
     return sources, errors
 
 

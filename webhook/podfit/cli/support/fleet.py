@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from podfit.cli.support import edge
 from podfit.kube import manifest, snapshot
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 CLUSTER = "cluster"
 
 
-@dataclass(frozen=True)
-class ReadFleet:
+class ReadFleet(NamedTuple):
     """The nodes of a file or of a cluster."""
 
     snapshot: Snapshot

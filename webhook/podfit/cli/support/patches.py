@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from podfit.base.printable import one_line
 from podfit.kube import kustomize, manifest
@@ -27,8 +27,7 @@ def notes(notes: Iterable[Note]) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True)
-class Kustomization:
+class Kustomization(NamedTuple):
     """The files that a kustomization names."""
 
     path: Path
@@ -74,7 +73,7 @@ _ABOVE = 8
 def parted(name: str, manifests: Manifests, folders: Kustomizations) -> tuple[Manifests, list[Note]]:
     """The file with its whole objects only, and for each patch in it why it is one."""
     if Path(name).name in kustomize.KUSTOMIZATION_FILES:
-        manifests = replace(manifests, notes=(*manifests.notes, *_image_notes(name, manifests)))
+        manifests = manifests._replace(notes=(*manifests.notes, *_image_notes(name, manifests)))
     role, path = (folders.role(Path(name)) if name != "-" else None) or (None, None)
     documents, patches = [], []
     for document in manifests.documents:
@@ -85,7 +84,7 @@ def parted(name: str, manifests: Manifests, folders: Kustomizations) -> tuple[Ma
             patches.append(_skip(name, document, sign, "DIR"))
         else:
             documents.append(document)
-    return replace(manifests, documents=tuple(documents)), patches
+    return manifests._replace(documents=tuple(documents)), patches
 
 
 def _image_notes(name: str, kustomization: Manifests) -> Iterator[Note]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.lint.fixes import rewrites_secret
@@ -21,8 +20,7 @@ Exemption = Literal["exception", "annotation"]
 LEVEL_STRENGTH: Mapping[Level, int] = {"advice": 0, "likely": 1, "denied": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consequence:
+class Consequence(NamedTuple):
     """Result of a finding under the terms of a policy."""
 
     mode: Mode
@@ -39,8 +37,7 @@ class Consequence:
     """The mode without the limit of the policy's `enforce.mode`; None if the policy has no such limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(NamedTuple):
     """Facts about a rule's findings that are not in the finding or its engine."""
 
     setting: Setting
@@ -77,8 +74,7 @@ class Context:
         return bool(finding.fix) and not rewrites_secret(finding.fix, self.object, self.secrets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class Doubt(NamedTuple):
     """One reason why a finding has less consequence than its rule's mode."""
 
     name: str
@@ -103,8 +99,7 @@ class Doubt:
 
     def lower(self, consequence: Consequence, reason: str) -> Consequence:
         """Return the consequence with the limits of the doubt."""
-        return replace(
-            consequence,
+        return consequence._replace(
             mode=min(consequence.mode, self.mode_at_most, key=STRENGTH.__getitem__),
             applies=consequence.applies and not self.stops_repair,
             level_at_most=min(consequence.level_at_most, self.level_at_most, key=LEVEL_STRENGTH.__getitem__),

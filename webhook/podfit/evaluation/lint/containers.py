@@ -39,8 +39,7 @@ UNKNOWN_GENERATION = 4
 """Factor of the work on the layers if the release is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Containers:
+class Containers(NamedTuple):
     """The vLLM containers of an object."""
 
     object: JSON

@@ -54,7 +54,7 @@ def lint(
     results = evaluation.results(policy.of(subject), errors)
     shadow_errors: list[RuleError] = []  # a policy that is only counted reports no errors
     shadows = tuple(Shadow(name, evaluation.results(terms, shadow_errors)) for name, terms in policy.shadowed(subject))
-    masked_errors = tuple([replace(error, error=evaluation.secrets.line(error.error)) for error in errors])
+    masked_errors = tuple([error._replace(error=evaluation.secrets.line(error.error)) for error in errors])
     return Report(obj, results, masked_errors, shadows, evaluation.secrets, evaluation.unread)
 
 
@@ -103,14 +103,13 @@ class _Evaluation:
         if terms.at_most == "deny":
             return results
         return tuple([
-            replace(result, findings=tuple([self._limited(finding, terms) for finding in result.findings]))
+            result._replace(findings=tuple([self._limited(finding, terms) for finding in result.findings]))
             for result in results
         ])  # fmt: skip
 
     def _limited(self, finding: GradedFinding, terms: Terms) -> GradedFinding:
         """Return the finding with as much of its consequence as `enforce.mode` leaves."""
-        limited = replace(
-            finding.consequence,
+        limited = finding.consequence._replace(
             mode=softer_mode(finding.mode, terms.at_most),
             unlimited=finding.mode,
             applies=finding.applies and (terms.patches or self.place != "admission"),
@@ -250,7 +249,7 @@ def _bounded(finding: Finding, others: Iterator[Finding], most: int) -> Sequence
         return findings
     last = findings[most - 1]
     more = f"there are more of these; the first {most} are reported"
-    return [*findings[: most - 1], replace(last, details=(*last.details, more))]
+    return [*findings[: most - 1], last._replace(details=(*last.details, more))]
 
 
 def _is_denied(findings: Sequence[GradedFinding]) -> bool:

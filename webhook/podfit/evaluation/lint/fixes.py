@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.policy import Policy, Subject
@@ -20,11 +19,11 @@ def with_possible_fix(finding: Finding, obj: JSON) -> Finding:
     if not finding.fix:
         return finding
     if not fits(obj, finding.fix):
-        return replace(finding, fix=())
+        return finding._replace(fix=())
     shrunk = shrinks(obj, finding.fix)
     if shrunk is None:
         return finding
-    return replace(finding, fix=(), details=(*finding.details, f"not repaired: {shrunk}"))
+    return finding._replace(fix=(), details=(*finding.details, f"not repaired: {shrunk}"))
 
 
 def rewrites_secret(fix: Iterable[Edit], obj: JSON, secrets: Secrets) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from podfit.base.lazy import cached_property
 from podfit.base.printable import LONGEST, clean, one_line, shortened
@@ -75,8 +76,7 @@ class GradedFinding:
     def finding(self) -> Finding:
         """The finding with texts that can be printed: masked, without control characters, bounded."""
         masked_suggestions = [clean(self.secrets.masked(text)) for text in self._suggestions]
-        return replace(
-            self.unmasked,
+        return self.unmasked._replace(
             message=self.message,
             details=tuple(map(self._printable, self._details)),
             suggestions=tuple([shortened(text, MAX_CHANGE_LENGTH) for text in masked_suggestions]),
@@ -165,8 +165,7 @@ class GradedFinding:
         return shortened(clean(str(self.field_path)))
 
 
-@dataclass(frozen=True, slots=True)
-class RuleError:
+class RuleError(NamedTuple):
     """A failure of a rule, or of the reading of a container: podfit's fault, never the user's."""
 
     rule: str
@@ -178,8 +177,7 @@ class RuleError:
         return cls(rule, f"{type(error).__name__}: {error}")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """One vLLM container, evaluated."""
 
     engine: Engine
@@ -196,8 +194,7 @@ class Result:
         return tuple(edit for finding in self.findings if finding.applies for edit in finding.unmasked.fix)
 
 
-@dataclass(frozen=True, slots=True)
-class Shadow:
+class Shadow(NamedTuple):
     """The same object under a policy that is only counted."""
 
     policy: str

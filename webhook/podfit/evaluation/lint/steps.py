@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from podfit.evaluation.lint.results import GradedFinding
 from podfit.evaluation.policy.layer import STRENGTH, harder_mode
@@ -11,8 +12,7 @@ from podfit.rules import all_rules
 from podfit.rules.rule import Mode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """A step that lowers findings for what other findings or another server say."""
 
     name: str
@@ -24,7 +24,7 @@ class Step:
         """Return the finding with this mode."""
         softened_by = (*finding.softened_by, self.name)
         return replace(
-            finding, consequence=replace(finding.consequence, mode=mode, reason=reason, softened_by=softened_by)
+            finding, consequence=finding.consequence._replace(mode=mode, reason=reason, softened_by=softened_by)
         )
 
 

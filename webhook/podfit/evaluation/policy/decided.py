@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 from podfit.evaluation.policy import Policy, Subject, builtin
 from podfit.evaluation.policy.layer import Layer
@@ -13,8 +13,7 @@ from podfit.rules.rule import Rule, camel
 BUILT_IN_POLICY = "built in"
 
 
-@dataclass(frozen=True)
-class PolicyValue:
+class PolicyValue(NamedTuple):
     """What one policy says of one word."""
 
     value: Any
@@ -26,8 +25,7 @@ class PolicyValue:
     """It is known that the policy selects the object."""
 
 
-@dataclass(frozen=True)
-class DecidedField:
+class DecidedField(NamedTuple):
     """A rule's mode, fix or a parameter, with everything that is said of it: the last one decides."""
 
     name: str

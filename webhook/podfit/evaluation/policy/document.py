@@ -41,7 +41,7 @@ def of_object(obj: Mapping[str, Any], name: str) -> Layer:
     """The policy in an object, as the API server has it; raises PolicyError. `name` stands for the file."""
     wrong, place = check(obj), _place_of(name, lambda path: None)
     if wrong:
-        raise PolicyError([f"{place(path)}: {path or 'policy'}: {message}" for path, message in wrong])
+        raise PolicyError([f"{place(path)}: {str(path) or 'policy'}: {message}" for path, message in wrong])
     return _layer(obj, place)
 
 
@@ -58,12 +58,12 @@ def _read_file(name: str, text: str) -> tuple[list[Layer], list[str]]:
         entries = trapped.get(document.index, {})
         for path, message in check(document.object):
             if document.root.join(*path.parts).parts not in entries:
-                items.append((document.line_of(path), f"{path or 'policy'}: {message}"))
+                items.append((document.line_of(path), f"{str(path) or 'policy'}: {message}"))
         items += [(note.line or 1, f"{note.path}: duplicate key, one of the two is lost") for note in document.notes]
         if not items and not entries:
             layers.append(_layer(document.object, _place_of(name, document.line_of)))
     items += [
-        (line, f"{FieldPath(path) or 'policy'}: {message}")
+        (line, f"{str(FieldPath(path)) or 'policy'}: {message}")
         for value in trapped.values()
         for path, rows in value.items()
         for line, message in rows

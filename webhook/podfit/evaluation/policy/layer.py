@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podfit.evaluation.policy.match import Match
 from podfit.kube.path import FieldPath
@@ -44,8 +44,7 @@ class PolicyError(ValueError):
         self.problems = problems
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """The terms of one rule."""
 
     rule: Rule
@@ -54,8 +53,7 @@ class Setting:
     fix: Fix
 
 
-@dataclass(frozen=True)
-class ApplicableRules:
+class ApplicableRules(NamedTuple):
     """The rules that have a say about one sort of engine."""
 
     settings: tuple[Setting, ...]
@@ -153,7 +151,7 @@ class Terms:
             return self
         settings = self.settings
         if self.at_most == "ignore":
-            settings = {rule_id: replace(setting, mode="ignore") for rule_id, setting in settings.items()}
+            settings = {rule_id: setting._replace(mode="ignore") for rule_id, setting in settings.items()}
         return replace(self, settings=settings, mutate_workloads=False)
 
     @property
@@ -172,8 +170,7 @@ class SaidOfRule:
     """Field of the rule → value."""
 
 
-@dataclass(frozen=True)
-class KnownRelease:
+class KnownRelease(NamedTuple):
     """A vLLM release that the package's table lacks, as `args.taught.teach_release` takes it."""
 
     name: str
@@ -228,7 +225,7 @@ class Layer:
             owned_pods=self.owned_pods or terms.owned_pods,
             mutate_workloads=terms.mutate_workloads if self.mutate_workloads is None else self.mutate_workloads,
             trust_mutation=terms.trust_mutation if self.trust_mutation is None else self.trust_mutation,
-            assume=replace(terms.assume, **self.assume) if self.assume else terms.assume,
+            assume=terms.assume._replace(**self.assume) if self.assume else terms.assume,
             allow_ignore=terms.allow_ignore if self.allow_ignore is None else self.allow_ignore,
             exceptions=terms.exceptions + self.exceptions,
         )

@@ -7,8 +7,8 @@ labels. `Policy.of` takes care that what is not known never makes a decision str
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from podfit.kube.path import mapping
 from podfit.kube.selector import Selector, all_known
@@ -19,8 +19,7 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """A label that every namespace has, with its own name (Kubernetes 1.22)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """An object, as far as policies look at it."""
 
     kind: str
@@ -51,8 +50,7 @@ class Subject:
         )
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """Conditions, all of which must hold; one that is None is not asked."""
 
     namespaces: tuple[str, ...] | None = None

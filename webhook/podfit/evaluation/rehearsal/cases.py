@@ -67,7 +67,9 @@ class CaseOutcome:
 def shape_of(document: Document, name: str) -> CasesShape:
     """The checked cases of a document; raises PolicyError with `FILE:LINE: path: message`."""
     if wrong := validate(CasesShape, document.object):
-        raise PolicyError([f"{name}:{document.line_of(path)}: {path or 'cases'}: {message}" for path, message in wrong])
+        raise PolicyError(
+            [f"{name}:{document.line_of(path)}: {str(path) or 'cases'}: {message}" for path, message in wrong]
+        )
     return CasesShape.model_validate(dict(document.object))
 
 

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.denial import HEADINGS
@@ -82,8 +82,7 @@ def order(kinds: Iterable[Key]) -> list[Key]:
     return sorted((key for key in kinds if key not in OLD), key=lambda key: (places.get(key, -1), key))
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """An object, as a report names it."""
 
     api_version: str
@@ -104,8 +103,7 @@ class Ref:
         return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedFinding:
+class ScannedFinding(NamedTuple):
     """A finding, as far as it is shown."""
 
     rule: str
@@ -140,8 +138,7 @@ class ScannedFinding:
         return "would_deny" if self.would == "deny" != self.mode else self.level
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedContainer:
+class ScannedContainer(NamedTuple):
     """One vLLM container of one workload."""
 
     object: Ref
@@ -170,8 +167,7 @@ class ScannedContainer:
         return "warned" if headings else "clean"
 
 
-@dataclass(frozen=True, slots=True)
-class NewDenial:
+class NewDenial(NamedTuple):
     """A rule's finding that would deny an object under another policy, which today's lets pass."""
 
     object: Ref

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podfit.evaluation.scan import Ref, Scan, ScannedContainer
 from podfit.evaluation.scan.planned import STEADY, USED, Plane, Span
@@ -25,8 +24,7 @@ SLACK = 6 * MI
 """Bytes that do not count: logs print hundredths of a GiB, DCGM MiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(NamedTuple):
     """What was measured of one Pod, or of one container of it."""
 
     namespace: str
@@ -40,8 +38,7 @@ class Used:
     """For people: the series, or the words of a log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(NamedTuple):
     """One line of one container's plan next to what its Pods use."""
 
     object: Ref

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import GpuLedger, MemoryPlan
@@ -13,8 +12,7 @@ from podfit.vllm.memory.lines import TITLES
 Plane = Literal["gpu", "host"]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Bytes: the 95 % interval and what is likely."""
 
     low: int

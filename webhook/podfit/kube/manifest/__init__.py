@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podfit.base.printable import shortened
 from podfit.base.secret import FORMS
@@ -24,8 +24,7 @@ SkipReason = Literal["helm-template", "kustomize-patch", "not-an-object", "not-a
 """Why a file, or a document of it, is left out; of a `template` only the placeholders."""
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """Something worth saying about a file that was read all the same (or left out on purpose)."""
 
     file: str
@@ -39,8 +38,7 @@ class Note:
         return _with_position(self.file, self.line, self.message)
 
 
-@dataclass(frozen=True)
-class ReadError:
+class ReadError(NamedTuple):
     """Why a file, or one document of it, can't be read: one line."""
 
     file: str
@@ -108,8 +106,7 @@ class Document:
         return Mark(line, column, line, max(end, column + 1))
 
 
-@dataclass(frozen=True)
-class Manifests:
+class Manifests(NamedTuple):
     """What a file holds."""
 
     documents: tuple[Document, ...]

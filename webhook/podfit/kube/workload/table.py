@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podfit.kube.path import FieldPath
 from podfit.kube.workload import argo, kserve, ome, others, ray
 from podfit.kube.workload.template import Refine
 
 
-@dataclass(frozen=True)
-class Pods:
+class Pods(NamedTuple):
     """The place of one kind of Pod template. Paths are relative to the object.
 
     `*` stands for every item of a list or a mapping, and means the same item in `replicas` and `size`."""
@@ -24,8 +23,7 @@ class Pods:
     """The path of the number of Pods that make one replica; 1 if there is none."""
 
 
-@dataclass(frozen=True)
-class KindRow:
+class KindRow(NamedTuple):
     """How a kind makes Pods."""
 
     pods: tuple[Pods, ...]

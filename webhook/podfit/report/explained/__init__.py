@@ -6,8 +6,7 @@ What is shown, as data; `text`, `html` and `svg` draw it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podfit.base import duration
 from podfit.base.secret import Secrets
@@ -33,8 +32,7 @@ Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
 everything together; what is allowed."""
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(NamedTuple):
     """One line of a waterfall, in bytes."""
 
     name: str
@@ -55,8 +53,7 @@ class Bar:
         return "exact" if low == high else f"{human(low)} … {human(high)}"
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """One memory plane."""
 
     title: str
@@ -68,8 +65,7 @@ class Chart:
         return max((bar.start + bar.size for bar in self.bars), default=0) or 1
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """A number or a name, and where it came from."""
 
     what: str
@@ -77,8 +73,7 @@ class Origin:
     source: str
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(NamedTuple):
     """One container, explained."""
 
     title: str

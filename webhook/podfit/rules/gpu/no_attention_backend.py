@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podfit.rules import _checkpoint, _flags
 from podfit.rules.command_line.invalid_environment import BACKEND, with_capability
@@ -43,8 +43,7 @@ OTHER_BACKEND_SETTINGS = ("attention_backend", "attention_config", "model_impl",
 MLA_OFF_VARIABLE = "VLLM_MLA_DISABLE"
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(NamedTuple):
     """What no backend does."""
 
     dest: str | None

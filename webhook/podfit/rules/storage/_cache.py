@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.kube.companions import describe
 from podfit.kube.path import FieldPath, is_object, mapping
@@ -29,8 +28,7 @@ PERSISTENT = ("claim", "template", "hostPath", "other")
 """Volumes whose files outlive the Pod, or may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(NamedTuple):
     """A mount, and what is known of the volume behind it."""
 
     mount: Mount
@@ -55,8 +53,7 @@ class Volume:
         return describe(self.spec) if self.kind == "claim" and self.known else f"volume {self.mount.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(NamedTuple):
     """Where the model's files are kept."""
 
     directory: str

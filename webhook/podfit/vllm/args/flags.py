@@ -9,16 +9,14 @@ import itertools
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.data import load
 from podfit.vllm.release import Images, Release, known_releases, neighbours
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One `add_argument` of vLLM's parser."""
 
     dest: str
@@ -42,8 +40,7 @@ class Option:
         return "/".join(self.flags) or self.dest
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """A word that argparse takes for a flag."""
 
     spelling: str
@@ -56,8 +53,7 @@ class Flag:
     """If there are several: the abbreviation is ambiguous."""
 
 
-@dataclass(frozen=True)
-class Parser:
+class Parser(NamedTuple):
     """The options of one release's parser, for one entry point."""
 
     release: Release
@@ -303,8 +299,7 @@ def parser(release: Release, entry: str) -> Parser:
     return builtin().parser(release, entry)
 
 
-@dataclass(frozen=True)
-class Releases:
+class Releases(NamedTuple):
     """The packaged tables about vLLM's releases, and what a policy adds to them."""
 
     images: Images = ()

@@ -9,9 +9,8 @@ must reject the value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.data import load
 from podfit.vllm.release import Release, neighbours, parse
@@ -20,8 +19,7 @@ Span = Sequence[Any]
 """First and last release (indices, both included), and optionally the definition in these releases."""
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(NamedTuple):
     """What vLLM rejects, and what it accepts."""
 
     place: str

@@ -6,15 +6,15 @@ import contextlib
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from podfit.vllm.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
 
 Argv = Sequence[Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Serve:
+class Serve(NamedTuple):
     """vLLM itself."""
 
     entry: str
@@ -29,8 +29,7 @@ class Join:
     """A process that joins a Ray cluster, in which a leader may run vLLM."""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(NamedTuple):
     """A shell with a script: its text, or the file that contains it."""
 
     text: Value | None
@@ -41,8 +40,7 @@ class Script:
     """It ends with the first command that fails (`sh -e`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(NamedTuple):
     """A program that the manifest does not describe."""
 
     program: str
@@ -226,7 +224,7 @@ def _xargs(argv: Argv, depth: int) -> Start:
     near = range(1, min(len(argv), _NEAR))
     entry = next((candidate for index in near if (candidate := _plain(argv[index:], depth + 1)) is not None), None)
     if isinstance(entry, Serve):
-        return replace(entry, words=(*entry.words, mystery("", "xargs adds what it reads")))
+        return entry._replace(words=(*entry.words, mystery("", "xargs adds what it reads")))
     return Unknown("xargs", tuple(argv[1:]))
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from podfit.vllm.command.word import Piece, Value, text_of
 
@@ -18,8 +17,7 @@ _QUOTES = re.compile(r"['\\]|<<")
 """Signs of quotes or here-documents, in which the text may not be expanded."""
 
 
-@dataclass(frozen=True)
-class Handed:
+class Handed(NamedTuple):
     """A script as the shell that gets it sees it."""
 
     text: str

@@ -6,14 +6,13 @@ An image is matched by its repository: registry and path without tag and digest,
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from podfit.vllm.release import Release, named_within
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """One row of the table."""
 
     pattern: str

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from podfit.vllm.command import dialect, file_names
 from podfit.vllm.command.state import Array, ShellState
@@ -39,8 +38,7 @@ _LEAD = re.compile(r"(?:\s|\\\n)+")
 _FIELD_PARTS = re.compile(r"[ \t\n]+|[^ \t\n]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(NamedTuple):
     value: Value
     split: bool
     """Unquoted and the result of an expansion: it is split at blanks, and disappears if it is empty."""

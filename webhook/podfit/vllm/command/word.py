@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podfit.kube.path import FieldPath
 
@@ -155,8 +155,7 @@ def _word(value: Value, path: FieldPath) -> Word:
     return Word(text_of(value), origin_of(value) or path, reason_of(value))
 
 
-@dataclass(frozen=True)
-class Slip:
+class Slip(NamedTuple):
     """A word before vLLM's arguments that keeps vLLM from starting, although the intention is clear."""
 
     text: str

@@ -118,7 +118,7 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
         items = [labels.product_of_labels(workload, name) for name, _ in request.resources]
         rows = [group for group in items if group is not None]
         both = labels.union(rows) if len(rows) == len(items) else None
-        return replace(both, may_deny=False) if both else None
+        return both._replace(may_deny=False) if both else None
     name = request.resources[0][0] if request.resources else None
     if (products := labels.product_of_labels(workload, name)) is not None:
         return products
@@ -158,7 +158,7 @@ def _narrowed_to_nodes(named: NamedProducts, placement: Placement) -> NamedProdu
     """The named GPU models that nodes of the cluster have, for a policy that says that no other nodes will come."""
     there = {gpu.name for kind in placement.kinds for gpu in kind.gpus}
     left = tuple(gpu for gpu in named.gpus if gpu.name in there)
-    return replace(named, gpus=left) if left and not placement.open else named
+    return named._replace(gpus=left) if left and not placement.open else named
 
 
 def on_nodes(

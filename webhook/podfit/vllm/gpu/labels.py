@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from podfit.kube.workload import JSON, Workload
 from podfit.vllm.gpu import instances
@@ -76,8 +77,7 @@ PRODUCTS_SHOWN = 8
 """Most GPU models that filters alone may match: if more match, the GPU model is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedProducts:
+class NamedProducts(NamedTuple):
     """The GPU models that labels leave to choose from."""
 
     gpus: tuple[Gpu, ...]
@@ -203,7 +203,7 @@ def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | 
     """The GPU models that a live node's labels name, as the container that requests `resource` sees them."""
     by_labels = of_demands(as_demands(labels))
     own = _from_resource(resource, by_labels.gpus if by_labels else ()) if resource else None
-    return replace(by_labels, gpus=own[0]) if by_labels and own else by_labels
+    return by_labels._replace(gpus=own[0]) if by_labels and own else by_labels
 
 
 def as_demands(labels: Mapping[str, str]) -> Demands:
@@ -248,7 +248,7 @@ def _without_refused(demands: Demands) -> Demands:
     if not refused:
         return demands
     return tuple(
-        replace(requirement, values=left)
+        requirement._replace(values=left)
         if requirement.operator == "In"
         and (left := tuple(value for value in requirement.values if (requirement.key, value) not in refused))
         else requirement
@@ -376,7 +376,7 @@ def _has_label_memory(gpu: Gpu, requirement: NodeRequirement) -> bool:
     mib = gpu.memory_high / (1 << 20)
     if requirement.operator in ("In", "NotIn"):
         return any(abs(mib - size) <= 0.06 * size for size in sizes) is (requirement.operator == "In")
-    return not sizes or replace(requirement, values=(str(sizes[0]),)).compares(mib)
+    return not sizes or requirement._replace(values=(str(sizes[0]),)).compares(mib)
 
 
 def _has_gigabytes(gpu: Gpu, requirement: NodeRequirement) -> bool:
@@ -388,7 +388,7 @@ def _has_gigabytes(gpu: Gpu, requirement: NodeRequirement) -> bool:
     near = any(abs(gib - size) <= 0.08 * size for size in sizes)
     if requirement.operator in ("In", "NotIn"):
         return near is (requirement.operator == "In")
-    return not sizes or replace(requirement, values=(str(sizes[0]),)).compares(gib)
+    return not sizes or requirement._replace(values=(str(sizes[0]),)).compares(gib)
 
 
 def _has_family(gpu: Gpu, requirement: NodeRequirement) -> bool:

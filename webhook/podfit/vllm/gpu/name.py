@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 from podfit.base import near
 from podfit.vllm.gpu.product import Gpu, all_products, product, products, slices
@@ -116,8 +116,7 @@ def _without_special_cards(names: Iterable[str]) -> list[str]:
     return [name for name in every if "custom" not in name] or every
 
 
-@dataclass(frozen=True)
-class _Vocabulary:
+class _Vocabulary(NamedTuple):
     core: frozenset[str]
     """The words that every name of the GPU model has: `rtx`, `4070`, `ti`."""
     words: frozenset[str]

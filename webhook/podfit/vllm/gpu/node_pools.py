@@ -8,7 +8,6 @@ themselves see `labels`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from podfit.kube.snapshot import JSON, Snapshot
 from podfit.kube.workload import Workload
@@ -44,7 +43,7 @@ def product_of_pools(workload: Workload, snapshot: Snapshot | None) -> NamedProd
             return None
         items += [product for product in products if product is not None]
     both = labels.union(items)
-    return replace(both, may_deny=False) if both else None
+    return both._replace(may_deny=False) if both else None
 
 
 def _of_node_pool(term: Demands, name: str, kept: JSON) -> Iterator[Demands]:

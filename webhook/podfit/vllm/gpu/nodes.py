@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from podfit.kube.path import mapping
 from podfit.kube.snapshot import Alike, Node, Snapshot
@@ -33,8 +33,7 @@ _MOST = 1 << 18
 """Most comparisons of requirements and tolerations with kinds of nodes; beyond that, the Pod's nodes are unknown."""
 
 
-@dataclass(frozen=True)
-class NodeGpus:
+class NodeGpus(NamedTuple):
     """One kind of GPU that the Pod may get."""
 
     gpus: tuple[Gpu, ...]
@@ -51,8 +50,7 @@ class NodeGpus:
         return " or ".join(gpu.name for gpu in self.gpus)
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """Where a Pod may run in this cluster."""
 
     node_count: int

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.kube.path import is_object, mapping
 from podfit.kube.workload import JSON, Workload
@@ -13,8 +12,7 @@ NAME = "metadata.name"
 """The one field that `matchFields` may name (k8s.io/kubernetes pkg/apis/core/validation)."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRequirement:
+class NodeRequirement(NamedTuple):
     """One requirement for a node: `key In values`, `key Gt value` …"""
 
     key: str
@@ -56,8 +54,7 @@ def _as_number(value: str | float) -> float | None:
 Demands = tuple[NodeRequirement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDemand:
+class NodeDemand(NamedTuple):
     """A Pod's requirements for its node. A preferred affinity and a toleration choose no node and are left out.
 
     The two parts are kept separate, because an object may have tens of thousands of both.

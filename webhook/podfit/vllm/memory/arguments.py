@@ -4,7 +4,6 @@ of them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -47,8 +46,7 @@ class Lora(NamedTuple):
     sharded: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RareArguments:
+class RareArguments(NamedTuple):
     """The settings that only RARE_ARGUMENTS change, with their usual values."""
 
     kv_cache_memory: int | None = None
@@ -76,8 +74,7 @@ class RareArguments:
 NO_RARE_ARGUMENTS = RareArguments()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryArguments:
+class MemoryArguments(NamedTuple):
     """The arguments that decide the settings; None if an argument is not set."""
 
     args: EngineArgs

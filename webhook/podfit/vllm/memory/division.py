@@ -7,7 +7,7 @@ parallelism. Source: vLLM 0.6.6 … 0.33 quantization/fp8.py, utils/fp8_utils.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.memory import parallel, quantisation
@@ -21,8 +21,7 @@ REFINED = Release(0, 29)
 (weight_scale_refine)."""
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(NamedTuple):
     """Sizes that tensor parallelism cuts, and the columns that stay together."""
 
     width: int

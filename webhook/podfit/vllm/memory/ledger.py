@@ -22,8 +22,7 @@ IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fi
 """The words for each `Verdict`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GpuLedger:
+class GpuLedger(NamedTuple):
     """One GPU's memory at start-up: the rank with the least room."""
 
     total: Estimate

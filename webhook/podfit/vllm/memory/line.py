@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.settings import Settings
@@ -19,8 +19,7 @@ def always(settings: Settings) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """Memory of one purpose on one rank. Texts, JSON, schemas, charts and `podfit calibrate` are made from these."""
 
     id: str
@@ -46,8 +45,7 @@ class Line:
         return self.is_charged is not always
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """A line with its amount on one rank."""
 
     line: Line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.kube.snapshot import Node
 from podfit.vllm.args import EngineArgs
@@ -31,8 +31,7 @@ GPU_COUNTS = (1, 2, 4, NODE)
 """Numbers of GPUs per replica that are tried."""
 
 
-@dataclass(frozen=True)
-class Stock:
+class Stock(NamedTuple):
     """A GPU model that is available."""
 
     product: str

@@ -4,7 +4,6 @@ model mostly differ only in these two, so results are cached by all other settin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from podfit.vllm.memory import kv_cache, lines, loading, weights
@@ -17,8 +16,7 @@ from podfit.vllm.memory.weights import Checkpoint
 from podfit.vllm.model import Model
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rank:
+class Rank(NamedTuple):
     """The lines of one rank, and the sum of those that count against the budget."""
 
     charges: tuple[Charge, ...]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
@@ -21,8 +21,7 @@ BACKEND_UNREAD = Release(0, 15)
 """From then on, vLLM ignores VLLM_ATTENTION_BACKEND (the last release that reads it: 0.14.1 config/attention.py)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BudgetSettings:
+class BudgetSettings(NamedTuple):
     """The settings that decide the size of the KV cache and the longest request; two plans of one model mostly differ
     in these alone."""
 
@@ -35,8 +34,7 @@ class BudgetSettings:
     """`--max-model-len auto`: vLLM uses the longest that fits."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GpuSettings:
+class GpuSettings(NamedTuple):
     """What the lines read of the GPU model."""
 
     vendor: str
@@ -48,8 +46,7 @@ class GpuSettings:
     """An AMD GPU for data centers, by its memory: its libraries take more than those of a Radeon."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchSettings:
+class BatchSettings(NamedTuple):
     """How much vLLM processes at once."""
 
     max_num_seqs: int
@@ -62,8 +59,7 @@ class BatchSettings:
     """Batches that are in flight at once."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TypeSettings:
+class TypeSettings(NamedTuple):
     """The data types of weights, activations and the KV cache."""
 
     dtype: int
@@ -78,8 +74,7 @@ class TypeSettings:
     """`indexer_kv_dtype` of `--attention-config`, None if vLLM decides."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AttentionSettings:
+class AttentionSettings(NamedTuple):
     """The attention backend, and how it divides the KV cache."""
 
     flashinfer: bool
@@ -94,8 +89,7 @@ class AttentionSettings:
     """`--mamba-cache-mode`, None if vLLM decides."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MultimodalSettings:
+class MultimodalSettings(NamedTuple):
     """What is loaded and profiled for images and videos."""
 
     vision: bool
@@ -109,8 +103,7 @@ class MultimodalSettings:
     """The model has a vision tower, and a context of LONG_VIDEO tokens and more, which a video may fill."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KernelSettings:
+class KernelSettings(NamedTuple):
     """Kernels that arguments and variables choose."""
 
     all2all: str | None
@@ -125,8 +118,7 @@ class KernelSettings:
         return dict(self.variables).get(name) if self.variables else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The settings that decide the lines of a rank and the layout of its KV cache: all but those of the budget. Two
     engines with equal settings and the same model have equal ranks, so this is the key of their cache."""
 
@@ -158,8 +150,7 @@ class Settings:
         return self.release >= (0, 7, 1) and self.kernels.variable("VLLM_MLA_DISABLE") != "1"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResolvedArguments:
+class ResolvedArguments(NamedTuple):
     """The arguments of one engine, resolved for one release and one GPU."""
 
     budget: BudgetSettings

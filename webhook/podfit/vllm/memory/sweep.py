@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Gpu, by_name
@@ -19,8 +19,7 @@ LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
 """Context lengths that are planned, in tokens; those beyond the model's own are left out."""
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One accelerator, one context length."""
 
     verdict: Verdict
@@ -28,8 +27,7 @@ class Cell:
     """Requests of that length at once (likely): "Maximum concurrency"; None if the KV cache is unknown."""
 
 
-@dataclass(frozen=True)
-class SweepRow:
+class SweepRow(NamedTuple):
     """One accelerator and tensor-parallel size."""
 
     product: str

@@ -27,8 +27,7 @@ from podfit.vllm.release import Release
 SOURCE = "vLLM 0.33 model_executor/layers/linear.py, vocab_parallel_embedding.py, fused_moe/config.py"
 
 
-@dataclass(frozen=True)
-class Doubt:
+class Doubt(NamedTuple):
     """How far the likely number of bytes may be off."""
 
     spread: float

@@ -74,10 +74,10 @@ def find(args: EngineArgs, workload: Workload, container: Container, facts: Fact
         return None
     changed = _with_overrides(fact.value, args)
     if changed is None:
-        return replace(fact, source=f"{fact.source}; --hf-overrides is too long to be read", may_deny=False)
+        return fact._replace(source=f"{fact.source}; --hf-overrides is too long to be read", may_deny=False)
     if facts.weights_bytes is not None:
         changed = replace(changed, weights_bytes=facts.weights_bytes)
-    return fact if changed is fact.value else replace(fact, value=changed)
+    return fact if changed is fact.value else fact._replace(value=changed)
 
 
 def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
@@ -87,7 +87,7 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
     if annotation and (row := _exact_model(annotation, facts)):
         # The annotation gives the shape. A served name that names a quantization means other weight sizes.
         copy = tells_quantisation(args.model or "") and not row.value.quantization_config
-        return replace(row, source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
+        return row._replace(source=f"annotation {ANNOTATION}: {row.source}", may_deny=row.may_deny and not copy)
     name = args.model or ""
     if facts.models:
         commit = named_commit(args)
@@ -102,7 +102,7 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
     if not name and "model" not in args.unresolved and "args" not in workload.completes:
         return _default(args, workload, container)
     if (uri := workload.model_uri) and (hub := hub_id(uri)) and (fact := _exact_model(hub, facts)):
-        return replace(fact, source=f"{fact.source}, from {uri!r}")
+        return fact._replace(source=f"{fact.source}, from {uri!r}")
     written = args.written.get("model", args.written.get("model_tag"))
     if (
         "model" in args.unresolved
@@ -140,7 +140,7 @@ def _default(args: EngineArgs, workload: Workload, container: Container) -> Fact
     ):
         return None
     fact = by_id(default)
-    return fact and replace(fact, source=f"{DEFAULT_MODEL}: {fact.source}", may_deny=False)
+    return fact and fact._replace(source=f"{DEFAULT_MODEL}: {fact.source}", may_deny=False)
 
 
 def is_default(fact: Fact[Model] | None) -> bool:

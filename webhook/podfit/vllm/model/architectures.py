@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base import data
 from podfit.vllm.model.shape import Model
@@ -19,8 +18,7 @@ FALLBACK = Release(0, 7)
 """From this release on, Transformers serves the architectures that vLLM does not name."""
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """The releases around the one that added an architecture."""
 
     name: str
@@ -30,8 +28,7 @@ class Known:
     """The first release with it."""
 
 
-@dataclass(frozen=True)
-class Removed:
+class Removed(NamedTuple):
     """The releases around the one that removed an architecture."""
 
     name: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base import data, near
 from podfit.vllm.facts import Fact
@@ -184,8 +184,7 @@ def nearest(name: str) -> list[str]:
     return [ids()[text] for text in close]
 
 
-@dataclass(frozen=True)
-class FoundModel:
+class FoundModel(NamedTuple):
     """One model that a search found."""
 
     id: str

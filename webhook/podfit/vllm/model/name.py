@@ -33,7 +33,7 @@ def model_of_name(name: str) -> Fact[Model] | None:
             return Fact(fact.value, f"path: its last part names {fact.value.id}", may_deny=False)
     begun = next((fact for part in reversed(parts[-3:]) if (fact := _by_beginning(part))), None)
     if begun is not None and re.fullmatch(r"[\w.-]+/[\w.:-]+", name) and not name.startswith("."):
-        return replace(begun, value=replace(begun.value, id=name))  # keep the hub's whole id, with its owner
+        return begun._replace(value=replace(begun.value, id=name))  # keep the hub's whole id, with its owner
     return begun
 
 

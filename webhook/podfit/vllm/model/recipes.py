@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podfit.base import data
 from podfit.vllm.release import Release, parse
@@ -40,8 +39,7 @@ OF_A_COPY = frozenset({
 """Parts of a name that say how a model of the family is tuned or stored."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(NamedTuple):
     """What a model's maintainers recommend."""
 
     id: str
