@@ -16,7 +16,7 @@ HUNGRY = """
 import sys
 from pathlib import Path
 from podfit.server import memory as _memory
-_memory.CGROUP_LIMITS = [Path(sys.argv[1])]
+_memory.CGROUP_LIMITS = {"": Path(sys.argv[1])}
 assert _memory.bound(4) == _memory.shares().data + (4 + _memory.OTHERS) * _memory.STACK
 try:
     bytearray(1 << 30)
@@ -77,16 +77,45 @@ def test_without_a_limit_there_is_no_bound(text: str, tmp_path: Path, monkeypatc
     (tmp_path / "limit").write_text(text)
 
     for names in (["limit"], ["none"], ["none", "limit"]):
-        monkeypatch.setattr(_memory, "CGROUP_LIMITS", [tmp_path / name for name in names])
+        monkeypatch.setattr(_memory, "CGROUP_LIMITS", {name: tmp_path / name for name in names})
         assert _memory.bound(4) is None
 
 
 def test_the_limit_is_that_of_the_containers_version_of_cgroups() -> None:
     """The files of the two versions are never in one container."""
-    assert [str(path) for path in _memory.CGROUP_LIMITS] == [
+    assert [str(path) for path in _memory.CGROUP_LIMITS.values()] == [
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "limits", "limit"),
+    [
+        ("0::/", {"memory.max": 320}, 320),
+        ("0::/a.slice/b.service", {"a.slice/b.service/memory.max": 320}, 320),
+        ("0::/a.slice/b.service", {"a.slice/memory.max": 300, "a.slice/b.service/memory.max": 320}, 300),
+        ("0::/../../elsewhere", {"memory.max": 320}, 320),
+        ("4:memory:/kubepods/c\n1:cpu:/\n0::/", {"memory/kubepods/c/memory.limit_in_bytes": 320}, 320),
+        ("4:cpu,memory:/c\n0::/d", {"memory/c/memory.limit_in_bytes": 320, "c/memory.max": 9}, 320),
+        ("4:memory:/a:b", {"memory/a:b/memory.limit_in_bytes": 320}, 320),
+        ("4:pids:/c", {"memory/c/memory.limit_in_bytes": 320}, None),
+        ("", {"memory/memory.limit_in_bytes": 320}, 320),
+    ],
+)
+def test_the_limit_is_the_smallest_of_the_process_cgroups(
+    cgroups: str, limits: dict[str, int], limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process without a cgroup namespace of its own has its limit below the folder that a container has it in."""
+    for name, size in limits.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{size}\n")
+    (tmp_path / "cgroup").write_text(f"{cgroups}\n")
+    places = {key: tmp_path / path.relative_to("/sys/fs/cgroup") for key, path in _memory.CGROUP_LIMITS.items()}
+    monkeypatch.setattr(_memory, "CGROUP_LIMITS", places)
+    monkeypatch.setattr(_memory, "OWN_CGROUPS", tmp_path / "cgroup")
+
+    assert _memory._limit() == limit
 
 
 DEEP = """

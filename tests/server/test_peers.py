@@ -175,7 +175,7 @@ def limited(folder: Path, limit: int, **patches: str) -> str:
     """Python that gives a server this memory in bytes."""
     path = folder / "memory.max"
     path.write_text(str(limit))
-    lines = [f"memory.CGROUP_LIMITS = [pathlib.Path({str(path)!r})]"]
+    lines = [f"memory.CGROUP_LIMITS = {{'': pathlib.Path({str(path)!r})}}"]
     return "\n".join([*lines, *(f"memory.{name} = {value}" for name, value in patches.items())])
 
 

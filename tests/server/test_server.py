@@ -559,7 +559,7 @@ def test_the_charts_memory_is_enough_for_large_lists_many_threads_and_large_revi
     config = {"clusters": [where], "users": [{"name": "a", "user": {"token": "x"}}], "current-context": "a"}
     config["contexts"] = [{"name": "a", "context": {"cluster": "a", "user": "a"}}]
     (tmp_path / "config").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
-    patch = f"memory.CGROUP_LIMITS = [pathlib.Path({str(tmp_path / 'memory.max')!r})]"
+    patch = f"memory.CGROUP_LIMITS = {{'': pathlib.Path({str(tmp_path / 'memory.max')!r})}}"
     options = ("--kubeconfig", str(tmp_path / "config"), "--threads", "16", "--no-access-log")
     try:
         with (

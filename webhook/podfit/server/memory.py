@@ -6,12 +6,16 @@ import ctypes
 import re
 import resource
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""The container's limit in bytes: of cgroup v2, which has "max" without one, and of cgroup v1."""
+CGROUP_LIMITS = {"": Path("/sys/fs/cgroup/memory.max"), "memory": Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")}
+"""Controller in OWN_CGROUPS → the container's limit in bytes: of cgroup v2, which has "max" without one, and of cgroup
+v1."""
+OWN_CGROUPS = Path("/proc/self/cgroup")
+"""The cgroups of this process. Without a cgroup namespace of its own (a unit of systemd, a container with the host's),
+its limit is in a folder below the files of CGROUP_LIMITS (cgroups(7))."""
 UNLIMITED = 1 << 62
 """From this number on there is no limit: without one, cgroup v1 has the largest multiple of a page below 2^63."""
 WORKER_SHARE = 0.5
@@ -120,13 +124,26 @@ def give_back() -> None:
 
 
 def _limit() -> int | None:
-    for path in CGROUP_LIMITS:
-        try:
-            text = path.read_text().strip()
-        except OSError:
-            continue
-        return int(text) if text.isascii() and text.isdigit() and int(text) < UNLIMITED else None
-    return None
+    """Return the smallest limit of this process's cgroups and of those above them; None without one."""
+    limits = [int(text) for text in map(_text, _limit_files()) if text.isascii() and text.isdigit()]
+    return min((limit for limit in limits if limit < UNLIMITED), default=None)
+
+
+def _limit_files() -> Iterator[Path]:
+    yield from CGROUP_LIMITS.values()
+    for line in _text(OWN_CGROUPS).splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            if (file := CGROUP_LIMITS.get(controller)) is not None:
+                below = PurePosixPath(path.lstrip("/"))
+                yield from (file.parent / folder / file.name for folder in (below, *below.parents))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _private() -> int:
