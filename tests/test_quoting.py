@@ -214,6 +214,56 @@ def test_no_text_quotes_a_script(script: str, tmp_path: Path) -> None:
         assert out
 
 
+PARAMETERS = {"arguments": {"parameters": [{"name": "note", "value": "swordfish marmalade"}]}, "entrypoint": "a"}
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"args": ['vllm serve Qwen/Qwen3-8B --hf-overrides \'{"a": "swordfish marmalade"\'']},
+        {"args": ['O=\'{"a": "swordfish marmalade"\'; vllm serve Qwen/Qwen3-8B --speculative-config "$O"']},
+        {"args": ["vllm serve Qwen/Qwen3-8B --gpu-memory-utilization $(echo swordfish marmalade | cut -c 1)"]},
+        {"args": ["vllm serve Qwen/Qwen3-8B --max-num-seqs ${N/swordfish/marmalade}"]},
+        {"args": ["vllm serve $(echo swordfish marmalade | tr a b)"]},
+        {"args": ["M='swordfish marmalade'; vllm serve \"$M\""]},
+        {"command": ["bash", "/run.sh"], "args": ["swordfish marmalade"]},
+        {"command": ["bash", "/run.sh"], "args": ["swordfish9marmalade"]},
+        {"command": ["vllm", "serve"], "args": ["Qwen/Qwen3-8B", "--bogus=$(NOTE)"]},
+        {"command": ["vllm", "serve"], "args": ["https://x/m?key=swordfish marmalade"]},
+        {"command": ["vllm", "serve"], "args": ["Qwen/Qwen3-8B", "--bogus={{workflow.parameters.note}}"]},
+        {"command": ["vllm", "serve"], "args": ["Qwen/Qwen3-8B", "--dtype", "{{workflow.parameters.note}}"]},
+        {
+            "command": ["vllm", "serve"],
+            "args": ["Qwen/Qwen3-8B"],
+            "env": [{"name": "VLLM_PORT", "value": "tcp://$(NOTE)"}],
+        },
+    ],
+)
+def test_no_text_quotes_ordinary_words_of_a_value(container: JSONDict, tmp_path: Path) -> None:
+    """Words that podfit might say itself: of JSON, of what a shell substitutes, of variables and parameters, and the
+    first argument of a script that podfit can't read."""
+    pod = yaml.safe_load(SOURCE)
+    pod["spec"]["containers"][0].update(container)
+    pod["spec"]["containers"][0]["env"] = [{"name": "NOTE", "value": "swordfish marmalade"}, *container.get("env", ())]
+    template = {"name": "a", "container": pod["spec"]["containers"][0]}
+    workflow = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": "a"},
+        "spec": {**PARAMETERS, "templates": [template]},
+    }
+    is_filled = any("{{" in text for text in container["args"])
+    file = tmp_path / "object.yaml"
+    file.write_text(yaml.safe_dump(workflow if is_filled else pod))
+    outputs = [ran("check", "--audit", "-v", "--format", form, str(file)) for form in check.FORMATS.names]
+    outputs += [ran("explain", "--format", form, str(file)) for form in explain.FORMATS]
+
+    assert [line for out in outputs for line in without_patches(out).splitlines() if "swordfish" in line] == []
+    assert any(
+        "swordfish" in ran("check", "-v", "--show-secrets", "--format", form, str(file)) for form in ("text", "json")
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "hidden"),
     [
@@ -226,6 +276,12 @@ def test_no_text_quotes_a_script(script: str, tmp_path: Path) -> None:
         ("the beginning swor… and the end …fish", {"swor", "fish"}),
         ("a line break\\nZq7.w-9", {"Zq7.w-9"}),
         ("llama-8b and 'llama-8b' are public", set()),
+        ("PORT is 'tcp://swordfish'", {"swordfish"}),
+        ("the program is 'swordfish model'", set()),
+        ('--json \'{"llama-8b": "swordfish", broken\' is not JSON', {"swordfish"}),
+        ("command substitution $(cat (swordfish) model) of a swordfish", {"swordfish"}),
+        ("unrecognized arguments: --a swordfish. See a swordfish", {"swordfish"}),
+        ("unrecognized arguments: --a\nsee a swordfish", set()),
         ("Value swordfish cannot be converted to <function loads>.", {"swordfish"}),
     ],
 )
@@ -273,7 +329,7 @@ def test_each_private_word_of_a_command_is_found_without_sorting_its_words(argum
     words = quoting.quotable(pod, engines)
     texts = quoting._Texts([], [])
     for engine in engines:
-        quoting._add_engine(engine, texts)
+        quoting._add_engine(engine, pod, texts)
 
     assert words is not None
     assert any(word.startswith("canary") for word in words.private)

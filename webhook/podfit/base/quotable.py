@@ -25,6 +25,11 @@ _ESCAPED = re.compile(rf"(?<=\\)(?:{_ESCAPE.pattern})(\w*(?:[-.+~%^]+\w+)*)")
 """The rest of a word that begins with such a character."""
 _OPENING = re.compile(r"(?<![\w\\])['\"`]|\bValue (?=\S)")
 """A quotation mark before a word. argparse quotes the value of a JSON argument without marks."""
+_VALUE_END = " cannot be converted to "
+_VERBATIM = re.compile(
+    r"[$<>]\((?:[^()]|\([^()]*\))*+|\$\{[^}]*|(?<=unrecognized arguments: )(?:(?!\. )[^\n;])+"  # of argparse
+)
+"""Text of the object as it is: what a shell substitutes, and what argparse prints without quotation marks."""
 _SHORTEST = 4
 """Characters from which a part of a word is recognized outside of quotation marks."""
 _CANONICAL = str.maketrans({**{chr(code): chr(code + 32) for code in range(65, 91)}, "_": "-"})
@@ -78,12 +83,15 @@ class Quotable:
     def spans(self, text: str, *, is_value: bool = False) -> list[Span]:
         """Return the places of hidden words in a text of podfit.
 
-        An ordinary word ("model") is one of the text's own, unless it is a whole quotation or an assigned value.
+        An ordinary word ("model") is one of the text's own, unless it is in a quotation or in other text of the object.
         `is_value`: the text is a value of the object.
         """
         if not self._has_private(text) or not self._hidden:
             return []
         spans = self._quotations(text)
+        for verbatim in _VERBATIM.finditer(text):
+            for match in _WORD.finditer(text, *verbatim.span()):
+                spans += self._in_word(text, match, strict=True)
         for match in _WORD.finditer(text):
             assigned = text[match.start() - 1 : match.start()] == "="
             spans += self._in_word(text, match, strict=is_value or assigned)
@@ -95,14 +103,16 @@ class Quotable:
         return "…" in text or any(_NUMBER.fullmatch(word) is None for word in words)
 
     def _quotations(self, text: str) -> list[Span]:
-        """Return the places of hidden words in quotations that the object has and podfit does not: all words are
-        hidden, or one that is not ordinary."""
+        """Return the places of hidden words in quotations that the object has and podfit does not.
+
+        Such a quotation has no white space, or most of its words are hidden, or one that is not ordinary."""
         spans: list[Span] = []
         for start, end in _quotations(text):
             words = list(_WORD.finditer(text, start, end))
             hidden = [match for match in words if self._is_hidden(match[0], strict=True)]
             numbers = sum(_NUMBER.fullmatch(match[0]) is not None for match in words)
-            if len(hidden) + numbers == len(words) or any(self._is_hidden(match[0]) for match in hidden):
+            is_value = 2 * len(hidden) + numbers > len(words) or len(text[start:end].split(None, 1)) < 2
+            if is_value or any(self._is_hidden(match[0]) for match in hidden):
                 spans += [match.span() for match in hidden]
         return spans
 
@@ -144,15 +154,22 @@ class Quotable:
         return not word.isalnum() and self.public.issuperset(_PART.findall(word))
 
 
-def _quotations(text: str) -> Iterator[Span]:
-    """Yield the places between quotation marks; up to the end of the text if the closing mark is cut off."""
-    at = 0
-    while opening := _OPENING.search(text, at):
-        mark = opening[0] if len(opening[0]) == 1 else " cannot be converted to "
-        end = text.find(mark, opening.end()) if mark in text else -1
-        at = opening.end() if end < 0 else end + 1
-        if end >= 0 or len(mark) == 1:
-            yield opening.end(), end if end >= 0 else len(text)
+def _quotations(text: str, start: int = 0, end: int | None = None, outer: str = "") -> Iterator[Span]:
+    """Yield the places between quotation marks, also of others within; up to the end of the text if the closing mark
+    is cut off. `outer`: the marks around this part of the text."""
+    end, at = len(text) if end is None else end, start
+    while opening := _OPENING.search(text, at, end):
+        mark = opening[0] if len(opening[0]) == 1 else _VALUE_END
+        at = opening.end()
+        if mark in outer:
+            continue
+        closing = text.find(mark, at, end)
+        if closing >= 0:
+            yield at, closing
+            yield from _quotations(text, at, closing, outer + mark)
+            at = closing + 1
+        elif len(mark) == 1 and not outer:
+            yield at, end
 
 
 def _begins(words: list[str], beginning: str) -> bool:

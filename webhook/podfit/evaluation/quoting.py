@@ -86,7 +86,7 @@ def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable | None:
 
     def make_public() -> frozenset[str]:
         for engine in engines:
-            _add_engine(engine, texts)
+            _add_engine(engine, obj, texts)
         return words_of(texts.public) | _own_words()
 
     return Quotable(words_of(private) - _own_words(), make_public)
@@ -172,17 +172,23 @@ def _command_texts(engine: Engine) -> Iterator[str]:
     ]
 
 
-def _add_engine(engine: Engine, texts: _Texts) -> None:
+def _add_engine(engine: Engine, obj: JSON, texts: _Texts) -> None:
     """Add the words of the container's commands, its environment, and what is known of it by name."""
     table = builtin()
     release = engine.release if engine.release in table.releases else table.releases[-1]
     parser = table.parser(release, "serve")
+    given = {text for field in ("command", "args") for text in _written(engine, field, obj)}
     if not engine.command.shell:
         raw = [Word(text, engine.at(field)) for field in ("command", "args") for text in _strings(engine.field(field))]
-        _add_words(raw, parser, texts, is_literal=lambda _: True)
-    given = {text for field in ("command", "args") for text in _strings(engine.field(field))}
+        _add_words(raw, parser, texts, lambda word: word.text in given, is_sure=not engine.command.guessed)
     for command in (engine.command, *engine.command.then):
-        _add_words(command.words, parser, texts, lambda word: word.span is not None or word.text in given)
+        _add_words(
+            command.words,
+            parser,
+            texts,
+            lambda word: word.span is not None or word.text in given,
+            is_sure=not command.guessed,
+        )
         for name, value in command.env.items():
             _add(value, texts, is_open_variable(name) and _SIMPLE.fullmatch(value) is not None)
         texts.private += command.config.values()
@@ -198,6 +204,12 @@ def _add_engine(engine: Engine, texts: _Texts) -> None:
         texts.public.append(engine.model.value.id)
 
 
+def _written(engine: Engine, field: str, obj: JSON) -> list[str]:
+    """The texts of a list of the container that the object has as they are, not filled with a Workflow's parameters."""
+    texts, before = _strings(engine.field(field)), frozenset(_strings(engine.at(field).get(obj)))
+    return [text for text in texts if text in before] if any("{{" in text for text in before) else texts
+
+
 def _strings(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
@@ -206,13 +218,23 @@ _UNKNOWN = Option("")
 """Stands for an option that no release knows."""
 
 
-def _add_words(all_words: Iterable[Word], parser: Parser, texts: _Texts, is_literal: Callable[[Word], bool]) -> None:
-    """Add the words of a command. `is_literal`: the manifest has the word as it is, and not by way of a variable."""
+def _add_words(
+    all_words: Iterable[Word],
+    parser: Parser,
+    texts: _Texts,
+    is_literal: Callable[[Word], bool],
+    *,
+    is_sure: bool,
+) -> None:
+    """Add the words of a command. `is_literal`: the manifest has the word as it is, and not by way of a variable.
+    `is_sure`: they are vLLM's; else a word without a flag may be anything of a program that is not known."""
     option: Option | None = None
     for word in all_words:
         literal, lines = is_literal(word), word.text.split()
         if len(lines) < 2 or (option or _begun(word.text, parser)) is not None:
-            option = _add_word(word.text, option, parser, texts, literal=literal and len(lines) < 2)
+            literal &= is_sure or option is not None or _FLAG.fullmatch(word.text) is not None
+            literal &= len(lines) < 2 or (word.span is None and word.text.startswith("$("))  # which no shell expands
+            option = _add_word(word.text, option, parser, texts, literal=literal)
             continue
         flags = [text for text in lines if _FLAG.fullmatch(text)]
         for text in lines:  # a command line in one word: only what belongs to a flag is a word of vLLM's

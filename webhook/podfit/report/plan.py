@@ -144,7 +144,7 @@ def table(engine: Engine, secrets: Secrets, refusal: str | None = None, *, assum
     out = [f"{head.upper()}: {f'{doubt}; ' if doubt else ''}{reason(engine)}", ""]
     if refusal and planned.verdict != "does-not-fit":
         out = [f"WILL NOT START: {refusal}", f"memory alone: {text}: {reason(engine)}", ""]
-    out += [f"  model        {_model_line(engine)}", f"  accelerator  {_accelerator_line(engine)}"]
+    out += [f"  model        {_model_line(engine, secrets)}", f"  accelerator  {_accelerator_line(engine)}"]
     why = "  (assumed: the newest release that podfit knows; --vllm-version sets another)" if assumed else ""
     out += [f"  vLLM         {engine.release or 'release unknown'}{why}"]
     if recipe := recipes.of(engine.args.model or ""):
@@ -160,9 +160,9 @@ def table(engine: Engine, secrets: Secrets, refusal: str | None = None, *, assum
     return "\n".join(shortened(clean(secrets.masked(line))).rstrip() for line in out) + "\n"
 
 
-def _model_line(engine: Engine) -> str:
+def _model_line(engine: Engine, secrets: Secrets) -> str:
     if engine.model is None:
-        return f"{engine.args.model or 'none named'}: not known here"
+        return f"{secrets.masked(engine.args.model or 'none named', is_value=True)}: not known here"
     fact = engine.model
     size = f", {fact.value.parameters / 1e9:.1f} B parameters" if fact.value.parameters else ""
     return f"{fact.value.id}{size}  ({fact.source})"

@@ -42,13 +42,13 @@ from podfit.vllm.release import newer_than_read
 def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
     """One line about a container: model, GPU, release, whether it fits and `why`. For the CPU backend: where its
     memory is; for a Ray worker: what it joins with."""
-    return secrets.line(_summary(engine, why=why))
+    return secrets.line(_summary(engine, secrets, why=why))
 
 
-def _summary(engine: Engine, *, why: bool) -> str:
+def _summary(engine: Engine, secrets: Secrets, *, why: bool) -> str:
     fact = engine.leader.model if engine.leader else engine.model
     guessed = model.guess(fact) if fact else None
-    named = engine.model.value.id if engine.model and not guessed else _written_model(engine)
+    named = engine.model.value.id if engine.model and not guessed else _written_model(engine, secrets)
     count = engine.requested[1] if engine.requested and engine.requested[1] else None
     gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
     release = f"vLLM {engine.release}" if engine.release else "vLLM release unknown"
@@ -60,7 +60,7 @@ def _summary(engine: Engine, *, why: bool) -> str:
     if engine.command.entry == "worker":
         if engine.leader is None:
             return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
-        named = f"joins {_written_model(engine.leader)}"
+        named = f"joins {_written_model(engine.leader, secrets)}"
     condition = ", if it is {} ({})".format(*guessed) if guessed else ""
     arithmetic = (f": {reason(engine)}" if guessed else f" ({reason(engine)})") if why else ""
     return f"{named} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{condition}{arithmetic}"
@@ -74,11 +74,11 @@ def _users(engine: Engine) -> str:
     return f"its model is that of InferenceService {', '.join(services[:3])}{' …' if len(services) > 3 else ''}"
 
 
-def _written_model(engine: Engine) -> str:
+def _written_model(engine: Engine, secrets: Secrets) -> str:
     """The model as the command names it."""
     args = engine.args
     written = args.model or args.written.get("model", args.written.get("model_tag"))
-    return written if isinstance(written, str) else "no model named"
+    return secrets.masked(written, is_value=True) if isinstance(written, str) else "no model named"
 
 
 def reason(engine: Engine) -> str:

@@ -338,7 +338,7 @@ def _scanned_container(ref: Ref, result: Result, secrets: Secrets) -> ScannedCon
     return ScannedContainer(
         object=ref,
         container=engine.container.name,
-        model=model and secrets.line(model),
+        model=model and secrets.line(secrets.masked(model, is_value=True)),
         gpu=engine.gpu.value.name if engine.gpu else None,
         gpus=engine.requested[1] if engine.requested else None,
         release=str(engine.release) if engine.release else None,

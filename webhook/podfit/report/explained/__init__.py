@@ -206,7 +206,8 @@ def _origins(engine: Engine, secrets: Secrets) -> Iterator[Origin]:
         informs = "" if engine.model.may_deny else " (nothing is denied for it: it may be wrong)"
         yield Origin("model", engine.model.value.id, f"{engine.model.source}{informs}")
     else:
-        yield Origin("model", engine.args.model or "none named", "not known here: `podfit models add` teaches it")
+        name = secrets.masked(engine.args.model or "none named", is_value=True)
+        yield Origin("model", name, "not known here: `podfit models add` teaches it")
     if recipe := recipes.of(engine.args.model or ""):
         yield Origin("recipe", recipe.suggestion, recipe.source)
     if engine.gpu is not None:
