@@ -169,3 +169,22 @@ def test_a_shortage_on_some_of_the_named_gpus_has_one_finding(
     findings = {finding.rule: finding.level for finding in lint(pod, builtin(), Facts()).findings}
     assert findings["mixed-gpu-nodes"] == level
     assert not findings.keys() & {"kv-cache-too-small", "gpu-memory-exceeded"}
+
+
+@pytest.mark.parametrize(
+    ("args", "change"),
+    [
+        (
+            ["--api-key", f"sk-{'a1' * 20}"],
+            "env VLLM_API_KEY from a Secret (valueFrom.secretKeyRef), without --api-key",
+        ),
+        ([f"--api-key=sk-{'a1' * 20}"], "env VLLM_API_KEY from a Secret (valueFrom.secretKeyRef), without --api-key"),
+        (["--hf-token", f"hf_{'a1' * 20}"], "env HF_TOKEN from a Secret (valueFrom.secretKeyRef), and a new token"),
+    ],
+)
+def test_a_token_in_the_command_gets_the_variable_that_replaces_it(
+    pod: dict[str, Any], args: list[str], change: str
+) -> None:
+    pod["spec"]["containers"][0].update(args=["--model", QWEN, *args], image="vllm/vllm-openai:v0.11.0")
+    findings = [item for item in lint(pod, builtin(), Facts()).findings if item.rule == "token-in-plain-env"]
+    assert [item.finding.suggestions[0].partition(" (")[0] for item in findings] == [change]

@@ -36,27 +36,38 @@ class TokenInPlainEnv(Rule):
                     f"env {name} holds a token in plain text",
                     suggestions=(f"valueFrom.secretKeyRef for {name}, and a new token: this one has been seen",),
                 )
-        for word in engine.command.words if formed else ():
-            if not word.unknown and FORM.search(word.text) and word.path != engine.at("env"):
-                yield Finding(
-                    word.path,
-                    "an argument holds a token in plain text",
-                    suggestions=("env HF_TOKEN from a Secret (valueFrom.secretKeyRef), and a new token",),
-                )
-                return
-        key = engine.args.given.get("api_key")
-        for item in key if isinstance(key, list) else () if key is None else (key,):
-            if (
-                isinstance(item, str)
-                and not FORM.search(item)
-                and _is_token(item, named=True)
-                and _literal(engine, item)
-            ):
-                yield Finding(
-                    engine.argument("api_key"),
-                    "--api-key holds a token in plain text",
-                    suggestions=("env VLLM_API_KEY from a Secret (valueFrom.secretKeyRef), without --api-key",),
-                )
+        yield from _of_api_keys(engine)
+        yield from _of_words(engine) if formed else ()
+
+
+def _of_api_keys(engine: Engine) -> Iterator[Finding]:
+    """One finding for each --api-key whose value is in the command."""
+    for item in _api_keys(engine):
+        if _is_token(item, named=True) and _literal(engine, item):
+            yield Finding(
+                engine.argument("api_key"),
+                "--api-key holds a token in plain text",
+                suggestions=("env VLLM_API_KEY from a Secret (valueFrom.secretKeyRef), without --api-key",),
+            )
+
+
+def _api_keys(engine: Engine) -> tuple[str, ...]:
+    key = engine.args.given.get("api_key")
+    return tuple([item for item in (key if isinstance(key, list) else (key,)) if isinstance(item, str) and item])
+
+
+def _of_words(engine: Engine) -> Iterator[Finding]:
+    """The first other word of the command that has a token."""
+    for word in engine.command.words:
+        match = None if word.unknown or word.path == engine.at("env") else FORM.search(word.text)
+        if match is not None and word.text.removeprefix("--api-key=") not in _api_keys(engine):
+            variable = next((f"env {name}" for start, name in VARIABLES if match[0].startswith(start)), "a variable")
+            yield Finding(
+                word.path,
+                "an argument holds a token in plain text",
+                suggestions=(f"{variable} from a Secret (valueFrom.secretKeyRef), and a new token",),
+            )
+            return
 
 
 TOKEN_NAMES = frozenset({
@@ -67,6 +78,8 @@ TOKEN_NAMES = frozenset({
 """Variables whose value is a token whatever its form."""
 FORM = re.compile(r"\b(hf_[A-Za-z0-9]{30,}|nvapi-[\w-]{40,}|sk-[\w-]{32,}|AKIA[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{36,})")
 """Forms of Hugging Face's, NVIDIA's, OpenAI's, AWS's and GitHub's tokens."""
+VARIABLES = (("hf_", "HF_TOKEN"), ("nvapi-", "NGC_API_KEY"))
+"""The start of a token, and the variable from which programs read it."""
 PLACEHOLDER = re.compile(
     r"[<>{}$\[\]]|your|replace|change|example|placeholder|insert|dummy|fake|todo|secret|xxx|\*\*\*|token|key|none|test",
     re.IGNORECASE,
