@@ -17,6 +17,7 @@ from podfit.base import data
 from podfit.vllm import gpu
 from podfit.vllm.facts import Facts, GivenModel
 from podfit.vllm.gpu import Accelerator
+from podfit.vllm.release import newest_read
 from scripts.facts import build
 from scripts.facts.table import DATA, FACTS, entries, extracts
 
@@ -79,7 +80,8 @@ def test_the_version_changes_with_each_table(changed: str, monkeypatch: pytest.M
 
 
 def test_the_age_of_the_facts_is_one_line() -> None:
-    assert data.age() == f"facts {data.version()}: vLLM up to 0.33.0 (2026-11-02), models and GPUs of 2026-11"
+    newest = f"{newest_read()} ({extracts()[newest_read()]['date']})"
+    assert data.age() == f"facts {data.version()}: vLLM up to {newest}, models and GPUs of {data.month()}"
 
 
 def test_every_entry_has_a_source_and_a_date() -> None:

@@ -31,7 +31,7 @@ from podfit.vllm.memory.parallel import gpus_needed, world_size
 from podfit.vllm.memory.plan import plan
 from podfit.vllm.memory.verdict import subtraction
 from podfit.vllm.model import Model
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, newest_read
 from tests.vllm.memory.engines import (
     DEEPSEEK_V3,
     DEEPSEEK_V4_PRO,
@@ -111,13 +111,13 @@ def test_an_unknown_release_is_refused_only_where_every_generation_fails() -> No
 def test_releases_that_cant_serve_a_model_have_no_say() -> None:
     """A Qwen 3.5 with an unknown release is not planned as V0, which never knew it."""
     assert generations.possible(model(**QWEN35_35B))[0] == Release(0, 18)
-    assert generations.possible(model())[0] == generations.MEMORY_GENERATIONS[0]
+    assert generations.possible(model())[0] == generations.memory_generations()[0]
 
 
 def test_releases_whose_check_differs_have_a_say_where_it_does() -> None:
     """0.13 where there are stages, 0.18 where layers are of several kinds."""
     plain, staged = generations.possible(model(), engine(None)), engine(None, pipeline_parallel_size=2)
-    assert set(generations.MEMORY_GENERATIONS) - set(plain) == {Release(0, 13), Release(0, 18)}
+    assert set(generations.memory_generations()) - set(plain) == {Release(0, 13), Release(0, 18)}
     assert set(generations.possible(model(), staged)) - set(plain) == {Release(0, 13)}
     assert Release(0, 18) in generations.possible(model(**GEMMA3_27B), engine(None))
 
@@ -266,12 +266,12 @@ def test_a_card_with_memory_of_its_host_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("flags", "oldest", "newest"),
     [
-        ((), (0, 6, 3), (0, 33)),
+        ((), (0, 6, 3), newest_read()),
         (("--num-scheduler-steps",), (0, 6, 3), (0, 10, 2)),
-        (("--kv-cache-memory-bytes",), (0, 10, 2), (0, 33)),
+        (("--kv-cache-memory-bytes",), (0, 10, 2), newest_read()),
         (("--swap-space", "--kv-cache-memory-bytes"), (0, 10, 2), (0, 19)),
-        (("--a-flag-of-nobody",), (0, 6, 3), (0, 33)),
-        (("--use-v2-block-manager", "--kv-cache-memory-bytes"), (0, 6, 3), (0, 33)),
+        (("--a-flag-of-nobody",), (0, 6, 3), newest_read()),
+        (("--use-v2-block-manager", "--kv-cache-memory-bytes"), (0, 6, 3), newest_read()),
     ],
 )
 def test_generations_that_would_not_get_beyond_their_arguments_have_no_say(

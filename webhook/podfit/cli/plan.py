@@ -26,8 +26,8 @@ from podfit.vllm import release
 from podfit.vllm.args import flags
 from podfit.vllm.facts import Facts, GivenModel
 from podfit.vllm.memory import sweep
-from podfit.vllm.memory.generations import NEWEST
 from podfit.vllm.model import given
+from podfit.vllm.release import newest_read
 
 FORMATS = ("text", "json", "markdown")
 FIT_MOST, FIT_STEPS = 12, 5000
@@ -162,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
     if len(versions) == 2:
         return _side_by_side(argv, versions, facts, args)
     assumed = args.vllm_version is None
-    report = judged_as(argv, args.vllm_version or str(NEWEST), facts, policies.load(args.policy), args.namespace)
+    report = judged_as(argv, args.vllm_version or str(newest_read()), facts, policies.load(args.policy), args.namespace)
     if not report.results:
         problem = report.errors[0].error if report.errors else "not a command that starts vLLM"
         sentence = Secrets.of(argv).masked(" ".join(argv[:4]))

@@ -15,8 +15,7 @@ import yaml
 from podfit.generate import workload
 from podfit.generate.workload import Object
 from podfit.rules.engine import Engine
-from podfit.vllm.memory.generations import NEWEST
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, newest_read
 
 WAITING = "vllm:num_requests_waiting"
 _USAGE, _USAGE_BEFORE, _USAGE_SINCE = "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", Release(0, 10, 2)
@@ -68,7 +67,7 @@ def scaling_targets(engine: Engine) -> Targets:
     return Targets(
         waiting=max(1, min(MOST_WAITING, int(requests / 4))),
         usage=max(EMPTIEST, min(FULLEST, math.floor((1 - 1 / many) * 20) / 20)),
-        usage_metric=usage_metric(engine.release or NEWEST),
+        usage_metric=usage_metric(engine.release or newest_read()),
         requests=requests,
         length=ledger.max_model_len,
         window=max(DOWN_WINDOW, math.ceil(startup.high / 60) * 60),

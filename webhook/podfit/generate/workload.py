@@ -25,8 +25,7 @@ from podfit.rules.operations.termination_grace_too_short import DRAINS
 from podfit.rules.shm import SHM
 from podfit.vllm import gpu
 from podfit.vllm.memory import startup
-from podfit.vllm.memory.generations import NEWEST
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, newest_read
 from podfit.vllm.volumes import is_hub_id
 
 MODELS = "/models"
@@ -143,7 +142,7 @@ def _node_selection(engine: Engine) -> Object:
 
 def _make_container(engine: Engine) -> Object:
     """The vLLM container."""
-    release = engine.release or NEWEST
+    release = engine.release or newest_read()
     count = str(engine.world_size * max(1, int(engine.args.get("data_parallel_size") or 1)))
     env: list[Object] = [{"name": "HF_HOME", "value": MODELS}]
     if engine.model is not None and engine.model.value.gated:

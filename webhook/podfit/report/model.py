@@ -8,8 +8,8 @@ from podfit.kube.quantity import human
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.facts import Fact
 from podfit.vllm.memory import kv_cache, settings, shape, tower, weights
-from podfit.vllm.memory.generations import NEWEST
 from podfit.vllm.model import Model, aliases_of, derived_max_model_len, source
+from podfit.vllm.release import newest_read
 
 _SIZES = (
     "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
@@ -21,7 +21,7 @@ _SIZES = (
 def tree(fact: Fact[Model]) -> dict[str, Any]:
     """The model's facts and what follows from them, as plain JSON values; what is not known is null."""
     model = fact.value
-    resolved = settings.resolve(EngineArgs(release=None, given={}), model, None, 0, NEWEST, {}).settings
+    resolved = settings.resolve(EngineArgs(release=None, given={}), model, None, 0, newest_read(), {}).settings
     counted = shape.of(model)
     loaded = weights.checkpoint(model, resolved)
     layout = kv_cache.layout(model, resolved)

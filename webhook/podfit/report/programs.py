@@ -23,8 +23,8 @@ from podfit.rules.rule import Level
 from podfit.vllm import gpu as gpus
 from podfit.vllm import release
 from podfit.vllm.facts import Facts
-from podfit.vllm.memory.generations import NEWEST
 from podfit.vllm.model import given
+from podfit.vllm.release import newest_read
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 
@@ -93,7 +93,7 @@ def plan(
     words = shlex.split(command) if isinstance(command, str) else list(command)
     if not words:
         raise ValueError("the command is empty")
-    report = command_line.judged_as(words, vllm_version or str(NEWEST), facts, builtin())
+    report = command_line.judged_as(words, vllm_version or str(newest_read()), facts, builtin())
     if not report.results:
         begun = shortened(FORMS.line(" ".join(words[:4])))
         raise ValueError(f"{begun} …: not a command that starts vLLM")

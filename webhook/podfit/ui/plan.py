@@ -26,9 +26,9 @@ from podfit.ui.question import QuestionError, text
 from podfit.ui.sliders import SEQUENCES, SLIDERS, slider
 from podfit.vllm import gpu, release
 from podfit.vllm.facts import Facts
-from podfit.vllm.memory.generations import NEWEST
 from podfit.vllm.memory.needs import RESOURCE
 from podfit.vllm.model import given, nearest
+from podfit.vllm.release import newest_read
 
 VALUES = ("max_model_len", "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size",
           "dtype", "kv_cache_dtype", "quantization")  # fmt: skip
@@ -61,7 +61,7 @@ def ways(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]
         arguments=tuple(command({**obj, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
         context=None,
         users=_whole_number(obj, "users", MAX_USERS),
-        version=text(obj, "release") or str(NEWEST),
+        version=text(obj, "release") or str(newest_read()),
     )
     return of_users.ways(result.engine, serving, facts, policy, report.secrets)
 

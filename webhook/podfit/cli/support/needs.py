@@ -20,16 +20,16 @@ from podfit.vllm.args import settings
 from podfit.vllm.facts import Fact, Facts
 from podfit.vllm.gpu import Accelerator
 from podfit.vllm.memory import kv_specs, needs
-from podfit.vllm.memory.generations import NEWEST
 from podfit.vllm.memory.needs import Stock
 from podfit.vllm.model import Model, longest_max_model_len, nearest
 from podfit.vllm.model.name import last_part
+from podfit.vllm.release import newest_read
 
 
 def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     """Prints the ways to serve them, best first, or the best one as a manifest; returns 0 also if there is none."""
     policy = policies.load(args.policy)
-    version = args.vllm_version or str(NEWEST)
+    version = args.vllm_version or str(newest_read())
     facts, having, notes = _having(args, facts)
     given = [
         word

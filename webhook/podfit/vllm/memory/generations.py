@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.memory import parallel
 from podfit.vllm.model import Model, architectures
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, newest_read
 
 OLDEST = Release(0, 4)
 """The oldest release for which anything is certain."""
-MEMORY_GENERATIONS = tuple(
+FORMER_GENERATIONS = tuple(
     Release(*numbers)
-    for numbers in (
-        (0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 13), (0, 16), (0, 18), (0, 19), (0, 25), (0, 33),
-    )
-)  # fmt: skip
-"""One release per way to count memory:
+    for numbers in ((0, 6, 3), (0, 7, 3), (0, 8, 5), (0, 10, 2), (0, 13), (0, 16), (0, 18), (0, 19), (0, 25))
+)
+"""The last release of each former way to count memory; the newest release that was read is of the present one:
 
 - V0 with its three ways; V1 with and without NCCL in the budget
 - the samplers of 0.11.1, 0.17 and 0.21; CUDA graphs in the budget from 0.20; batches of 0.28
 - 0.13 and 0.18 for their checks of one request (`kv_cache`)"""
-NEWEST = MEMORY_GENERATIONS[-1]
-"""The newest release that the arithmetic describes: the default of generated manifests and `podfit plan`."""
 OF_STAGES, OF_GROUPS = Release(0, 13), Release(0, 18)
 """They differ from the next generation only with pipeline stages, or only with layers of different kinds."""
 SINCE = {
@@ -35,6 +31,13 @@ SINCE = {
 }
 """model_type → the first release that serves it, or an earlier one, if the architecture does not identify the release
 (vLLM's release notes)."""
+
+
+@cache
+def memory_generations() -> tuple[Release, ...]:
+    """One release per way to count memory, oldest first. The last one is the default of generated manifests and
+    `podfit plan`."""
+    return (*FORMER_GENERATIONS, newest_read())
 
 
 def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...]:
@@ -58,8 +61,8 @@ def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tup
     alike = set() if staged else {OF_STAGES}
     if len(set(model.layer_types)) < 2:
         alike.add(OF_GROUPS)
-    apart = tuple(release for release in MEMORY_GENERATIONS if release not in alike)
-    releases = tuple(release for release in apart if release >= since and release > missing) or (NEWEST,)
+    apart = tuple(release for release in memory_generations() if release not in alike)
+    releases = tuple(release for release in apart if release >= since and release > missing) or (newest_read(),)
     after = (OLDEST, *apart)
     read = tuple(
         release
@@ -71,4 +74,4 @@ def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tup
 
 def _last(generation: Release) -> Release:
     """The last release that a generation represents: every patch of its minor; for the newest, all that follow."""
-    return Release(generation.major, generation.minor, 99, 99) if generation != NEWEST else Release(9, 0)
+    return Release(generation.major, generation.minor, 99, 99) if generation != newest_read() else Release(9, 0)

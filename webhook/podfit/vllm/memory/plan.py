@@ -29,12 +29,12 @@ from podfit.vllm.memory import (
 )
 from podfit.vllm.memory.arguments import MemoryArguments
 from podfit.vllm.memory.estimate import NOTHING, Estimate
-from podfit.vllm.memory.generations import NEWEST, OLDEST, possible
+from podfit.vllm.memory.generations import OLDEST, possible
 from podfit.vllm.memory.ledger import GpuLedger, MemoryPlan, Verdict
 from podfit.vllm.memory.loaded import LoadedEngine
 from podfit.vllm.memory.verdict import PlannedRelease
 from podfit.vllm.model import MAX_LAYERS, Model
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, newest_read
 from podfit.vllm.volumes import CheckpointSource
 
 
@@ -65,7 +65,7 @@ def plan(
         kv_cache_memory=kv_cache_memory, warm=warm,
     )  # fmt: skip
     resolved, checkpoint = release_plan.resolved, release_plan.checkpoint
-    release = resolved.settings.release if resolved else args.release or NEWEST
+    release = resolved.settings.release if resolved else args.release or newest_read()
     if model and not resolved:
         smallest = min(gpus_of(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
         memory = gpu_memory or (smallest.memory if smallest else 0)

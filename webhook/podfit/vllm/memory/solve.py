@@ -20,10 +20,10 @@ from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu, by_name
 from podfit.vllm.memory import division, parallel, plan, quantisation, served_copies
 from podfit.vllm.memory.division import divisible
-from podfit.vllm.memory.generations import NEWEST
 from podfit.vllm.memory.search import Search, SpentError, with_changes
 from podfit.vllm.memory.settings import default_utilization
 from podfit.vllm.model import Model, derived_max_model_len
+from podfit.vllm.release import newest_read
 
 MAX_SUGGESTIONS = 3
 """Suggestions of a denial."""
@@ -185,7 +185,7 @@ def _gpu_share(search: Search) -> float:
 
 def share_of(args: EngineArgs) -> float:
     given = args.given.get("gpu_memory_utilization")
-    usual = default_utilization(args.release or NEWEST)
+    usual = default_utilization(args.release or newest_read())
     return given if isinstance(given, int | float) and not isinstance(given, bool) else usual
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from podfit.vllm.model.read import integer
 from podfit.vllm.model.shape import Model
-from podfit.vllm.release import Release
+from podfit.vllm.release import Release, newest_read
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
            "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len")  # fmt: skip
@@ -50,15 +50,17 @@ def longest_max_model_len(model: Model, release: Release | None, within_window: 
     return _same_in_releases(_longest_length, model, release, within_window)
 
 
-LENGTH_GENERATIONS = (Release(0, 10), Release(0, 29), Release(0, 33))
-"""One release for each generation of vLLM's rules for the context length, below."""
+FORMER_GENERATIONS = (Release(0, 10), Release(0, 29))
+"""One release for each former generation of vLLM's rules for the context length, below; the newest release that was
+read is of the present one."""
 
 
 def _same_in_releases(
     rule: Callable[[Model, Release, bool], int | None], model: Model, release: Release | None, within_window: bool
 ) -> int | None:
     """The rule's result in this release, or in all of them if it is unknown; None if they differ."""
-    lengths = {rule(model, known, within_window) for known in ((release,) if release else LENGTH_GENERATIONS)}
+    releases = (release,) if release else (*FORMER_GENERATIONS, newest_read())
+    lengths = {rule(model, known, within_window) for known in releases}
     return lengths.pop() if len(lengths) == 1 else None
 
 
