@@ -354,7 +354,7 @@ def test_the_search_for_hidden_words_is_linear() -> None:
         words.spans_of_source(text)
 
 
-@pytest.mark.parametrize("form", ["text", "json", "markdown", "junit"])
+@pytest.mark.parametrize("form", [name for name in check.FORMATS.names if name != "github"])
 def test_no_text_is_a_command_for_the_runner_of_a_github_action(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

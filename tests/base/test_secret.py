@@ -10,6 +10,7 @@ import pytest
 
 from podfit.base.secret import FORMS, MAX_SECRETS, MAX_VALUES, UNMASKED, WITHHELD, Secrets, is_secret_name, secrets_in
 from podfit.cli import main
+from podfit.cli.check import FORMATS
 from podfit.evaluation import denial, review
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import builtin
@@ -61,7 +62,7 @@ def test_a_secret_is_in_no_message(form: list[str], key: str) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("fmt", ["text", "json", "sarif", "markdown", "junit", "github", "gitlab"])
+@pytest.mark.parametrize("fmt", FORMATS.names)
 def test_a_secret_is_in_no_report(key: str, fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(json.dumps(_pod([f"--api-key {key}", f"api-key={key}"]), indent=1))

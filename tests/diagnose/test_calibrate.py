@@ -12,6 +12,7 @@ import yaml
 
 from podfit.cli import main
 from podfit.diagnose import calibrate
+from podfit.evaluation.scan.drift import TOKENS
 from podfit.kube.quantity import GI
 from podfit.vllm import measured
 from podfit.vllm.memory.lines import TITLES
@@ -236,6 +237,10 @@ def test_a_running_pod_is_asked_of_the_cluster(api_server: Server, capsys: pytes
 def test_the_json_keeps_to_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "calibrate.json").read_text())
+    names = set[str]()
     for words in ([str(LOG), "--gpu", H100], [str(LOG)], [str(MANY), "--manifest", str(POD)]):
         assert main(["calibrate", *words, "-o", "json"]) == 0
-        jsonschema.validate(json.loads(capsys.readouterr().out), schema)
+        answer = json.loads(capsys.readouterr().out)
+        jsonschema.validate(answer, schema)
+        names |= {name for result in answer["results"] for name in result["lines"]}
+    assert {"weights", TOKENS} <= names <= {*TITLES, TOKENS}

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.cli import main
+from podfit.cli.check import FORMATS as OPTION
 from podfit.evaluation import denial
 from podfit.kube import manifest
 from podfit.kube.path import FieldPath
@@ -33,7 +34,7 @@ ROOT = HERE.parent
 SARIF = json.loads((HERE / "report" / "sarif.json").read_text())
 HELM = binaries.tool("helm")
 JUNIT = xmlschema.XMLSchema(str(HERE / "report" / "junit.xsd"))
-FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
+FORMATS = OPTION.names
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -612,7 +613,7 @@ def test_secrets_do_not_get_into_logs(check: Check, tmp_path: Path) -> None:
     pod = POD.replace("      resources:", f"      env: [{{name: HF_TOKEN, value: {secret}}}]\n      resources:")
     (tmp_path / "pod.yaml").write_text(pod)
 
-    for output in ("text", "sarif", "junit", "github", "gitlab", "markdown"):
+    for output in FORMATS:
         assert secret not in check("--format", output, "pod.yaml")[1]
 
 

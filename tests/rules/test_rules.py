@@ -58,9 +58,29 @@ def _found(report: Report) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("rule_id", list(all_rules()))
-def test_a_rule_has_a_bad_and_a_good_example(rule_id: str) -> None:
-    assert examples(rule_id, "bad")
-    assert examples(rule_id, "good")
+def test_a_rule_has_all_its_files(rule_id: str) -> None:
+    """CONTRIBUTING.md, "Eight typical changes", lists them."""
+    folder, page = EXAMPLES / rule_id, ROOT / "docs" / "rules" / f"{rule_id}.md"
+    missing = [f"write {folder / kind}.yaml" for kind in ("bad", "good") if not examples(rule_id, kind)]
+    outputs = [page, *(path.with_suffix(".out") for path in examples(rule_id, "bad"))]
+    missing += [f"run `make docs` for {path}" for path in outputs if not path.exists()]
+    missing += [f"run `make docs` for {path}" for path, text in LISTS.items() if not re.search(rf"\b{rule_id}\b", text)]
+
+    assert [line.replace(f"{ROOT}/", "") for line in missing] == []
+
+
+ROOT = Path(__file__).parents[2]
+LISTS = {
+    path: path.read_text()
+    for path in (
+        ROOT / "policies" / "default.yaml",
+        ROOT / "policies" / "schema.json",
+        ROOT / "docs" / "rules" / "README.md",
+        ROOT / "charts" / "podfit" / "values.schema.json",
+        ROOT / "charts" / "podfit" / "files" / "policies.podfit.dev.yaml",
+    )
+}
+"""Generated files that list all rules, and their texts."""
 
 
 def test_every_folder_of_examples_belongs_to_a_rule() -> None:

@@ -29,7 +29,8 @@ from podfit.vllm.memory.settings import Settings
 from podfit.vllm.release import Release
 from tests.vllm.memory.engines import DEEPSEEK_V3, LLAMA_8B, engine, gpu, model
 
-SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
+ROOT = Path(__file__).parents[3]
+SCHEMA = ROOT / "docs" / "schemas" / "plan.json"
 EACH_LINE = pytest.mark.parametrize("line", LINES, ids=lambda line: line.id)
 REPORT = judged_as(["vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct"], "0.27.1", Facts(gpu=parse("h100")), builtin())
 (RESULT,) = REPORT.results
@@ -40,6 +41,20 @@ LEDGER = cast("GpuLedger", ENGINE.plan.gpu)
 def test_ids_and_titles_are_unique() -> None:
     assert len(set(AMOUNTS)) == len(LINES) + 3
     assert len(set(TITLES.values())) == len(TITLES)
+
+
+@EACH_LINE
+def test_a_line_has_all_its_files(line: Line) -> None:
+    """CONTRIBUTING.md, "Eight typical changes", lists them."""
+    module, page = ROOT / "webhook" / "podfit" / "vllm" / "memory" / f"{line.id}.py", ROOT / "docs" / "memory.md"
+    tests = [path.read_text() for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__)]
+    missing = {
+        f"write {module}": not module.exists(),
+        f"write a test of it in {Path(__file__).parent}": not any(line.id in text for text in tests),
+        f"run `make docs` for {SCHEMA}": f'"{line.id}": {{' not in SCHEMA.read_text(),
+        f"run `make docs` for {page}": f"\n− {line.title} " not in page.read_text(),
+    }
+    assert [what.replace(f"{ROOT}/", "") for what, is_missing in missing.items() if is_missing] == []
 
 
 @EACH_LINE
@@ -57,11 +72,10 @@ def test_the_texts_and_the_picture_have_each_line(line: Line) -> None:
 @EACH_LINE
 def test_json_schemas_and_comparisons_have_each_line(line: Line) -> None:
     ledger = plan_report.tree(ENGINE, REPORT.secrets)["gpu"]
-    schema = json.loads((SCHEMAS / "plan.json").read_text())["$defs"]["plan"]["properties"]["gpu"]["anyOf"][1]
+    schema = json.loads(SCHEMA.read_text())["$defs"]["plan"]["properties"]["gpu"]["anyOf"][1]
     assert line.id in ledger
     assert line.id in schema["required"]
     assert line.id in schema["properties"]
-    assert f'"{line.id}"' in (SCHEMAS / "calibrate.json").read_text()
     assert comparison.LINE_NAMES[line.id] == calibration.TITLES[line.id] == line.title
     assert ("gpu", line.id, "bytes") in COMPARED_LINES
     assert line.id in planned_lines(ENGINE.plan)["gpu"]

@@ -20,12 +20,15 @@ def always(settings: Settings) -> bool:
 
 
 class Line(NamedTuple):
-    """Memory of one purpose on one rank. Texts, JSON, schemas, charts and `podfit calibrate` are made from these."""
+    """Memory of one purpose on one rank. Texts, JSON, schemas, charts, docs/memory.md and `podfit calibrate` are made
+    from these."""
 
     id: str
-    """The name in JSON, schemas and measurements."""
+    """The name of its module, and in JSON, schemas and measurements."""
     title: str
     """The name for people."""
+    about: str
+    """What it is for, for docs/memory.md."""
     reads: frozenset[str]
     """The parts of `Settings` that decide the amount; a test checks that it reads no other."""
     amount: Callable[[Model, Settings, Checkpoint, int], Estimate]

@@ -23,6 +23,7 @@ LINES = (
     Line(
         id="weights",
         title="weights",
+        about="one rank's part, LoRA slots and a drafter included (draft.py)",
         reads=frozenset(
             {"release", "gpu", "parallel", "types", "kernels", "multimodal", "speculative", "lora", "cpu_offload",
              "pooling", "uses_mla"}
@@ -39,6 +40,7 @@ LINES = (
     Line(
         id="activations",
         title="activations",
+        about="the peak of one batch of max_num_batched_tokens, or of the sampler",
         reads=frozenset(
             {"release", "v1", "second_runner", "pooling", "eager", "warm", "gpu", "parallel", "batch", "types",
              "kernels", "multimodal", "lora"}
@@ -53,6 +55,7 @@ LINES = (
     Line(
         id="cuda_graphs",
         title="CUDA graphs",
+        about="estimated inside the budget from 0.20; captured outside of it before",
         reads=frozenset({"release", "v1", "second_runner", "eager", "batch", "parallel", "kernels", "lora"}),
         amount=lambda model, settings, _, __: cuda_graphs.line(model, settings),
         is_charged=cuda_graphs.charged,
@@ -61,6 +64,7 @@ LINES = (
     Line(
         id="non_torch",
         title="non-torch",
+        about="NCCL, all-reduce buffers, kernel workspaces",
         reads=frozenset({"release", "v1", "gpu", "parallel", "attention"}),
         amount=lambda _, settings, __, ___: non_torch.line(settings),
         grows_with_layers=False,
