@@ -32,8 +32,8 @@ def tables(folder: Path = FACTS) -> Iterator[tuple[str, str]]:
 
 
 def releases(known: Mapping[Release, Extract], folder: Path = FACTS) -> str:
-    """The newest release that was read, the day of each release's wheel, images whose tag is not vLLM's number → the
-    release in them, and the tables of options, of other settings and of architectures."""
+    """releases.json: the newest release that was read, the day of each release's wheel, and the tables of images whose
+    tag is not vLLM's number, options, other settings and architectures."""
     dates = {str(release): extract["date"] for release, extract in known.items()}
     read = json.loads((folder / "read.json").read_text(encoding="utf-8"))["release"]
     rows = [{key: row[key] for key in ("image", "release", "source")} for row in entries("images", folder)]
