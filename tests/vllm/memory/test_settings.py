@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
@@ -56,7 +57,8 @@ def test_every_other_setting_is_part_of_the_key(given: Mapping[str, Any]) -> Non
     assert resolve().settings != resolve(**given).settings
 
 
-def test_settings_never_change() -> None:
+def test_settings_have_keywords_only_and_never_change() -> None:
     found = resolve().settings
-    with pytest.raises(AttributeError):
+    assert all(part.kw_only for part in fields(found))
+    with pytest.raises(FrozenInstanceError):
         found.batch.max_num_seqs = 1  # type: ignore[misc]

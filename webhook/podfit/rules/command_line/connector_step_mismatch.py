@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from podfit.rules.command_line._configuration import Given
 from podfit.rules.engine import Engine
@@ -86,5 +87,5 @@ def _fits(it: Given, block: int) -> bool:
 
 
 def _state_block(it: Given) -> int | None:
-    attention = it.settings.attention._replace(manager=True)  # the package's class leaves it on
-    return state_block(it.model, it.settings._replace(attention=attention))
+    attention = replace(it.settings.attention, manager=True)  # the package's class leaves it on
+    return state_block(it.model, replace(it.settings, attention=attention))

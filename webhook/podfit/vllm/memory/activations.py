@@ -8,6 +8,7 @@ v1/sample/sampler.py and v1/sample/ops/topk_topp_sampler.py and compared with pr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -351,7 +352,7 @@ def saved_when_warm(model: Model, settings: Settings, peak: Estimate) -> int:
     0 for measured peaks and for ranks of later stages, which have no table of embeddings."""
     if line(model, settings, 0) != peak:
         return 0
-    cold, warm = (line(model, settings._replace(warm=warm), 0).likely for warm in (False, True))
+    cold, warm = (line(model, replace(settings, warm=warm), 0).likely for warm in (False, True))
     return cold - warm
 
 

@@ -13,6 +13,8 @@ projection from as many of its layers, which every rank has whole; they share em
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from podfit.kube.quantity import GI, human
 from podfit.vllm.memory import quantisation, shape, weights
 from podfit.vllm.memory.arguments import Speculative
@@ -89,8 +91,8 @@ def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float
     drafter = speculative.drafter
     if drafter is None:
         return None
-    types = settings.types._replace(scheme=quantisation.scheme(drafter, None))
-    own = settings._replace(types=types, speculative=None, lora=None, cpu_offload=0)
+    types = replace(settings.types, scheme=quantisation.scheme(drafter, None))
+    own = replace(settings, types=types, speculative=None, lora=None, cpu_offload=0)
     checkpoint = weights.checkpoint(drafter, own)
     if checkpoint is not None:
         known = quantisation.is_known(drafter, None)

@@ -22,7 +22,8 @@ IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fi
 """The words for each `Verdict`."""
 
 
-class GpuLedger(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuLedger:
     """One GPU's memory at start-up: the rank with the least room."""
 
     total: Estimate

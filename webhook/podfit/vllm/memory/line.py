@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.settings import Settings
@@ -19,7 +19,8 @@ def always(settings: Settings) -> bool:
     return True
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
     """Memory of one purpose on one rank. Texts, JSON, schemas, charts, docs/memory.md and `podfit calibrate` are made
     from these."""
 
@@ -48,7 +49,8 @@ class Line(NamedTuple):
         return self.is_charged is not always
 
 
-class Charge(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Charge:
     """A line with its amount on one rank."""
 
     line: Line

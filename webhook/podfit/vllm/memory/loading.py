@@ -27,7 +27,7 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate | None:
     if scheme is None or scheme.streamed is None or settings.release >= scheme.streamed or settings.gpu.unified_memory:
         return None
     # vLLM creates LoRA's slots, a drafter and MLA's copies after it quantized the weights; it rejects float32 with FP8
-    plain = settings._replace(types=settings.types._replace(scheme=None, dtype=2), lora=None, speculative=None)
+    plain = replace(settings, types=replace(settings.types, scheme=None, dtype=2), lora=None, speculative=None)
     checkpoint = weights.checkpoint(model, plain)
     if checkpoint is None:
         return None

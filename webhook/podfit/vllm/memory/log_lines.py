@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from podfit.kube.quantity import MI
 from podfit.vllm import measured
@@ -51,7 +52,7 @@ def of(
 def rank(measured_start: MeasuredStart, own: Rank) -> Rank:
     """The rank with the measured lines."""
     charges = [
-        charge._replace(amount=_line(charge.amount, measured_start.lines.get(charge.line.id), measured_start))
+        replace(charge, amount=_line(charge.amount, measured_start.lines.get(charge.line.id), measured_start))
         for charge in own.charges
     ]
     return added(tuple(charges), own.layout)

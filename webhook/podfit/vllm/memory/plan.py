@@ -8,6 +8,7 @@ holds one request, else `unsure`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -208,7 +209,7 @@ def _at_least(release_plan: PlannedRelease) -> PlannedRelease:
     why = f"the model has more than {MAX_LAYERS:,} layers, so that only the minimum of its memory is known"
     if release_plan.ledger is not None:
         release_plan = release_plan._replace(
-            ledger=release_plan.ledger._replace(kv_cache=release_plan.ledger.kv_cache.bound())
+            ledger=replace(release_plan.ledger, kv_cache=release_plan.ledger.kv_cache.bound())
         )
     reworded = release_plan._replace(tell=lambda: f"{why}; {release_plan.why}")
     return reworded if release_plan.verdict == "does-not-fit" else reworded._replace(verdict="unsure")

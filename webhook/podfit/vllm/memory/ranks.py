@@ -4,6 +4,7 @@ model mostly differ only in these two, so results are cached by all other settin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from podfit.vllm.memory import kv_cache, lines, loading, weights
@@ -16,7 +17,8 @@ from podfit.vllm.memory.weights import Checkpoint
 from podfit.vllm.model import Model
 
 
-class Rank(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rank:
     """The lines of one rank, and the sum of those that count against the budget."""
 
     charges: tuple[Charge, ...]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
@@ -21,7 +21,8 @@ BACKEND_UNREAD = Release(0, 15)
 """From then on, vLLM ignores VLLM_ATTENTION_BACKEND (the last release that reads it: 0.14.1 config/attention.py)."""
 
 
-class BudgetSettings(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BudgetSettings:
     """The settings that decide the size of the KV cache and the longest request; two plans of one model mostly differ
     in these alone."""
 
@@ -34,7 +35,8 @@ class BudgetSettings(NamedTuple):
     """`--max-model-len auto`: vLLM uses the longest that fits."""
 
 
-class GpuSettings(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuSettings:
     """What the lines read of the GPU model."""
 
     vendor: str
@@ -46,7 +48,8 @@ class GpuSettings(NamedTuple):
     """An AMD GPU for data centers, by its memory: its libraries take more than those of a Radeon."""
 
 
-class BatchSettings(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSettings:
     """How much vLLM processes at once."""
 
     max_num_seqs: int
@@ -59,7 +62,8 @@ class BatchSettings(NamedTuple):
     """Batches that are in flight at once."""
 
 
-class TypeSettings(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TypeSettings:
     """The data types of weights, activations and the KV cache."""
 
     dtype: int
@@ -74,7 +78,8 @@ class TypeSettings(NamedTuple):
     """`indexer_kv_dtype` of `--attention-config`, None if vLLM decides."""
 
 
-class AttentionSettings(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionSettings:
     """The attention backend, and how it divides the KV cache."""
 
     flashinfer: bool
@@ -89,7 +94,8 @@ class AttentionSettings(NamedTuple):
     """`--mamba-cache-mode`, None if vLLM decides."""
 
 
-class MultimodalSettings(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultimodalSettings:
     """What is loaded and profiled for images and videos."""
 
     vision: bool
@@ -103,7 +109,8 @@ class MultimodalSettings(NamedTuple):
     """The model has a vision tower, and a context of LONG_VIDEO tokens and more, which a video may fill."""
 
 
-class KernelSettings(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KernelSettings:
     """Kernels that arguments and variables choose."""
 
     all2all: str | None
@@ -118,7 +125,8 @@ class KernelSettings(NamedTuple):
         return dict(self.variables).get(name) if self.variables else None
 
 
-class Settings(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
     """The settings that decide the lines of a rank and the layout of its KV cache: all but those of the budget. Two
     engines with equal settings and the same model have equal ranks, so this is the key of their cache."""
 
@@ -150,7 +158,8 @@ class Settings(NamedTuple):
         return self.release >= (0, 7, 1) and self.kernels.variable("VLLM_MLA_DISABLE") != "1"
 
 
-class ResolvedArguments(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedArguments:
     """The arguments of one engine, resolved for one release and one GPU."""
 
     budget: BudgetSettings
