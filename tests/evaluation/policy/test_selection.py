@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.evaluation.policy import Match, Subject
 from podfit.evaluation.policy.match import NAMESPACE_NAME
-from podfit.evaluation.policy.selection import nothing_selected
+from podfit.evaluation.policy.selection import has_labels_alone, nothing_selected
 from podfit.kube.selector import Requirement, Selector
 
 KINDS = ("Pod", "Deployment.apps", "ClusterServingRuntime.serving.kserve.io")
@@ -51,3 +54,46 @@ def test_no_object_is_selected_where_nothing_is(chosen: list[Match], subject: Su
 
     if problem is not None and not (subject.cluster_scoped and "in any namespace" in problem):
         assert not all(one.selects(subject) for one in chosen), problem
+
+
+EVERYWHERE = Selector((Requirement(NAMESPACE_NAME, "Exists"),))
+LABELED = {
+    "labels alone": (Match(), True),
+    "another condition": (Match(kinds=("Pod",), excluded_namespaces=("kube-system",)), True),
+    "every name": (Match(namespaces=("a", "*")), True),
+    "every name of a length": (Match(namespaces=("?*",)), True),
+    "an empty selector of namespaces": (Match(namespace_selector=Selector()), True),
+    "the label of every namespace": (Match(namespace_selector=EVERYWHERE), True),
+    "a name": (Match(namespaces=("a",)), False),
+    "a part of a name": (Match(namespaces=("a*",)), False),
+    "a label of namespaces": (Match(namespace_selector=Selector((Requirement("team", "In", ("a",)),))), False),
+}
+
+
+@pytest.mark.parametrize(("match", "expected"), LABELED.values(), ids=LABELED)
+def test_tenants_reach_an_exception_by_a_label_unless_namespaces_are_limited(match: Match, expected: bool) -> None:
+    labels = Selector((Requirement("exempt", "In", ("yes",)),))
+
+    assert has_labels_alone([Match(), replace(match, object_selector=labels)]) is expected
+    assert has_labels_alone([match, Match(object_selector=labels)]) is expected, "spec.match limits exceptions, too"
+
+
+MEETS = [
+    ("prod-*", "retail-*", False),
+    ("prod-?", "retail-*", False),
+    ("prod-?", "prod-*", True),
+    ("*-prod", "team-*", True),
+    ("*a*", "*b*", True),
+    ("a?", "a", False),
+    ("a*b", "b*a", False),
+    ("a*c", "?bc", True),
+    ("*", "a", True),
+]
+
+
+@pytest.mark.parametrize(("pattern", "other", "expected"), MEETS)
+def test_two_patterns_without_a_common_name_select_nothing(pattern: str, other: str, expected: bool) -> None:
+    for both in ([Match(namespaces=(pattern,)), Match(namespaces=(other,))], [
+        Match(namespaces=(other, other)), Match(namespaces=(pattern,))
+    ]):  # fmt: skip
+        assert (nothing_selected(both, KINDS) is None) is expected

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.policy.layer import Layer
@@ -52,12 +52,15 @@ def _of_layer(layer: Layer, kinds: Iterable[str]) -> Iterator[tuple[Place, str]]
 
 def has_labels_alone(matches: Sequence[Match]) -> bool:
     """True if an author in any namespace can have an object selected by a label of it."""
-    limited = any(
-        match.namespace_selector is not None
-        or (match.namespaces is not None and not any(set(pattern) == {"*"} for pattern in match.namespaces))
-        for match in matches
-    )
-    return not limited and any(match.object_selector is not None for match in matches)
+    return not any(map(_limits_namespaces, matches)) and any(match.object_selector is not None for match in matches)
+
+
+def _limits_namespaces(match: Match) -> bool:
+    """True if a match names the namespaces in which it selects objects, by their names or by a label."""
+    if match.namespaces is not None and not any(set(pattern) <= {"*", "?"} for pattern in match.namespaces):
+        return True
+    conditions = match.namespace_selector.requirements if match.namespace_selector is not None else ()
+    return any((condition.key, condition.operator) != (NAMESPACE_NAME, "Exists") for condition in conditions)
 
 
 def nothing_selected(matches: Sequence[Match], kinds: Iterable[str]) -> str | None:
@@ -117,7 +120,7 @@ def _no_namespace(matches: Sequence[Match]) -> str | None:
     excluded += [value for requirement in names if requirement.operator == "NotIn" for value in requirement.values]
     for patterns in allowed or [("*",)]:
         left = [glob for glob in patterns if not any(_covers(pattern, glob) for pattern in excluded)]
-        if not any(not set(text).isdisjoint("*?") or all(_is_in(text, other) for other in allowed) for text in left):
+        if not any(all(any(_meet(text, glob) for glob in other) for other in allowed) for text in left):
             return "no name of a namespace fulfills all conditions"
     return None
 
@@ -128,8 +131,16 @@ def _name_conditions(selector: Selector | None) -> list[Requirement]:
     return [requirement for requirement in requirements if requirement.key == NAMESPACE_NAME]
 
 
-def _is_in(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+@lru_cache(1 << 14)
+def _meet(pattern: str, other: str) -> bool:
+    """True if some name matches both patterns."""
+    if not pattern or not other:
+        return set(pattern + other) <= {"*"}
+    if pattern[0] == "*":
+        return _meet(pattern[1:], other) or _meet(pattern, other[1:])
+    if other[0] == "*":
+        return _meet(other, pattern)
+    return (pattern[0] == other[0] or "?" in (pattern[0], other[0])) and _meet(pattern[1:], other[1:])
 
 
 def _covers(pattern: str, other: str) -> bool:
