@@ -413,12 +413,45 @@ def test_a_label_value_that_no_node_has_is_named_with_those_that_there_are() -> 
     )
 
 
-def test_values_that_nodes_have_but_not_together_are_counted_as_before() -> None:
-    a, b = node("a", labels={"zone": "a", "team": "x"}), node("b", labels={"zone": "b", "team": "y"})
+L4S, A100 = f"{PRODUCT}=NVIDIA-L4", "NVIDIA-A100-SXM4-80GB"
+THERE = f"there are NVIDIA-L4 (1,200), {A100} (30)"
+COUNTED = "of 1,230 nodes, 1,230 do not match nodeSelector and affinity"
+UNMET = {
+    "one of two values": ([[demand(PRODUCT, "In", "a", "b")]], f"no node has {PRODUCT}=a or b; {THERE}"),
+    "one of two terms": (
+        [[demand(PRODUCT, "In", "a")], [demand(PRODUCT, "In", "b")]],
+        f"no node has {PRODUCT}=a or {PRODUCT}=b; {THERE}",
+    ),
+    "two labels": (
+        [[demand(PRODUCT, "In", "NVIDIA-L4"), demand("zone", "In", "b")]],
+        f"no node has both {L4S} (1,200) and zone=b (30)",
+    ),
+    "a label twice": (
+        [[demand(PRODUCT, "In", "NVIDIA-L4"), demand(PRODUCT, "In", A100)]],
+        f"no node has both {L4S} (1,200) and {PRODUCT}={A100} (30)",
+    ),
+    "all values": (
+        [[demand("zone", "NotIn", "a", "b")]],
+        "no node has zone other than a or b; there are a (1,200), b (30)",
+    ),
+    "a label": ([[demand("pool", "Exists")]], "no node has the label pool"),
+    "no label": (
+        [[demand("zone", "DoesNotExist")]],
+        "no node has labels without zone; there are a (1,200), b (30)",
+    ),
+    "a number": ([[demand("size", "Gt", "9")]], "no node has size above 9; there are 8 (1,230)"),
+    "a name": ([[demand("metadata.name", "In", "x")]], COUNTED),
+    "many terms": ([[demand("zone", "In", str(number))] for number in range(9)], COUNTED),
+}
 
-    asks = pod(ONE, nodeSelector={"zone": "a", "team": "y"})
 
-    assert "2 do not match nodeSelector and affinity" in place(asks, snapshot(a, b)).why
+@pytest.mark.parametrize(("terms", "why"), UNMET.values(), ids=UNMET)
+def test_demands_that_no_node_meets_are_named(terms: list[list[dict[str, Any]]], why: str) -> None:
+    nodes = [node(f"l4-{number}", labels={"zone": "a", "size": "8"}) for number in range(1200)]
+    nodes += [node(f"a100-{number}", A100, labels={"zone": "b", "size": "8"}) for number in range(30)]
+    asks = pod(ONE, affinity=required(*terms))
+
+    assert place(asks, snapshot(*nodes)).why == why
 
 
 def test_the_resources_own_taint_counts_if_no_admission_tolerates_it() -> None:

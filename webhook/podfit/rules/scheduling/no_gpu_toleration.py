@@ -36,8 +36,8 @@ class NoGpuToleration(Rule):
             return
         taints, many = Counter(tuple(map(_taint_text, item)) for item in placement.repelled).most_common(1)[0]
         items = next(item for item in placement.repelled if tuple(map(_taint_text, item)) == taints)
-        nodes = f"{len(placement.repelled)} node{'s' if len(placement.repelled) > 1 else ''}"
-        which = "have" if many == len(placement.repelled) > 1 else "has" if many == 1 else f"({many} of them) have"
+        nodes = f"{len(placement.repelled):,} node{'s' if len(placement.repelled) > 1 else ''}"
+        which = "have" if many == len(placement.repelled) > 1 else "has" if many == 1 else f"({many:,} of them) have"
         yield Finding(
             path=engine.workload.path / "tolerations",
             message=f"{nodes} would do, but {which} the taint {taints[0]}, which is not tolerated",

@@ -17,7 +17,8 @@ from podfit.kube.workload import JSON, Container, Workload
 from podfit.vllm.gpu import driver, labels, resource
 from podfit.vllm.gpu.labels import NamedProducts
 from podfit.vllm.gpu.product import Gpu
-from podfit.vllm.gpu.requirement import NAME, NodeDemand, node_demand
+from podfit.vllm.gpu.requirement import NAME, node_demand
+from podfit.vllm.gpu.unmet import unmet_demands
 
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler",
            "DeletionCandidateOfClusterAutoscaler")  # fmt: skip
@@ -126,7 +127,7 @@ def find_placement(
         node_count=len(nodes),
         candidates=candidates,
         kinds=kinds[:MAX_KINDS],
-        why="" if fitting else _why_no_node(lacking, needed, len(nodes), _absent_label(demands, sorts)),
+        why="" if fitting else _why_no_node(lacking, needed, len(nodes), unmet_demands(demands, sorts)),
         fresh=snapshot.complete("nodes"),
         repelled=tuple(repelled),
         held=is_held(workload),
@@ -223,43 +224,15 @@ def _gpus_of_labels(label_pairs: frozenset[tuple[str, str]], resource_name: str 
     return labels.of_node(dict(sorted(label_pairs)), resource_name)
 
 
-_MOST_VALUES = 3
-"""Values of a label that a text names, the commonest ones."""
-
-
-def _absent_label(demands: NodeDemand, sorts: Sequence[Alike]) -> str:
-    """For people: a label value that the Pod demands and no node has, and the values that there are; or empty."""
-    every = demands.terms[0] if len(demands.terms) == 1 else ()
-    for requirement in (*demands.always, *every):
-        if (
-            requirement.operator != "In"
-            or requirement.key == NAME
-            or any(requirement.holds(node.labels) for node, _ in sorts)
-        ):
-            continue
-        counts: Counter[str] = Counter()
-        for node, many in sorts:
-            if requirement.key in node.labels:
-                counts[node.labels[requirement.key]] += many
-        common = [f"{value or 'an empty one'} ({many:,})" for value, many in counts.most_common(_MOST_VALUES)]
-        more = [f"{len(counts) - len(common):,} more"] if len(counts) > len(common) else []
-        there = f"there are {', '.join(common + more)}" if common else "no node has this label"
-        wanted_values = " or ".join(requirement.values[:_MOST_VALUES]) + (
-            " or …" if len(requirement.values) > _MOST_VALUES else ""
-        )
-        return f"no node has {requirement.key}={wanted_values}; {there}"
-    return ""
-
-
-def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], node_count: int, absent: str) -> str:
-    """For people: the label value that no node has; else how many of the nodes lack the resource, do not match the
+def _why_no_node(lacking: Mapping[str, int], needed: Mapping[str, int], node_count: int, unmet: str) -> str:
+    """For people: the demands that no node meets; else how many of the nodes lack the resource, do not match the
     affinity, or are tainted."""
-    if absent and lacking["affinity"]:
-        return absent
+    if unmet and lacking["affinity"]:
+        return unmet
     many = ", ".join(f"{count} × {name}" for name, count in needed.items())
     words = {
-        "resource": f"{lacking['resource']} do not have {many or 'the resource'}",
-        "affinity": f"{lacking['affinity']} do not match nodeSelector and affinity",
-        "taints": f"{lacking['taints']} have a taint that is not tolerated",
+        "resource": f"{lacking['resource']:,} do not have {many or 'the resource'}",
+        "affinity": f"{lacking['affinity']:,} do not match nodeSelector and affinity",
+        "taints": f"{lacking['taints']:,} have a taint that is not tolerated",
     }
-    return f"of {node_count} nodes, " + ", ".join(words[key] for key, count in lacking.items() if count)
+    return f"of {node_count:,} nodes, " + ", ".join(words[key] for key, count in lacking.items() if count)
