@@ -117,23 +117,23 @@ class AssumeShape(Strict):
         default=None, description="The GPU of a Pod that names none: l4, h100:8, NVIDIA-A100-SXM4-80GB."
     )
     download_bandwidth: words.Rate | None = Field(
-        default=None, description="Bytes a second at which weights come from a hub: 500M."
+        default=None, description="Bytes a second at which weights come from a hub: 500M. Default: usual rates."
     )
     disk_bandwidth: words.Rate | None = Field(
-        default=None, description="Bytes a second at which weights are read from a volume: 2G."
+        default=None, description="Bytes a second at which weights are read from a volume: 2G. Default: usual rates."
     )
     free_gpu_memory: float | None = Field(
-        default=None, gt=0, le=1, description="Share of a GPU's memory that is free when vLLM starts."
+        default=None, gt=0, le=1, description="Share of a GPU's memory that is free when vLLM starts. Default: unknown."
     )
     nodes: Literal["open", "closed"] | None = Field(
-        default=None,
-        description="closed: no node will come that is not there now, so that what nodes' labels say may deny.",
+        default=None, description="closed: no node will be added, so the labels of nodes may deny. Default: open."
     )
     registries: list[words.Repository] | None = Field(
         default=None, description="Repositories whose images are vLLM's own builds under another name."
     )
     gpus_without_request: bool | None = Field(
-        default=None, description="true: the nodes' runtime gives every container their GPUs, also without a request."
+        default=None,
+        description="true: the nodes' runtime gives every container their GPUs; silences gpu-missing. Default: false.",
     )
     extended_resource_toleration: bool | None = Field(
         default=None,
@@ -142,7 +142,7 @@ class AssumeShape(Strict):
     )
     random_user: bool | None = Field(
         default=None,
-        description="true: a container without runAsUser runs as a user of its namespace (OpenShift).",
+        description="true: a container without runAsUser runs as a user of its namespace (OpenShift). Default: false.",
     )
 
 
