@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import builtin
+from podfit.kube.patch import edited
+from podfit.rules import suggestion
 from podfit.rules.engine import Engine
 from podfit.vllm.facts import Facts
 from podfit.vllm.memory.division import divisible
@@ -126,3 +128,28 @@ def test_a_lower_share_is_not_suggested_where_the_model_then_does_not_fit() -> N
 
     assert (rule, "--gpu-memory-utilization 0.95") in suggestions(small)[1]
     assert (rule, "--gpu-memory-utilization 0.95") not in suggestions(large)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("--max-num-seqs 128", ["--max-num-seqs", "128"]),
+        ("--max-num-seqs 128 and --enforce-eager", ["--max-num-seqs", "128", "--enforce-eager"]),
+        ("--max-num-seqs 8 and --max-model-len 4096", ["--max-model-len=4096", "--max-num-seqs", "8"]),
+        ("--cudagraph-capture-sizes 1 2 4", ["--cudagraph-capture-sizes", "1", "2", "4"]),
+        ("--max-num-batched-tokens 256 or more", None),
+        ("--gpu-memory-utilization 0.47 for each", None),
+        ("--dtype bfloat16 on a GPU of compute capability 8.0 or higher", None),
+        ("--trust-remote-code, after a look at the repository's code", None),
+    ],
+)
+def test_the_remark_of_a_suggestion_is_not_written_into_the_command(text: str, words: list[str] | None) -> None:
+    obj = pod("Qwen/Qwen3-14B", "NVIDIA-L4", 1, 1, 0.9)
+    engine, _ = suggestions(obj)
+
+    changes = suggestion.edits(engine, engine.at("args"), text)
+    after, _ = edited(obj, [changes])
+
+    assert bool(changes) is (words is not None)
+    args = after["spec"]["containers"][0]["args"]
+    assert [word for word in args if word not in obj["spec"]["containers"][0]["args"]] == (words or [])

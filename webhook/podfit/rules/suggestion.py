@@ -56,15 +56,20 @@ def _with_flags(engine: Engine, text: str) -> tuple[Edit, ...]:
         words = shlex.split(text)
     except ValueError:
         return ()
-    items: list[Edit] = []
+    replaced: list[Edit] = []
+    added: list[str] = []
     for flag, values in _flags(words):
-        if not _FLAG.fullmatch(flag) or "and" in values:
+        if not _FLAG.fullmatch(flag) or "and" in values or not _takes(engine, flag, len(values)):
             return ()
-        change = _set(engine, flag, values)
-        if not change:
+        index = _index_of(engine, flag.replace("_", "-"))
+        if index is None:
+            added += (flag, *values)
+        elif change := _replaced(engine, index, values):
+            replaced += change
+        else:
             return ()
-        items += change
-    return tuple(items)
+    inserted = _inserted(engine, added) if added else ()
+    return (*inserted, *replaced) if inserted or not added else ()  # the place of new words is that of the old command
 
 
 def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -81,15 +86,22 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         yield flag, values
 
 
-def _set(engine: Engine, flag: str, values: Sequence[str]) -> tuple[Edit, ...]:
+def _takes(engine: Engine, flag: str, count: int) -> bool:
+    """True if vLLM's parser takes so many values after the flag: more words are a remark for people."""
+    known = parser_near(engine)
+    option = known.spellings.get(flag.replace("_", "-")) if known else None
+    if option is None or option[0].nargs in ("+", "*"):
+        return True
+    return count == 0 if option[0].nargs == 0 else count < 2
+
+
+def _replaced(engine: Engine, index: int, values: Sequence[str]) -> tuple[Edit, ...]:
+    """The flag at an index with other values."""
     command, obj = engine.command, engine.workload.object
-    index = _index_of(engine, flag.replace("_", "-"))
-    if index is not None:
-        word = command.words[index].text
-        if "=" in word:
-            return edit.substitute(obj, command, index, 1, [f"{word.partition('=')[0]}={' '.join(values)}"])
-        return edit.substitute(obj, command, index, 1 + _values_after(engine, index), [word, *values])
-    return _inserted(engine, (flag, *values))
+    word = command.words[index].text
+    if "=" in word:
+        return edit.substitute(obj, command, index, 1, [f"{word.partition('=')[0]}={' '.join(values)}"])
+    return edit.substitute(obj, command, index, 1 + _values_after(engine, index), [word, *values])
 
 
 def _inserted(engine: Engine, words: Sequence[str]) -> tuple[Edit, ...]:
