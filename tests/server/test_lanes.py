@@ -9,12 +9,15 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from threading import Event, current_thread, main_thread
+from traceback import walk_tb
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from podfit.evaluation import review
 from podfit.evaluation.policy import builtin
+from podfit.evaluation.review import BadReview
 from podfit.server import deadline, lanes, memory, reviews
 from podfit.server.accesslog import AccessLog
 from podfit.server.certs.serving import Scope
@@ -255,6 +258,51 @@ def test_the_garbage_collector_does_not_run_during_a_large_review(
         answers.answer("validate", padded(size), "", time.monotonic())
 
     assert (seen, gc.isenabled()) == ([collects], True)
+
+
+def test_between_large_reviews_is_a_pause_for_all_others(app: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the review before it took, also if that failed."""
+    now, pauses = 100.0, list[float]()
+
+    def pass_time(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        pass_time(seconds)
+
+    durations = iter((0.5, 0.25, 9.0, 1.0))
+
+    def answer(*_: object) -> bytes:
+        pass_time(next(durations))
+        raise BadReview("no review")
+
+    monkeypatch.setattr(lanes, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(Reviews, "answer", answer)
+
+    async def test(post: Post) -> None:
+        for _ in range(2):
+            assert (await post(padded(LARGE + 1)))[0] == 400
+        pass_time(0.125)
+        for _ in range(2):
+            assert (await post(padded(LARGE + 1)))[0] == 400
+
+    run(app, test)
+    assert pauses == [0, 0.5, 0.125, lanes.MAX_PAUSE]
+
+
+@pytest.mark.parametrize("size", [0, LARGE + 1])
+def test_an_error_of_a_body_does_not_keep_what_the_body_contains(size: int, answers: Reviews) -> None:
+    """The garbage collector would go through all of a large body in the event loop."""
+    body = json.dumps({"kind": "AdmissionReview", "list": [[]]}).encode()
+    with pytest.raises(BadReview) as caught:
+        answers.answer("validate", body + b" " * (size - len(body)), "", time.monotonic())
+
+    error = caught.value
+    assert (error.__cause__, error.__context__) == (None, None)
+    frames = [frame.f_locals for frame, _ in walk_tb(error.__traceback__)]
+    assert not any(isinstance(value, dict) and "list" in value for variables in frames for value in variables.values())
 
 
 def test_who_has_gone_gets_no_answer(app: Lanes) -> None:

@@ -1,7 +1,8 @@
 """The ASGI application: reviews in two lanes, all other paths in Flask.
 
 A small review is answered in the event loop if its decision is cached or quickly made, else in one of a few threads.
-Large ones share one thread. Each lane has its own budget of bytes; bodies up to SMALL need none.
+Large ones share one thread, which pauses between them. Each lane has its own budget of bytes; bodies up to SMALL need
+none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from podfit.server.certs.serving import Application, Receive, Scope, Send
 from podfit.server.reviews import LARGE, MAX_BODY, PATHS, HttpRefusal, Reviews, declared
 
 ARRIVED = "podfit.arrived"  # key of a scope: when the request came (time.monotonic)
+MAX_PAUSE = 2.0  # seconds between two large reviews, at most
 SMALL = 32 << 10  # bytes of a body that every connection may send at any time: part of `memory.CONNECTION`
 
 
@@ -27,6 +29,7 @@ class Lanes:
         """`threads`: for small reviews that the event loop does not answer; they start when needed."""
         self._reviews, self._rest, self._taken = reviews, rest, {False: 0, True: 0}
         self._threads = {False: ThreadPoolExecutor(threads, "review"), True: ThreadPoolExecutor(1, "large-review")}
+        self._rested = 0.0  # when the next large review may begin (time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -64,9 +67,25 @@ class Lanes:
             if not large and (answer := self._reviews.at_once(*review)) is not None:
                 return answer
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads[large], self._reviews.answer, *review)
+            return await loop.run_in_executor(
+                self._threads[large], self._answer_large if large else self._reviews.answer, *review
+            )
         finally:
             self._taken[large] -= taken
+
+    def _answer_large(self, webhook: Webhook, body: bytes, query: str, arrived: float) -> bytes:
+        """The answer, after a pause as long as the review before it took.
+
+        Python decodes a body without a break for other threads. A new connection needs the event loop five times until
+        its answer is sent, and without a pause it waits for as many large bodies."""
+        begun = time.monotonic()
+        time.sleep(pause := max(0.0, self._rested - begun))
+        begun += pause
+        try:
+            return self._reviews.answer(webhook, body, query, arrived)
+        finally:
+            end = time.monotonic()
+            self._rested = end + min(end - begun, MAX_PAUSE)
 
     def _take(self, large: bool, size: int) -> int:
         """Takes room for so many bytes of a lane; raises HttpRefusal if it has none."""

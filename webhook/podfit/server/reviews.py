@@ -128,7 +128,11 @@ class Reviews:
         `query`: of the URL, with the API server's timeout; `arrived`: when the request did (time.monotonic).
         """
         with _no_collection() if len(body) > LARGE else nullcontext():
-            return self._answer(webhook, body, query, arrived, None)
+            try:
+                return self._answer(webhook, body, query, arrived, None)
+            except BadReview as error:
+                reason = str(error)
+        raise BadReview(reason)  # without the traceback of the other, whose frames keep the object
 
     def failed(self, path: str, error: Exception) -> tuple[int, bytes]:
         """HTTP status and body after this error in reading or answering a request; it is counted and logged."""
