@@ -1,4 +1,4 @@
-"""Check words and sentence lengths in docs, messages, help texts, docstrings and comments.
+"""Check words and sentence lengths in docs, messages, help texts, docstrings and comments, and how docstrings begin.
 
     python -m scripts.style [PATH…]
 
@@ -37,6 +37,8 @@ COMMENT_WORDS = 30
 PROSE_WORDS = 4
 """A string literal with fewer words is a name or a value, not a message."""
 QUOTED = "# style: quoted"
+CLAUSE = re.compile(r"\s*(What|Which|Whether|The same|Of)\b")
+"""The beginnings of a docstring that is a clause, or that can only be read after another docstring."""
 EXCEPT = re.compile(r"^(?:webhook/podfit/data/|docs/rules/)")
 """Data and generated pages."""
 
@@ -176,8 +178,20 @@ def _blank(found: re.Match[str]) -> str:
 
 def check(path: str, source: str) -> list[Finding]:
     """All findings of one file, by line."""
-    texts = of_markdown(source) if path.endswith(".md") else of_python(source, messages=path.startswith("webhook/"))
-    return sorted({each for text in texts for each in findings(text)}, key=lambda each: (each.line, each.problem))
+    ours = path.startswith("webhook/")
+    texts = of_markdown(source) if path.endswith(".md") else of_python(source, messages=ours)
+    problems = {each for text in texts for each in findings(text)}
+    problems |= {*clauses(source)} if ours and path.endswith(".py") else set()
+    return sorted(problems, key=lambda each: (each.line, each.problem))
+
+
+def clauses(source: str) -> Iterator[Finding]:
+    """The docstrings that begin with a clause instead of a verb or a noun, also those of fields and constants."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+            continue
+        if opening := CLAUSE.match(str(node.value.value)):
+            yield Finding(node.lineno, f"docstring begins with {opening[1]!r}. Say: a verb or a noun phrase")
 
 
 def files(paths: Iterable[str]) -> list[str]:

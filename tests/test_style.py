@@ -30,6 +30,13 @@ def problems(path: str, source: str) -> list[str]:
         ("webhook/a.py", "x = f'it is another plane than {y}'\n", "1: private word ('plane')"),
         ("webhook/a.py", "x = 'the rule threatens the start'\n", "1: private word ('threatens')"),
         ("tests/a.py", "# The behaviour of it\n# is refused.\n", "1: private word ('behaviour'). Say: behavior"),
+        (
+            "webhook/a.py",
+            'def f():\n    """What it reads."""\n',
+            "2: docstring begins with 'What'. Say: a verb or a noun",
+        ),
+        ("webhook/a.py", 'X = 1\n"""The same in bytes."""\n', "2: docstring begins with 'The same'"),
+        ("webhook/a.py", 'class C:\n    x: int\n    """Whether it fits."""\n', "3: docstring begins with 'Whether'"),
     ],
 )
 def test_reports(path: str, source: str, wanted: str) -> None:
@@ -51,6 +58,8 @@ def test_reports(path: str, source: str, wanted: str) -> None:
         ("webhook/a.py", '"""Reads.\n\nAs in:\n\n    an example\n      that nobody reads\n"""\n'),
         ("webhook/a.py", '"""Reads.\n\nAs in:\n\n    nobody: an example\n"""\n'),
         ("tests/a.py", "x = 'a manifest that nobody reads any more'\n"),
+        ("tests/a.py", 'def f():\n    """What it reads."""\n'),
+        ("webhook/a.py", '"""Whatever the file has.\n\nOf each line, the first word. The same for commands."""\n'),
         ("webhook/a.py", '"""A line of the ledger."""\n\nx = 1  # of this plane\n'),
         ("docs/a.md", "Every finding has a `plane`. The control plane runs.\n"),
     ],

@@ -1,4 +1,4 @@
-"""What a mistaken word was probably meant to be: "did you mean"."""
+"""The words that a mistaken word was probably meant to be: "did you mean"."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 LARGEST = (1 << 63) - 1
-"""What larger numbers are read as: none is intended, and what is too large stays too large."""
+"""The value of larger numbers: none is intended, and a number that is too large stays too large."""
 MAX_DIGITS = 4_300
 """Python's limit for the conversion of text (sys.int_info.default_max_str_digits)."""
 

@@ -20,7 +20,7 @@ _COMMON = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null", 
 _NUMBER = re.compile(r"\d[\d.,]*")
 _QUANTITY = re.compile(r"v?\d[\d.,]*[a-z]{0,2}")
 _ESCAPE = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[abfnrtv0]")
-"""What follows the backslash of a control character in a quoted text."""
+"""The characters after the backslash of a control character in a quoted text."""
 _ESCAPED = re.compile(rf"(?<=\\)(?:{_ESCAPE.pattern})(\w*(?:[-.+~%^]+\w+)*)")
 """The rest of a word that begins with such a character."""
 _OPENING = re.compile(r"(?<![\w\\])['\"`]|\bValue (?=\S)")

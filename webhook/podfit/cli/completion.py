@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _words(action: argparse.Action) -> Sequence[str]:
-    """What an argument that also takes a file may be besides: a rule's name, a policy's, one of several formats."""
+    """The values that complete an argument that also takes a file: a rule's name, a policy's, one of several
+    formats."""
     metavar = str(action.metavar or "")
     if "RULE" in metavar.split("|"):
         return tuple(all_rules())

@@ -26,8 +26,8 @@ _POD = re.compile(
     r"daemonsets?)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
 )
 _LOST = "unable to retrieve container logs for "
-"""What the kubelet writes, with status 200, in place of the log of a container that it has removed (Kubernetes 1.36
-pkg/kubelet/kuberuntime/kuberuntime_container.go, GetContainerLogs)."""
+"""The text that the kubelet writes, with status 200, in place of the log of a container that it has removed (Kubernetes
+1.36 pkg/kubelet/kuberuntime/kuberuntime_container.go, GetContainerLogs)."""
 _FILE_ENDS = (".log", ".txt", ".json", ".jsonl", ".yaml", ".yml", ".out", ".gz", ".md", ".err")
 
 

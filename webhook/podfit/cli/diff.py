@@ -56,7 +56,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Compared:
-    """What changes, and what could not be read of either side."""
+    """The changes, and the problems in reading either side."""
 
     changes: list[ContainerComparison]
     problems: list[str]

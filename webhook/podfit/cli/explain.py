@@ -168,8 +168,8 @@ def _sources(args: argparse.Namespace, name: str, facts: Facts) -> tuple[list[Ma
 
 
 def _decided(args: argparse.Namespace) -> int:
-    """Which line decided: for an object that all policies select, or for each object of a file or of the cluster; and
-    what the rule finds in that object."""
+    """Print the policy line that decided, and the rule's findings, for an object that all policies select, or for each
+    object of a file or of the cluster. Returns the exit code."""
     from podfit.evaluation import subject
     from podfit.evaluation.lint import lint
     from podfit.evaluation.policy import Subject

@@ -215,7 +215,7 @@ def _print(file: FixedFile) -> None:
 
 
 def _outcomes(file: FixedFile) -> Iterator[tuple[str, Repaired]]:
-    """What names the object in a message (nothing if the file has only one), and its repairs."""
+    """Per object: the prefix that names it in a message (empty if the file has only one), and its repairs."""
     for document, repaired in file.documents:
         yield f"{subject.describe_object(document.object)}: " if len(file.documents) > 1 else "", repaired
 

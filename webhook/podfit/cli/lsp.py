@@ -62,7 +62,7 @@ class ClusterNodes:
         return self._outcome if time.monotonic() < self._expires else None
 
     def read(self) -> ReadFleet | str:
-        """The same, read from the cluster if necessary: this may take a minute."""
+        """Return the fleet, or why it is unknown; read it from the cluster if necessary, which may take a minute."""
         with self._lock:
             outcome = self.recent
             if outcome is None:

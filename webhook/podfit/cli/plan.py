@@ -46,7 +46,7 @@ EXAMPLES = """examples:
 
 
 def hint(argv: Sequence[str], unknown: Sequence[str]) -> str:
-    """What to do with options that plan does not know: vLLM's belong to a command line."""
+    """Advice about options that plan does not know: vLLM's belong to a command line."""
     if len(argv) < 2 and flags.builtin().beginnings.isdisjoint(word.partition("=")[0] for word in unknown):
         return ""
     return f"; {BEFORE}"
@@ -200,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _missing_inputs(engine: Engine) -> list[str]:
-    """What the search for changes lacks, and how to give it."""
+    """The inputs that the search for changes lacks, and how to set them."""
     name = engine.model.value.id if engine.model else engine.args.model or "MODEL"
     unsaid = []
     if engine.model is None:

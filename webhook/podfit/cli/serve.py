@@ -193,7 +193,7 @@ def _cluster(names: tuple[str, ...] | None, access: Access | None) -> Cluster | 
 
 
 def _readiness(live: Live, serving: Serving, cluster: Cluster | None) -> tuple[Readiness, SelfCall]:
-    """What must be in place before the first review, and the one of them that is to be started."""
+    """The conditions of the first review, and the one of them that must be started."""
     from podfit.server.readiness import Readiness, SelfCall
 
     answers = SelfCall()

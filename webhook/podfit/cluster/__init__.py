@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Cluster:
-    """What is known of the cluster now. Safe for threads; `start` it once."""
+    """The present state of the cluster. Safe for threads; `start` it once."""
 
     def __init__(
         self, access: Access, names: Iterable[str] = WATCHED_BY_DEFAULT, clock: Callable[[], float] = time.monotonic

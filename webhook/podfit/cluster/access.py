@@ -36,7 +36,7 @@ from podfit.cluster.kubeconfig import AccessError
 from podfit.kube.path import mapping
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""What the kubelet mounts into a Pod whose account's token is wanted (rest.InClusterConfig of client-go)."""
+"""The folder that the kubelet mounts into a Pod with its account's token (rest.InClusterConfig of client-go)."""
 CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 30.0
 """Seconds."""
 EARLY = 30.0

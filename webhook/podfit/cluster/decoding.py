@@ -58,7 +58,7 @@ def page(text: bytes, take: Callable[[JSON], object]) -> JSON:
 
 
 def event(text: bytes, take: Callable[[str, JSON], T]) -> T | None:
-    """What `take` makes of the type and the object of a watch's line; None without an object. Raises as `page`."""
+    """The result of `take` for the type and the object of a watch's line; None without an object. Raises as `page`."""
 
     def read(cursor: _Cursor, text_before: JSON) -> T:
         return take(str(text_before.get("type")), mapping(cursor.value()))

@@ -1,4 +1,4 @@
-"""What vLLM said of its memory when it started: the heads of its containers' logs."""
+"""The memory that vLLM reported when it started: the heads of its containers' logs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from podfit.evaluation.scan.drift import TOKENS, Used
 from podfit.vllm.memory.lines import TITLES
 
 LOGGED = frozenset(f"gpu/{line}" for line in (*TITLES, TOKENS))
-"""What a log can show."""
+"""The values that a log can have: plane/line."""
 FIRST_BYTES = 2 << 20
 """Bytes of a log: a start says all of it within the first few hundred lines."""
 
 
 def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: None) -> Iterator[Used]:
-    """What the log of each running Pod of the scan says. A log that is gone, too slow, or may not be read is skipped;
-    the first such log is listed with what the scan could not read."""
+    """The memory that the log of each running Pod of the scan reports. A log that is gone, too slow, or may not be read
+    is skipped; the first such log is listed with what the scan could not read."""
     containers: dict[str, list[str]] = {}
     for row in scan.rows:
         containers.setdefault(row.object.uid, []).append(row.container)
@@ -35,7 +35,7 @@ def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: Non
 
 
 def of_log(text: str, namespace: str, pod: str, container: str) -> Iterator[Used]:
-    """What the last start in a container's log said of its own memory, as `podfit calibrate` reads it."""
+    """The memory that the last start in a container's log reports, as `podfit calibrate` reads it."""
     for start in calibrate.read(text)[-1:]:
         for line, size in start.ledger().items():
             yield Used(namespace, pod, container, "gpu", line, size, "its start-up log")

@@ -1,4 +1,4 @@
-"""What containers use, asked of a Prometheus: instant queries of its HTTP API, nothing else."""
+"""The memory that containers use, read from a Prometheus: instant queries of its HTTP API, nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GPU = "max by (namespace, pod) (DCGM_FI_DEV_FB_USED)"
 CACHE = '{__name__="vllm:cache_config_info"}'
 """One series an engine, whose labels are its CacheConfig (vLLM 0.33 v1/metrics/loggers.py); since 0.6."""
 MEASURED_KEYS = frozenset((f"host/{STEADY}", f"gpu/{USED}", f"gpu/{TOKENS}"))
-"""What it can show."""
+"""The values that Prometheus can have: plane/line."""
 _MOST = 64 << 20
 
 

@@ -18,7 +18,7 @@ from podfit.report.policy_report import APIS, LABEL
 
 @dataclass
 class Written:
-    """What was done."""
+    """The outcome of writing reports: how many were written and removed, and the first error."""
 
     apis: tuple[str, ...] = ()
     """The report APIs that the API server has; empty: no report can be written."""

@@ -33,14 +33,14 @@ ALSO_LISTED: tuple[Key, ...] = (
 )
 """The objects that belong to a workload, as `podfit.kube.companions` knows them."""
 RUNTIMES: tuple[Key, ...] = (("serving.kserve.io", "ServingRuntime"), ("serving.kserve.io", "ClusterServingRuntime"))
-"""What InferenceServices name. Without the right to list them, the services are evaluated as they are."""
+"""The kinds that InferenceServices name. Without the right to list them, the services are evaluated as they are."""
 MAX_CONFIG_MAPS = 512
 """ConfigMaps that are remembered: a namespace's workloads often share one."""
 
 
 @dataclass(frozen=True)
 class WorkloadSelection:
-    """Which workloads of the cluster."""
+    """The selection of a cluster's workloads to scan."""
 
     namespace: str | None = None
     """None: all."""
@@ -51,7 +51,7 @@ class WorkloadSelection:
     what_if: Callable[[Policy], Policy] | None = None
     """From the policy in force to another one: the scan reports what that one would deny."""
     pods: bool = False
-    """Which Pod comes of which workload is wanted, too."""
+    """Also record the workload of each running Pod."""
 
 
 class Scanner:
@@ -156,7 +156,7 @@ class Scanner:
             self._scan.errors.append(f"{title}: {what}: {error}")
 
     def _facts(self) -> Facts:
-        """What is known besides workloads."""
+        """The facts, with everything that the cluster has besides workloads."""
         namespace = self._selection.namespace
         around = surroundings.read(
             self._client, self._kinds, self._note_unread, namespaces=[namespace] if namespace else [], tell=self._tell

@@ -161,7 +161,8 @@ def _cluster(context: Context) -> dict[str, Any]:
 
 
 def _credential(answer: object, version: object) -> tuple[Credentials, float | None]:
-    """What an ExecCredential contains, and until when it is valid; raises ValueError."""
+    """The credentials of an ExecCredential, and the Unix time in seconds at which they expire (None: not given); raises
+    ValueError."""
     fields = mapping(answer)
     if (kind := (fields.get("apiVersion"), fields.get("kind"))) != (version, "ExecCredential"):
         raise ValueError(f"it is a {kind[0]} {kind[1]}")

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Store:
-    """What is kept of one kind. Not safe for threads."""
+    """The reduced objects of one kind. Not safe for threads."""
 
     def __init__(self, kind: WatchedKind) -> None:
         self._kind = kind
@@ -151,7 +151,7 @@ def _digest(text: str) -> int:
 
 
 def _interned(value: Any) -> Any:
-    """The same value with each short text kept once: labels and names repeat on every node."""
+    """A copy of the value with each short text kept once: labels and names repeat on every node."""
     if isinstance(value, str):
         return sys.intern(value) if len(value) < 128 else value
     if isinstance(value, Mapping):

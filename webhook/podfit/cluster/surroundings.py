@@ -1,4 +1,4 @@
-"""What a cluster has around its workloads, listed once: nodes, claims, classes, namespaces, and models in ConfigMaps.
+"""The surroundings of a cluster's workloads, listed once: nodes, claims, classes, namespaces, and models in ConfigMaps.
 
 They are the kinds that a server watches, so that a command decides by what the webhook knows.
 """
@@ -26,7 +26,7 @@ GROUPS = frozenset(kind.group for kind in LISTED_KINDS)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What one reading of a cluster knows besides its workloads."""
+    """The surroundings of the workloads, from one reading of a cluster."""
 
     snapshot: Snapshot
     models: Mapping[str, GivenModel]

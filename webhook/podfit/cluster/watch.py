@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WatchState:
-    """What is known of one kind."""
+    """The state of the watch of one kind."""
 
     kind: str
     objects: Objects | None = None
@@ -82,7 +82,7 @@ class KindWatch:
         self._logged = frozenset[Key]()
         """The unknown objects that the log has named."""
         self._version = 0
-        """Which of the kind's API versions the server has."""
+        """Index of the API version of the kind that the server has."""
         self._limit = PAGE
         """Objects of the next page."""
 

@@ -1,4 +1,4 @@
-"""What a Pod died of, from its log, its Events and its status: the first cause, not its consequences.
+"""The cause of a Pod's failure, from its log, its Events and its status: the first cause, not its consequences.
 
 Input is read line by line, in any mixture of logs, Events, `kubectl describe` and objects. A cause is data
 (`causes/`): its plane, its remedy, the rules that find it in a manifest, and its texts, each with its source.
@@ -40,7 +40,7 @@ CONTAINER_SHM = 64
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found in one file, or for one Pod."""
+    """The diagnosis of one file, or of one Pod."""
 
     cause: Cause | None
     signature: Signature | None
@@ -52,12 +52,12 @@ class Diagnosis:
     pod: JSON | None = None
     """The Pod (or the workload) that the input holds."""
     start: Start | None = None
-    """What the log prints of the start that failed, else of the last one; None without a log of vLLM."""
+    """The values that the log prints on the start that failed, else of the last one; None without a log of vLLM."""
 
     foreign: bool = False
     """The input is text without a line of vLLM, an Event or a container's status."""
     phase: Phase | None = None
-    """What vLLM was doing when it failed, if the log shows it."""
+    """The phase in which vLLM failed, if the log shows it."""
     weak: bool = False
     """The cause is only a symptom's."""
     stop: log.Stop | None = None
@@ -82,11 +82,11 @@ class Diagnosis:
 
     @property
     def remedy(self) -> str | None:
-        """What helps, and what the words of the evidence mean: with the values of the log, else in general."""
+        """The remedy, and the meaning of the evidence's words: with the values of the log, else in general."""
         return self.remedy_for(None)
 
     def remedy_for(self, engine: Engine | None, more: Sequence[str] = ()) -> str | None:
-        """The same with the values of the container too, and with further changes."""
+        """The remedy with the values of the container too, and with further changes (`more`)."""
         if self.cause is None:
             return None
         text = " ".join(self.evidence)
@@ -123,8 +123,8 @@ def is_object(text: str) -> bool:
 
 
 def diagnose(text: str) -> list[Diagnosis]:
-    """What `text` says: a log, Events, `kubectl describe`, or objects as JSON or YAML. One diagnosis;
-    one a Pod where the objects are several Pods."""
+    """Diagnose `text`: a log, Events, `kubectl describe`, or objects as JSON or YAML. One diagnosis; one a Pod where
+    the objects are several Pods."""
     if is_object(text):
         documents = [document.object for document in manifest.read(text, "").documents if document.object.get("kind")]
         if documents:

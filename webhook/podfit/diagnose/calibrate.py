@@ -86,7 +86,7 @@ class Start:
         return "kv_cache" in self.sizes or self.tokens is not None
 
     def ledger(self) -> dict[str, int]:
-        """What was charged to the budget, by the ledger's lines."""
+        """Bytes charged to the budget, by the ledger's lines."""
         entries = {name: self.sizes[name] for name in TITLES if name in self.sizes}
         if "cuda_graphs" not in entries and CAPTURED in self.sizes and (self.release or CHARGED) < CHARGED:
             entries["cuda_graphs"] = self.sizes[CAPTURED]
@@ -236,7 +236,7 @@ class StartComparison:
             yield PrintedLine("kv_cache_tokens", *gpu.kv_cache_tokens, self.start.tokens)
 
     def measured_row(self) -> dict[str, Any] | None:
-        """What is written down: a row of `vllm.measured`; None where something that it holds for is not known."""
+        """The measurement as a row of `vllm.measured`; None if a value that identifies the start is unknown."""
         engine, start = self.engine, self.start
         gpus = engine.gpu.value.gpus if engine.gpu else ()
         if self.problem or engine.release is None or len(gpus) != 1 or engine.model is None:

@@ -1,4 +1,4 @@
-"""What a cause of a failure is, and the texts by which it is recognized."""
+"""The definition of a cause of failure, with the texts by which it is recognized."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Signature:
     weak: bool = False
     """A symptom: it counts only where nothing else explains the failure."""
     within: str = ""
-    """What the traceback (or the lines just before) must hold too."""
+    """A pattern that must match the traceback (or the lines just before), too."""
     innermost: str = ""
-    """What the last frame of the traceback must have: the file that raised the error."""
+    """A pattern that must match the last frame of the traceback: the file that raised the error."""
     unless: str = ""
-    """What neither the line nor its traceback may hold."""
+    """A pattern that must match neither the line nor its traceback."""
     any_level: bool = False
     """Also where the line is logged as information or a warning."""
     ambiguous: bool = False
@@ -53,9 +53,9 @@ class Cause:
     title: str
     """One line, no full stop: "The GPU has not enough memory"."""
     remedy: str
-    """What helps, for people."""
+    """The remedy, for people."""
     signatures: tuple[Signature, ...]
     rules: tuple[str, ...] = ()
     """The rules that find it in the manifest, the likeliest first."""
     meanings: tuple[tuple[str, str], ...] = ()
-    """What a word of the evidence (a regular expression) shows beyond the remedy: what it means, and what helps."""
+    """(regular expression, sentence): the meaning of a word of the evidence beyond the remedy, and its fix."""

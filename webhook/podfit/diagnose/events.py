@@ -129,7 +129,7 @@ def _timestamp(text: object) -> float:
 
 
 def sightings(events: Iterable[Event]) -> list[Sighting]:
-    """What is wrong and not over, the oldest first."""
+    """The problems that no later Event resolves, the oldest first."""
     events = distinct(events)
     items = []
     for event in events:

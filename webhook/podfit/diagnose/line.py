@@ -46,7 +46,7 @@ class LogLine(NamedTuple):
     raw: str
     """The line as it is in the file, without colors."""
     text: str
-    """What the program wrote: without the prefix of process, level, time and place."""
+    """The text of the program, without the prefix of process, level, time and place."""
     level: Level | None
     """None: written without a logger, as tracebacks of a dying process are."""
     source: str
@@ -56,7 +56,7 @@ class LogLine(NamedTuple):
     own: bool
     """Written by the program's own logger."""
     shape: Shape
-    """The same for all lines whose texts differ in their digits alone."""
+    """The parts that it shares with all lines whose texts differ only in their digits."""
 
 
 def per_shape(function: Callable[[LogLine], T]) -> Callable[[LogLine], T]:

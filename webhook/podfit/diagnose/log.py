@@ -39,7 +39,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class LogReading:
-    """What a log says."""
+    """The findings of one log."""
 
     sightings: tuple[Sighting, ...]
     """Causes of a failure in their order, then of rejected requests, then symptoms: each with `MAX_EVIDENCE` lines."""
@@ -99,7 +99,7 @@ class _Process:
     chained: array[int] = field(default_factory=lambda: array("l"))
     """The lines (by count) after which another error has the one above as its reason."""
     around: dict[str, array[int]] = field(default_factory=dict)
-    """Of each condition of a signature, the lines (by count) that fulfill it."""
+    """Condition of a signature → the numbers of the lines that fulfill it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class _Reader:
         self.lines = lines
         self.marks: dict[str, array[int]] = {name: array("l") for name in MARKS}
         self.before = array("l")
-        """Of each line, the line before it of the same process."""
+        """Line → the number of the line before it of the same process."""
         self.candidates: list[_Candidate] = []
         processes: dict[str, _Process] = {}
         for index, line in enumerate(lines):
@@ -167,7 +167,7 @@ class _Reader:
         process.count = count + 1
 
     def read(self) -> LogReading:
-        """What the log says."""
+        """Read all lines and return the findings of the log."""
         lines, stopped = self.lines, self._stopped()
         hits: list[tuple[int, Compiled, bool]] = []
         error: LogLine | None = None
@@ -330,7 +330,7 @@ class _Reader:
         )
 
     def _phase(self, index: int) -> Phase | None:
-        """What vLLM was doing at a line: what its traceback shows, else what it printed last before it."""
+        """The phase of vLLM at a line: the phase of its traceback, else of the last milestone printed before it."""
         if (phase_name := phase.of_frames(self._traceback(index))) is not None:
             return phase_name
         begun = self.marks["banner"][bisect_right(self.marks["banner"], index) - 1] if self.marks["banner"] else -1

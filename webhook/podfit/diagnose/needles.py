@@ -69,7 +69,7 @@ def _best(candidates: Sequence[frozenset[str]]) -> Needles:
 
 
 class Index:
-    """Which of many patterns a line can match."""
+    """An index of many patterns that finds those that a line can match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         """`patterns`: regular expressions without flags."""

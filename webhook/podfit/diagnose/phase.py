@@ -1,4 +1,4 @@
-"""What vLLM was doing when it failed: the same text, out of memory, has another remedy in each phase.
+"""The phase of vLLM in which it failed: the same text, out of memory, has another remedy in each phase.
 
 The functions of the frames are vLLM's, 0.4 … 0.33: v1/worker/gpu_worker.py, v1/worker/gpu_model_runner.py,
 v1/worker/gpu/model_runner.py, worker/worker.py, worker/model_runner.py, model_executor/model_loader/.
@@ -43,7 +43,7 @@ MILESTONES: tuple[tuple[Phase, str], ...] = (
     ("profile", r"Model loading took|Loading (?:model )?weights took"),
     ("load", r"Starting to load model|Loading \S+ checkpoint shards"),
 )
-"""What vLLM prints → the phase that follows, the last phase first."""
+"""(the phase that follows, a pattern of vLLM's output before it), the last phase first."""
 
 
 def of_frames(traceback: str) -> Phase | None:

@@ -28,14 +28,14 @@ _GIB = r"(-?\d+(?:\.\d+)?) GiB"
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a start that failed."""
+    """The known facts of a failed start."""
 
     text: str
     """The evidence: the lines that say what it died of."""
     start: Start | None = None
     engine: Engine | None = None
     phase: Phase | None = None
-    """What vLLM was doing when it failed."""
+    """The phase in which vLLM failed."""
 
     def value(self, dest: str) -> Any:
         """An argument's value, or its default in the release; None if it is not known."""
@@ -173,7 +173,7 @@ def _smaller_batch(log_values: Known) -> Iterator[str]:
 MIN_BATCH = 2048
 """Tokens of a batch below which activations are small next to the weights (vLLM's default of small GPUs)."""
 SPARE = 0.01
-"""Of the GPU's memory, on top of what was short: the next allocation needs some, too."""
+"""Fraction of the GPU's memory to free in addition to the deficit: the next allocation needs some, too."""
 
 
 def _lower_share(log_values: Known, short: float) -> Iterator[str]:

@@ -9,8 +9,8 @@ from podfit.base.near import nearest
 from podfit.vllm.args.flags import builtin
 
 LEAST_LIKENESS = 0.75
-"""Of a flag that is suggested for an unknown one: `--max-model-length` and `--max-model-len` are 0.93 alike,
-`--temperature` and `--chat-template` 0.67."""
+"""The minimum likeness (0 to 1) of a flag that is suggested for an unknown one: `--max-model-length` and
+`--max-model-len` are 0.93 alike, `--temperature` and `--chat-template` 0.67."""
 OF_REQUESTS = frozenset(
     ("temperature", "top-p", "top-k", "min-p", "max-tokens", "repetition-penalty", "presence-penalty",
      "frequency-penalty", "stop", "logprobs")
@@ -54,7 +54,7 @@ def wrong_flag(text: str) -> Iterator[str]:
 
 
 def _unknown(flag: str) -> str:
-    """What to do with a flag that the release does not know."""
+    """Advice about a flag that the release does not know."""
     dashed = flag.replace("_", "-")
     if dashed.lstrip("-") in OF_REQUESTS:
         name = dashed.lstrip("-").replace("-", "_")
@@ -75,7 +75,7 @@ def lora_rank(text: str) -> Iterator[str]:
 
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""What --max-lora-rank takes (vLLM config/lora.py)."""
+"""The values that --max-lora-rank takes (vLLM config/lora.py)."""
 
 
 def quantization_block(text: str, size: object) -> Iterator[str]:

@@ -28,7 +28,7 @@ class Sighting:
     at: float = 0.0
     """For events: when it was first seen; only the order counts."""
     phase: Phase | None = None
-    """What vLLM was doing, of a failure in a log; None if the log does not show it."""
+    """The phase of vLLM at a failure in a log; None if the log does not show it."""
     weak: bool = False
     """Only a symptom: it counts if nothing else explains the failure."""
 

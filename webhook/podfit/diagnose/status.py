@@ -1,4 +1,4 @@
-"""What the kubelet says of a Pod's containers: as an object, by `kubectl describe`, by `kubectl get pods`."""
+"""The kubelet's status of a Pod's containers: as an object, by `kubectl describe`, by `kubectl get pods`."""
 
 from __future__ import annotations
 

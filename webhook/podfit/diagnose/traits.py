@@ -1,4 +1,4 @@
-"""What podfit knows of one line by its text: which texts of causes it has, and what it says of the process."""
+"""Traits of one log line by its text: the texts of causes in it, and the state of the process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FOLLOWS = (
     r"[Ee]ngine core initialization failed|EngineDeadError: |[Ee]ngine process failed to start|died unexpectedly|"
     r"WorkerProc initialization failed"
 )
-"""What says that something failed, and not what."""
+"""Texts that report a failure without its cause."""
 _REPORTED = (
     r"received signal=SIG|shutdown triggered|^INFO: +Shutting down|Shutting down FastAPI|Gracefully stopping|"
     r"KeyboardInterrupt: terminated"
@@ -48,14 +48,14 @@ MARKS: Mapping[str, re.Pattern[str]] = {
     "unwell": re.compile(r"Traceback \(most recent call last\)|[Bb]ack-off|exited with code [1-9]|failed to start"),
     **{f"before-{name}": re.compile(pattern) for name, pattern in phase.MILESTONES},
 }
-"""What lines say of the state of the process."""
+"""State of the process → the lines that show it."""
 _AGAIN = re.compile(r"\b[Rr]etrying\b|\b[Rr]etry \d|will retry|thrown while requesting|attempt \d+ (?:of|/)", re.ASCII)
 _QUOTED = re.compile(
     r"Received request|[\"']?\b(?:prompt|messages|content|role|query|question|"
     r"completion)\b[\"']?\s*[:=]\s*[\"'\[{]|Added request|\buser(?: (?:said|asked|message))?:|"
     r"\bGET /|\bPOST /|Output: |output_text"
 )
-"""What a user of the model wrote, or the model answered: no word of ours."""
+"""Texts that a user of the model wrote, or that the model answered: no evidence."""
 _FRAME = re.compile(r"^\s*(?:File \"|raise \w|return |self\.|\^+|~+|[\w.]+ ?= ?\w+\(|#|//|logger\.|msg = |f?\"|')")
 """A line of source in a traceback: its text is not what happened."""
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
@@ -81,14 +81,15 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traits:
-    """What podfit knows of the lines of one shape. The patterns match unless they are `checked`."""
+    """The traits of all lines of one shape. The patterns match unless they are `checked`."""
 
     marks: tuple[tuple[str, Pattern], ...]
     around: tuple[tuple[str, Pattern], ...]
-    """Of other lines' conditions (`Signature.within`, `unless`), those that this line may fulfill."""
+    """Conditions of other lines (`Signature.within`, `unless`) that this line may fulfill."""
     signatures: tuple[tuple[Compiled, Pattern], ...]
     frames: tuple[str, ...] | None
-    """Of a frame of a traceback, the conditions on innermost frames (`Signature.innermost`) that it fulfills."""
+    """The conditions on innermost frames (`Signature.innermost`) that a traceback's frame fulfills; None for other
+    lines."""
     is_chain: bool
     """Another error of the traceback follows, with the one above as its reason."""
     is_heading: bool

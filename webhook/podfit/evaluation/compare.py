@@ -118,7 +118,7 @@ class ContainerComparison:
 
     @cached_property
     def settings(self) -> tuple[Difference, ...]:
-        """What each release makes of the arguments that decide the ledgers, where that differs."""
+        """The settings that decide the ledgers, as each release derives them, that differ."""
         before, after = (settings_of(side.engine) if side else {} for side in (self.before, self.after))
         flag_names = {difference.name for difference in self.flags}
         names = (name for name in {**before, **after} if name not in flag_names)
@@ -127,7 +127,7 @@ class ContainerComparison:
 
     @cached_property
     def flags(self) -> tuple[Difference, ...]:
-        """What is written on the command line, where that differs."""
+        """The arguments of the command lines that differ."""
         before, after = (_written_arguments(side.engine) if side else {} for side in (self.before, self.after))
         names = sorted(name for name in {**before, **after} if not _same(before.get(name, ""), after.get(name, "")))
         return tuple(Difference(self._masked(name), before.get(name), after.get(name), given=True) for name in names)
@@ -191,7 +191,8 @@ class ContainerComparison:
         return tuple(name for name in names if self._is_of_one(partial(is_variable, name), before=before))
 
     def _keys_of_one(self, *, before: bool) -> tuple[str, ...]:
-        """The same of keys of JSON arguments: `compilation_config.use_inductor`, as in vLLM's dotted form."""
+        """The given keys of JSON arguments that only the older (`before`) or only the newer release knows:
+        `compilation_config.use_inductor`, as in vLLM's dotted form."""
         given = self.after.engine.args.given if self.after else {}
         keys = [(dest, key) for dest in sorted(config_arguments() & given.keys()) for key in _keys(given[dest])]
         return tuple(
@@ -226,7 +227,7 @@ class ContainerComparison:
 
     @cached_property
     def numbers(self) -> tuple[Difference, ...]:
-        """What follows from the ledgers: tokens, requests, seconds."""
+        """The differences of the plans' results: tokens, requests, seconds."""
         return (
             _difference("kv_cache_tokens", self, lambda engine: _tokens(engine.plan)),
             _difference("max_concurrency", self, lambda engine: engine.plan.gpu and engine.plan.gpu.max_concurrency),
@@ -256,12 +257,12 @@ class ContainerComparison:
 
     @property
     def newly_denied(self) -> tuple[GradedFinding, ...]:
-        """What would be denied, and was not before."""
+        """The findings that would deny, and did not before."""
         return tuple(finding for finding in self.appeared if finding.mode == "deny")
 
     @property
     def would_newly_deny(self) -> tuple[GradedFinding, ...]:
-        """What only `enforce.mode` keeps from being denied, and would not have been before."""
+        """The findings that only `enforce.mode` keeps from denying, and that would not have denied before."""
         return tuple(finding for finding in self.appeared if finding.heading == "would_deny")
 
 
@@ -271,7 +272,7 @@ def compare(placed_objects: Sequence[Placed], new: Sequence[Placed]) -> list[Con
 
 
 def _difference(name: str, change: ContainerComparison, of: Any) -> Difference:
-    """What the function `of` reads of the engines of both sides."""
+    """The difference of the values that the function `of` reads from the engines of both sides."""
     before, after = (of(side.engine) if side else None for side in (change.before, change.after))
     return Difference(name, before, after)
 
@@ -285,7 +286,7 @@ def _accelerator_name(engine: Engine) -> str | None:
 
 
 def settings_of(engine: Engine) -> dict[str, Any]:
-    """What the release makes of the arguments; empty where model or GPU are not known."""
+    """The settings that the release derives from the arguments, by name; empty where model or GPU are not known."""
     if engine.model is None or engine.gpu is None:
         return {}
     release_plan = plan.judge(

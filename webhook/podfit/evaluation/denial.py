@@ -41,7 +41,7 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
 
 
 REFUSAL_HEADLINE_LENGTH = 200
-"""What Argo CD, Flux and Events show of a denial without folding it."""
+"""Characters of a denial that Argo CD, Flux and Events show without folding it."""
 
 
 THREATS = {
@@ -84,7 +84,7 @@ class Problem(Protocol):
 
 
 def headline(problems: Sequence[tuple[str, Problem]], kind: str, name: str) -> str:
-    """The same line for findings of a scan: containers and their findings, and the object's kind and name."""
+    """The first line of a denial, for `problems` of a scan (container and finding) and the object's kind and name."""
     return _headline(problems, f"{_short(kind, 24)} {_short(name, 64)}")
 
 
@@ -213,7 +213,8 @@ def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, 
 
 
 def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
-    """The same of a text without white space to fix, as most are: textwrap takes fifteen times as long for it."""
+    """Wrap a text without white space to fix, as most are, into lines of `width` characters: textwrap takes fifteen
+    times as long for it."""
     lines, indent, start = [], first, 0
     unbroken = _UNIT.sub("\N{NO-BREAK SPACE}", text) if len(first) + len(text) > width else text
     while start + (room := width - len(indent)) < len(text):

@@ -1,5 +1,5 @@
-"""What texts about an object may quote of it: names, paths, label values, ports, the words of vLLM's command, and the
-variables of vLLM and of its libraries.
+"""The parts of an object that texts about it may quote: names, paths, label values, ports, the words of vLLM's command,
+and the variables of vLLM and of its libraries.
 
 They quote nothing of a script, a header, an annotation, another variable or free-form JSON.
 """

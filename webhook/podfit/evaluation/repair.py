@@ -17,12 +17,12 @@ from podfit.vllm.facts import Facts
 
 
 class Repaired(NamedTuple):
-    """What repairing an object came to."""
+    """The result of repairing an object."""
 
     repairs: tuple[GradedFinding, ...]
     """The findings that were repaired, in the order of their repairs."""
     left: tuple[GradedFinding, ...]
-    """What the repaired object is still denied or warned for, by the rules that were asked for."""
+    """The findings for which the repaired object is still denied or warned, of the selected rules."""
     settled: tuple[tuple[GradedFinding, ...], ...] = ()
     """For each of `made`: other findings that its repair removed, in the order of the rules."""
 
@@ -33,7 +33,7 @@ class Repaired(NamedTuple):
 
     @property
     def denied(self) -> tuple[GradedFinding, ...]:
-        """What is still denied."""
+        """The findings that still deny after the repair."""
         return tuple(finding for finding in self.left if finding.mode == "deny")
 
     @property
@@ -94,7 +94,7 @@ def repair(
 _READINGS, _ROUNDS = 2048, 8
 """How many containers are evaluated again for all repairs of an object, and how often each is in any case."""
 _IN_A_REVIEW = 256
-"""The same in a review, which must end in time: each takes one to four milliseconds."""
+"""The limit in a review, which must end in time: each takes one to four milliseconds."""
 
 
 def _rounds(where: Place, containers: int) -> int:

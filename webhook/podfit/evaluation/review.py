@@ -44,7 +44,7 @@ FoundRule = tuple[str, Mode, Mode]
 
 
 class Shadowed(NamedTuple):
-    """What a policy that is only counted would have done."""
+    """The decision that a policy that is only counted would have made."""
 
     policy: str
     outcome: Literal["denied", "would_deny", "allowed"]
@@ -54,7 +54,7 @@ class Shadowed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided, and everything that the answer, the metrics and the log need of it."""
+    """The decision of a review, with everything that the answer, the metrics and the log need."""
 
     request: Request
     outcome: Outcome
@@ -65,15 +65,15 @@ class Decision:
     exempted: tuple[tuple[str, str], ...] = ()
     """Rule and what exempts it ("exception", "annotation"), of each finding that is only audited for that."""
     shadowed: tuple[Shadowed, ...] = ()
-    """What the policies that are only counted would have done."""
+    """The decisions of the policies that are only counted."""
     warnings: tuple[str, ...] = ()
     status: Mapping[str, Any] | None = None
-    """What the API server hands to the client of a denial."""
+    """The status that the API server returns to the client of a denial."""
     patch: str | None = None
     """JSON Patch, in base64; None where nothing changes."""
     versions: Mapping[str, str] = field(default_factory=dict)
     error: Exception | None = None
-    """What went wrong in here: the object is allowed, the edge logs and counts it."""
+    """podfit's own failure: the object is allowed, the edge logs and counts it."""
     remembered: bool = False
     """It was decided before, for an object that differs in nothing that matters."""
 
@@ -98,7 +98,7 @@ class Decision:
         return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
     def annotations(self) -> dict[str, str]:
-        """What was found, for the audit log and the access log: rule=mode, and rule=reason of the exempted ones.
+        """The findings, for the audit log and the access log: rule=mode, and rule=reason of the exempted ones.
 
         `would` and `would-rules`: the same without the limit of `enforce.mode`, if that is different."""
         modes: dict[str, Mode] = {}
@@ -226,7 +226,7 @@ def _rules_and_modes(findings: Iterable[GradedFinding]) -> tuple[FoundRule, ...]
 
 
 def _shadowed(shadow: Shadow) -> Shadowed:
-    """What the metrics need of a shadow policy's decision."""
+    """The part of a shadow policy's decision that the metrics count."""
     outcome: Literal["denied", "would_deny", "allowed"] = "would_deny" if shadow.would_deny else "allowed"
     return Shadowed(shadow.policy, "denied" if shadow.denied else outcome, _rules_and_modes(shadow.findings))
 

@@ -1,4 +1,4 @@
-"""What reports call an object: in words for people, and as JSON."""
+"""Names of an object in reports: in words for people, and as JSON."""
 
 from __future__ import annotations
 

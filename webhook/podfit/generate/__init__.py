@@ -1,4 +1,4 @@
-"""What `podfit plan -o NAME` writes: manifests ready for kubectl.
+"""The manifests of `podfit plan -o NAME`, ready for kubectl.
 
 One module per name in `OUTPUTS`, each with `render(engine) -> str`: the YAML text with its comments. Raises
 ValueError with what is missing if it cannot be written. Not here: sizing, which is `vllm/memory`'s.
@@ -15,7 +15,7 @@ from podfit.vllm import gpu
 from podfit.vllm.gpu import Accelerator
 
 OUTPUTS: Mapping[str, str] = {"yaml": "workload", "hpa": "hpa", "keda": "keda"}
-"""What people type → the module of this room that writes it."""
+"""Name of an output → the module of this package that writes it."""
 
 
 def render(output: str, engine: Engine, other_labels: Sequence[str] = ()) -> str:

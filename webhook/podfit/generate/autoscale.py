@@ -1,4 +1,4 @@
-"""What an autoscaler of vLLM should follow, and how fast: numbers read off the plan of one replica.
+"""Targets for an autoscaler of vLLM, and its speed: numbers from the plan of one replica.
 
 CPU says nothing of vLLM's load and GPU use is always high: what counts is who waits, and how full the KV cache is.
 """
@@ -107,7 +107,7 @@ def write_manifests(engine: Engine, autoscaler: Object, targets: Targets, head: 
 
 
 def scaled(engine: Engine, targets: Targets) -> Engine:
-    """The same engine in as many replicas as there always are."""
+    """The engine with the minimum number of replicas."""
     return replace(engine, workload=replace(engine.workload, replicas=targets.least))
 
 

@@ -117,7 +117,7 @@ class Companions:
         return [_name(item) for item in items if kserve_runtime.runtime_name(item) == workload.name]
 
     def holds_release(self, workload: Workload) -> bool:
-        """What belongs to the workload is plausibly all here: something that addresses or scales it is."""
+        """True if all that belongs to the workload is probably here: an object that addresses or scales it is."""
         return self.is_complete or bool(self.services(workload) or self.autoscalers(workload))
 
     @cached_property

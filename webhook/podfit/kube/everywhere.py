@@ -40,7 +40,7 @@ class Everywhere:
 
     @property
     def contradictions(self) -> Sequence[str]:
-        """What is left out of the snapshot, and why."""
+        """A line per object that is left out of the snapshot, with the reason."""
         return self._snapshot_and_contradictions[1]
 
     @cached_property
@@ -105,7 +105,8 @@ def _contradiction(what: str, text: str, other: str) -> str:
 
 
 def _may_be_in(obj: JSON, spaces: Iterable[str]) -> bool:
-    """What applies a file may add the namespace to both, hardly the other's to one of them."""
+    """True if the object names no namespace, or that of all `spaces`. A tool that applies a file may add the namespace
+    to all of its objects, hardly to some."""
     own = snapshot.key(obj)[0]
     return not own or all(own == space for space in spaces)
 

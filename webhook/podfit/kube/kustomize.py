@@ -12,7 +12,7 @@ from podfit.kube.workload.table import WORKLOAD_KINDS
 KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """How a kustomization is called (kustomize api/konfig/general.go)."""
 DIRECTIVE = "$patch"
-"""What a strategic merge patch says of an object or an item of a list: `delete`, `replace` or `merge`."""
+"""The instruction of a strategic merge patch for an object or an item of a list: `delete`, `replace` or `merge`."""
 _BUILT_IN = frozenset({"", "apps", "batch"})
 _SELECTING = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"})
 """Kinds of apps/v1 whose `spec.selector` the API server requires."""

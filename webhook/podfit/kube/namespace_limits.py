@@ -144,7 +144,8 @@ def _broken_bounds(item: JSON, amounts: _Amounts) -> Iterator[tuple[str, str, An
 
 
 def _added_to_quota(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
-    """What the change adds to a quota. How much of it is left another Pod may take meanwhile."""
+    """The reason why the change needs more of a quota; None if it does not. The free part is not read, since another
+    Pod may take it meanwhile."""
     if bool(was.total.requests or was.total.limits) != bool(becomes.total.requests or becomes.total.limits) and any(
         scope in _EXTENT for scope in as_list(quota.get("scopes"))
     ):

@@ -95,7 +95,8 @@ _GRANTED = re.compile(
 
 
 def shrinks(obj: Any, edits: Iterable[Edit]) -> str | None:
-    """What an edit would make smaller than its author wrote it: a number or a quantity of `_GRANTED`; None: nothing."""
+    """A clause on the first edit that would make a number or a quantity of `_GRANTED` smaller than its author wrote it;
+    None: no edit does."""
     for edit in edits:
         now = edit.path.get(obj) if edit.op == "set" else None
         parts = edit.path.parts

@@ -65,7 +65,8 @@ def try_parse(value: object) -> int | None:
 
 
 def equal(first: object, other: object) -> bool:
-    """The same amount ("1" and "1000m"); False if one is not a quantity. The API server compares amounts, not text."""
+    """True if both are the same amount ("1" and "1000m"); False if one is not a quantity. The API server compares
+    amounts, not text."""
     parsed = try_parse(first), try_parse(other)
     if None in parsed:
         return False

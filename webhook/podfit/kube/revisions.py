@@ -15,13 +15,13 @@ from podfit.kube.path import mapping
 
 JSON = Mapping[str, Any]
 _KEPT = {"Deployment": "replicasets", "StatefulSet": "controllerrevisions", "DaemonSet": "controllerrevisions"}
-"""Which kind keeps a workload's former templates."""
+"""Kind of a workload → the resource that keeps its former templates."""
 _ADDED = "pod-template-hash"
 """The label that a Deployment's controller adds to a ReplicaSet's template."""
 
 
 def reduce_revision(obj: JSON) -> JSON:
-    """What is kept of a ReplicaSet or a ControllerRevision: whose it is, and its template's digest."""
+    """The part of a ReplicaSet or a ControllerRevision that is kept: its owner, and its template's digest."""
     owners = mapping(obj.get("metadata")).get("ownerReferences")
     owner = (
         next((mapping(reference) for reference in owners if mapping(reference).get("controller") is True), {})

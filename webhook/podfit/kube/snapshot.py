@@ -58,7 +58,7 @@ class WatchedKind(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """What a scheduler looks at."""
+    """The properties of a node that a scheduler reads."""
 
     name: str
     labels: Mapping[str, str]
@@ -213,7 +213,7 @@ _TAINT = ("key", "value", "effect")
 
 
 def _policy(obj: JSON) -> JSON:
-    """What `podfit.evaluation.policy.document` reads, and what the status says was last accepted."""
+    """The fields of a Policy that `evaluation.policy.document` reads, and those that were accepted last."""
     metadata = mapping(obj.get("metadata"))
     kept = {word: metadata[word] for word in ("name", "uid", "generation") if word in metadata}
     rest = {word: obj[word] for word in obj if word not in ("metadata", "status")}
@@ -235,7 +235,8 @@ def _device_class(obj: JSON) -> JSON:
 
 
 def _devices(spec: JSON) -> JSON:
-    """What `podfit.vllm.gpu.claim` reads of a ResourceClaimSpec; a driver's own configuration may be large."""
+    """The fields of a ResourceClaimSpec that `podfit.vllm.gpu.claim` reads; a driver's own configuration may be
+    large."""
     return {
         "devices": {
             "requests": [
@@ -271,7 +272,7 @@ _REQUEST = ("name", "deviceClassName", "allocationMode", "count")
 
 
 def _model_config(obj: JSON) -> JSON:
-    """What `podfit.vllm.model.given` reads."""
+    """The fields of a ConfigMap that `podfit.vllm.model.given` reads."""
     metadata = mapping(obj.get("metadata"))
     return {
         "kind": "ConfigMap",
@@ -283,7 +284,7 @@ def _model_config(obj: JSON) -> JSON:
 
 
 def _volume_claim(obj: JSON) -> JSON:
-    """What is kept of a PersistentVolumeClaim."""
+    """The fields of a PersistentVolumeClaim that are kept."""
     spec = mapping(obj.get("spec"))
     words = ("accessModes", "storageClassName", "volumeMode", "resources", "volumeName")
     return {
@@ -302,7 +303,7 @@ def _limit_range(obj: JSON) -> JSON:
 
 
 def _quota(obj: JSON) -> JSON:
-    """Which resources it counts and for which Pods; how much of them is left changes too often to rest on."""
+    """The resources that a ResourceQuota counts, and its Pods. Its used amounts are left out: they change too often."""
     spec = mapping(obj.get("spec"))
     chosen = mapping(spec.get("scopeSelector")).get("matchExpressions")
     given, selected = (item if isinstance(item, list) else [] for item in (spec.get("scopes"), chosen))
@@ -311,7 +312,8 @@ def _quota(obj: JSON) -> JSON:
 
 
 def _node_pool(obj: JSON) -> JSON:
-    """What a NodePool says of its nodes: their labels, and requirements on the rest (karpenter.sh/v1 NodePool)."""
+    """The fields of a NodePool that describe its nodes: their labels, and requirements on the rest (karpenter.sh/v1
+    NodePool)."""
     template = mapping(mapping(obj.get("spec")).get("template"))
     value = mapping(template.get("spec")).get("requirements")
     return {
@@ -383,7 +385,7 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     ),
     WatchedKind("controllerrevisions", "ControllerRevision", "apps", ("v1",), revisions.reduce_revision, aside=True),
 )
-"""What is watched, and what is kept of it. docs/security.md says which part needs it, and whether it is on by
+"""The watched kinds, with the fields that are kept. docs/security.md says which part needs it, and whether it is on by
 default."""
 
 WATCHED_BY_DEFAULT = tuple(kind.name for kind in WATCHED_KINDS if kind.name != "resourceclaims")

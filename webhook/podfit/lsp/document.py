@@ -18,14 +18,14 @@ from podfit.vllm.facts import Facts
 
 @dataclass(frozen=True)
 class Settings:
-    """What a project file, or nothing, says about a folder's manifests."""
+    """The settings of a folder's manifests, from a project file or the defaults."""
 
     policy: Policy
     facts: Facts
     problem: str | None = None
     """Why the project file can't be used; the defaults apply then."""
     note: str | None = None
-    """What the check lacks, and why."""
+    """The input that the check lacks, and why."""
     complete: Callable[[], Settings] | None = None
     """Returns the settings with the nodes of the cluster. It may take long; None if nothing is left to read."""
 
@@ -71,8 +71,8 @@ class CheckedText:
         return sorted(every, key=lambda item: (list(LEVELS).index(item.finding.level), item.mark.line))
 
     def repairs_of(self, item: Item) -> list[Repair]:
-        """What repairs one finding: the repair of `podfit fix`, then each suggestion whose text says what to write and
-        after which the finding is gone and nothing new is found."""
+        """The repairs of one finding: the repair of `podfit fix`, then each suggestion whose text says what to write
+        and after which the finding is gone and nothing new is found."""
         items = []
         if item.finding.applies and (text := self._fixed(item)) is not None:
             items.append(Repair(f"podfit: repair {item.finding.rule}", item, text, is_preferred=True))

@@ -1,4 +1,4 @@
-"""What was found in a text → diagnostics, hovers, code actions and code lenses."""
+"""The findings of a text as diagnostics, hovers, code actions and code lenses."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def diagnostic(item: Item, places: Places) -> types.Diagnostic:
 
 
 def actions(checked: CheckedText, places: Places, uri: str, selection: types.Range) -> list[types.CodeAction]:
-    """What repairs the findings in a range; a change that repairs several of them once."""
+    """The code actions that repair the findings in a range; a change that repairs several of them once."""
     entries: dict[str, types.CodeAction] = {}
     for item in checked.items:
         if not _meets(places.range(item.mark), selection):

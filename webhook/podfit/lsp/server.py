@@ -35,7 +35,7 @@ class Open:
 
 @dataclass
 class State:
-    """What the server holds: the open texts, and the settings of each folder until a file is saved."""
+    """The server's state: the open texts, and the settings of each folder until a file is saved."""
 
     reader: Reader
     texts: dict[str, Open] = field(default_factory=dict)

@@ -33,7 +33,7 @@ MAX_OBJECTS = 1_000
 MAX_ANSWER_BYTES = 256 << 10
 """Bytes of one answer as JSON: more than an agent can use."""
 PASTED = "manifest.yaml"
-"""What the diff of a text calls it."""
+"""The file name of a text in its diff."""
 
 
 class ToolError(ValueError):
@@ -42,7 +42,7 @@ class ToolError(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answers."""
+    """The answer of a tool."""
 
     summary: str
     """One line in podfit's own words; nothing of the input is in it."""
@@ -62,7 +62,7 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class Output:
-    """What a command printed."""
+    """The output of a command."""
 
     code: int
     text: str
@@ -348,7 +348,7 @@ def _run(podfit: CommandLine, argv: Sequence[str], text: str = "") -> Output:
 
 
 def _json(podfit: CommandLine, argv: Sequence[str], text: str = "") -> tuple[Output, Any]:
-    """What a command prints as JSON. Raises ToolError."""
+    """Run a command; return its output and the JSON that it prints. Raises ToolError."""
     output = _run(podfit, argv, text)
     return output, json.loads(output.text or "{}")
 

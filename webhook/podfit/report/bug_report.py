@@ -1,4 +1,5 @@
-"""What a bug report needs, as a List of Kubernetes objects (docs/schemas/report.json): podfit can check it again."""
+"""The content of a bug report, as a List of Kubernetes objects (docs/schemas/report.json): podfit can check it
+again."""
 
 from __future__ import annotations
 

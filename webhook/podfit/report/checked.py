@@ -1,4 +1,4 @@
-"""What `podfit check` found, as every format shows it: findings with their places in the files, accepted or not."""
+"""The result of `podfit check`, common to all formats: findings with their places in the files, accepted or not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Item(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """What formats with three severities call its level."""
+        """The severity of its level, for formats with three severities."""
         return SEVERITIES[self.finding.level]
 
     @property
@@ -62,7 +62,7 @@ class Item(NamedTuple):
 
     @property
     def fingerprint_1(self) -> str:
-        """What baselines of version 1 hold: the same without names."""
+        """The fingerprint in baselines of version 1, without names."""
         return self._hashed()
 
     def _hashed(self, *names: str) -> str:
@@ -98,8 +98,8 @@ def starred(line: str, number: int, mark: Mark) -> str:
 
 
 def _names(item: Item) -> Iterator[str]:
-    """What shows a finding from others of its rule in one field: names of the list's items on the way there (`env`,
-    `volumes`), and in a command the flag's."""
+    """The names that distinguish a finding from others of its rule: those of the list items in its path (`env`,
+    `volumes`), and a command's flag."""
     path, obj = item.finding.field_path, item.report.object
     for end, part in enumerate(path.parts, 1):
         if isinstance(part, int):
@@ -143,7 +143,7 @@ class CheckedContainer(NamedTuple):
 
     @property
     def state(self) -> Literal["denied", "warned", "clean"]:
-        """What its findings come to, without what is accepted."""
+        """The state by its findings, without the accepted ones."""
         modes = {item.finding.mode for item in self.items if item.accepted is None}
         return "denied" if "deny" in modes else "warned" if modes else "clean"
 
@@ -358,7 +358,8 @@ VERSION = 2
 
 
 def baseline(items: Iterable[Item]) -> dict[str, Any]:
-    """What `--write-baseline` writes: the findings that are accepted from now on, in an order that diffs well."""
+    """The content of the file of `--write-baseline`: the findings that are accepted from now on, in an order that diffs
+    well."""
     kept = [item for item in items if item.accepted is None or item.accepted.by == "baseline"]
     rows = [
         {

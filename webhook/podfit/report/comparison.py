@@ -1,4 +1,4 @@
-"""What changes between two sides: as text, as Markdown for a merge request's comment, and as plain JSON values."""
+"""The comparison of two sides: as text, as Markdown for a merge request's comment, and as plain JSON values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ LINE_NAMES = {
 }
 UNCHANGED = "no argument and no resolved value changes"
 SETTINGS = {**LINE_NAMES, "cuda_graphs": "place of CUDA graphs"}
-"""The same of what a release makes of the arguments: there the CUDA graphs are a place, in a ledger an amount."""
+"""Titles of settings that a release derives from the arguments: there the CUDA graphs are a place, in a ledger an
+amount."""
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -91,7 +92,7 @@ def _finding(finding: GradedFinding) -> dict[str, Any]:
 
 
 def _masked_values(change: ContainerComparison, difference: Difference) -> tuple[Any, Any]:
-    """What is written, with stars for secrets."""
+    """The values before and after, with stars for secrets."""
     return _masked(change.before, difference.name, difference.before), _masked(
         change.after, difference.name, difference.after
     )

@@ -1,4 +1,4 @@
-"""Which line decided, for people."""
+"""The policy line that decided, as text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def text(policy: Policy, rules: Iterable[type[Rule]], subject: Subject | None, *
 
 
 def findings(report: Report, rule: str) -> str:
-    """What a rule finds in each vLLM container of an object, and what follows from it here."""
+    """Lines with the findings of a rule in each vLLM container of an object, and their consequences here."""
     if not report.results:
         return "no container in it runs vLLM"
     lines = []
@@ -55,7 +55,7 @@ def findings(report: Report, rule: str) -> str:
 
 
 def _consequence(finding: GradedFinding) -> str:
-    """What follows from a finding here, and what would if the policy enforced."""
+    """The consequence of a finding here, and the one if the policy enforced, in words."""
     if finding.exempted is not None:
         return f"accepted by an {finding.exempted} ({finding.why_softened})"
     consequence = {"deny": "denied", "warn": "warned about", "audit": "only audited", "ignore": "ignored"}

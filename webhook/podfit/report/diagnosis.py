@@ -34,7 +34,7 @@ class DiagnosedPod:
     report: Report | None
     """The Pod or its workload, evaluated; None where none is known."""
     patch: list[dict[str, Any]] | None
-    """What podfit would change in it; None where that would show a secret."""
+    """The JSON Patch of podfit's repair; None if it would show a secret."""
     engines: tuple[Engine, ...] = ()
     """The planned engines: with what the log prints of the start, where it prints that."""
     contradictions: tuple[Contradiction, ...] = ()
@@ -52,7 +52,7 @@ class DiagnosedPod:
 
     @property
     def remedy(self) -> str | None:
-        """What helps, with the values of the log and of the manifest."""
+        """The remedy, with the values of the log and of the manifest; None if there is none."""
         graded, engine = self.manifest_finding, next(iter(self.engines), None)
         more: list[str] = []
         if graded is not None and graded.finding.suggestions:
@@ -149,7 +149,7 @@ def tree(case: DiagnosedPod) -> dict[str, Any]:
 
 
 def _log(diagnosis: Diagnosis) -> dict[str, Any] | None:
-    """What the log prints of the start that the manifest, or a plan, can be compared with."""
+    """The values of the logged start that a manifest or a plan can be compared with, as JSON; None without one."""
     start = diagnosis.start
     if start is None:
         return None
@@ -164,7 +164,7 @@ def _log(diagnosis: Diagnosis) -> dict[str, Any] | None:
 
 
 def _object(case: DiagnosedPod) -> dict[str, Any] | None:
-    """What the input says the Pod or workload is called."""
+    """The kind, namespace and name of the Pod or workload in the input, as JSON."""
     entries = case.diagnosis.pod
     if entries is None:
         return None
@@ -183,7 +183,7 @@ def _where(case: DiagnosedPod) -> str:
 
 
 def text(case: DiagnosedPod, *, verbose: bool = False, width: int = denial.WIDTH) -> str:
-    """What people read: where the log contradicts the manifest, the cause, why, what helps and the line that says so.
+    """The diagnosis as text: contradictions of log and manifest, the cause, its reason, the remedy and the evidence.
     `verbose`: all of the evidence, the plan, the other findings and the changes. `width`: of a line, in characters."""
     diagnosis = case.diagnosis
     differs = _contradicted(case, width)
@@ -233,7 +233,7 @@ def _contradicted(case: DiagnosedPod, width: int) -> list[str]:
 
 
 def _rest(case: DiagnosedPod, width: int) -> list[str]:
-    """What is there to see besides."""
+    """Lines about the rest: other findings and the repair."""
     if case.report is None:
         return []
     others = sum(graded.is_reported and graded.rule != case.rule for graded in case.report.findings)
@@ -275,7 +275,7 @@ WITHOUT_CAUSE = (
 
 
 def _outcome(diagnosis: Diagnosis) -> str:
-    """What is known without a cause, in one line."""
+    """The outcome without a known cause, in one line."""
     if diagnosis.healthy:
         return "no failure seen"
     return "an error that podfit does not know" if diagnosis.line else "this text shows no cause"
@@ -289,7 +289,7 @@ def _evidence(lines: Sequence[str], width: int) -> list[str]:
 
 
 _PREFIX = re.compile(r"^(?:\([\w ]+=?[\w= ]*\) )?(?:ERROR|CRITICAL|WARNING|INFO) \d\d-\d\d [\d:]+ \[[\w./]+:\d+\] ")
-"""What vLLM's logger puts before a message: process, level, time and place."""
+"""The prefix of vLLM's logger before a message: process, level, time and place."""
 
 
 def _first(lines: Sequence[str], remedy: str, room: int, width: int) -> list[str]:
@@ -317,7 +317,7 @@ def _labelled(label: str, words: str, width: int) -> list[str]:
 
 
 def _rule(pod: DiagnosedPod) -> str:
-    """What the rule says of the Pod, where it is known and says something."""
+    """A sentence on the rule that would have reported the cause, and whether it reports it in the Pod."""
     if (graded := pod.manifest_finding) is not None:
         return f"{pod.rule} reports it in the manifest: {one_line(graded.finding.message)} ({graded.path})"
     if pod.report is not None:

@@ -68,7 +68,7 @@ def _place(ref: Ref) -> str:
 
 
 def _name(ref: Ref, serious: list[tuple[ScannedContainer, ScannedFinding]]) -> str:
-    """The same for the same workload, templates and rules."""
+    """The Event's name, a digest of workload, templates and rules: equal for the same ones."""
     templates = sorted({row.template for row, _ in serious})
     rules = sorted({f"{row.container} {finding.rule} {finding.heading}" for row, finding in serious})
     digest = hashlib.sha256("\n".join([ref.uid, *templates, *rules]).encode()).hexdigest()

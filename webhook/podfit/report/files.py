@@ -48,7 +48,7 @@ class ManifestFile(NamedTuple):
 
 
 class CheckedFile(NamedTuple):
-    """What was found in one file."""
+    """The findings of one file."""
 
     containers: tuple[CheckedContainer, ...]
     problems: tuple[FileProblem, ...]
@@ -139,7 +139,7 @@ def _not_evaluated(file: str, document: Document, policy: Policy) -> Iterator[st
 
 
 def _unread(file: str, document: Document, place: FieldPath) -> str:
-    """What is said of a kind that nothing reads."""
+    """The note on an object of a kind that is not evaluated."""
     kind, group = document.object.get("kind"), str(document.object.get("apiVersion")).rpartition("/")[0]
     word = f"{kind}.{group}" if group else kind
     pattern = ".".join("*" if isinstance(part, int) else part for part in place.parts)
@@ -150,7 +150,7 @@ def _unread(file: str, document: Document, place: FieldPath) -> str:
 
 
 def _incomplete(file: str, document: Document, missing: Sequence[str]) -> str:
-    """What is said of a part of a manifest."""
+    """The note on an object that is only a part of a manifest."""
     fields, are = " and ".join(missing), "are" if len(missing) > 1 else "is"
     return (
         f"{file}:{document.line}: not checked: {fields} {are} missing, so this is not a Kubernetes object. "
@@ -159,7 +159,7 @@ def _incomplete(file: str, document: Document, missing: Sequence[str]) -> str:
 
 
 def _mentioned(file: str, document: Document, place: FieldPath) -> str:
-    """What is said of an object that names vLLM, and of which nothing was evaluated."""
+    """The note on an object that names vLLM, and of which nothing was evaluated."""
     obj = document.object
     kind, group = str(obj.get("kind")), str(obj.get("apiVersion")).rpartition("/")[0]
     head = f"{file}:{document.line_of(place)}: not evaluated: "

@@ -15,7 +15,7 @@ from podfit.report.text import MANY, chosen_of, places, summary, tally
 
 
 def render(checked: Checked) -> str:
-    """What is wrong first; what is clean in one line."""
+    """The report as Markdown: the problems first, the clean containers in one line."""
     answered = answers.line(entry.result.engine for entry in checked.containers)
     out = ["## podfit", "", tally(checked), "", *([escaped(answered), ""] if answered else [])]
     for newer in answers.newer_releases(checked):
@@ -86,4 +86,4 @@ def escaped(text: str) -> str:
 
 
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
-"""What GitHub and GitLab take for a user or a team, who would get a message. The digest of an image is none."""
+"""A mention of a user or a team on GitHub and GitLab, who would get a message. The digest of an image is none."""

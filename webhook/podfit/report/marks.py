@@ -31,7 +31,7 @@ class Dumper(yaml.SafeDumper):
 
 
 class _Indented(Dumper):
-    """The same, with the dashes of a list indented below its key."""
+    """A YAML dumper that indents the dashes of a list below its key."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

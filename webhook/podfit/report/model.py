@@ -1,4 +1,4 @@
-"""What is known of one model: as text for people, as JSON for machines."""
+"""The known properties of one model: as text for people, as JSON for machines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def tree(fact: Fact[Model]) -> dict[str, Any]:
 
 
 def text(fact: Fact[Model]) -> str:
-    """The same as lines; what is not known is said so."""
+    """The model's properties as lines of text; unknown ones are marked."""
     entries = tree(fact)
     rows = [
         ("source", entries["source"]),

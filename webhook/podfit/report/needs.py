@@ -41,7 +41,7 @@ class Way:
 
     offer: Offer
     words: tuple[str, ...]
-    """What is behind `vllm serve`."""
+    """The words after `vllm serve`."""
     engine: Engine
     refused: str | None
     """Why it would be denied all the same, None where it would not."""
@@ -49,7 +49,7 @@ class Way:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """What all ways of one question share."""
+    """The inputs that all ways of one question share."""
 
     model: str
     """As the user writes it."""
@@ -62,7 +62,7 @@ class Serving:
     version: str
     """vLLM's release."""
     namespace: str | None = None
-    """Of the manifests."""
+    """The namespace of the manifests."""
 
 
 def check_offers(offers: Iterable[Offer], serving: Serving, facts: Facts, policy: Policy) -> list[Way]:

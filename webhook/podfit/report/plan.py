@@ -63,7 +63,7 @@ def tree(engine: Engine, secrets: Secrets) -> dict[str, Any]:
 
 
 def _resolved(engine: Engine) -> dict[str, Any] | None:
-    """What this release makes of the arguments; None where release or model are not known."""
+    """The settings that this release derives from the arguments; None if release or model are unknown."""
     held = engine.plan.resolved
     if held is None or engine.model is None or engine.release is None:
         return None
@@ -190,7 +190,7 @@ def alternatives(changes: Iterable[Alternative]) -> list[dict[str, Any]]:
 
 
 def fit(verdict: Verdict, changes: Sequence[Alternative], *, unknown: Sequence[str] = ()) -> str:
-    """What would fit, for people. `unknown`: what must be known for that, and how to say it."""
+    """A sentence with the changes that would fit. `unknown`: the missing inputs of that search, and how to set them."""
     if unknown:
         return f"what would fit: that can't be known here: {'; '.join(unknown)}\n"
     if not changes:

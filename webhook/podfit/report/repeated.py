@@ -36,7 +36,7 @@ def _without_repeated(container: CheckedContainer, marks: dict[object, list[Mark
 
 
 def _same(item: Item) -> object:
-    """What is equal for a finding of another container that reads the same."""
+    """A key that is equal for findings of other containers with the same text."""
     finding = item.finding.finding
     return (
         id(item.report),

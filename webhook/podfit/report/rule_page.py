@@ -43,7 +43,7 @@ def parameter_lines(rule: type[Rule], indent: str) -> list[str]:
 
 
 def text(rule: type[Rule]) -> str:
-    """What `podfit explain RULE` prints."""
+    """The text of `podfit explain RULE`."""
     out = [
         f"{rule.id()}: {rule.title()}",
         "",
@@ -61,7 +61,7 @@ def text(rule: type[Rule]) -> str:
 
 
 def tree(rule: type[Rule]) -> dict[str, Any]:
-    """The same as plain JSON values (docs/schemas/rules.json)."""
+    """A rule's documentation as plain JSON values (docs/schemas/rules.json)."""
     return {
         "rule": rule.id(),
         "title": rule.title(),

@@ -14,7 +14,7 @@ from podfit.report.checked import Accepted, Checked, Item
 from podfit.rules import all_rules
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
-"""What stands for itself in the path of a URI (RFC 3986)."""
+"""The characters that are not escaped in the path of a URI (RFC 3986)."""
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -106,7 +106,7 @@ def _suppression(accepted: Accepted) -> dict[str, Any]:
 
 
 def _notification(level: str, file: str | None, line: int | None, message: str) -> dict[str, Any]:
-    """What is said of the run, or of a file that can't be read, or is skipped."""
+    """A SARIF notification on the run, or on a file that is unreadable or skipped."""
     out: dict[str, Any] = {"level": level, "message": {"text": message}}
     if file:
         place: dict[str, Any] = {"artifactLocation": {"uri": uri(file)}}

@@ -1,4 +1,4 @@
-"""What `podfit scan` found, as plain JSON values (docs/schemas/scan.json) and as text for people."""
+"""The result of `podfit scan`, as plain JSON values (docs/schemas/scan.json) and as text for people."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _name(row: ScannedContainer) -> str:
 
 
 def _what_if(broken: list[NewDenial], limit: int) -> Iterator[str]:
-    """What another policy would newly deny, at most `limit` workloads."""
+    """Lines with the workloads that another policy would newly deny, at most `limit` of them."""
     names = list(dict.fromkeys(denial.object for denial in broken))
     if not broken:
         yield "what if: no more workloads would be denied than today"

@@ -1,4 +1,4 @@
-"""What `podfit scan` found as one HTML page that needs nothing else: for a ticket, or to be opened years later.
+"""The result of `podfit scan` as one self-contained HTML page, for a ticket or an archive.
 
 Nothing is loaded from anywhere (the page's own policy forbids it), and every word of a cluster is escaped. Without a
 script all content is there: the script only sorts and filters.

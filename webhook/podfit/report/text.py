@@ -97,7 +97,7 @@ def verdict(engine: Engine) -> str:
 
 
 def standing(findings: Iterable[GradedFinding]) -> str:
-    """What the findings of one container come to: "DENIED: vLLM would not start (shm-missing)", "likely to fail:
+    """A summary of one container's findings: "DENIED: vLLM would not start (shm-missing)", "likely to fail:
     memory-limit-too-low; advice: unknown-gpu", "no findings"."""
     by_heading: dict[Heading, list[GradedFinding]] = {heading: [] for heading in HEADINGS}
     for finding in findings:
@@ -147,7 +147,7 @@ _HIGHLIGHTS = re.compile(
     re.MULTILINE,
 )
 DENIED_NOW = "DENIED NOW"
-"""What a comparison says of a container that was allowed before."""
+"""The mark in a comparison of a container that was allowed before."""
 _GROUPS = {"bad": "denied", "good": "clean", "unsure": "likely", "label": "place"}
 
 
@@ -183,8 +183,8 @@ Detail = Literal["quiet", "normal", "all"]
 def check(
     checked: Checked, paint: Paint = plain, width: int = WIDTH, detail: Detail = "normal", *, source: bool = False
 ) -> str:
-    """What `podfit check` prints for people: each container's findings, a file after the other. `source`: each with
-    its line of the file.
+    """The text of `podfit check`: each container's findings, a file after the other. `source`: each with its line of
+    the file.
 
     `width`: of the terminal, in characters; narrower than LEAST or wider than WIDTH is not written.
     """

@@ -1,4 +1,4 @@
-"""What the rules about quantization share: how the checkpoint that vLLM will read is quantized."""
+"""Helpers of the rules about quantization: the scheme of the checkpoint that vLLM will read."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def is_the_known(engine: Engine, but: str | None = None) -> bool:
 
 
 def is_scheme_known(engine: Engine) -> bool:
-    """The same of how the checkpoint is quantized, which an override of single values such as num_hidden_layers leaves
-    as it is."""
+    """True if the checkpoint's quantization scheme is known, which an override of single values such as
+    num_hidden_layers leaves as it is."""
     overrides = engine.args.given.get("hf_overrides")
     if not isinstance(overrides, Mapping) or any(isinstance(value, Mapping) for value in overrides.values()):
         return is_the_known(engine)

@@ -1,4 +1,5 @@
-"""What the rules about flags share: how sure it is that the parser is the one of the table, and whose word it is."""
+"""Helpers of the rules about flags: how certain it is that the parser is the one of the table, and which field set a
+value."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def _has_its_own(engine: Engine, running: Release) -> bool:
 
 
 def uncertain(engine: Engine) -> str | None:
-    """What keeps `certainty` from being certain."""
+    """The reason why `certainty` is not "certain"; None if it is."""
     if certainty(engine) == "certain":
         return None
     image = engine.field("image") or "none"
@@ -89,7 +90,7 @@ def uncertain(engine: Engine) -> str | None:
 
 
 def registry_certainty(engine: Engine) -> Certainty:
-    """The same for a name that vLLM looks up in a registry (parsers, connectors, backends, models).
+    """The certainty of a finding on a name that vLLM looks up in a registry (parsers, connectors, backends, models).
 
     A plugin may have added names to the registry. A plugin is a Python package that is installed next to vLLM
     (vLLM 0.33 plugins/__init__.py)."""
@@ -97,7 +98,8 @@ def registry_certainty(engine: Engine) -> Certainty:
 
 
 def value_certainty(engine: Engine) -> Certainty:
-    """The same for a value that the release does not know: a release between or after those of the table may."""
+    """The certainty of a finding on a value that the release does not know: a release between or after those of the
+    table may."""
     return registry_certainty(engine) if engine.args.parser_known else "possible"
 
 
@@ -140,7 +142,7 @@ def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def parser(engine: Engine) -> Parser | None:
-    """What the parser of the engine's release knows; None if it is not in the table."""
+    """The table of options of the engine's release; None if the release is not in the table."""
     table = builtin()
     if engine.release not in table.releases:
         return None
@@ -209,7 +211,7 @@ def dropped(engine: Engine) -> Word | None:
 
 
 TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
-"""What becomes of `args::` in YAML."""
+"""The keys that YAML reads from `args::` and the like, which are typos."""
 
 
 def misplaced(engine: Engine) -> dict[int, str]:

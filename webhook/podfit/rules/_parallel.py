@@ -1,4 +1,4 @@
-"""What the rules about parallelism share: what an engine needs, what its Pods have."""
+"""Helpers of the rules about parallelism: the GPUs that an engine needs, and those of its Pods."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Engine:
     placement: Placement | None = None
     """The live nodes on which the Pod may run; None if nodes are not known."""
     mounts: tuple[Mount, ...] = ()
-    """What is mounted into the container."""
+    """The mounts of the container."""
     errors: tuple[tuple[str, Exception], ...] = field(default=(), compare=False, repr=False)
     """The stages of reading in which podfit failed, each with its error; what they give is unknown."""
     parsers: Releases | None = field(default=None, compare=False, repr=False)
@@ -99,7 +99,7 @@ class Engine:
     _once: dict[Callable[[Engine], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def once(self, of: Callable[[Engine], T]) -> T:
-        """What a helper that several rules share says of this engine: it is asked once."""
+        """Return `of(self)`, computed once and cached by the function: for helpers that several rules share."""
         known = self._once
         if of in known:
             return known[of]  # type: ignore[no-any-return]
@@ -199,7 +199,7 @@ class Engine:
 
     @cached_property
     def shm(self) -> Shm:
-        """What is at /dev/shm."""
+        """The mount or default at /dev/shm, and its size."""
         return shm_of(self.workload, self.mounts)
 
     @cached_property
@@ -424,7 +424,8 @@ class Engine:
         return (*there, *(label for label in others if label not in there))
 
     def _accompanying_change(self, alternative: solve.Alternative) -> str:
-        """What must change together with an alternative, so that following the advice leads to no other denial."""
+        """The text of a change that must be made together with an alternative to avoid another denial; empty if
+        none."""
         mig = self.requested is not None and "/mig-" in self.requested[0]
         if "product" in alternative.changes and mig and self.requested:
             return f" and nvidia.com/gpu instead of {self.requested[0]}"

@@ -1,4 +1,4 @@
-"""What people read about the GPUs that a container may get (`Engine.gpus`): where it fits, where not, and the smallest.
+"""Texts on the GPUs that a container may get (`Engine.gpus`): those on which it fits, those on which not, the smallest.
 
 The arithmetic is the planner's. Here the GPUs are left out on which another rule has a finding: they have room, but
 vLLM does not start on them.
@@ -61,7 +61,8 @@ class Named(NamedTuple):
 
 
 def lack(engine: Engine, model: Gpu) -> str | None:
-    """What the GPU model lacks for this container besides memory, by certain and likely findings; None if nothing."""
+    """The feature, besides memory, that the GPU model lacks for this container, by certain and likely findings; None if
+    nothing."""
     if not is_supported(engine, model):
         return "no support by the image's CUDA"
     there = replace(engine.leader or engine, gpu=Fact(Accelerator((model,), None), "", may_deny=True))
@@ -278,7 +279,7 @@ def _on_none(engine: Engine, *, of_table: bool) -> str:
 
 
 def _open(engine: Engine) -> list[str]:
-    """Which GPUs the Pod may get besides the ones that are planned."""
+    """Texts on the GPUs that the Pod may get besides the planned ones."""
     placement = engine.placement
     if placement is None or not placement.kinds:
         return []

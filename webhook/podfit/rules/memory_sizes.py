@@ -1,4 +1,4 @@
-"""What the rules about host memory share: the need, which argument asks for it, the limit that would be enough."""
+"""Helpers of the rules about host memory: the need, which argument asks for it, the limit that would be enough."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def cached(engine: Engine) -> str | None:
 
 
 def advised_request(engine: Engine) -> int | None:
-    """What should be set aside: the likely peak, no more than the limit."""
+    """Bytes to request: the likely peak, at most the limit; None if unknown."""
     host = engine.plan.host
     if host is None:
         return None
@@ -119,7 +119,7 @@ def computable(engine: Engine) -> bool:
 
 
 def elsewhere(engine: Engine) -> bool:
-    """Which of the engine's processes run in this container is not known: it joins a leader, or spans Pods."""
+    """True if it is unknown which of the engine's processes run in this container: it joins a leader, or spans Pods."""
     return engine.command.entry == "worker" or engine.spans_pods
 
 

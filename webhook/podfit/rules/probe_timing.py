@@ -1,4 +1,4 @@
-"""What the probe rules share: whom a probe asks, how long it waits, and the probes that would be right."""
+"""Helpers of the probe rules: the port of a probe, its time in seconds, and the probes that would be right."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tolerance(probe: Mapping[str, Any]) -> int:
 
 
 def consequence(engine: Engine, name: str) -> tuple[str, ...]:
-    """What becomes of a container whose probe of that name never succeeds, and when."""
+    """Sentences on the fate of a container whose probe of that name never succeeds, with the time."""
     entries = probe(engine, name) or {}
     if name == "readinessProbe":
         return ("a probe that never succeeds: the Pod is never ready, and no Service sends it requests",)
@@ -91,7 +91,7 @@ def follows(engine: Engine) -> bool:
 
 
 def may_not_serve(engine: Engine) -> bool:
-    """The same container may serve nothing in another of its Pods, or on another path through its script.
+    """True if the container may serve nothing in another of its Pods, or on another path through its script.
 
     There a probe would restart it forever. If several Pods make up the engine, unknown arguments may be `--headless`.
     """
@@ -104,8 +104,8 @@ def unreachable(engine: Engine) -> bool:
 
 
 def probe_actions(engine: Engine) -> ProbeActions:
-    """What the probes ask of this container: each one's name, action and its fields, and the port. An exec probe may
-    know better, and what another host answers says nothing of vLLM."""
+    """(probe's name, action, the action's fields, port) of each probe of this container. Left out are exec probes,
+    which may check anything, and probes of another host."""
     return engine.once(_read_probe_actions)
 
 

@@ -170,7 +170,7 @@ def _cuda_of_drivers(engine: Engine) -> int | None:
 
 
 class _Readings(NamedTuple):
-    """What was read of one engine."""
+    """The engine as each release reads it."""
 
     engines: dict[Release, Engine]
     subjects: dict[tuple[str, Release], frozenset[str]]

@@ -1,4 +1,5 @@
-"""What a rule is: one small file of `webhook/podfit/rules/`. Its name is its id, its docstring its documentation."""
+"""The base class of rules. A rule is one small file of `webhook/podfit/rules/`. Its name is its id, its docstring its
+documentation."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ Plane = Literal["gpu", "host", "config", "network", "storage", "cluster"]
 Certainty = Literal["certain", "likely", "possible"]
 Place = Literal["admission", "check", "scan"]
 Fix = Literal[True, False, "certain", "manual"]
-"""What applies a rule's fix. The mutating webhook always applies a fix of `True`, and one of `"certain"` if the finding
-is certain. It never applies one of `False` or `"manual"`. `podfit fix`, whose diff the author reads, applies all except
-those of `False`."""
+"""The part of podfit that applies a rule's fix. The mutating webhook always applies a fix of `True`, and one of
+`"certain"` if the finding is certain. It never applies one of `False` or `"manual"`. `podfit fix`, whose diff the
+author reads, applies all except those of `False`."""
 Threat = Literal["start", "uptime", "practice"]
 Level = Literal["denied", "likely", "advice"]
-"""What a finding means to its reader: denied here, likely to fail, or advice."""
+"""The meaning of a finding for its reader: denied here, likely to fail, or advice."""
 Heading = Literal["denied", "would_deny", "likely", "advice"]
 """A finding's level; would_deny: a denial without the limit of `enforce.mode`."""
 
@@ -37,7 +38,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "plan.host": ("model",),
     "plan.startup": ("model", "gpu"),
 }
-"""What a rule may need of an engine → the facts that it is made of."""
+"""A need of a rule → the facts of the engine that it is made of."""
 
 PROBABLY = " (probably fits)"
 """The end of a suggestion that the planner's estimate supports, but not its minimum."""
@@ -58,7 +59,7 @@ class Finding(NamedTuple):
     uncertain: str | None = None
     """Why the finding is not certain, as text; None if it is certain, or if the message has the reason."""
     fillable: str | None = None
-    """What may still be put in its place before an API server sees it, for people: at most a warning where files are
+    """The tool that may still replace it before an API server sees it, for people: at most a warning where files are
     evaluated; None if nothing may."""
     advice: bool = False
     """The finding is only information: `audit` if the rule's mode is `warn`."""
@@ -96,7 +97,7 @@ def lines(*texts: str | None) -> tuple[str, ...]:
 
 
 Form = Literal["gpu", "release", "model"]
-"""What a text in a policy names: a GPU (`l4`), a vLLM release (`0.27`, `0.27.1`), models (`Qwen/*`)."""
+"""The kind of name that a text in a policy is: a GPU (`l4`), a vLLM release (`0.27`, `0.27.1`), models (`Qwen/*`)."""
 
 
 def parameter(default: Any, description: str, *, example: str = "", form: Form | None = None, **bounds: float) -> Any:
@@ -129,9 +130,9 @@ class Rule:
 
     plane: ClassVar[Plane]
     event: ClassVar[str]
-    """What happens to the container or to its requests if the finding is right, as a clause without a full stop."""
+    """The failure of the container or of its requests if the finding is right, as a clause without a full stop."""
     threatens: ClassVar[Threat] = "start"
-    """What is lost: vLLM does not start, does not stay up, or a practice that operators want is not followed. Only the
+    """The loss: vLLM does not start, does not stay up, or a practice that operators want is not followed. Only the
     first two can make a finding `likely to fail`: the event is then more probable than not. What may happen one day,
     under another load or on another node, is a practice."""
     mode: ClassVar[Mode] = "warn"
@@ -159,7 +160,7 @@ class Rule:
     """A finding says that the object has what a policy forbids, not that vLLM fails. A command that is not read whole,
     zero replicas and another server after this one do not soften it."""
     partly_denies: ClassVar[str | None] = None
-    """Which findings of the rule only warn, also with `mode: deny`, and why; None if each kind can be certain."""
+    """The findings of the rule that only warn, also with `mode: deny`, and why; None if each kind can be certain."""
     of_unnamed: ClassVar[bool] = False
     """The rule also checks a container whose command is not read, and of which nothing else says that it runs vLLM."""
 
@@ -192,7 +193,7 @@ class Rule:
         return where in cls.where and unknown.isdisjoint(cls.needs) and completes.isdisjoint(cls.mute_for)
 
     def remarks(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """What an admin should know of the parameters: the field's path below the rule, and the remark."""
+        """(the field's path below the rule, remark) of parameters that an admin should reconsider."""
         return iter(())
 
     def check(self, engine: Engine) -> Iterator[Finding]:

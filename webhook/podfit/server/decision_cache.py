@@ -31,9 +31,9 @@ all again every few minutes, in the same order; a cache that is a little too sma
 _ENTRY = 1024
 """Bytes of a kept decision without its answer's text, about (sys.getsizeof of its parts)."""
 _CAUSE = 256
-"""The same for a cause, without its texts."""
+"""Bytes of a cause, without its texts."""
 _PAIR = 80
-"""The same for a rule and its effect; all decisions share the texts."""
+"""Bytes of a rule and its effect; all decisions share the texts."""
 _MADE_UP = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "selfLink")
 """Fields of `metadata` that the API server fills in, and that differ between the objects of one template."""
 _TOKEN = re.compile(rb"u\x15\0\0\0kube-api-access-[a-z0-9]{5}")

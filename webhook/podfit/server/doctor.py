@@ -37,7 +37,7 @@ class CheckResult:
     about: str
     text: str
     next: str = ""
-    """What to do; empty if all is well."""
+    """The advice; empty if all is well."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Served:
-    """What answered a TLS handshake."""
+    """The answer to a TLS handshake."""
 
     where: str
     """HOST:PORT"""
@@ -79,7 +79,7 @@ class Observed:
     metrics: str | Unseen = ""
     """The API server's, as text."""
     before: str | Unseen = ""
-    """The same, before a Pod was tried."""
+    """The metrics before a Pod was tried."""
     answer: str | Unseen = ""
     """The API server's message about a faulty Pod, as a dry run; empty: it passed."""
     crd: JSON | Unseen | None = None
@@ -99,7 +99,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class _Names:
-    """Which webhooks are podfit's own."""
+    """The names of podfit's own webhooks."""
 
     known: frozenset[str]
     all_known: bool
@@ -372,7 +372,7 @@ _PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|faile
 
 
 def _callers(observed: Observed) -> Iterator[CheckResult]:
-    """Which callers can send reviews: the API server must, and every other caller costs processor time."""
+    """Check which callers can send reviews: the API server must, and every other caller costs processor time."""
     about = "callers"
     if not isinstance(observed.deployment, Mapping):
         return  # `_replicas` reports it
@@ -565,7 +565,7 @@ def _tag(deployment: JSON) -> str:
 
 
 def _label(deployment: JSON) -> str:
-    """What the chart was made for."""
+    """The release that the chart was made for, from the Deployment's labels."""
     return str(_nested(deployment, "metadata", "labels").get("app.kubernetes.io/version") or "")
 
 

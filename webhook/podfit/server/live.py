@@ -83,7 +83,7 @@ class Live:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is broken in the newest state of the files and objects, `FILE:LINE: path: message`."""
+        """The problems in the newest state of the files and objects, `FILE:LINE: path: message`."""
         sources = (*self._files.values(), *self._sources.values())
         return (*(line for source in sources for line in source.problems), *self._apart)
 

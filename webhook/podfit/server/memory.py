@@ -29,7 +29,7 @@ MIN_FOR_REVIEWS = 128 << 20
 BODIES = {False: 0.1, True: 0.2}
 """large → share of the worker's bytes that bodies of this lane may take while they arrive and wait."""
 MAX_BODIES = {False: 32 << 20, True: 64 << 20}
-"""The same in bytes, at most."""
+"""large → maximum bytes that bodies of this lane may take while they arrive and wait."""
 
 
 STACK = 4 << 20

@@ -1,4 +1,4 @@
-"""What Prometheus may read: one registry a server, no label whose values a user can invent."""
+"""The metrics for Prometheus: one registry per server, no label whose values a user can invent."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Cluster(Collector):
 
 
 class _Switch(Collector):
-    """Whether `podfit off` is in force."""
+    """The metric on whether `podfit off` is in force."""
 
     def __init__(self, is_off: Callable[[], bool | None]) -> None:
         self._is_off = is_off

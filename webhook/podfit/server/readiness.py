@@ -43,7 +43,7 @@ class Readiness:
         self._draining = True
 
     def problems(self) -> list[str]:
-        """What is not in place now, ready or not."""
+        """The unfulfilled conditions now, even if it was ready before."""
         return [why for check in (*self._checks, *self._added_checks) if (why := check())]
 
     def why_not(self) -> str | None:

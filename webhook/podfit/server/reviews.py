@@ -1,4 +1,4 @@
-"""What the API server asks: the bytes of a review in, the bytes of its answer out, in time.
+"""Reviews of the API server: the bytes of a review in, the bytes of its answer out, in time.
 
 Outcome → what is sent. The API server treats every HTTP status except 200 as a failed call and follows `failurePolicy`.
 
@@ -218,7 +218,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _complain(webhook: Webhook, decision: Decision) -> None:
-    """What went wrong in here; never a value from the manifest beyond the object's name."""
+    """Log the errors of a decision, with the object's name but no other value of the manifest."""
     if decision.error is not None:
         log.error("%s failed, allowed: %s", webhook, _subject(decision.request), exc_info=decision.error)
     for error in decision.errors:

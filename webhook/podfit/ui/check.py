@@ -153,7 +153,8 @@ def _container(container: CheckedContainer) -> dict[str, Any]:
 
 
 def _fix(source: ManifestFile, policy: Policy, body: str, original: str) -> dict[str, Any] | None:
-    """What `podfit fix` does: the diff, the text of the editor after it, a line per repair; None if no repair applies.
+    """The result of `podfit fix` as JSON: the diff, the text of the editor after it, a line per repair; None if no
+    repair applies.
 
     The diff is of the file itself, since it is applied."""
     repaired = repairs.repaired(source, policy, frozenset(), audited=False)

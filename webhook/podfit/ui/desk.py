@@ -1,4 +1,4 @@
-"""What the command hands to the page: the policy, the facts, and how to read files."""
+"""The inputs of the page from the command: the policy, the facts, and how to read files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ShippedPolicy:
 
 @dataclass
 class Decisions:
-    """What policies make of the objects of the opened files, each evaluated once per policy and object."""
+    """The decisions of policies on the objects of the opened files, each evaluated once per policy and object."""
 
     opened: Opened | None = None
     by_policy: dict[str, dict[int, RehearsedDecision]] = field(default_factory=dict)

@@ -70,7 +70,7 @@ def _objects(opened: Opened, problems: list[str]) -> Iterator[PlacedObject]:
 
 
 def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[recorded.Changed]:
-    """What the policy changes, compared with the default, for each object in the files of the command line."""
+    """The changes of the policy, compared with the default, for each object in the files of the command line."""
     opened, default = desk.open(), builtin()
     items = [(candidate, desk.decisions.of(candidate, opened)) for candidate in (default, policy)]
     for number, (where, obj, facts) in enumerate(_objects(opened, problems)):

@@ -233,7 +233,7 @@ def _field(finding: GradedFinding) -> str | None:
 
 
 def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
-    """What is known of the model and the GPU, next to their controls; `wrong` marks a name that is not known."""
+    """Notes on the model and the GPU, for display next to their controls; `wrong` marks a name that is not known."""
     if engine.model is None:
         name = engine.args.model or ""
         near = nearest(name)

@@ -65,7 +65,7 @@ def ways(engine: Engine, serving: Serving, facts: Facts, policy: Policy, secrets
 
 
 def _stocks(engine: Engine) -> Sequence[Stock]:
-    """What clusters usually have, and the chosen GPU."""
+    """The GPUs that clusters usually have, and the chosen GPU."""
     chosen = [label for gpu in engine.gpu.value.gpus for label in gpu.labels[:1]] if engine.gpu else []
     products = {stock.product for stock in CATALOGUE}
     return [*CATALOGUE, *(Stock(label) for label in dict.fromkeys(chosen) if label not in products)]

@@ -1,4 +1,4 @@
-"""What vLLM does with a container: its command, arguments, model, GPUs and memory. Pure.
+"""A model of vLLM in a container: its command, arguments, model, GPUs and memory. Pure.
 
 This package has all that vLLM's own code decides, per release. Its modules are `release` (an image's tag), `command`
 (the argv), `args` (the values), `model`, `gpu`, and `memory` (of the GPU and of the host). `facts` has the inputs from

@@ -84,7 +84,7 @@ class GivenModel:
 
 
 class Assumed(NamedTuple):
-    """What a policy assumes about unknown values (`spec.assume`). It may inform; no denial is based on it."""
+    """A policy's assumptions about unknown values (`spec.assume`). It may inform; no denial is based on it."""
 
     gpu: str | None = None
     """The GPU of a Pod that names none, `NAME[:COUNT]`; the packaged tables describe it."""
@@ -111,7 +111,7 @@ class Assumed(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known besides the object itself: the tables of models, GPUs and releases, and the user's inputs."""
+    """The inputs besides the object itself: the tables of models, GPUs and releases, and the user's inputs."""
 
     gpu: Accelerator | None = None
     """The accelerator given on the command line (`--gpu NAME[:COUNT]`): used if the Pod names none."""

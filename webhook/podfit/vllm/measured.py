@@ -1,4 +1,4 @@
-"""What vLLM itself reported about its memory, as `podfit calibrate` writes it: preferred to any estimate.
+"""Memory sizes that vLLM itself reported, as `podfit calibrate` writes them: preferred to any estimate.
 
 A file `NAME.measured.json`, in the folder of `--models` or in a ConfigMap labeled `podfit.dev/model-config`:
 

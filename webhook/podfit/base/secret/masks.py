@@ -45,7 +45,7 @@ class Secrets:
 
     @cached_property
     def quotable(self) -> Quotable | None:
-        """What texts about the objects may quote; None if they are too large."""
+        """The parts of the objects that texts may quote; None if they are too large."""
         return self.make_quotable()
 
     @cached_property

@@ -103,7 +103,7 @@ def _version(case: Mapping[str, Any]) -> str | None:
 
 
 def _facts(case: Mapping[str, Any]) -> Facts:
-    """What a case says of GPU, memory and model."""
+    """The facts with the GPU, memory and model of a case."""
     config = case.get("model_config")
     memory, weights, cache = (
         _bytes(case, key) for key in ("gpu_memory_bytes", "weights_bytes", "kv_cache_memory_bytes")

@@ -20,7 +20,7 @@ WITHOUT = {
     INSTALLED: "the decisions are those of podfit's default policy",
     OBJECTS: "the decisions are without them",
 }
-"""What a scan without a source shows."""
+"""The note of a scan without this source of policies."""
 NOT_SERVED = f"podfit enforces nothing: the API server does not serve {OBJECTS} (its CustomResourceDefinition is gone)"
 
 

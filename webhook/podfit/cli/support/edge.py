@@ -1,4 +1,4 @@
-"""What the commands share at the edge: reading files, policies and the facts given on the command line."""
+"""Input of all commands: reading files, policies and the facts given on the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from podfit.vllm.model import given
 
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 _OURS = re.compile(r"apiVersion|\bkind\b")
-"""What an object's text has."""
+"""A key that the text of every Kubernetes object has."""
 
 
 class UnusableError(Exception):
@@ -173,7 +173,7 @@ def names_any(name: str, names: Iterable[str]) -> bool:
 
 
 def _files(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """The same, each file once, with whether it was found and never named."""
+    """(file, it was never named itself, but is in a folder or matches a pattern), each file once."""
     places: dict[str, tuple[str, bool]] = {}
     for name, met in _walked(names):
         place = name if name == "-" else os.path.abspath(name)  # noqa: PTH100 - `a/../b` is `b`; no link is followed
@@ -183,7 +183,7 @@ def _files(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _walked(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """The same, as often as the names overlap."""
+    """(file, it is in a folder or matches a pattern), several times if the names overlap."""
     for name, met in _globbed(names):
         path = Path(name)
         if name != "-" and path.is_dir():
@@ -343,7 +343,8 @@ def facts(args: argparse.Namespace) -> Facts:
 
 
 def webhook_facts(args: argparse.Namespace) -> Facts:
-    """The same for a webhook: while an API server waits, no container is planned for every GPU of the table."""
+    """The facts of a webhook, as `facts` reads them; while an API server waits, no container is planned for every GPU
+    of the table."""
     return replace(facts(args), plans_table=False)
 
 

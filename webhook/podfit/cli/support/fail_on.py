@@ -21,7 +21,7 @@ def level(name: str) -> Level:
 
 
 def level_or_never(name: str) -> Level | None:
-    """The same, None for `never`."""
+    """The level of that name, None for `never`."""
     return None if name == "never" else level(name)
 
 

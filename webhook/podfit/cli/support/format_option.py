@@ -30,7 +30,7 @@ class Output:
 
 @dataclass(frozen=True)
 class FormatOption:
-    """What a command can write; an argument's type."""
+    """The formats that a command can write; an argument's type."""
 
     names: Sequence[str]
     """The first is the default."""
@@ -58,8 +58,8 @@ class FormatOption:
         )
 
     def chosen(self, args: argparse.Namespace, example: str) -> Sequence[Output]:
-        """What to write; raises UnusableError, which shows how with the format `example`, where two want standard
-        output."""
+        """The outputs to write. Raises UnusableError if two need standard output, with an example in the format
+        `example`."""
         outputs: Sequence[Output] = args.format or (Output(self.names[0], None),)
         if sum(output.file is None for output in outputs) > 1:
             raise edge.UnusableError(

@@ -137,7 +137,8 @@ def _write(output: str, ways: Sequence[Way], need: NeedsQuestion, named: Acceler
 
 
 def _having(args: argparse.Namespace, facts: Facts) -> tuple[Facts, Sequence[Stock], list[str]]:
-    """What there is to choose from: the GPU named, a cluster's, or what clusters usually have."""
+    """The facts, the stocks to choose from, and notes. The stocks are the GPU named, a cluster's, or what clusters
+    usually have."""
     if facts.gpu is not None:
         if args.nodes:
             raise edge.UnusableError("--gpu and --nodes exclude each other: --gpu names a GPU, --nodes offers a choice")

@@ -39,7 +39,7 @@ class Project(BaseModel):
 
 
 def described(error: ErrorDetails) -> str:
-    """What is wrong with a field: the problem, the value, and what is expected."""
+    """The error of one field: the problem, the value, and what is expected."""
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
         names = [field_info.alias or name for name, field_info in Project.model_fields.items()]

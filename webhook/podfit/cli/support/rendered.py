@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def manifests(args: argparse.Namespace) -> list[tuple[str, bytes]]:
-    """What helm and kustomize print, under the names `helm template CHART` and `kustomize build DIR`; raises
-    UnusableError with their own words."""
+    """The manifests that helm and kustomize print, under the names `helm template CHART` and `kustomize build DIR`;
+    raises UnusableError with their own words."""
     items: list[tuple[str, bytes]] = []
     if not (args.helm or args.values or args.set or args.kustomize):
         return items
@@ -65,6 +65,6 @@ _LOGGED = re.compile(r'[EWIF]\d{4} [\d:.]+ +\d+ \S+\] .*?\berr="(?P<error>(?:[^"
 
 
 def _plain(line: str) -> str:
-    """What a program says, without what its logger writes around it."""
+    """A line of a program without the prefix and suffix of its logger."""
     logged = _LOGGED.match(line.strip())
     return re.sub(r"\\(.)", r"\1", logged["error"]) if logged else line.strip()

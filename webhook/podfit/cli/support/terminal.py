@@ -1,4 +1,4 @@
-"""What the terminal can show: colors, and how long its lines are."""
+"""Capabilities of the terminal: colors, and the length of its lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHOICE: ContextVar[str] = ContextVar("--color", default="auto")
 WIDTH, LEAST = 100, 40
 """Characters in a line where there is no terminal, and the fewest."""
 HELP_WIDTH = 80
-"""The same for `--help`: argparse's."""
+"""Characters per line of `--help` without a terminal, as argparse has it."""
 
 
 def colors(stream: TextIO | None = None) -> bool:
@@ -44,8 +44,8 @@ def show(rendered: str, paint: Callable[[str], str] | None = None) -> None:
 
 
 _COMMAND = re.compile(r"^(\s*:)(?=:)|##(?=\[)", re.MULTILINE)
-"""What GitHub's runner takes for a workflow command in the output of a step: `::` at the beginning of a line, and `##[`
-anywhere (actions/runner ActionCommand.cs)."""
+"""A workflow command for GitHub's runner in the output of a step: `::` at the beginning of a line, and `##[` anywhere
+(actions/runner ActionCommand.cs)."""
 
 
 def without_commands(text: str) -> str:

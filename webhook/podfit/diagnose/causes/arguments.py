@@ -1,4 +1,4 @@
-"""What vLLM rejects of its arguments, for this model and for the GPUs that the container has."""
+"""Causes in vLLM's arguments, which it rejects for this model and for the GPUs that the container has."""
 
 from __future__ import annotations
 

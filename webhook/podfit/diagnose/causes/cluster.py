@@ -1,4 +1,4 @@
-"""What the cluster does to a Pod: places it, pulls its image, probes it, takes it away."""
+"""Causes in the cluster's treatment of a Pod: scheduling, image pulls, probes, eviction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong around vLLM: the image, its command, ports, and what the Pod names."""
+"""Causes in the container around vLLM: the image, its command, ports, and what the Pod names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong between the processes of an engine, and between engines: RDMA, connectors, collectives."""
+"""Causes between the processes of an engine, and between engines: RDMA, connectors, collectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the GPU can't compute, and what fails on it."""
+"""Causes in the GPU: computations that it can't do or that fail."""
 
 from __future__ import annotations
 

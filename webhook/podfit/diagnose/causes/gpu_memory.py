@@ -1,4 +1,4 @@
-"""What goes wrong with the memory of the GPU."""
+"""Causes in GPU memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with host memory: the cgroup's limit, /dev/shm, pinned memory, threads."""
+"""Causes in host memory: the cgroup's limit, /dev/shm, pinned memory, threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the image's software: packages, compilers, the driver's libraries, crashes of native code."""
+"""Causes in the image's software: packages, compilers, the driver's libraries, crashes of native code."""
 
 from __future__ import annotations
 

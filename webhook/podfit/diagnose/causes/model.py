@@ -1,4 +1,4 @@
-"""What is wrong with the model: its name, who may read it, its files, its architecture."""
+"""Causes in the model: its name, who may read it, its files, its architecture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong between the Pod and the model hub."""
+"""Causes between the Pod and the model hub."""
 
 from __future__ import annotations
 

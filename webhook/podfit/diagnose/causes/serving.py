@@ -1,4 +1,4 @@
-"""What goes wrong once vLLM runs: requests that it rejects, an engine that stalls or died."""
+"""Causes while vLLM serves: requests that it rejects, an engine that stalls or died."""
 
 from __future__ import annotations
 

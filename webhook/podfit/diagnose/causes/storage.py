@@ -1,4 +1,4 @@
-"""What goes wrong with disks and volumes."""
+"""Causes in disks and volumes."""
 
 from __future__ import annotations
 

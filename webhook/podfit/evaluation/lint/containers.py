@@ -48,7 +48,7 @@ class Containers(NamedTuple):
     errors: Sequence[RuleError]
     secrets: Secrets
     unread: str | None
-    """What may run vLLM and is not read, for people."""
+    """A note on containers that may run vLLM and are not read, for people."""
 
 
 def read_containers(obj: JSON, assumed: Assumed, policy: Policy, facts: Facts) -> Containers:

@@ -40,7 +40,8 @@ def parser_unknown(finding: Finding, engine: Engine, context: Context) -> str | 
 
 
 def release_not_read(finding: Finding, engine: Engine, context: Context) -> str | None:
-    """What a release newer than podfit's facts does is unknown; a parser that a policy describes is known."""
+    """The release is newer than podfit's facts, so its behavior is unknown; a parser that a policy describes is
+    known."""
     return newer_than_read(engine.release) if _is_of_vllm(finding, context) and not context.rule.of_parser else None
 
 

@@ -78,7 +78,7 @@ class _Evaluation:
 
     @property
     def unread(self) -> str | None:
-        """What is not evaluated of the object."""
+        """The reason why a part of the object is not evaluated; None if all is."""
         return next((read.unread for read in self._containers if read.object is self.object), None)
 
     def containers(self, obj: JSON, assumed: Assumed) -> Containers:

@@ -195,7 +195,7 @@ class Result(NamedTuple):
 
 
 class Shadow(NamedTuple):
-    """The same object under a policy that is only counted."""
+    """The result for an object under a policy that is only counted."""
 
     policy: str
     results: tuple[Result, ...]

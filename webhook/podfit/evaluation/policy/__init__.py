@@ -37,7 +37,7 @@ _REMEMBERED = 1024
 
 @dataclass
 class _Memo:
-    """What is worked out once for the same policies, at whatever time."""
+    """Cached values of one list of policies, which do not depend on the time."""
 
     terms: dict[tuple[int | None, tuple[bool | None, ...]], Terms] = field(default_factory=dict)
     version: str = ""
@@ -58,19 +58,19 @@ class Policy:
     releases: Releases = field(default_factory=Releases)
     """vLLM releases: which images hold them, and those that the package's table lacks."""
     now: datetime | None = None
-    """What exceptions expire by; the edge reads the clock and says so with `at`."""
+    """The time by which exceptions expire; the edge reads the clock and sets it with `at`."""
     everything: tuple[Layer, ...] = field(default=(), compare=False, repr=False)
     """Every policy as it was given, shadows too: for explanations."""
     _memo: _Memo = field(default_factory=_Memo, init=False, compare=False, repr=False)
 
     def at(self, now: datetime) -> Policy:
-        """The same policies at this time (with a time zone)."""
+        """Return the policies at this time (with a time zone), by which exceptions expire."""
         other = replace(self, now=now)
         object.__setattr__(other, "_memo", self._memo)
         return other
 
     def audited(self) -> Policy:
-        """The same policies, of which nothing is enforced: no finding is more than audited, and nothing is patched."""
+        """Return the policies with nothing enforced: no finding is more than audited, and nothing is patched."""
         return replace(self, layers=(*self.layers, Layer("nothing is enforced", at_most="audit")))
 
     def of(self, subject: Subject) -> Terms:
@@ -78,7 +78,7 @@ class Policy:
         return self._apply_layers(self.layers, subject)
 
     def shadowed(self, subject: Subject) -> Iterator[tuple[str, Terms]]:
-        """What would hold with each of the policies that are only counted, by its name."""
+        """(name, terms) of each policy that is only counted: the terms that would apply with it."""
         for number, (place, shadow) in enumerate(self.shadows):
             if shadow.match.selects(subject) is True:
                 yield (
@@ -143,7 +143,7 @@ def _apply_layer(terms: Terms, chosen: tuple[Layer, bool | None]) -> Terms:
 
 @cache
 def builtin() -> Policy:
-    """What no policy at all means: every rule with its own defaults."""
+    """The policy without any file: every rule with its own defaults."""
     return Policy(Terms({rule_id: Setting(rule(), rule.mode, rule.fix) for rule_id, rule in all_rules().items()}))
 
 
@@ -179,7 +179,7 @@ def what_if(policy: Policy, changes: Iterable[Layer]) -> Policy:
 
 
 def _with_known_releases(releases: Releases, layer: Layer) -> Releases:
-    """What is known of releases, with what a policy says on top."""
+    """The known releases, with those that a policy adds."""
     lessons = list(releases.make_table.lessons) if isinstance(releases.make_table, taught.TaughtTable) else []
     table = releases.table
     for known_release in layer.known:

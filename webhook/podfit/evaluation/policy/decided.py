@@ -1,4 +1,4 @@
-"""Which line of which policy decided: `podfit explain --policy`."""
+"""The line of the policy that decided: `podfit explain --policy`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUILT_IN_POLICY = "built in"
 
 
 class PolicyValue(NamedTuple):
-    """What one policy says of one word."""
+    """The value of one field in one policy."""
 
     value: Any
     place: str
@@ -59,7 +59,7 @@ def decided_fields(policy: Policy, rule: type[Rule], subject: Subject | None) ->
 
 
 def cap(policy: Policy, subject: Subject | None) -> PolicyValue | None:
-    """What says how strong a mode may be; None where nothing does."""
+    """The policy value that limits the modes; None if there is no limit."""
     policy_value = None
     for layer, certain in _applying(policy, subject):
         if layer.at_most is not None:

@@ -104,7 +104,7 @@ def _place_of(name: str, line_of: Callable[[FieldPath], int | None]) -> Callable
 
 
 def check(obj: Mapping[str, Any]) -> Wrong:
-    """What is wrong in a policy, none where it can be used."""
+    """The problems of a policy, by path; empty if it can be used."""
     if obj.get("kind") != "Policy" and not str(obj.get("apiVersion")).startswith("podfit.dev/"):
         text = f"{_quote_value(obj.get('apiVersion'))}, kind {_quote_value(obj.get('kind'))}"
         return [(FieldPath(("apiVersion",)), f"expected {_TITLES}, got apiVersion {text}")]
@@ -122,7 +122,7 @@ def check(obj: Mapping[str, Any]) -> Wrong:
 
 
 def validate(model: type[BaseModel], obj: Mapping[str, Any]) -> Wrong:
-    """What is wrong in an object of another shape than a policy's."""
+    """The problems of an object by a shape (`model`), by path; empty if it is valid."""
     return _validate(model, obj, FieldPath(), set())
 
 
@@ -147,7 +147,7 @@ def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, fie
 
 
 _TYPE_NAMES = frozenset({"[key]", "int", "str", "constrained-str", records.SINGLE, records.LIST})
-"""What pydantic adds to a place, for a key of a mapping and for one of several types."""
+"""Parts that pydantic adds to a path, for a key of a mapping and for one of several types."""
 
 
 _EXPECTED_TYPES = {
@@ -232,7 +232,7 @@ def _selectors(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _requirement_problem(requirement: Mapping[str, Any]) -> str | None:
-    """What is wrong with the values of a selector's expression; None where they fit its operator."""
+    """The problem of the values of a selector's expression; None if they fit its operator."""
     operator, values = requirement.get("operator"), requirement.get("values")
     if operator in ("In", "NotIn") and values in (None, []):
         return None if values is None and "values" in requirement else f"required with {operator}: at least one value"
@@ -278,7 +278,7 @@ def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
 
 
 def _said_of_rule(rule_id: str, obj: Mapping[str, Any]) -> SaidOfRule:
-    """What a policy sets of a rule: mode, fix and parameters."""
+    """The values that a policy sets for a rule: mode, fix and parameters."""
     model = shape.rule_shape(rule_id).model_validate_json(json.dumps(obj))
     given = {name: records.plain(getattr(model, name)) for name in model.model_fields_set}
     return SaidOfRule(given.pop("mode", None), given.pop("fix", None), given)

@@ -1,4 +1,4 @@
-"""What one policy says, and the terms that apply when it is laid over the others."""
+"""One policy as a layer, and the terms that apply when it is laid over the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def harder_mode(first: Mode, other: Mode) -> Mode:
 
 
 def _by_hand(fix: Fix) -> Fix:
-    """The same without the mutating webhook."""
+    """The fix limited to `podfit fix`, without the mutating webhook."""
     return fix if fix is False else "manual"
 
 
@@ -87,7 +87,7 @@ class PolicyException:
     expires: datetime
     """The instant from which it no longer holds."""
     until: str
-    """The same as it was written."""
+    """The end as it was written."""
     policy: str
     place: str = field(compare=False, repr=False)
     """Where it is: "file:line"."""
@@ -162,7 +162,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class SaidOfRule:
-    """What a policy says of one rule; None: nothing."""
+    """The values that a policy sets for one rule; None: not set."""
 
     mode: Mode | None = None
     fix: Fix | None = None

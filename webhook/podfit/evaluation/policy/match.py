@@ -1,4 +1,4 @@
-"""Which objects a policy, or an exception in it, is about.
+"""The selection of objects by a policy, or by an exception in it.
 
 An answer may be unknown: a manifest need not name its namespace, and an AdmissionReview does not carry the namespace's
 labels. `Policy.of` takes care that what is not known never makes a decision stricter.

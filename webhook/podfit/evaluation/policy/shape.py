@@ -37,7 +37,7 @@ class LabelSelector(Strict):
 
 
 class MatchShape(Strict):
-    """Which objects: all conditions that are given must hold, none given means every object."""
+    """The objects that a policy selects: all given conditions must apply; without any, it selects every object."""
 
     namespaces: list[words.Namespace] | None = Field(
         default=None, min_length=1, description="Names of namespaces, * and ? as wildcards; one of them."
@@ -100,7 +100,7 @@ class KnownReleaseShape(Strict):
 
 
 class ReleasesShape(Strict):
-    """What is known of vLLM's releases beyond the package's table; it holds for every object, whatever match says."""
+    """Facts on vLLM's releases beyond the package's table; they apply to every object, whatever `match` selects."""
 
     images: dict[str, words.Version] = Field(
         default_factory=dict, description="Image, with * and ? as wildcards, to the vLLM release in it."
@@ -111,7 +111,7 @@ class ReleasesShape(Strict):
 
 
 class AssumeShape(Strict):
-    """What to assume where nothing is known. It may inform; a denial never rests on it."""
+    """Assumptions about unknown values. They may inform; no denial is based on them."""
 
     gpu: words.Accelerator | None = Field(
         default=None, description="The GPU of a Pod that names none: l4, h100:8, NVIDIA-A100-SXM4-80GB."
@@ -160,7 +160,7 @@ class EnforceShape(Strict):
 
 
 class MutateShape(Strict):
-    """What the mutating webhook may change."""
+    """The changes that the mutating webhook may make."""
 
     workloads: bool | None = Field(
         default=None, description="Patch workloads, too, not only Pods. Default: false; GitOps tools would see it."
@@ -168,7 +168,7 @@ class MutateShape(Strict):
 
 
 class SpecShape(Strict):
-    """What the policy says. What it leaves out stays as the policies before it, or podfit itself, have it."""
+    """The content of a policy. Unset fields keep the values of earlier policies, or podfit's defaults."""
 
     order: int = Field(
         default=0,
@@ -196,7 +196,9 @@ class SpecShape(Strict):
     enforce: EnforceShape = Field(
         default_factory=EnforceShape, description="How strong a decision may be, and whom it may hit."
     )
-    mutate: MutateShape = Field(default_factory=MutateShape, description="What the mutating webhook may change.")
+    mutate: MutateShape = Field(
+        default_factory=MutateShape, description="The changes that the mutating webhook may make."
+    )
     trust_mutation: bool | None = Field(
         default=None,
         description="Do not deny a workload whose Pods the mutating webhook would repair. Default: false.",
@@ -262,7 +264,7 @@ class _RuleWords(Strict):
 
 @cache
 def rule_shape(rule_id: str) -> type[BaseModel]:
-    """What a policy may say of a rule: mode, fix and its parameters (camelCase), with their bounds."""
+    """The pydantic model of a rule in a policy: mode, fix and its parameters (camelCase), with their bounds."""
     rule = all_rules()[rule_id]
     return create_model(rule.__name__, __base__=_RuleWords, __doc__=f"{rule.title()}.", **records.shape_fields(rule))
 

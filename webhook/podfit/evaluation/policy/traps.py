@@ -1,4 +1,4 @@
-"""What YAML makes of a text behind its author's back, in a policy a mistake each: the parsed value is what applies.
+"""Texts that YAML parses into another value than their author intends. Each is a mistake in a policy.
 
 YAML 1.1 reads `off` and `no` as false, YAML 1.2 as text, kubectl `n` as false too (`manifest/scalar.py`). `010` is
 eight or ten. `1e3` is a number or text. An anchor takes a value from a line far away. kubectl, editors and others do
@@ -84,7 +84,8 @@ def _end_value(stack: list[_Frame]) -> None:
 
 
 def _trap_messages(event: Any, is_key: bool) -> Iterator[str]:
-    """What YAML readers read differently in one event: anchors, tags, merge keys, plain scalars that are not text."""
+    """The problems of one YAML event that YAML readers read differently: anchors, tags, merge keys, plain scalars that
+    are not text."""
     if getattr(event, "anchor", None) is not None:
         sign = "*" if type(event).__name__ == "AliasEvent" else "&"
         yield f"{sign}{event.anchor}: a policy has no anchors and aliases; write it out where it holds"

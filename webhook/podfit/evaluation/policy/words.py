@@ -137,4 +137,4 @@ Rate = Annotated[int | str, AfterValidator(_validate_rate)]
 """Bytes a second."""
 Text = Annotated[str, _validator(lambda text: None if text.strip() else "must say something")]
 Repaired = Annotated[Fix, BeforeValidator(_no_number)]
-"""Which of podfit's commands and webhooks apply a rule's edits."""
+"""The commands and webhooks of podfit that apply a rule's edits."""

@@ -1,4 +1,4 @@
-"""What a policy does, before it does it: cases with what is expected of it, and two policies on the same objects."""
+"""A rehearsal of a policy: cases with their expected decisions, and two policies on the same objects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RehearsedObject:
 
 @dataclass(frozen=True)
 class RehearsedDecision:
-    """What a policy makes of an object, in short."""
+    """A short form of a policy's decision on an object."""
 
     report: Report
     modes: Mapping[str, Mode]

@@ -25,7 +25,8 @@ KIND = "PolicyTest"
 
 
 class Expected(Strict):
-    """What is expected of an object; what is not said is not asked, but that nothing else denies."""
+    """The expected decision on an object. Fields that are not set are not compared, except that no other rule may
+    deny."""
 
     denied: bool | None = None
     rules: dict[RuleId, Mode | Literal["none"]] = Field(default_factory=dict)
@@ -61,7 +62,7 @@ class CaseOutcome:
     name: str
     line: int
     wrong: tuple[str, ...]
-    """What is not as expected, a line each."""
+    """Differences from the expected decision, a line each."""
 
 
 def shape_of(document: Document, name: str) -> CasesShape:
@@ -98,7 +99,7 @@ def run(
 
 
 def _with_labels(facts: Facts, obj: RehearsedObject, labels: Mapping[str, str] | None) -> Facts:
-    """What is known where the object's namespace has these labels; None: they are not known."""
+    """The facts with these labels of the object's namespace; `labels` None: unknown."""
     if labels is None:
         return facts
     metadata = obj.object.get("metadata")

@@ -53,7 +53,7 @@ def summary(objects: int, changed: int) -> str:
 def rule_changes(
     where: str, name: str, rehearsed_decision: RehearsedDecision, after: RehearsedDecision
 ) -> Iterator[RuleChange]:
-    """What changes for one object, rule by rule."""
+    """The changes for one object between two decisions, rule by rule."""
     for rule in sorted(rehearsed_decision.modes.keys() | after.modes.keys()):
         old, new = rehearsed_decision.modes.get(rule, "none"), after.modes.get(rule, "none")
         if old != new:

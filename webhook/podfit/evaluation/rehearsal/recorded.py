@@ -1,4 +1,4 @@
-"""What another policy would make of the findings of a saved scan: the modes alone, since the objects are gone."""
+"""The effect of another policy on the findings of a saved scan: the modes alone, since the objects are gone."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from podfit.vllm.memory.ledger import Verdict
 Key = tuple[str, str]
 """(API group, kind)."""
 State = Literal["denied", "would_deny", "warned", "clean"]
-"""What a workload's findings come to. would_deny: only `enforce.mode` of a policy keeps it from being denied."""
+"""The state of a workload by its findings. would_deny: only `enforce.mode` of a policy keeps it from being denied."""
 
 BELOW: tuple[Key, ...] = (
     ("serving.kserve.io", "InferenceService"),
@@ -73,7 +73,7 @@ BETWEEN: frozenset[Key] = frozenset(BELOW) - WORKLOAD_KINDS.keys()
 """Kinds that are only looked at for who owns them: a workload's Pods are found through them."""
 
 OLD = frozenset((("extensions", "Deployment"), ("extensions", "ReplicaSet"), ("extensions", "DaemonSet")))
-"""The same objects as those of `apps`, under another name."""
+"""Kinds whose objects are those of `apps`, under another name."""
 
 
 def order(kinds: Iterable[Key]) -> list[Key]:
@@ -160,7 +160,7 @@ class ScannedContainer(NamedTuple):
 
     @property
     def state(self) -> State:
-        """What its findings come to, if the policy enforced."""
+        """The state by its findings, as if the policy enforced."""
         headings = {finding.heading for finding in self.findings if finding.is_reported}
         if "denied" in headings or "would_deny" in headings:
             return "denied" if "denied" in headings else "would_deny"
@@ -178,7 +178,7 @@ class NewDenial(NamedTuple):
 
 @dataclass
 class Scan:
-    """What one reading of a cluster found."""
+    """The result of one reading of a cluster."""
 
     rows: list[ScannedContainer] = field(default_factory=list)
     looked_at: int = 0
@@ -264,7 +264,7 @@ DECISION_ORDER: Mapping[State, int] = {"denied": 0, "would_deny": 1, "warned": 2
 
 
 class Owners:
-    """Which object made which: of a workload and all that it creates, only the top one counts.
+    """The owners of objects: of a workload and all objects that it creates, only the top one counts.
 
     An object whose owner is not known as a vLLM workload (an operator's own kind, a model server that
     names no command), counts itself.
@@ -332,7 +332,7 @@ def rows(report: Report) -> list[ScannedContainer]:
 
 
 def _scanned_container(ref: Ref, result: Result, secrets: Secrets) -> ScannedContainer:
-    """What a scan keeps of one container's result."""
+    """The record that a scan keeps of one container's result, with secrets masked."""
     engine: Engine = result.engine
     model = engine.model.value.id if engine.model else engine.args.model
     return ScannedContainer(
@@ -357,7 +357,7 @@ def _digest(spec: JSON) -> str:
 
 
 def _scanned_finding(graded: GradedFinding) -> ScannedFinding:
-    """What a scan keeps of one finding."""
+    """The record that a scan keeps of one finding."""
     finding = graded.finding
     return ScannedFinding(
         graded.rule, graded.mode, graded.level, graded.plane, graded.threatens, graded.path, finding.message,

@@ -17,7 +17,7 @@ COMPARED_LINES: tuple[tuple[Plane, str, Unit], ...] = (
     ("gpu", USED, "bytes"), *(("gpu", line, "bytes") for line in TITLES), ("gpu", TOKENS, "tokens"),
     ("host", STEADY, "bytes"),
 )  # fmt: skip
-"""What can be measured of a container that serves."""
+"""The values that can be measured of a container that serves."""
 OPTIONAL_LOG_LINES = frozenset(line.id for line in LINES if not line.in_every_log)
 """Lines that not every release prints: that they are not there is not worth a word."""
 SLACK = 6 * MI
@@ -25,7 +25,7 @@ SLACK = 6 * MI
 
 
 class Used(NamedTuple):
-    """What was measured of one Pod, or of one container of it."""
+    """Measurements of one Pod, or of one container of it."""
 
     namespace: str
     pod: str
@@ -48,7 +48,7 @@ class Drift(NamedTuple):
     unit: Unit
     planned: Span | None
     used: int | None
-    """What the Pod that is farthest off the plan uses."""
+    """The measurement of the Pod that is farthest from the plan."""
     pods: int
     """Number of Pods that were measured."""
     source: str

@@ -1,4 +1,4 @@
-"""What a plan comes to on both planes, as numbers that can be held against what a container uses."""
+"""The numbers of a plan, for GPU and host memory, that can be compared with measurements of a container."""
 
 from __future__ import annotations
 

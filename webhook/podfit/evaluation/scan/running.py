@@ -1,4 +1,4 @@
-"""Whether a running Pod is what its workload describes now: the proof that such a workload starts."""
+"""Running Pods that are equal to the present template of their workload: the proof that such a workload starts."""
 
 from __future__ import annotations
 

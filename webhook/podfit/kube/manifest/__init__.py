@@ -62,7 +62,7 @@ class Document:
     line: int
     """Where the object starts, from 1."""
     index: int = 0
-    """Which document of the stream it is in, from 0; empty ones count."""
+    """Index of its document in the stream, from 0; empty ones count."""
     root: FieldPath = _HERE
     """Its place in that document: `items[2]` of a List, else empty."""
     notes: tuple[Note, ...] = ()
@@ -107,7 +107,7 @@ class Document:
 
 
 class Manifests(NamedTuple):
-    """What a file holds."""
+    """The objects and errors of a file."""
 
     documents: tuple[Document, ...]
     errors: tuple[ReadError, ...] = ()
@@ -165,7 +165,7 @@ def load(text: str) -> Any:
 
 
 def list_items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
-    """What a List (or DeploymentList …) or an OpenShift Template holds, with its place and its parameters filled in;
+    """(place, object) of the items of a List (or DeploymentList …) or an OpenShift Template, with parameters filled in;
     None for other kinds."""
     kind = str(obj.get("kind") or "")
     if kind == "Template" and isinstance(held := obj.get("objects"), list):

@@ -35,7 +35,7 @@ class Room:
         return True
 
     def spend(self) -> None:
-        """What a reference costs that has no value."""
+        """Charge the work of a reference that has no value."""
         self.left -= _EACH
 
 

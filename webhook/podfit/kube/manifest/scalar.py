@@ -1,4 +1,4 @@
-"""What a scalar means to kubectl: neither YAML 1.1 as written nor 1.2, but go-yaml 2's reading of both.
+"""The value of a scalar in kubectl: neither YAML 1.1 as written nor 1.2, but go-yaml 2's reading of both.
 
 Source: sigs.k8s.io/yaml 1.6, the library of kubectl and the Go programs around Kubernetes. It reads YAML as in
 go.yaml.in/yaml/v2 resolve.go, and then converts it to JSON. `y` is true, `0o17` and `017` are fifteen, `1e3` is a

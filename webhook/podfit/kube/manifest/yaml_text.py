@@ -15,7 +15,7 @@ from podfit.kube.path import FieldPath
 MAX_ERRORS = 20
 """After so many broken documents the rest of a file is not looked at."""
 _LINE_END = re.compile(r"\r\n?|\n|\x85|\u2028|\u2029")
-"""What ends a line in YAML, as PyYAML and libyaml count them."""
+"""The ends of a line in YAML, as PyYAML and libyaml count them."""
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 
 
@@ -84,7 +84,7 @@ class _Frame:
     def __init__(self, value: dict[str, Any] | list[Any], event: Any, path: Path) -> None:
         self.value = value
         self.event = event
-        """What began it."""
+        """The event that began it."""
         self.path = path
         self.nodes = 1
         self.key: str = ""

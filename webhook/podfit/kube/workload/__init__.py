@@ -44,7 +44,8 @@ class CachedObject:
         return find(self.object) if self._given_workloads is None else self._given_workloads
 
     def once(self, of: Callable[[CachedObject], T], key: object = None) -> T:
-        """What is asked of it, worked out at the first time. `key`: for a function that is another one each time."""
+        """Return `of(self)`, computed once and cached by `key`, or by the function itself. `key`: for a lambda or a
+        bound method, which is a new object each time."""
         key = key or of
         if key not in self._known:
             self._known[key] = of(self)
@@ -146,7 +147,7 @@ _GIVEN = {
 
 
 def _operator_completes(workload: Workload, main: str) -> frozenset[str]:
-    """What the operator completes, without what the object says itself."""
+    """The fields that the operator completes, without those that the object sets itself."""
     mains = [container for container in workload.containers if not container.init]
     its = next((container for container in mains if container.name == main), mains[0] if mains else None)
     if its is None:

@@ -28,7 +28,7 @@ _OF_ALL = ("volumes", "nodeSelector", "tolerations", "affinity", "securityContex
 _OF_EACH = (*_OF_ALL, "metadata", "container", "containerSet", "script", "sidecars", "initContainers")
 """Fields of a template that make up its Pod."""
 _TYPES = ("container", "containerSet", "script")
-"""What a template runs; templateDefaults change nothing of which (workflow/controller/operator.go
+"""The fields with a template's program; templateDefaults do not change them (workflow/controller/operator.go
 mergedTemplateDefaultsInto)."""
 _EXECUTOR = frozenset({"wait", "init"})
 """Containers of Argo's own."""
@@ -58,7 +58,7 @@ def workflow(at: FieldPath, *, final: bool = False) -> Refine:
 
 
 class _Shared:
-    """What all templates of a Workflow share."""
+    """The fields that all templates of a Workflow share."""
 
     def __init__(self, obj: JSON, root: FieldPath, spec: JSON) -> None:
         self.object, self.root, self.spec = obj, root, spec

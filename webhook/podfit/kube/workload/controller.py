@@ -44,7 +44,7 @@ _LEADER = "leaderworkerset.sigs.k8s.io/name"
 pkg/controllers/pod_controller.go, setControllerReferenceWithStatefulSet)."""
 
 SYSTEM_USERS = "system:"
-"""What the names of service accounts, nodes and Kubernetes' own controllers begin with; Kubernetes reserves it
+"""The prefix of the names of service accounts, nodes and Kubernetes' own controllers; Kubernetes reserves it
 (k8s.io/apiserver pkg/authentication/user, pkg/authentication/serviceaccount)."""
 
 

@@ -14,10 +14,10 @@ config/llmisvcconfig/config-llm-template.yaml)."""
 EVERYTHING = PROBES | {"shm", "image", "args", "model", "resources", "memory-limit"}
 """A ServingRuntime brings everything; resources default to the inferenceservice-config ConfigMap's."""
 _DEFAULTS = frozenset({"resources", "memory-limit", "readiness-probe"})
-"""What the inferenceservice-config ConfigMap adds to a custom predictor, and the TCP readiness probe that Knative or
-KServe itself (raw deployment) gives its port."""
+"""The fields that the inferenceservice-config ConfigMap adds to a custom predictor, and the TCP readiness probe that
+Knative or KServe itself (raw deployment) gives its port."""
 OF_SERVICE = frozenset({"args", "model", "resources", "memory-limit", "readiness-probe"})
-"""What an InferenceService adds to the ServingRuntime that it uses."""
+"""The fields that an InferenceService adds to the ServingRuntime that it uses."""
 
 _PREDICTOR = FieldPath(("spec", "predictor"))
 _NO_FRAMEWORK = {"affinity", "securityContext", "dnsConfig", "workerSpec", "nodeSelector", "annotations", "labels"}

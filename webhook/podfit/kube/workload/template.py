@@ -65,9 +65,9 @@ class Workload:
     """The PodSpec (`volumes`, `nodeSelector` …). Its containers are in `containers`."""
     containers: tuple[Container, ...]
     completes: frozenset[str] = frozenset()
-    """What this kind's operator fills in, so that its absence here says nothing: any of "shm", "startup-probe",
-    "liveness-probe", "readiness-probe", "image", "args", "model", "resources", "memory-limit". What the object gives
-    itself is not in it."""
+    """The fields that this kind's operator fills in, so that their absence here means nothing: any of "shm",
+    "startup-probe", "liveness-probe", "readiness-probe", "image", "args", "model", "resources", "memory-limit". What
+    the object gives itself is not in it."""
     pods_per_replica: int | None = 1
     """Pods that serve one model together (LeaderWorkerSet size, Ray head + workers); None if it can't be known."""
     replicas: int | None = None
@@ -112,7 +112,7 @@ class Workload:
         return {}
 
     def once(self, of: Callable[[Workload], T]) -> T:
-        """What is asked of it, worked out at the first time: its containers may be many."""
+        """Return `of(self)`, computed once and cached by the function: the workload may have many containers."""
         known = self._once
         if of not in known:
             known[of] = of(self)

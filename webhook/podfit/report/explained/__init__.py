@@ -28,8 +28,8 @@ from podfit.vllm.memory.line import Charge
 from podfit.vllm.model import recipes
 
 Kind = Literal["whole", "spared", "used", "left", "missing", "sum", "limit"]
-"""What a bar is: all there is; what vLLM leaves alone; what is taken; what is left; what is asked for and not there;
-everything together; what is allowed."""
+"""The kind of a bar: all memory; memory that vLLM does not use; used; left; requested but missing; the sum; the
+limit."""
 
 
 class Bar(NamedTuple):
@@ -79,25 +79,25 @@ class Explained(NamedTuple):
     title: str
     summary: str
     state: Literal["denied", "warned", "clean"]
-    """What all findings come to."""
+    """The state by all findings."""
     standing: str
-    """The same in words, with the rules."""
+    """The state in words, with the rules."""
     verdict: str
-    """What the GPU's arithmetic alone comes to."""
+    """The result of the GPU's arithmetic alone."""
     why: str
     charts: tuple[Chart, ...]
     results: tuple[tuple[str, str], ...]
-    """What follows: tokens, requests, seconds."""
+    """(title, value) of results of the plan: tokens, requests, seconds."""
     origins: tuple[Origin, ...]
     changes: tuple[str, ...]
-    """What would fit, each by itself, best first."""
+    """The changes that would fit, each by itself, best first."""
     findings: tuple[GradedFinding, ...]
     report: Report
-    """What it explains."""
+    """The report that it explains."""
 
 
 def explain(report: Report, result: Result) -> Explained:
-    """What is to be shown of one container; secrets are stars."""
+    """The explanation of one container; secrets are stars."""
     engine = result.engine
     plan = engine.plan
     findings = tuple(sorted((finding for finding in result.findings if finding.is_reported), key=importance))

@@ -1,4 +1,4 @@
-"""What vLLM rejects of batches and of parallelism: rows as in `_configuration`."""
+"""Combinations of batch and parallelism arguments that vLLM rejects: rows as in `_configuration`."""
 
 from __future__ import annotations
 

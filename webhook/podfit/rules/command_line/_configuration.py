@@ -33,7 +33,7 @@ class UnresolvedError(Exception):
 
 @dataclass(frozen=True)
 class Given:
-    """What a check looks at: an engine on one GPU that it may get."""
+    """The input of a check: an engine on one GPU that it may get."""
 
     engine: Engine
     args: Mapping[str, Any]
@@ -122,7 +122,8 @@ def number(engine: Engine, dest: str) -> int | None:
 
 
 def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
-    """What vLLM's configuration rejects of an engine whose release and model are known. `checks`: of its arguments."""
+    """The findings of `checks` for an engine whose release and model are known: values that vLLM's configuration
+    rejects."""
     given, release = engine.args.given, engine.release
     if release is None or engine.model is None:
         return

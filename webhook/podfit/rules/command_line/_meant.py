@@ -1,4 +1,4 @@
-"""What was probably meant: the words of a suggestion, None if nothing is near."""
+"""Suggestions for mistaken words: the nearest valid word, None if none is near."""
 
 from __future__ import annotations
 

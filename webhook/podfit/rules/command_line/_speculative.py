@@ -1,4 +1,5 @@
-"""What vLLM rejects of `--speculative-config` (config/speculative.py of each release): rows as in `_configuration`."""
+"""Values of `--speculative-config` that vLLM rejects (config/speculative.py of each release): rows as in
+`_configuration`."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ METHOD_BY_MODEL = Release(0, 17)
 
 
 def _of(it: Given) -> Mapping[str, Any]:
-    """What is given, as far as its class takes it: else `invalid-flag-value` or `unknown-config-key` has the cause."""
+    """The given object, or an empty one if its class rejects it: then `invalid-flag-value` or `unknown-config-key` has
+    the cause."""
     config, release = it.args.get("speculative_config"), it.settings.release
     if not isinstance(config, Mapping) or not it.args.keys().isdisjoint(("spec_method", "spec_model", "spec_tokens")):
         return {}

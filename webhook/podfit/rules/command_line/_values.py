@@ -1,4 +1,4 @@
-"""What vLLM rejects of single values, given what the model is: rows as in `_configuration`."""
+"""Single values that vLLM rejects for this model: rows as in `_configuration`."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _is_one_value(words: Sequence[str]) -> bool:
 
 
 def _several(engine: Engine, words: Sequence[str]) -> tuple[str, ...]:
-    """The same as several values, where the flag takes several."""
+    """The text split into several values, if the flag takes several."""
     option = (
         builtin().parser(engine.release or builtin().releases[-1], "serve").spellings.get(words[0].replace("_", "-"))
     )

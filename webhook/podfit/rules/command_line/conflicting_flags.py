@@ -27,7 +27,7 @@ engine/arg_utils.py create_engine_config)."""
 
 
 CHECKS = (*_combinations.CHECKS, *_values.CHECKS, *_speculative.CHECKS)
-"""What vLLM rejects while it builds its configuration, row by row."""
+"""The arguments that vLLM rejects while it builds its configuration, row by row."""
 _CHECKED = {
     dest: [row for row, check in enumerate(CHECKS) if check.dest == dest] for dest in {check.dest for check in CHECKS}
 }

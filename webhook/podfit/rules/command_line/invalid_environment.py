@@ -43,11 +43,11 @@ logger.py)."""
 EXACT_LEVELS = Release(0, 8, 0)
 """Until then as it is written, from 0.8.5 on in capitals (envs.py); what is between was not read."""
 SWITCHES = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
-"""What people write → what vLLM reads."""
+"""A value that people write → the value that vLLM reads."""
 MAX_DIGITS = 4300
 """Digits of a number that Python reads (sys.int_info.default_max_str_digits)."""
 NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
-"""What Python's int() takes."""
+"""The texts that Python's int() takes."""
 
 
 class InvalidEnvironment(Rule):

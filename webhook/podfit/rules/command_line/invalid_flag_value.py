@@ -97,7 +97,7 @@ class InvalidFlagValue(Rule):
         yield from _port(engine)
 
     def _refused(self, engine: Engine) -> Iterator[Finding]:
-        """What the parser itself rejects."""
+        """The findings on values that the parser itself rejects."""
         refused = {error.index for error in engine.args.errors}
         for error in engine.args.errors:
             value = _is_value_of(engine, error.index)
@@ -213,7 +213,7 @@ PLUGGED = frozenset({"quantization", "reasoning_parser", "tool_call_parser"})
 
 
 class Range(NamedTuple):
-    """What a number must be, in a field that the table of bounds lacks: its value is computed, or checked by code."""
+    """The bounds of a number, in a field that the table of bounds lacks: its value is computed, or checked by code."""
 
     first: Release
     least: float | None
@@ -230,7 +230,7 @@ RANGES: Mapping[str, Range] = {
 """vLLM 0.8.5 … 0.33 config/cache.py, config/scheduler.py, config/vllm.py `OptimizationLevel`, config/model.py
 verify_with_parallel_config (heads modulo tensor_parallel_size)."""
 ELSEWHERE = ("gpu_memory_utilization",)
-"""What a rule of its own says more about."""
+"""Arguments that have a rule of their own."""
 
 
 def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
@@ -343,7 +343,8 @@ OVERRIDING = ("modelopt", "mxfp4", "gpt_oss_mxfp4", "auto-round", _checkpoint.OV
 FAITHFUL = frozenset({"", "fp8", "compressed-tensors"})
 """Methods of checkpoints that no other method takes for its own on any platform; "": none."""
 FAITHFUL_ON_CUDA = frozenset({"awq", "gptq"})
-"""The same on NVIDIA's GPUs: the CPU's and Intel's methods (ipex_quant.py, cpu_wna16.py) take whatever is given."""
+"""Methods of checkpoints that no other method takes for its own on NVIDIA's GPUs: the CPU's and Intel's methods
+(ipex_quant.py, cpu_wna16.py) take whatever is given."""
 
 
 def _looked_up(engine: Engine, dest: str, name: str) -> Certainty | None:
@@ -420,7 +421,8 @@ _NOT_OF_AN_ID = re.compile(r"['\"\s]")
 
 
 def _model_id(engine: Engine, model: str) -> Iterator[Finding]:
-    """What no hub and hardly a folder is called: quotes that no shell has taken off, blanks, `$(MODEL)` as it is.
+    """A finding on a name that no hub and hardly a folder has: quotes that no shell has removed, blanks, `$(MODEL)` as
+    it is.
 
     huggingface_hub utils/_validators.py validate_repo_id; vLLM 0.33 transformers_utils/config.py get_config: "Invalid
     repository ID or local directory specified".
@@ -527,7 +529,7 @@ def _takes(engine: Engine, dest: str, text: str) -> bool:
 
 
 _OF_HELM = re.compile(r"\d(\.\d+)?e\+\d\d")
-"""What Go prints of a large number that came from YAML or JSON."""
+"""The form in which Go prints a large number from YAML or JSON."""
 
 
 def _by_helm(engine: Engine, error: ArgumentError) -> str | None:

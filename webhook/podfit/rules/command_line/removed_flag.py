@@ -27,7 +27,7 @@ REPLACED = {
     "--enable-reasoning": "leave it out: --reasoning-parser is enough",
     "--disable-frontend-multiprocessing": "leave it out",
 }
-"""What to write instead (vLLM's release notes and deprecation messages)."""
+"""Removed flag → advice (vLLM's release notes and deprecation messages)."""
 TASKS = {
     "auto": "leave it out",
     "generate": "--runner generate",

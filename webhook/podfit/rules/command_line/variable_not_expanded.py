@@ -16,7 +16,7 @@ _SHELLS = re.compile(r"\$\{(?P<braced>[A-Za-z_]\w*)[^{}]*\}|(?<![\w$])\$(?P<bare
 _KUBERNETES = re.compile(r"\$\((?P<name>[^()]*)\)")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _OF_SERVICES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)")
-"""What the kubelet adds for every Service of the namespace (kubernetes pkg/kubelet/envvars)."""
+"""The variables that the kubelet adds for every Service of the namespace (kubernetes pkg/kubelet/envvars)."""
 _LONGEST, _MANY = 253, 256
 """Characters of a variable's name (k8s.io/apimachinery IsEnvVarName and DNS names); variables that are compared with
 it."""

@@ -44,7 +44,7 @@ MLA_OFF_VARIABLE = "VLLM_MLA_DISABLE"
 
 
 class Lack(NamedTuple):
-    """What no backend does."""
+    """A feature that no backend supports, with the message and suggestions."""
 
     dest: str | None
     """The argument that asks for it; None: the model does."""
@@ -113,7 +113,8 @@ class NoAttentionBackend(Rule):
 
 
 def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) -> Lack | None:
-    """What no backend of the release supports on a GPU of this compute capability; None if one supports all."""
+    """The part of the model's attention that no backend of the release supports on a GPU of this compute capability
+    (major, minor); None if a backend supports all of it."""
     family, dtype = model.config.get("model_type") or model.model_type, engine.args.given.get("kv_cache_dtype")
     if not model.kv_lora_rank or not any(architecture.endswith("ForCausalLM") for architecture in model.architectures):
         return _without_latents(model, dtype, release, has)
@@ -181,7 +182,7 @@ def _asks_for_others(engine: Engine) -> bool:
 
 
 def _uncertain(engine: Engine) -> str | None:
-    """What keeps it from being certain that vLLM's own backends are asked about this model."""
+    """The reason why it is not certain that vLLM's own backends run this model; None if it is certain."""
     if engine.field("envFrom") or engine.command.decided & {MLA_OFF_VARIABLE, "*"}:
         return f"{MLA_OFF_VARIABLE} may be set to what can't be seen here"
     if not _checkpoint.is_the_known(engine):

@@ -1,4 +1,4 @@
-"""What the rules about GPU memory share: the servers that may be on one GPU."""
+"""Helpers of the rules about GPU memory: the servers that may be on one GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules about the context length share: the longest that the model allows, and what fits with it."""
+"""Helpers of the rules about the context length: the longest that the model allows, and what fits with it."""
 
 from __future__ import annotations
 

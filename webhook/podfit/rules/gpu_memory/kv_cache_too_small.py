@@ -80,7 +80,7 @@ class KvCacheTooSmall(Rule):
 
 
 MANAGERS = ("disable_hybrid_kv_cache_manager", "kv_transfer_config", "kv_events_config")
-"""What switches the hybrid KV cache manager off (`memory/settings.py`)."""
+"""The arguments that switch the hybrid KV cache manager off (`memory/settings.py`)."""
 
 
 def _layout(engine: Engine) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ class VideoExceedsBatch(Rule):
 
 
 def _usual(engine: Engine, model: Model) -> int | None:
-    """What this release takes on this GPU; None if that is not known."""
+    """Tokens of a batch that this release resolves on this GPU (max_num_batched_tokens); None if unknown."""
     if engine.gpu is None:
         return None
     resolved_arguments = plan.judge(

@@ -57,7 +57,7 @@ class OffloadExceedsLimit(Rule):
 
 
 def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
-    """What the advised limit is made of, as `memory_sizes.advised_limit` adds it up."""
+    """The sum in words of which `memory_sizes.advised_limit` makes the advised limit of `advice` bytes."""
     needed, moved, cached = host.need, host.offloaded, memory_sizes.in_cache(engine)
     by_cache = cached + needed.likely >= needed.high
     held, total, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")

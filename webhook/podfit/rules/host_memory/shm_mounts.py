@@ -1,4 +1,4 @@
-"""What the rules about /dev/shm share: a volume of a fitting size, and whether the container's limit covers it."""
+"""Helpers of the rules about /dev/shm: a volume of a fitting size, and whether the container's limit covers it."""
 
 from __future__ import annotations
 

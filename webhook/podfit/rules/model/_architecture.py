@@ -1,4 +1,4 @@
-"""What the rules about architectures that this release does not serve share."""
+"""Helpers of the rules about architectures that this release does not serve."""
 
 from __future__ import annotations
 

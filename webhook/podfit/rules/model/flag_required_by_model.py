@@ -21,7 +21,7 @@ class Requirement:
     """An argument or a variable without which vLLM raises for some models."""
 
     flag: str
-    """What to add to the command or to the environment."""
+    """The flag or variable to add to the command or to the environment."""
     first: Release
     """The first release that was read and raises."""
     until: Release | None
@@ -33,9 +33,9 @@ class Requirement:
     ids: frozenset[str] = frozenset()
     """Models in lower case, whose repositories are documented to need it."""
     is_needed_by: Callable[[Model], bool]
-    """Whether the model's config.json needs it."""
+    """True if the model's config.json needs it."""
     is_met: Callable[[Engine], bool]
-    """Whether the engine has it, or may have it."""
+    """True if the engine has it, or may have it."""
 
     def applies_to(self, engine: Engine) -> bool:
         """True if vLLM of the engine's release raises for its model."""

@@ -57,8 +57,8 @@ TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 OTHER_TOKEN_SOURCES = ("HF_ENDPOINT", "HF_TOKEN_PATH")
 """Variables with which another hub is asked, or a token is found."""
 ANNOUNCED, BEFORE, MENTIONS = re.compile("token|login"), 96, 256
-"""What a mention of a token or a login ends with, the characters before it that are read, and how many are looked at.
-An object with more of these words is taken for one that mentions a token."""
+"""The end of a mention of a token or a login, the number of characters before it that are read, and how many mentions
+are read. An object with more of these words is taken for one that mentions a token."""
 MENTION = re.compile(r"(?:(?:hf[_-]?|hugging_?face[\w-]{0,64})token|(?:huggingface-cli|hf)\s+(?:auth\s+)?login)\Z")
 TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 """Volumes that hold no checkpoint and no token's file when the container starts."""

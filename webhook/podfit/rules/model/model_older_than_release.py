@@ -15,8 +15,8 @@ WITHOUT_BITSANDBYTES = Release(0, 28)
 """The first release without the method (vLLM 0.28 … 0.33 model_executor/layers/quantization/__init__.py). The last
 release with it is 0.27.1."""
 WITHOUT_GGUF = Release(0, 24)
-"""The same for GGUF files (vLLM 0.24 … 0.33 model_executor/model_loader/__init__.py). The last release that reads them
-is 0.23."""
+"""The first release without GGUF files (vLLM 0.24 … 0.33 model_executor/model_loader/__init__.py). The last release
+that reads them is 0.23."""
 GGUF = re.compile(r"/.*\.gguf|[\w.-]+/[\w.-]*gguf:\w+", re.IGNORECASE)
 """A file, or one file of a repository: `unsloth/Qwen3-8B-GGUF:Q4_K_M`. No folder and no repository on the Hub is called
 so."""

@@ -16,7 +16,7 @@ DTYPE_ALIASES = {
 
 
 class RefusedDtype(NamedTuple):
-    """What a method can't compute in, in the releases that were read."""
+    """The dtypes that a quantization method rejects, in the releases that were read."""
 
     dtypes: frozenset[str]
     since: Release

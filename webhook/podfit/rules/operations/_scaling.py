@@ -1,4 +1,4 @@
-"""What the rules about replicas share: the kinds that have them, and who sets them."""
+"""Helpers of the rules about replicas: the kinds that have them, and the objects that set them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def least(engine: Engine) -> int:
 
 
 def metrics(obj: JSON) -> Iterator[tuple[str, FieldPath]]:
-    """What an autoscaler looks at, and where it says so: "cpu", "memory", or the name of another metric."""
+    """(metric, its field) of an autoscaler: "cpu", "memory", or the name of another metric."""
     spec = mapping(obj.get("spec"))
     if "triggers" in spec:
         for index, item in enumerate(_listing(spec["triggers"])):

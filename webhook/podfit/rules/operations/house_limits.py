@@ -78,7 +78,7 @@ Unknown = Literal["deny", "warn"]
 
 @dataclass(frozen=True)
 class WhenUnknown:
-    """What to do if a limited value is not known: deny or warn."""
+    """The mode if a limited value is unknown: deny or warn."""
 
     max_model_len: Unknown = parameter("warn", "the context length is not known")
     gpu_memory_utilization: Unknown = parameter("warn", "the share of GPU memory is not known")
@@ -124,7 +124,7 @@ class Violation(NamedTuple):
     """A value that the policy does not allow."""
 
     allowed: str
-    """What the policy allows, for people."""
+    """The values that the policy allows, for people."""
     change: str | None = None
     """A change that the policy allows; None if there is none."""
     doubt: str | None = None
@@ -183,7 +183,7 @@ class HouseLimits(Rule):
     )
 
     def remarks(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """What `whenUnknown` denies."""
+        """Remarks on the values that `whenUnknown` denies."""
         for topic, objects in UNKNOWN_OBJECTS.items():
             if self._denies_unknown(topic):
                 first, *rest = topic.split("_")

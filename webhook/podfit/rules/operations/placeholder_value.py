@@ -17,7 +17,7 @@ PLACEHOLDER = re.compile(
     r"|(?<![A-Za-z0-9])your[_-](?:registry|repo|repository|org|organization|image|model|tag|token|username|account)"
     r"(?![A-Za-z0-9])"
 )
-"""What authors of examples write where a user has to write something."""
+"""Placeholders in examples that a user must replace."""
 _PARTS = ("<", "__", "REPLACE", "CHANGE", "INSERT", "FILL", "HERE", "YOUR", "your")
 """Every placeholder contains one of these; to look for them is faster."""
 MOST = 512

@@ -60,8 +60,8 @@ class ServiceLinkClash(Rule):
 
 
 def _uncertain(engine: Engine, service: JSON, variable: str) -> str | None:
-    """What keeps it from being certain. vLLM 0.4.3 or later reads VLLM_PORT whenever an engine starts (utils
-    get_open_port); an `envFrom` may set it to something better."""
+    """The reason why the clash is not certain; None if it is. vLLM 0.4.3 or later reads VLLM_PORT whenever an engine
+    starts (utils get_open_port); an `envFrom` may set it to something better."""
     metadata, image = service.get("metadata"), engine.field("image")
     if variable != "VLLM_PORT":
         return f"vLLM reads {variable} only where a feature needs it"

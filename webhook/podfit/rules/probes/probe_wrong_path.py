@@ -15,7 +15,8 @@ ROUTES = frozenset(
         "/openapi.json", "/server_info", "/is_sleeping", "/is_paused",
     }
 )  # fmt: skip
-"""What vLLM's API server answers to GET (vLLM 0.33 entrypoints/openai/api_server.py and entrypoints/serve/)."""
+"""The paths that vLLM's API server answers to GET (vLLM 0.33 entrypoints/openai/api_server.py and
+entrypoints/serve/)."""
 BLIND = ("/version", "/v1/models")
 """Routes that vLLM's API server answers without its engine (vllm-project/vllm#39863)."""
 OPEN = ("/health", "/ping", "/metrics", "/version", "/load")

@@ -21,7 +21,7 @@ _FAR = 8
 """Many times more than any workload needs."""
 _QUANTITIES = ("memory", "ephemeral-storage", "cpu")
 _NO_NUMBER = (bool, dict, list)
-"""What no unit can fix: the API server rejects it."""
+"""Types that no unit can fix: the API server rejects them."""
 
 
 class QuantitySuspicious(Rule):
@@ -135,7 +135,7 @@ def _quantity_findings(engine: Engine, path: FieldPath, name: str, given: object
 
 
 def _meant(match: re.Match[str], name: str) -> str | None:
-    """What was probably meant: `64gb` → 64G, `64` → 64Gi, `512m` → 512Mi."""
+    """The quantity that was probably meant: `64gb` → 64G, `64` → 64Gi, `512m` → 512Mi."""
     number, unit = match.groups()
     if name == "cpu":
         return None

@@ -35,7 +35,7 @@ class Volume(NamedTuple):
     kind: str
     """ "claim", "template" (of a StatefulSet), "ephemeral", "emptyDir", "hostPath", "image", "config" or "other"."""
     spec: JSON
-    """What is in the volume under its kind; of a claim that is known, the PersistentVolumeClaim."""
+    """The volume's object under its kind; for a known claim, the PersistentVolumeClaim."""
 
     @property
     def read_only(self) -> bool:
@@ -62,7 +62,7 @@ class Cache(NamedTuple):
     downloads: bool
     """vLLM fetches them there; False: `--model` is a path, and they must be there."""
     volume: Volume | None
-    """What is mounted over the directory, None if it is the container's own file system."""
+    """The volume that is mounted over the directory; None if it is the container's own file system."""
 
 
 def find(engine: Engine) -> Cache | None:
@@ -148,7 +148,7 @@ def mounted_at(engine: Engine, volume: Volume) -> FieldPath:
 
 
 def _source(engine: Engine, volume: JSON) -> tuple[str, JSON]:
-    """What a volume is made of, and that part of it; claims are looked up in the cluster's."""
+    """(kind, spec) of a volume's source; claims are looked up in the cluster's."""
     inner: Any
     for key, inner in volume.items():
         if key == "name" or not is_object(inner):

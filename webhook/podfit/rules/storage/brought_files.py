@@ -1,4 +1,4 @@
-"""What the rules about absent files share: whether something that the manifest does not show may bring them."""
+"""Helper of the rules about absent files: whether something outside of the manifest may add them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podfit.vllm.release import is_official
 from podfit.vllm.volumes import mount_of_path
 
 CLOSED = "nothing but the manifest brings files: no webhook adds volumes or sidecars, and vLLM's image is not rebuilt"
-"""What a policy says with `closed: true`."""
+"""The meaning of `closed: true` in a policy."""
 BY_OTHERS = "a webhook may add a volume, and a mirror of vLLM's image may hold the files"
 _PLAIN = frozenset({
     "", "apps", "batch", "extensions", "apps.openshift.io", "argoproj.io", "leaderworkerset.x-k8s.io", "ray.io",

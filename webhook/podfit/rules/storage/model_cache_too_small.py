@@ -91,7 +91,7 @@ def _of_all_containers(workload: Workload) -> int | None:
 
 
 def _claimed(claim: Mapping[str, object]) -> int | None:
-    """What the claim asks for, or has got."""
+    """Bytes that the claim requests, or has got; None if unknown."""
     sizes = (("status", "capacity", "storage"), ("spec", "resources", "requests", "storage"))
     items = [quantities.try_parse(FieldPath(parts).get(claim)) for parts in sizes]
     return max((size for size in items if size is not None), default=None)

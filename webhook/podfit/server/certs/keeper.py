@@ -49,7 +49,7 @@ class Observation:
 
     @property
     def stored(self) -> StoredCertificates:
-        """What the Secret holds."""
+        """The certificates in the Secret."""
         return renewal.read_secret((self.secret or {}).get("data") or {})
 
     @property
@@ -81,7 +81,7 @@ class KeeperStatus:
     rights: str = field(default="")
     """Why a configuration can't be read."""
     off: bool | None = None
-    """Whether `podfit off` has paused a webhook; None: not known."""
+    """True if `podfit off` has paused a webhook; None: unknown."""
 
 
 class Keeper:
@@ -134,7 +134,7 @@ class Keeper:
         return None
 
     def worry(self) -> str | None:
-        """What goes wrong though the API server trusts this replica."""
+        """A problem that does not stop the API server from trusting this replica; None if there is none."""
         if self.problem() is None and self.state.problem:
             return f"the certificate can't be looked after: {self.state.problem}"
         return None

@@ -95,16 +95,16 @@ class Clocks:
 
     @property
     def gone(self) -> datetime:
-        """What ended before it has ended for sure."""
+        """The time before which every certificate that ended has certainly ended."""
         return min(self.now, self.own)
 
 
 @dataclass(frozen=True)
 class CertificateView:
-    """What one replica remembers."""
+    """The certificates that one replica remembers."""
 
     leaf: Pair | None = None
-    """What it serves."""
+    """The certificate and key that it serves."""
     issuer: bytes | None = None
     """The CA of that."""
     since: Mapping[bytes, float] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class CertificateView:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What a replica does next, the Secret first: a CA is announced nowhere before it is stored."""
+    """The next step of a replica, the Secret first: a CA is announced nowhere before it is stored."""
 
     replica: CertificateView
     secret: StoredCertificates | None = None

@@ -39,7 +39,7 @@ class Serving(Protocol):
         """Why the server must get no requests now, in one line."""
 
     def worry(self) -> str | None:
-        """What goes wrong though it may get requests, in one line."""
+        """A problem in one line that does not stop it from getting requests; None if there is none."""
 
     def not_after(self) -> float:
         """When the certificate ends, in seconds since the epoch; 0: there is none."""

@@ -81,15 +81,15 @@ class EngineArgs:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """dest → that release's default (of the newest release of the table if the release is unknown)."""
     conflicts: tuple[ArgumentError, ...] = ()
-    """What vLLM rejects right after parsing, before it loads anything (`validate_parsed_serve_args`), if it is not
-    already in `errors`."""
+    """The arguments that vLLM rejects right after parsing, before it loads anything (`validate_parsed_serve_args`), if
+    it is not already in `errors`."""
     open: str | None = None
     """Why there may be arguments beyond these (`$EXTRA_ARGS`, a config file that podfit can't read), else None. If it
     is set, an argument that is not in `given` may still be set."""
     served: str | None = None
     """The value of `--model`, if the model is `unserved`."""
     unserved: bool = False
-    """Whether the model is the positional argument of the api_server module, which parses it but serves `--model`. Only
+    """True if the model is the positional argument of the api_server module, which parses it but serves `--model`. Only
     `vllm serve` copies `model_tag` to `model` (vLLM 0.10.2 … 0.33 entrypoints/cli/serve.py)."""
     parser_known: bool = True
     """The release's parser is in the table, or those of the releases on both sides of it; True if the release is
@@ -118,8 +118,8 @@ class EngineArgs:
         return dest in self.given and self.is_sure(dest) and dest not in self.early
 
     def with_arguments(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
-        """The same command line with other arguments. (`dataclasses.replace` takes three times as long, and a search
-        for changes calls this some ten times.)"""
+        """Return a copy of the command line with other arguments. (`dataclasses.replace` takes three times as long, and
+        a search for changes calls this some ten times.)"""
         release, _, places, _, *others = _ALL(self)
         return EngineArgs(release, given, places, unresolved, *others)
 
@@ -307,7 +307,7 @@ _CONFLICTING = frozenset({
 
 
 def _conflicts(reading: ParseResult, command: Command, release: Release) -> list[ArgumentError]:
-    """What `validate_parsed_serve_args` rejects (vLLM 0.33 entrypoints/openai/cli_args.py)."""
+    """The errors of `validate_parsed_serve_args` (vLLM 0.33 entrypoints/openai/cli_args.py)."""
     given = reading.given
     if _CONFLICTING.isdisjoint(given):
         return []

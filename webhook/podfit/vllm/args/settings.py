@@ -1,4 +1,5 @@
-"""What vLLM's config classes and registries accept beyond what its parser checks, by release (`data/releases.json`).
+"""Values that vLLM's config classes and registries accept, beyond the checks of its parser, by release
+(`data/releases.json`).
 
 Each check returns a `Refusal` (what vLLM rejects) or None. A release that is not in the table is checked against both
 of its neighbors, and only what both reject is reported. Nothing is reported of a release older than the table; a newer
@@ -20,7 +21,7 @@ Span = Sequence[Any]
 
 
 class Refusal(NamedTuple):
-    """What vLLM rejects, and what it accepts."""
+    """A value that vLLM rejects, and the accepted ones."""
 
     place: str
     """The key in a JSON argument ("pass_config.enable_fusion"); "" for any other argument."""

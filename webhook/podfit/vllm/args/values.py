@@ -191,7 +191,7 @@ _COMMA_LISTS = Release(0, 8, 5), Release(0, 10)
 """The releases in which the engine's JSON options also accept `key=value,key=value` (from the first until before the
 second)."""
 _ON_ONE_LINE = re.compile(r"\{.*\}\n?")
-"""What vLLM reads as JSON there; text with another line break is `key=value` (vLLM 0.9.2 engine/arg_utils.py,
+"""A text that vLLM reads as JSON there; text with another line break is `key=value` (vLLM 0.9.2 engine/arg_utils.py,
 parse_type)."""
 _OF_THE_SERVER = frozenset({"allowed_origins", "allowed_methods", "allowed_headers"})
 """Options of the API server: JSON only, in every release (vLLM 0.9.2 entrypoints/openai/cli_args.py)."""

@@ -76,5 +76,5 @@ def _over_code(name: str, texts: Sequence[str]) -> bool:
 
 
 def sourced(path: str | None) -> Change:
-    """What a file that the manifest does not show may change, if the shell sources it."""
+    """The kind of change that a file outside of the manifest may make, if the shell sources it."""
     return "code" if path is not None and path.endswith("bin/activate") else "packages"

@@ -102,7 +102,8 @@ _FLAG = re.compile(r"--[a-z-]+")
 
 
 def start(argv: Argv, depth: int = 0) -> Start:
-    """What `argv` starts, without any wrappers; `depth`: how many programs have started one another so far."""
+    """The program that `argv` starts, without any wrappers; `depth`: how many programs have started one another so
+    far."""
     if not argv:
         return Unknown("", ())
     first = text_of(argv[0])
@@ -173,8 +174,8 @@ def _name(word: Value) -> str:
 
 
 def _plain(argv: Argv, depth: int) -> Start | None:
-    """What `argv` starts if its first word identifies it. A command inside of it is read only once, because each
-    reading goes through many words."""
+    """The program that `argv` starts if its first word identifies it, else None. A command inside of it is read only
+    once, because each reading goes through many words."""
     if depth > _DEEPEST:
         return Unknown(text_of(argv[0]), tuple(argv[1:]), TOO_MANY)
     name, texts = _name(argv[0]), texts_of(argv[:2])
@@ -419,7 +420,8 @@ _MANAGERS = frozenset(
 
 
 def brings(argv: Argv) -> Change | None:
-    """What such a wrapper installs: packages next to vLLM (`uv run --with PLUGIN vllm serve`), or another vLLM."""
+    """The kind of change that such a wrapper makes: packages next to vLLM (`uv run --with PLUGIN vllm serve`), or
+    another vLLM."""
     if _name(argv[0]) not in _WRAPPERS:
         return None
     names = [_name(word) for word in argv[:_NEAR]]

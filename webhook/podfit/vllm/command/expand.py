@@ -22,7 +22,7 @@ MAX_EXPANDED_LENGTH = 1 << 17
 of 4 KiB except on some Arm servers). The references in one text are expanded only up to this length: a variable that
 doubles itself must not fill podfit's memory."""
 _REFERENCE, _BEGINNING = 512, 64
-"""What a reference costs, in characters of the text that is expanded in a container (64 times MAX_EXPANDED_LENGTH), so
+"""The cost of a reference, in characters of the text that is expanded in a container (64 times MAX_EXPANDED_LENGTH), so
 that 16,384 references in a container are read. The second number is how many characters are kept of a text that is not
 expanded."""
 TOO_LONG = "the text grows too long"

@@ -23,7 +23,7 @@ def doubt(text: str) -> str | None:
 
 
 def of_word(node: Node) -> str | None:
-    """The same for a word in the script."""
+    """Why the shell may replace a word of the script by file names; None if it does not."""
     parts = [node] if node.type == "word" else node.children
     first = parts[0] if parts else node
     if source(first)[:1] == "-" or "=" in source(first):

@@ -1,4 +1,4 @@
-"""What an image runs if the container sets no command: the one table of images.
+"""The one table of images: the command of an image if the container sets none.
 
 An image is matched by its repository: registry and path without tag and digest, lower case. The first row wins.
 """

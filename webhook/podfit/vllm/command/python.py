@@ -1,5 +1,4 @@
-"""Whether a command runs the image's own Python environment, or another one that it names or that comes first in
-PATH."""
+"""The Python environment of a command: the image's own, or another one that it names or that comes first in PATH."""
 
 from __future__ import annotations
 

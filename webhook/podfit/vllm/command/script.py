@@ -59,7 +59,7 @@ class Shell:
         self.stdin: Value | None = None
         """The here-document that is the input of the next command."""
         self.exec = False
-        """Whether the command being visited replaces the shell."""
+        """True if the command being visited replaces the shell."""
         self._last: Node | None = None
         self._node: Node | None = None
         self.depth: int = parent.depth + 1 if parent else 0
@@ -84,13 +84,13 @@ class Shell:
         self.marks = False
         """The script is read exactly as its field has it, so that a word's position in it is meaningful."""
         self.changes: set[Change] = parent.changes if parent else set()
-        """What the script may have changed in the Python code; one set for the shell and its children."""
+        """Changes that the script may have made to the Python code; one set for the shell and its children."""
         self.blind = False
         """The statements being followed are followed again (`unseen`)."""
         self.doubt: str | None = parent.doubt if parent else None
         """Why the shell may read the script in another way (`dialect`)."""
         self.elsewhere: bool = parent.elsewhere if parent else False
-        """Whether the script has changed to another folder than the image starts in."""
+        """True if the script has changed to another folder than the image starts in."""
 
     @property
     def conditional(self) -> bool:

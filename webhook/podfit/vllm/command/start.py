@@ -106,7 +106,7 @@ class _Resolver(Reading):
     splits = 0
     """How often `sh -c` had a script of one word, and the words after it were used instead."""
     scripted = False
-    """Whether a script was read, and not only the words of the command."""
+    """True if a script was read, and not only the words of the command."""
 
     def resolve(self) -> Command | None:
         try:

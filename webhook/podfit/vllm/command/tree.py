@@ -16,7 +16,7 @@ WORK = 50_000
 """Work that one script may cost, in units of some 3 microseconds: a command costs 10, each of its words 2. The
 costliest of 188 start scripts in the field costs 1,170."""
 ALL_WORK = WORK
-"""The same limit for all scripts of one object, which may have hundreds of containers. A review of 3 MiB of scripts
+"""The limit of work for all scripts of one object, which may have hundreds of containers. A review of 3 MiB of scripts
 takes less than 20 times as long as parsing its JSON (`benchmarks/hostile.py`)."""
 MAX_SCRIPT_LENGTH = 1 << 14
 """Characters of a script. Longer ones are not read, because each character costs an admission request time."""

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from podfit.kube.path import FieldPath
 
 Change = Literal["vllm", "code", "packages"]
-"""What a command changes in the Python code that vLLM runs:
+"""The kind of change that a command makes to the Python code that vLLM runs:
 
 - "vllm": it installs vLLM itself, so the image's tag does not show the release.
 - "code": it writes into installed packages, which include vLLM's and Transformers' own files.
@@ -127,7 +127,7 @@ def all_known(values: Mapping[str, Value]) -> dict[str, str]:
 UNEXPANDED = "is not expanded outside of a shell"
 """End of the reason for an unknown word: a shell's reference outside of a shell."""
 UNDEFINED = "is not in this container's env"
-"""The same for a Kubernetes reference to a variable that the manifest does not define."""
+"""End of the reason for a Kubernetes reference to a variable that the manifest does not define."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,8 @@ class Command:
     config: Mapping[str, str] = field(default_factory=dict)
     """Path in the container → text, of the mounted files that `--config` names."""
     program: str = "vllm serve"
-    """What it starts: "vllm serve", a module ("vllm.entrypoints.openai.api_server", "dynamo.vllm"), or a file."""
+    """The program that it starts: "vllm serve", a module ("vllm.entrypoints.openai.api_server", "dynamo.vllm"), or a
+    file."""
     own_flags: bool = False
     """`program` wraps vLLM and has flags of its own (dynamo.vllm), so a flag that vLLM does not know is not an
     error."""
@@ -221,7 +222,7 @@ class Command:
     """False: more arguments may come from outside the manifest (a wrapper, an operator's preset), or there are more
     than are read."""
     changes: frozenset[Change] = frozenset()
-    """What the script may have changed in the Python code that vLLM runs."""
+    """Changes that the script may have made to the Python code that vLLM runs."""
     release: str = ""
     """The release of vLLM that the command itself installs (`uvx vllm@0.10.0`), if it names one."""
     slip: Slip | None = None

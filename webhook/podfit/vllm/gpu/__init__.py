@@ -72,7 +72,7 @@ def find(
     request: DeviceRequest | None = None,
     build: str | None = None,
 ) -> Fact[Accelerator] | None:
-    """What the container gets, by the order in `podfit.vllm.facts`; None if no GPU model is known.
+    """The GPU model that the container gets, by the order in `podfit.vllm.facts`; None if no GPU model is known.
 
     A preferred affinity and a toleration select no node, so they are ignored. If several GPU models are possible, each
     of them is planned. `placement` and `request` are those of the same container (`find_placement`, `device_request`).

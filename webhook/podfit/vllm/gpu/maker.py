@@ -87,7 +87,7 @@ def of_build(image: object, env: Mapping[str, str], device: object = None) -> st
 
 
 def of_image(image: object) -> str | None:
-    """The same, by an image's name alone."""
+    """The maker of the devices that an image's vLLM runs on, by its name alone; None if unknown."""
     return _of_image(image) if isinstance(image, str) and len(image) <= _LONGEST else None
 
 

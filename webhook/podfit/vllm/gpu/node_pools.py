@@ -18,7 +18,8 @@ from podfit.vllm.gpu.requirement import Demands, NodeRequirement, node_demand
 NODE_POOL = "karpenter.sh/nodepool"
 """The label of a node → its NodePool (karpenter.sh/docs/concepts/scheduling)."""
 COMPUTE_CLASS = "cloud.google.com/compute-class"
-"""The same for GKE's ComputeClass (cloud.google.com/kubernetes-engine/docs/concepts/about-custom-compute-classes)."""
+"""The node label of GKE's ComputeClass
+(cloud.google.com/kubernetes-engine/docs/concepts/about-custom-compute-classes)."""
 _MANY = 64
 """Most alternatives of a Pod's requirements, and most pools, that are read: beyond that, the GPU model is unknown."""
 

@@ -144,7 +144,7 @@ def requested_resource(
 
 
 class DeviceRequest(NamedTuple):
-    """What a container requests, by resources and by claims."""
+    """The devices that a container requests, by resources and by claims."""
 
     resources: Sequence[tuple[str, int | None]]
     claimed: claim.Claim | None

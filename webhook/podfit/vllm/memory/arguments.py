@@ -105,11 +105,11 @@ class MemoryArguments(NamedTuple):
     images: bool
     """Images are accepted."""
     profiled: bool
-    """Whether the vision tower is profiled, if images or videos are."""
+    """True if the vision tower is profiled, if images or videos are."""
     flashinfer: bool | None
-    """Whether `--attention-backend` names one of FlashInfer's."""
+    """True if `--attention-backend` names one of FlashInfer's; None if it is not set."""
     flashinfer_by_variable: bool | None
-    """Whether VLLM_ATTENTION_BACKEND does."""
+    """True if VLLM_ATTENTION_BACKEND names one of FlashInfer's; None if it is not set."""
     all2all: str | None
     v1: str | None
     """VLLM_USE_V1."""

@@ -44,7 +44,7 @@ PRINTED_BEFORE = {
     (True, False): Size(0.18, 0.72),
     (True, True): Size(0.27, 1.08),
 }
-"""(state layers, experts) → what releases before 0.20 printed."""
+"""(state layers, experts) → sizes that releases before 0.20 printed."""
 PRINTED = {
     # 0.56 GiB for Qwen3-8B and 51 sizes, 0.38 for Qwen2.5-0.5B, 0.11 for Qwen2.5-7B and 11 sizes; 0.65 for half of
     # Gemma 4 31B on 0.21
@@ -56,7 +56,7 @@ PRINTED = {
     # 0.73 for Qwen 3.6 35B-A3B and 11 sizes on 0.25; 0.9 more with 51 than with 35, over 4 A100s on 0.27
     (True, True): Size(0.3, 0.9),
 }
-"""The same of 0.20 and later, captured or estimated."""
+"""(state layers, experts) → sizes that releases since 0.20 printed, captured or estimated."""
 SMALLER_SINCE = Release(0, 20)
 """The first release whose printed sizes were smaller."""
 

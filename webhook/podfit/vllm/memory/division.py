@@ -1,4 +1,4 @@
-"""Which tensor-parallel sizes divide a model: its heads, and the blocks of FP8 weights.
+"""The tensor-parallel sizes that divide a model: its heads, and the blocks of FP8 weights.
 
 An FP8 checkpoint with a scale for each block of weights is divided only at the edges of blocks. While vLLM loads the
 model, it rejects a slice of an MLP that is not a multiple of the block. Routed experts are whole under expert

@@ -40,7 +40,7 @@ class Spec(NamedTuple):
     states: int = 0
     """Blocks that a request takes regardless of its length."""
     per_block: bool = True
-    """Whether a request also takes a block per `block_size` tokens."""
+    """True if a request also takes a block per `block_size` tokens."""
     heads: int = 0
     """Key-value heads of an attention layer: layers with different numbers are of different kinds, even if their sizes
     are equal."""

@@ -1,4 +1,4 @@
-"""What became of published start-ups whose plan was `unsure`: which way such a plan leans, as a fact."""
+"""The outcomes of published start-ups whose plan was `unsure`: the direction in which such a plan leans, as a fact."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from podfit.vllm.memory.settings import ResolvedArguments
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
-"""What fails first, in the order in which vLLM would fail (`podfit.vllm.memory.verdict`)."""
+"""The first failure, in the order in which vLLM would fail (`podfit.vllm.memory.verdict`)."""
 
 IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fit": "does not fit"}
 """The words for each `Verdict`."""
@@ -216,7 +216,7 @@ class MemoryPlan:
     """Will it start?"""
 
     verdict: Verdict
-    """Whether GPU memory is enough at start-up; nothing else is considered."""
+    """The estimate whether GPU memory is enough at start-up; nothing else is considered."""
     tell: Callable[[], str] = field(compare=False)
     """Builds the text of `why`; most plans that fit never need it."""
     gpu: GpuLedger | None
@@ -225,7 +225,7 @@ class MemoryPlan:
     checkpoint: int | None = None
     """Bytes of all weights, as the files have them; None if unknown."""
     cause: Cause | None = None
-    """What fails, or may fail, first; None if it fits or nothing is known."""
+    """The first failure, or possible failure; None if it fits or nothing is known."""
     resolved: ResolvedArguments | None = None
     """The arguments as the release resolves them; None if the model is unknown."""
 

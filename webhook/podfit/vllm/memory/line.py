@@ -1,4 +1,4 @@
-"""What a line of the GPU's ledger is. `lines` lists all of them."""
+"""The definition of a line of the GPU's ledger. `lines` lists all of them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Line:
     title: str
     """The name for people."""
     about: str
-    """What it is for, for docs/memory.md."""
+    """The purpose of the line, for docs/memory.md."""
     reads: frozenset[str]
     """The parts of `Settings` that decide the amount; a test checks that it reads no other."""
     amount: Callable[[Model, Settings, Checkpoint, int], Estimate]
     """The model, the settings, the checkpoint and the pipeline stage → the bytes of a rank."""
     is_charged: Callable[[Settings], bool] = always
-    """Whether the release counts the line in the budget. Otherwise it is memory outside of the budget."""
+    """True if the release counts the line in the budget. Otherwise it is memory outside of the budget."""
     grows_with_layers: bool = True
-    """Of a model with more layers than are described, only the minimum of the line is known."""
+    """True if only the minimum of the line is known for a model with more layers than are described."""
     printed: tuple[str, ...] = ()
     """Patterns of the texts in vLLM's logs that print the line, each with one SIZE."""
     in_every_log: bool = False

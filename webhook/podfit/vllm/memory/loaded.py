@@ -85,7 +85,7 @@ def ledger(
 
 
 def left(allowed: Estimate, resolved: ResolvedArguments, rank: Rank) -> Estimate:
-    """What the budget leaves to the KV cache, or the given size."""
+    """Bytes that the budget leaves to the KV cache of a rank, or the given size."""
     if fixed := resolved.budget.kv_cache_memory:
         return Estimate(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
     likely = allowed.likely - rank.taken

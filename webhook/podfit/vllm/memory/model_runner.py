@@ -1,4 +1,4 @@
-"""Which of vLLM's two model runners an engine has. The second one samples in less memory, and up to 0.28 it reserves
+"""The choice between vLLM's two model runners. The second one samples in less memory, and up to 0.28 it reserves
 nothing for CUDA graphs."""
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ FIRST_CLASSES = (
     (Release(0, 23), ("LlamaForCausalLM", "MistralForCausalLM")),
     (Release(0, 22), ("Qwen3ForCausalLM",)),
 )
-"""The same, up to 0.24. In 0.22 and 0.23 only checkpoints that are not quantized."""
+"""First release → classes that have it by default, up to 0.24. In 0.22 and 0.23 only checkpoints that are not
+quantized."""
 QUANTIZED = Release(0, 24)
 DENSE = Release(0, 25)
 """Since then dense models that generate text and have no state layers."""
@@ -83,6 +84,6 @@ def _lacks(memory_arguments: MemoryArguments, release: Release) -> bool:
 
 
 def _lacks_before_29(given: Mapping[str, Any]) -> bool:
-    """The same, of what 0.29 added."""
+    """True if an argument needs a feature that only 0.29 added to the second model runner."""
     names = ("enable_prompt_embeds", "enable_return_routed_experts", "ec_transfer_config")
     return any(given.get(name) for name in names) or given.get("logprobs_mode") in ("raw_logits", "processed_logits")

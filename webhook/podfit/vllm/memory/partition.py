@@ -56,7 +56,7 @@ class Partition:
     gpus: tuple[PlannedGpu, ...]
     """In the order of the candidates; each name once."""
     engine: PlannedEngine = field(repr=False)
-    """What is planned."""
+    """The engine that is planned."""
 
     @property
     def assumed_release(self) -> Release | None:
@@ -85,8 +85,8 @@ class Partition:
 
     @cached_property
     def needs(self) -> Needs | None:
-        """What each GPU must have, by the settings of the smallest GPU that fits, else of the largest candidate. None
-        if the size of one request is unknown."""
+        """The needs of each GPU, by the settings of the smallest GPU that fits, else of the largest candidate. None if
+        the size of one request is unknown."""
         fitting = [planned_gpu.gpu for planned_gpu in self.by_verdict["fits"]]
         smallest = min(fitting, key=lambda gpu: gpu.memory, default=self.largest)
         planned = self.engine.plan_on(smallest) if smallest else None

@@ -30,7 +30,7 @@ class Scheme:
     """Per element of a quantized linear layer, scales included."""
     experts_only: bool = False
     head: bool = False
-    """Whether lm_head is quantized too (ModelOpt and GGUF; others leave it in the model's dtype)."""
+    """True if lm_head is quantized too (ModelOpt and GGUF; others leave it in the model's dtype)."""
     embedding: bool = False
     kept: Mapping[str, float] | None = None
     """Group of tensors → share that stays in the model's dtype. None: the checkpoint does not say."""
@@ -42,7 +42,7 @@ class Scheme:
     experts: float | None = None
     """Per element of the routed experts, if they are stored in another way."""
     is_stated: bool = True
-    """Whether the checkpoint's config lists the unquantized layers; else those usual for checkpoints of its kind."""
+    """True if the checkpoint's config lists the unquantized layers; else those usual for checkpoints of its kind."""
 
     def share_kept(self, group: str) -> float:
         """How much of a group (`parts.Group`, "vision") stays in the model's dtype."""

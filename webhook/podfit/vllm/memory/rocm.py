@@ -1,4 +1,4 @@
-"""What the weights take on an AMD GPU beyond their own bytes.
+"""The memory of weights on an AMD GPU beyond their own bytes.
 
 On ROCm "Model loading took N GiB" is the growth of the used GPU memory (vLLM 0.11 … 0.18 utils/mem_utils.py,
 DeviceMemoryProfiler), so it contains what PyTorch's allocator keeps. vLLM pads the rows of weights there, and the
@@ -25,7 +25,7 @@ DENSE, WITH_EXPERTS = 0.3, 1.0
 
 
 class Padded(NamedTuple):
-    """What vLLM does with weights, by the environment."""
+    """The padding of weights in vLLM, by the environment."""
 
     experts: bool
     """VLLM_ROCM_MOE_PADDING is not 0."""

@@ -37,7 +37,7 @@ class BudgetSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpuSettings:
-    """What the lines read of the GPU model."""
+    """The properties of the GPU model that the ledger's lines read."""
 
     vendor: str
     capability: tuple[int, int] | None
@@ -85,7 +85,7 @@ class AttentionSettings:
     flashinfer: bool
     """FlashInfer's attention, with its workspace."""
     backend_named: bool
-    """Whether an argument or a variable names the attention backend, instead of vLLM choosing it."""
+    """True if an argument or a variable names the attention backend, instead of vLLM choosing it."""
     manager: bool | None
     """The hybrid KV cache manager is on, so that layers with a window keep only the window; None: unknown."""
     block_size: int | None
@@ -96,7 +96,7 @@ class AttentionSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultimodalSettings:
-    """What is loaded and profiled for images and videos."""
+    """The parts of a multimodal model that are loaded and profiled for images and videos."""
 
     vision: bool
     """The vision tower is loaded, and profiled."""

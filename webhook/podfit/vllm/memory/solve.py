@@ -45,7 +45,7 @@ PRODUCTS = (
 """GPU models that clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
 CHANGES_OUTPUT = "(changes the model's output)"
 Rank = tuple[bool, int, float]
-"""Whether it changes the model's output, edits, loss."""
+"""(it changes the model's output, number of edits, loss): the order of changes, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Alternative:
     edits: int = 1
     """Number of things that the user edits."""
     loss: float = 0.0
-    """What is given up: below 1 context, sequences or speed; from 1 on, the change needs other hardware."""
+    """The loss: below 1 context, sequences or speed; from 1 on, the change needs other hardware."""
     changes_output: bool = False
     """The model's answers change: an 8-bit KV cache, another checkpoint."""
     stands_for: Mapping[str, Any] = field(default_factory=dict)

@@ -54,7 +54,7 @@ class PlannedRelease(NamedTuple):
     """Builds the text of `why`; a search checks many plans and needs the text of few."""
     ledger: GpuLedger | None
     cause: Cause | None = None
-    """What fails, or may fail; None if it fits."""
+    """The failure, or possible failure; None if it fits."""
     resolved: ResolvedArguments | None = None
     """The arguments as the release resolves them, on that GPU."""
     checkpoint: Checkpoint | None = None

@@ -41,7 +41,7 @@ class Doubt(NamedTuple):
 COUNTED = Doubt(0.006, 0.995)
 """16-bit checkpoints whose formulas agree with the number of parameters: of 40 printed, none below 0.9998 of them."""
 WITH_TOWER = Doubt(0.012, 0.985)
-"""The same with a vision tower, some of whose layers are not cut by TP."""
+"""16-bit checkpoints with a vision tower, some of whose layers are not cut by TP."""
 COUNTED_BYTES = Doubt(0.012, 0.985)
 """Quantized checkpoints whose bytes were counted: kernels repack a little. The least of 15 values that vLLM
 printed is 0.9988 of the counted bytes."""
@@ -58,9 +58,10 @@ included."""
 NAMED = Doubt(0.12, 0.86)
 """Quantized as the id says; which layers stay in 16 bits is unknown."""
 LISTED_FOUR_BITS, GUESSED_FOUR_BITS, DENSE_FOUR_BITS = 0.06, 0.30, 0.05
-"""What a checkpoint in 4 bits may weigh more than computed. The first has a list of its layers in 16 bits: -0.1 … 0.3 %
-were printed. The second has none, and experts, state layers or a vision tower, of which makers leave some in 8 or 16
-bits: -4 … 16 %. The third is a dense model for text, where AWQ and GPTQ leave embedding and head: 0.2 … 1.5 %."""
+"""The fraction that a checkpoint in 4 bits may weigh more than computed. The first has a list of its layers in 16 bits:
+-0.1 … 0.3 % were printed. The second has none, and experts, state layers or a vision tower, of which makers leave some
+in 8 or 16 bits: -4 … 16 %. The third is a dense model for text, where AWQ and GPTQ leave embedding and head: 0.2 … 1.5
+%."""
 FOUR_BITS = 0.27
 """The least share of a 16-bit checkpoint that it takes in 4 bits, with scales."""
 UNKNOWN_STORAGE = Doubt(0.03, 0.25, below=1 - FOUR_BITS)
@@ -73,7 +74,7 @@ UNKNOWN_BOTH = Doubt(UNCONFIRMED.spread, UNCONFIRMED.least * UNKNOWN_STORAGE.lea
 SIZE = Doubt(0.25, 0.2)
 """The size in a name, rounded."""
 SIZE_ALONE = Doubt(0.25, 0.2, below=1 - FOUR_BITS)
-"""The same without a word for the quantization."""
+"""The size in a name, rounded, without a word for the quantization."""
 
 
 class WeightSettings(NamedTuple):

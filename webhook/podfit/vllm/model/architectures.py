@@ -1,4 +1,4 @@
-"""Which releases of vLLM know a model's architecture (data/releases.json, scripts/facts/architectures.py)."""
+"""The releases of vLLM that know a model's architecture (data/releases.json, scripts/facts/architectures.py)."""
 
 from __future__ import annotations
 

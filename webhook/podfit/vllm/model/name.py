@@ -153,7 +153,8 @@ def _row_rank(row_id: str) -> tuple[bool, bool, bool]:
 
 
 def shape(model: Model) -> tuple[object, ...]:
-    """What copies of one model have in common; it includes whether they are quantized, but not by which scheme."""
+    """The properties that copies of one model have in common; it includes whether they are quantized, but not by which
+    scheme."""
     return (model.num_hidden_layers, model.hidden_size, model.num_attention_heads, model.num_key_value_heads,
             model.vocab_size, model.num_experts, model.quantization_config is not None)  # fmt: skip
 

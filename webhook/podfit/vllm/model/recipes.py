@@ -40,7 +40,7 @@ OF_A_COPY = frozenset({
 
 
 class Recipe(NamedTuple):
-    """What a model's maintainers recommend."""
+    """A recommendation of a model's maintainers."""
 
     id: str
     minimum: Release | None
@@ -55,7 +55,7 @@ class Recipe(NamedTuple):
 
     @property
     def suggestion(self) -> str:
-        """What it recommends, for people: "vLLM 0.24.0 or newer, --tool-call-parser minimax_m3"."""
+        """The recommendation, for people: "vLLM 0.24.0 or newer, --tool-call-parser minimax_m3"."""
         parts = [f"vLLM {self.minimum} or newer"] if self.minimum else []
         for flag, names in (("tool-call", self.tool_call_parsers), ("reasoning", self.reasoning_parsers)):
             parts += [f"--{flag}-parser {' or '.join(names)}"] if names else []

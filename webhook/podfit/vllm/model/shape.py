@@ -95,7 +95,7 @@ class Model:
 
     @property
     def unknown(self) -> str | None:
-        """What is unknown of its size, for people; None if nothing is."""
+        """The reason why its size is unknown, for people; None if nothing is."""
         if not self.storage_known:
             return "how the weights are stored (4 to 16 bits each)"
         if not self.sizes_confirmed:

@@ -64,15 +64,15 @@ VARIABLES = frozenset({
     "LMCACHE_LOCAL_CPU", "LMCACHE_MAX_LOCAL_CPU_SIZE", "RUNAI_STREAMER_MEMORY_LIMIT", "VLLM_MQ_MAX_CHUNK_BYTES_MB",
     "VLLM_USE_SIMPLE_KV_OFFLOAD",
 })  # fmt: skip
-"""The same for environment variables."""
+"""Environment variables that change the ledger, as `RARE_ARGUMENTS` do."""
 
 
 class HostSettings(NamedTuple):
-    """What decides the ledger if none of `RARE_ARGUMENTS` and `VARIABLES` is set."""
+    """The settings that decide the ledger if none of `RARE_ARGUMENTS` and `VARIABLES` is set."""
 
     release: Release
     known: bool
-    """Whether the release is known; otherwise it represents all releases."""
+    """True if the release is known; otherwise it represents all releases."""
     cut: Parallel
     v1: bool
     eager: bool

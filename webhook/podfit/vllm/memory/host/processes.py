@@ -15,11 +15,12 @@ IMPORTED = int(0.39 * GI)
 """Anonymous memory of a Python process that imported vLLM 0.33's server with torch's CPU build (0.50 GiB resident),
 measured."""
 IMPORTED_BEFORE = int(0.2 * GI)
-"""The same for releases before 0.9, which import less: torch alone is 0.22 GiB resident, measured."""
+"""Bytes of imported code in releases before 0.9, which import less: torch alone is 0.22 GiB resident, measured."""
 IMPORTED_CUDA = int(0.505 * GI)
-"""The same with torch's CUDA build, from vLLM 0.14 on. Measured without a GPU, with torch 2.10: 523 MiB for the server
-of 0.14.0, 524 of 0.20.0, 558 of 0.33.0. An engine with its worker: 549 to 571 MiB. With torch 2.9.1, the oldest of
-these releases, it is 5 MiB less. The dynamic linker writes to the pages of CUDA's libraries (torch alone 259 MiB)."""
+"""Bytes of imported code with torch's CUDA build, from vLLM 0.14 on. Measured without a GPU, with torch 2.10: 523 MiB
+for the server of 0.14.0, 524 of 0.20.0, 558 of 0.33.0. An engine with its worker: 549 to 571 MiB. With torch 2.9.1, the
+oldest of these releases, it is 5 MiB less. The dynamic linker writes to the pages of CUDA's libraries (torch alone 259
+MiB)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ SHM_CHECK_SINCE = Release(0, 27)
 """From this release on, vLLM exits if /dev/shm is too small for a ring (check_shm_free_space; observed in 0.27.1, not
 in 0.26)."""
 BESIDES_KV = 64 * MI
-"""What else must fit next to offloaded KV cache in one process: the size that a container has without a volume. KServe
-reserves a fifth of the region (kserve#5949)."""
+"""Bytes of other data that must fit next to offloaded KV cache in one process: the size that a container has without a
+volume. KServe reserves a fifth of the region (kserve#5949)."""
 ARENA = 2 * GI
 """`--enable-shm-tensor-arena` (0.32): 8 × 256 MiB per queue."""
 
