@@ -285,3 +285,38 @@ def test_all_commands_know_what_is_around_a_workload(
     _, out, err = command(api, "explain", rule, "--on", "deploy/chat", "-n", "chat")
     (line,) = err.splitlines()
     assert line.startswith("note: nodes, storageclasses.storage.k8s.io: not read: 403: ")
+
+
+def test_nodes_of_the_user_replace_those_of_the_cluster(command: Run, tmp_path: Path) -> None:
+    """A GPU, described nodes, and Node objects among the manifests."""
+    obj = deployment("chat", args=["Qwen/Qwen3-32B", "--max-model-len", "4096"])
+    large = node("own", "NVIDIA-H100-80GB-HBM3")
+    (tmp_path / "chat.json").write_text(json.dumps(obj))
+    (tmp_path / "nodes.json").write_text(json.dumps(large))
+    api = Api(chart(), node("a", "NVIDIA-L4"), **SERVED)
+    options = ("--policy", "cluster", "--audit", "--format", "json")
+
+    def rules(*words: str) -> set[str]:
+        _, out, err = command(api, "check", str(tmp_path / "chat.json"), *words, *options)
+        assert out, err
+        return {one["rule"] for one in json.loads(out)["results"][0]["findings"]}
+
+    assert "gpu-memory-exceeded" in rules()
+    for words in (["--gpu", "h100-sxm"], ["--nodes", str(tmp_path / "nodes.json")], [str(tmp_path / "nodes.json")]):
+        assert "gpu-memory-exceeded" not in rules(*words), words
+
+
+def test_only_namespaces_of_the_input_are_listed(command: Run, tmp_path: Path) -> None:
+    """Those of others may be many. A manifest without a namespace goes into that of the context."""
+    for name, namespace in (("a", "chat"), ("b", None)):
+        obj = deployment(name, args=["Qwen/Qwen3-8B"])
+        obj["metadata"] = {"name": name, **({"namespace": namespace} if namespace else {})}
+        (tmp_path / f"{name}.json").write_text(json.dumps(obj))
+    api = Api(chart(), **SERVED)
+
+    command(api, "check", str(tmp_path), "--policy", "cluster")
+
+    claims = [path for path, _ in api.asked if path.endswith("/persistentvolumeclaims")]
+    assert sorted(claims) == [
+        f"/api/v1/namespaces/{namespace}/persistentvolumeclaims" for namespace in ("chat", "podfit-system")
+    ]

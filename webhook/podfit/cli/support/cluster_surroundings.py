@@ -26,7 +26,7 @@ def joined(sources: list[ManifestFile], args: argparse.Namespace) -> tuple[list[
     Raises UnusableError if the cluster can't be reached."""
     if policies.CLUSTER not in args.policy:
         return sources, []
-    namespaces = sorted({*_namespaces(sources, getattr(args, "namespace", None))})
+    namespaces = {*_namespaces(sources, getattr(args, "namespace", None))}
     if not namespaces:
         return sources, []
     from podfit.cluster import surroundings
@@ -34,13 +34,15 @@ def joined(sources: list[ManifestFile], args: argparse.Namespace) -> tuple[list[
 
     unread: dict[str, Exception] = {}
     # The user's own nodes, or GPU, are instead of the cluster's.
-    without = ["nodes"] if args.nodes or args.gpu else []
+    has_nodes = any("nodes" in source.facts.companions.around.objects for source in sources)
+    without = ["nodes"] if args.nodes or args.gpu or has_nodes else []
     with user_cluster.client(args) as client, user_cluster.errors_reported(f"--policy {policies.CLUSTER}"):
         resources, silent = served(client, surroundings.GROUPS)
+        named = {namespace or client.namespace for namespace in namespaces}
         unread |= silent
         around = surroundings.read(
             client, resources, unread.__setitem__, without=without,
-            namespaces=namespaces if len(namespaces) <= MAX_NAMESPACES else [],
+            namespaces=named if len(named) <= MAX_NAMESPACES else [],
         )  # fmt: skip
     joined_snapshots: dict[int, Snapshot] = {}  # the files of one input share what is around them
 
@@ -60,7 +62,7 @@ def joined(sources: list[ManifestFile], args: argparse.Namespace) -> tuple[list[
 
 
 def _namespaces(sources: Sequence[ManifestFile], namespace: str | None) -> Iterator[str]:
-    """The namespaces of the workloads; empty for one that sets none."""
+    """The namespaces of the workloads; empty for one that sets none, which kubectl applies to that of the context."""
     for source in sources:
         for document in source.manifests.documents:
             for each in workload.find(document.object):
