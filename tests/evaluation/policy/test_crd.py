@@ -10,6 +10,7 @@ import pytest
 from podfit.evaluation.policy import shape
 from podfit.evaluation.policy.crd import definition, structural
 from podfit.rules import all_rules
+from podfit.vllm.facts import Assumed
 
 JSONDict = dict[str, Any]
 SCHEMA: JSONDict = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -36,6 +37,11 @@ def test_every_node_has_one_type_and_no_word_that_a_structural_schema_may_not_ha
         typed = "type" in node, node.get("x-kubernetes-int-or-string"), node.get("x-kubernetes-preserve-unknown-fields")
         assert any(typed), path
         assert not {"properties", "additionalProperties"} <= set(node), path
+
+
+def test_each_assumption_that_a_policy_may_state_is_one_that_rules_read() -> None:
+    """A new field is written into both: CONTRIBUTING.md, "Eight typical changes"."""
+    assert {*shape.AssumeShape.model_fields} == {*Assumed._fields}
 
 
 def test_every_field_is_there_and_explained() -> None:
