@@ -290,6 +290,7 @@ def test_all_commands_know_what_is_around_a_workload(
 def test_nodes_of_the_user_replace_those_of_the_cluster(command: Run, tmp_path: Path) -> None:
     """A GPU, described nodes, and Node objects among the manifests."""
     obj = deployment("chat", args=["Qwen/Qwen3-32B", "--max-model-len", "4096"])
+    obj["spec"]["template"]["spec"]["nodeSelector"] = {}
     large = node("own", "NVIDIA-H100-80GB-HBM3")
     (tmp_path / "chat.json").write_text(json.dumps(obj))
     (tmp_path / "nodes.json").write_text(json.dumps(large))
