@@ -19,7 +19,7 @@ from podfit.cli import main
 from podfit.diagnose import Diagnosis, calibrate, diagnose, log
 from podfit.diagnose.causes import CAUSES
 from podfit.diagnose.line import depends_on_digits, read
-from podfit.diagnose.needles import Index, needles
+from podfit.diagnose.needles import Index, is_anchored, needles
 from podfit.diagnose.sighting import signatures
 from podfit.evaluation.policy import builtin
 from podfit.kube import manifest as kube_manifest
@@ -292,6 +292,22 @@ def test_an_index_leaves_out_only_patterns_that_do_not_match(text: str) -> None:
     found = Index(patterns).candidates(text)
 
     assert all(place in found for place, one in enumerate(patterns) if re.search(one, text))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "anchored"),
+    [("^a", True), ("^(?:a|b)c", True), (r"^[|a]\|", True), ("^a|b", False), ("a", False), ("(?:^a|b)", False)],
+)
+def test_a_pattern_is_anchored_if_each_of_its_matches_begins_with_the_text(pattern: str, anchored: bool) -> None:
+    assert is_anchored(pattern) is anchored
+
+
+def test_anchored_signatures_match_where_a_search_finds_them() -> None:
+    for compiled in signatures("log"):
+        if is_anchored(compiled.pattern.pattern):
+            for _, _, text in _cases():
+                for line in text.splitlines():
+                    assert bool(compiled.pattern.match(line)) is bool(compiled.pattern.search(line))
 
 
 @pytest.mark.parametrize(
@@ -825,6 +841,88 @@ process has 20.60 GiB memory in use.
             "ValueError: ('Quantization scheme is not supported for ', 'the current GPU. Min capability: 89. ', "
             "'Current capability: 80.')",
             "compute capability 8.9 or more: this one has 8.0.",
+        ),
+        (
+            "AttributeError: Model FalconForCausalLM does not support BitsAndBytes quantization yet.",
+            "Remove --quantization bitsandbytes: vLLM's class of this model, FalconForCausalLM, does not support",
+        ),
+        (
+            "vllm serve: error: the following arguments are required: model_tag",
+            "Write the model as the first word after `vllm serve`",
+        ),
+        (
+            "  Value error, `limit_mm_per_prompt` is only supported for multimodal models. [type=value_error]\n"
+            "ValidationError: 1 validation error for ModelConfig",
+            "Remove --limit-mm-per-prompt",
+        ),
+        (
+            "ValueError: speculative_draft_tensor_parallel_size=4 cannot be other value than 1 or target model "
+            "tensor_parallel_size",
+            "Set draft_tensor_parallel_size to 1 in --speculative-config, instead of 4.",
+        ),
+        (
+            "ValueError: num_speculative_tokens must be provided with speculative model unless the draft model config "
+            "contains an n_predict parameter.",
+            'Add "num_speculative_tokens" to --speculative-config',
+        ),
+        (
+            '  File "/opt/vllm/vllm/model_executor/model_loader/weight_utils.py", line 192, in get_quant_config\n'
+            "ValueError: Cannot find the config file for gptq",
+            "Remove --quantization gptq",
+        ),
+        ("ValueError: GGUF model with architecture exaone is not supported yet.", "the model's safetensors checkpoint"),
+        (
+            "INFO 07-02 11:20:31 [api_server.py:1043] vLLM API server version 0.9.1\n"
+            "ValueError: Model architectures ['SeedForCausalLM'] are not supported for now.",
+            "Use a newer image of vLLM than 0.9.1, which has no class SeedForCausalLM",
+        ),
+        (
+            "ValueError: The checkpoint you are trying to load has model type `seed2` but Transformers does not "
+            "recognize this architecture.",
+            "its transformers does not know the model type seed2.",
+        ),
+        (
+            "requests.exceptions.ProxyError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries "
+            "exceeded (Caused by ProxyError('Unable to connect to proxy', OSError('Tunnel connection failed: 407')))",
+            "The proxy of HTTPS_PROXY",
+        ),
+        (
+            "  Warning  FailedScheduling  3m  default-scheduler  0/5 nodes are available: 2 Insufficient "
+            "nvidia.com/gpu, 3 node(s) had untolerated taint {example.com/gpu: true}.",
+            "No node has enough free nvidia.com/gpu",
+        ),
+        (
+            "  Warning  FailedScheduling  3m  default-scheduler  0/5 nodes are available: 2 Insufficient "
+            "nvidia.com/gpu, 3 node(s) had untolerated taint {example.com/gpu: true}.",
+            "add a toleration for the taint example.com/gpu.",
+        ),
+        (
+            "  Warning  FailedScheduling  3m  default-scheduler  0/5 nodes are available: 5 node(s) didn't match Pod's "
+            "node affinity/selector.",
+            "Compare nodeSelector and nodeAffinity",
+        ),
+        (
+            '  Warning  Failed  2m  kubelet  Failed to pull image "example.com/vllm:0.99": rpc error: code = NotFound '
+            'desc = failed to resolve reference "example.com/vllm:0.99": example.com/vllm:0.99: not found',
+            "The registry has no example.com/vllm:0.99: correct its name or tag.",
+        ),
+        (
+            '  Warning  Failed  2m  kubelet  Failed to pull image "example.com/vllm:1": failed to authorize: 401 '
+            "Unauthorized",
+            "The registry denies example.com/vllm:1: give the Pod imagePullSecrets",
+        ),
+        (
+            '  Warning  Failed  2m  kubelet  Failed to pull image "example.com/vllm:1": no match for platform in '
+            "manifest: not found",
+            "example.com/vllm:1 has no variant for the node's architecture",
+        ),
+        (
+            'Error: failed to create containerd task: exec: "vllm": executable file not found in $PATH: unknown',
+            "The image has no vllm. `command` replaces the image's entrypoint",
+        ),
+        (
+            'Error: failed to create containerd task: exec: "vllm serve": executable file not found in $PATH: unknown',
+            "Write each word of 'vllm serve' as an element",
         ),
         (
             "WARNING 07-02 11:20:31 [ray_utils.py:352] Tensor parallel size (16) exceeds available GPUs (8).",

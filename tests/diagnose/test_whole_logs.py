@@ -3,7 +3,8 @@ evidence the log shows none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from itertools import chain, zip_longest
 
 import pytest
@@ -81,6 +82,40 @@ def test_of_several_replicas_in_one_text_the_one_that_fails_is_diagnosed() -> No
 
     assert found.cause is not None
     assert found.cause.id == "gpu-memory-taken"
+
+
+def _cri(line: str) -> str:
+    return f"2026-07-02T08:20:00.123456789Z stderr F {line}"
+
+
+def _loki(line: str) -> str:
+    return json.dumps({"labels": {"pod": "vllm-0", "container": "vllm"}, "line": line, "timestamp": "1"})
+
+
+def _colored(line: str) -> str:
+    source, _, rest = line.partition(") ")
+    return f"\x1b[0;36m{source})\x1b[0;0m \x1b[31m{rest}\x1b[0m" if line.startswith("(") else line
+
+
+@pytest.mark.parametrize(
+    "wrap", [_cri, _loki, _colored, lambda line: line + "\r"], ids=["CRI", "Loki", "colors", "Windows"]
+)
+@pytest.mark.parametrize(("cause", "excerpt"), FAILED_STARTS[::3])
+def test_a_wrapped_whole_log_has_the_same_cause(cause: str, excerpt: str, wrap: Callable[[str], str]) -> None:
+    (found,) = diagnose("\n".join(wrap(line) for line in _whole(excerpt, 40).splitlines()))
+
+    assert (found.cause and found.cause.id) == cause
+
+
+@pytest.mark.parametrize("excerpt", [case.values[1] for case in FAILED_STARTS], ids=[case.id for case in FAILED_STARTS])
+def test_a_whole_log_without_its_evidence_is_certain_of_nothing(excerpt: str) -> None:
+    text = _whole(excerpt, 50)
+    (whole,) = diagnose(text)
+
+    (found,) = diagnose("\n".join(line for line in text.splitlines() if line.strip() not in whole.evidence))
+
+    assert not found.healthy
+    assert found.certainty != "certain"
 
 
 CHAINED = [

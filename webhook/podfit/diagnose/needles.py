@@ -27,6 +27,18 @@ def needles(pattern: str) -> Needles:
     return _alternatives(pattern, 0)[0]
 
 
+def is_anchored(pattern: str) -> bool:
+    """True if each match of `pattern` begins where the text does: `re.match` then finds what `re.search` does, and does
+    not try the other places."""
+    depth, at = 0, 0
+    while (token := _TOKEN.match(pattern, at)) is not None:
+        at, kind = token.end(), token.lastgroup
+        depth += (kind == "open") - (kind == "close")
+        if kind == "or" and not depth:
+            return False
+    return pattern.startswith("^")
+
+
 def _alternatives(pattern: str, at: int) -> tuple[Needles, int]:
     """The needles of the alternatives from `at` up to the group's end, and where that is."""
     names: Needles = frozenset()

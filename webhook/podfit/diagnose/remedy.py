@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from podfit.base.numbers import without_long_numbers
-from podfit.diagnose import contradiction, remedy_arguments
+from podfit.diagnose import contradiction, remedy_arguments, remedy_cluster
 from podfit.diagnose.calibrate import Start
 from podfit.diagnose.phase import Phase
 from podfit.kube.quantity import GI, MI, human, quantity
@@ -315,6 +315,21 @@ def _capability(log_values: Known) -> Iterator[str]:
         yield f"Use a checkpoint in another format, or a GPU of compute capability {need} or more: this one has {have}."
 
 
+def _unknown_model(log_values: Known) -> Iterator[str]:
+    """The model's type, and the release that does not know it."""
+    release = log_values.start.release if log_values.start else None
+    than = f" than {release}" if release else ""
+    if re.search(r"GGUF|gguf|Architecture \S+ not supported", log_values.text):
+        yield "vLLM reads few architectures from GGUF files: serve the model's safetensors checkpoint instead."
+    elif match := re.search(r"model type `(\w+)` but Transformers does not recognize", log_values.text):
+        yield f"Use a newer image of vLLM{than}: its transformers does not know the model type {match[1]}."
+    elif match := re.search(r"Model architectures \['(\w+)'", log_values.text):
+        yield (
+            f"Use a newer image of vLLM{than}, which has no class {match[1]}, or --model-impl transformers if "
+            "transformers has one."
+        )
+
+
 def _cpu_memory(log_values: Known) -> Iterator[str]:
     match = re.search(rf"memory on node .*?\((\d+(?:\.\d+)?)/{_GIB}\).*?utilization \((\d+(?:\.\d+)?)", log_values.text)
     if match and float(match[2]) > 0:
@@ -328,6 +343,7 @@ def _cpu_memory(log_values: Known) -> Iterator[str]:
 
 
 _OF_CAUSE: Mapping[str, Callable[[Known], Iterator[str]]] = {
+    "command-not-found": lambda known: remedy_cluster.command(known.text),
     "engine-start-timeout": _timeout,
     "gpu-lacks-dtype": _dtype,
     "gpu-memory-taken": _taken,
@@ -340,13 +356,18 @@ _OF_CAUSE: Mapping[str, Callable[[Known], Iterator[str]]] = {
         known.text, known.value("tensor_parallel_size")
     ),
     "shm-leftover": _offload_region,
+    "image-pull": lambda known: remedy_cluster.image(known.text),
     "kv-cache-too-small": _cache_too_small,
     "mamba-blocks-too-few": _mamba_blocks,
     "max-model-len-too-long": _too_long,
+    "model-unsupported": _unknown_model,
     "no-kv-blocks": _no_blocks,
     "oom-killed": _host_memory,
     "shm-too-small": _shared_memory,
+    "speculative-config": lambda known: remedy_arguments.speculative(known.text),
     "tensor-parallel-indivisible": _indivisible,
     "too-few-gpus": _too_few_gpus,
+    "weights-mismatch": lambda known: remedy_arguments.unquantized(known.text),
+    "unschedulable": lambda known: remedy_cluster.unschedulable(known.text),
     "wrong-flag": lambda known: remedy_arguments.wrong_flag(known.text),
 }

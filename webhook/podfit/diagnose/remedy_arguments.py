@@ -22,6 +22,8 @@ FEATURES = {
     "Encoder-decoder": "the model",
 }
 """Names of features in vLLM's messages (engine/arg_utils.py) → the argument that asks for them."""
+MODEL_FEATURES = {"LoRA": "--enable-lora", "BitsAndBytes": "--quantization bitsandbytes"}
+"""Features that each class of a model supports or not → the argument that asks for them."""
 
 
 def wrong_flag(text: str) -> Iterator[str]:
@@ -47,6 +49,17 @@ def wrong_flag(text: str) -> Iterator[str]:
     elif match := re.search(r"max_num_batched_tokens \((\d+)\) is smaller than max_model_len \((\d+)\)", text):
         tokens, length = match[1], match[2]
         yield f"Raise --max-num-batched-tokens from {tokens} to {length}, or lower --max-model-len to {tokens}."
+    elif match := re.search(r"Model (\S+) does not support (LoRA|BitsAndBytes)", text):
+        flag = MODEL_FEATURES[match[2]]
+        yield f"Remove {flag}: vLLM's class of this model, {match[1]}, does not support {match[2]}."
+    elif re.search(r"provide the model as a positional argument|arguments are required: model_tag", text):
+        yield "Write the model as the first word after `vllm serve` (in vLLM's image: of args), without --model."
+    elif match := re.search(r"`(\w+)` is only supported for multimodal models", text):
+        flag = match[1].replace("_", "-")
+        yield (
+            f"Remove --{flag}: this release takes the model for one of text only. If the model reads images, use a "
+            "newer release, whose class of the model does."
+        )
     elif match := re.search(r"NotImplementedError: (\S.*?) is not supported", text):
         flag = FEATURES.get(match[1], match[1])
         if flag.startswith("--"):
@@ -65,6 +78,23 @@ def _unknown(flag: str) -> str:
     alike = () if dashed in known else nearest(dashed, known, cutoff=LEAST_LIKENESS)
     near = next((text for text in alike if text.count("-") == dashed.count("-")), None)  # a word more is another option
     return f"Replace {flag} with {near}." if near else f"Remove {flag}."
+
+
+def speculative(text: str) -> Iterator[str]:
+    """The change of --speculative-config for a line that names the key."""
+    if match := re.search(r"draft_tensor_parallel_size=(\d+) cannot be other value than 1 or", text):
+        yield f"Set draft_tensor_parallel_size to 1 in --speculative-config, instead of {match[1]}."
+    elif "num_speculative_tokens must be provided" in text:
+        yield 'Add "num_speculative_tokens" to --speculative-config, such as 3: the draft model names no number.'
+
+
+def unquantized(text: str) -> Iterator[str]:
+    """The change for --quantization with a checkpoint that is not quantized so."""
+    if match := re.search(r"Cannot find the config file for (\S+)", text):
+        yield (
+            f"Remove --quantization {match[1]}, or serve a checkpoint that was quantized with {match[1]}: this one has "
+            "no quantize_config.json and no quantization_config."
+        )
 
 
 def lora_rank(text: str) -> Iterator[str]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from podfit.diagnose import phase, stall
 from podfit.diagnose.line import LogLine, depends_on_digits
-from podfit.diagnose.needles import Index
+from podfit.diagnose.needles import Index, is_anchored
 from podfit.diagnose.sighting import Compiled, signatures
 
 _ALIVE = (
-    r"Application startup complete|\" 200 OK|\" 200$|Avg prompt throughput|Uvicorn running on|"
+    r"Application startup complete|HTTP/\d(?:\.\d)?\" 200\b|Avg prompt throughput|Uvicorn running on|"
     r"Started server process|Starting vLLM API server (?:\d+ )?on\b"
 )
 """vLLM serves: what went wrong before was dealt with."""
@@ -74,7 +74,7 @@ class Pattern:
 
     def __init__(self, regex: re.Pattern[str]) -> None:
         self.regex = regex
-        self.search = regex.search
+        self.search = regex.match if is_anchored(regex.pattern) else regex.search
         self.checked = depends_on_digits(regex.pattern)
         """It must be checked for every line, not only for one of each shape."""
 

@@ -74,7 +74,7 @@ CAUSES = (
                 ambiguous=True,
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Value|NotImplemented|Assertion|Type|Import)Error\b",
+                r"^(?:[\w.]+\.)?(?:ValueError|NotImplementedError|AssertionError|TypeError|ImportError)\b",
                 "vLLM config/speculative.py, v1/spec_decode/, transformers_utils/configs/speculators/",
                 "0.8–0.33",
                 weak=True,
@@ -157,7 +157,7 @@ CAUSES = (
                 rules=("conflicting-flags", "invalid-flag-value"),
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Value|NotImplemented|Assertion|Type)Error\b",
+                r"^(?:[\w.]+\.)?(?:ValueError|NotImplementedError|AssertionError|TypeError)\b",
                 "vLLM, raised where it reads the command line",
                 "0.4–0.33",
                 weak=True,

@@ -99,6 +99,11 @@ CAUSES = (
         "NCCL_SOCKET_IFNAME, network policies and the fabric (NCCL_DEBUG=INFO).",
         (
             Signature(
+                r"peer access is not supported between",
+                "CUDA runtime API, cudaErrorPeerAccessUnsupported",
+                ambiguous=True,
+            ),
+            Signature(
                 r"Watchdog caught collective operation timeout|ncclRemoteError|ncclSystemError|ncclInternalError|"
                 r"unhandled system error|NCCL error|NCCL communicator was aborted|"
                 r"Connection closed by (?:remote )?peer|Broken pipe",
@@ -108,13 +113,12 @@ CAUSES = (
             Signature(
                 r"DistNetworkError|DistStoreError|The client socket has timed out|"
                 r"The client socket has failed to connect|Timed out after \d+ seconds waiting for clients|"
-                r"wait timeout after \d+ms|Gloo connectFullMesh failed|Barrier timed out|"
-                r"peer access is not supported between",
+                r"wait timeout after \d+ms|Gloo connectFullMesh failed|Barrier timed out",
                 "PyTorch torch/csrc/distributed/c10d/, gloo; vLLM distributed/utils.py",
                 weak=True,
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Runtime|Timeout|Connection|OS)Error\b",
+                r"^(?:[\w.]+\.)?(?:RuntimeError|TimeoutError|ConnectionError|OSError)\b",
                 "vLLM and PyTorch, raised where the ranks are connected",
                 weak=True,
                 innermost=r"/torch/distributed/\S+\.py|vllm/distributed/(?:device_communicators/(?!shm_broadcast)\w+|"
@@ -125,6 +129,17 @@ CAUSES = (
                 "PyTorch torch/csrc/distributed/c10d/socket.cpp, a warning of the rank that gives up",
                 weak=True,
                 any_level=True,
+            ),
+        ),
+        meanings=(
+            (
+                r"peer access is not supported",
+                "'peer access': these GPUs do not reach each other's memory (no NVLink, an IOMMU, a virtual machine): "
+                "add --disable-custom-all-reduce and the variable NCCL_P2P_DISABLE=1.",
+            ),
+            (
+                r"connectFullMesh|Unable to resolve hostname",
+                "Gloo takes the interface of the host's name: set GLOO_SOCKET_IFNAME to the Pod's (eth0).",
             ),
         ),
     ),

@@ -100,7 +100,7 @@ CAUSES = (
                 ambiguous=True,
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Value|NotImplemented)Error\b",
+                r"^(?:[\w.]+\.)?(?:ValueError\b|NotImplementedError\b|AssertionError: \w)",
                 "vLLM's attention backends, raised where they are set up",
                 "0.5–0.33",
                 weak=True,
@@ -234,7 +234,7 @@ CAUSES = (
                 ambiguous=True,
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Runtime|NotImplemented)Error\b",
+                r"^(?:[\w.]+\.)?(?:RuntimeError\b|NotImplementedError\b|(?:ValueError|AssertionError): .*support)",
                 "vLLM's kernels and quantization, raised where they are chosen or called",
                 "0.5–0.33",
                 weak=True,

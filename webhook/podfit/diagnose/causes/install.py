@@ -131,14 +131,14 @@ CAUSES = (
                 unless=r"'(?:Speculative|Vllm|Model|Parallel|Cache|Scheduler|LoRA|Compilation)Config' object",
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Attribute|Key|Type|Import)Error\b",
+                r"^(?:[\w.]+\.)?(?:AttributeError|KeyError|TypeError|ImportError)\b",
                 "transformers, or vLLM's classes of its configurations and processors",
                 weak=True,
                 innermost=r"/(?:transformers|tokenizers)/\S+\.py|vllm/(?:transformers_utils|tokenizers)/\S+\.py",
                 unless=r"entrypoints/\S*(?:serving|protocol)|chat_template",
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Attribute|Key)Error\b",
+                r"^(?:[\w.]+\.)?(?:AttributeError|KeyError)\b",
                 "vLLM's configuration, of a key that this config.json has not",
                 weak=True,
                 innermost=r"vllm/(?:config(?:/\w+)?|engine/arg_utils)\.py",

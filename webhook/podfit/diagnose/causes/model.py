@@ -73,6 +73,12 @@ CAUSES = (
             Signature(r"Can't load the configuration of '", "transformers configuration_utils.py", weak=True),
         ),
         ("unknown-model", "model-cache-wrong-path", "model-path-missing", "placeholder-value"),
+        meanings=(
+            (
+                r"No adapter found",
+                "An adapter's folder holds adapter_config.json; its path is that of --lora-modules or of the request.",
+            ),
+        ),
     ),
     Cause(
         "revision-missing",
@@ -105,6 +111,13 @@ CAUSES = (
             Signature(
                 r"does not recognize this architecture|Unrecognized model in |Unrecognized configuration class",
                 "transformers models/auto/",
+            ),
+            Signature(
+                r"^(?:[\w.]+\.)?(?:NotImplementedError\b|(?:ValueError|AssertionError): .*support)",
+                "vLLM's class of the model, of a variant that it does not have",
+                "0.5–0.33",
+                weak=True,
+                innermost=r"vllm/(?:model_executor/)?models/\S+\.py",
             ),
             Signature(
                 r"`?rope_scaling`? must be a dictionary|Unrecognized keys in `rope_scaling`",
@@ -194,7 +207,7 @@ CAUSES = (
                 ambiguous=True,
             ),
             Signature(
-                r"^(?:[\w.]+\.)?(?:Value|Runtime|Key|Assertion|Type|Index|Attribute)Error\b",
+                r"^(?:[\w.]+\.)?(?:ValueError|RuntimeError|KeyError|AssertionError|TypeError|IndexError|AttributeError)\b",
                 "vLLM model_executor/model_loader/, lora/: raised while a checkpoint or an adapter is read",
                 "0.4–0.33",
                 weak=True,

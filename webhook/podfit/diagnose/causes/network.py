@@ -93,6 +93,16 @@ CAUSES = (
         ("model-cache-missing", "offline-without-cache"),
         meanings=(
             (
+                r"name resolution|Name or service not known|Could not resolve host|NameResolutionError",
+                "The name of the host is not resolved: look at the Pod's dnsPolicy and at a NetworkPolicy for port 53.",
+            ),
+            (
+                r"CERTIFICATE_VERIFY_FAILED",
+                "A proxy with its own certificate is between them: mount its CA, and name it in REQUESTS_CA_BUNDLE and "
+                "SSL_CERT_FILE.",
+            ),
+            (r"ProxyError|\b407\b", "The proxy of HTTPS_PROXY denies or does not answer: check its address and user."),
+            (
                 r"vocab file",
                 "gpt-oss needs the files o200k_base.tiktoken and cl100k_base.tiktoken: put them on a volume, and set "
                 "TIKTOKEN_ENCODINGS_BASE to their folder.",
