@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from pathlib import Path
@@ -373,6 +373,32 @@ def test_no_text_is_a_command_for_the_runner_of_a_github_action(
     assert "error" in out
     monkeypatch.delenv("GITHUB_ACTIONS")
     assert "# #[" not in ran("check", "-v", "--format", form, "::error::pod.yaml")
+
+
+COMMANDS = (
+    ("diagnose", "--format", "json", "crash.log"), ("diagnose", "crash.log"), ("report", "pod.yaml"),
+    ("explain", "--format", "json", "pod.yaml"), ("explain", "--format", "markdown", "pod.yaml"),
+    ("explain", "--on", "pod.yaml"), ("diff", "pod.yaml", "pod.yaml"), ("models", "search", "add-mask"),
+    ("plan", "--format", "json", "--gpu", "l4", "--", "vllm", "serve", "a/##[add-mask]b"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_prints_one_for_the_runner_of_a_github_action(
+    command: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names and words of a log, also with a line break."""
+    pod = yaml.safe_load(SOURCE)
+    pod["metadata"] = {"name": "a##[add-mask]b\n::error::c", "labels": {"##[add-mask]": "d"}}
+    pod["spec"]["containers"][0].update(command=["vllm", "serve", "a/##[add-mask]b"], args=["--bogus##[add-mask]"])
+    monkeypatch.chdir(tmp_path)
+    Path("pod.yaml").write_text(yaml.safe_dump(pod))
+    Path("crash.log").write_text("ValueError: ##[add-mask]e\n::error::f\nRuntimeError: ##[add-mask]g\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    out = ran(*command)
+
+    assert out
+    assert [line for line in out.splitlines() if line.lstrip().startswith("::") or "##[" in line] == []
 
 
 def calls(obj: JSONDict) -> int:

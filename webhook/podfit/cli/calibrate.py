@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from podfit.cli.support import edge, policies, replacement, user_cluster
+from podfit.cli.support import edge, policies, replacement, terminal, user_cluster
 from podfit.diagnose import calibrate
 from podfit.diagnose.calibrate import Start, StartComparison
 from podfit.evaluation.lint import lint
@@ -92,11 +92,11 @@ def run(args: argparse.Namespace) -> int:
                 edge.tell(f"error: {line}")
             code = max(code, error.code)
     if args.output == "json":
-        print(json.dumps(calibration.tree(comparisons), indent=1))
+        terminal.write(json.dumps(calibration.tree(comparisons), indent=1))
     elif args.output == "configmap":
         _print_config_map(comparisons, args.namespace)
     elif comparisons:
-        print(calibration.text(comparisons), end="")
+        terminal.show(calibration.text(comparisons))
     if args.write:
         _refuse_nothing(comparisons)
         before = _before(args.write)

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             continue
         cases += [diagnosis.case(name, item, pod, policy, facts) for item in items]
     if args.format == "json":
-        print(json.dumps({"results": [diagnosis.tree(case) for case in cases]}, indent=1, default=str))
+        terminal.write(json.dumps({"results": [diagnosis.tree(case) for case in cases]}, indent=1, default=str))
     else:
         width = text.readable(terminal.width())
         texts = (diagnosis.text(case, verbose=args.verbose, width=width) for case in cases)

@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import indent
 
 from podfit.base.near import nearest
+from podfit.base.printable import one_line
 from podfit.cli.support import (
     cluster_runtimes,
     cluster_surroundings,
@@ -137,7 +138,7 @@ def _manifest(args: argparse.Namespace) -> int:
         draw = partial(module.render, width=terminal.width(), ascii_only=not _draws(), verbose=args.verbose)
         terminal.show("\n".join(draw(explanation) for explanation in explanations), text.highlighted)
     else:
-        print(module.render(explanations), end="")
+        terminal.write(module.render(explanations).removesuffix("\n"))
     return 3 if problems else 0
 
 
@@ -189,9 +190,9 @@ def _decided(args: argparse.Namespace) -> int:
     for source in sources:
         for document in source.manifests.documents:
             selected = Subject.of(document.object, source.facts, args.namespace)
-            print(f"{subject.describe_object(document.object)} ({source.name})")
-            print(indent(decided.text(policy, rules, selected, every=bool(args.rule)), "  "))
+            terminal.write(one_line(f"{subject.describe_object(document.object)} ({source.name})"))
+            terminal.write(indent(decided.text(policy, rules, selected, every=bool(args.rule)), "  "))
             if args.rule:
                 report = lint(document.object, policy, source.facts, where="check", namespace=args.namespace)
-                print(indent(decided.findings(report, args.rule), "  "))
+                terminal.write(indent(decided.findings(report, args.rule), "  "))
     return 0

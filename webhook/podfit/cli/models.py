@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from podfit.cli.support import edge
+from podfit.base.printable import one_line
+from podfit.cli.support import edge, terminal
 from podfit.cli.support.checkpoints import locate
 from podfit.cli.support.edge import UnusableError
 from podfit.report import model as report
@@ -85,9 +86,9 @@ def run_show(args: argparse.Namespace) -> int:
         elif args.format == "json":
             trees.append(report.tree(fact))
         else:
-            print(report.text(fact), end="")
+            terminal.show(report.text(fact))
     if args.format == "json":
-        print(json.dumps(trees, indent=1))
+        terminal.write(json.dumps(trees, indent=1))
     return code
 
 
@@ -96,12 +97,12 @@ def run_search(args: argparse.Namespace) -> int:
     given_ids = [name for name in edge.facts(args).models if name != "*"]
     found_models = search(args.words, given_ids)
     if args.format == "json":
-        print(json.dumps([model.id for model in found_models], indent=1))
+        terminal.write(json.dumps([model.id for model in found_models], indent=1))
         return 0
     width = max((len(model.id) for model in found_models), default=0)
     for found_model in found_models:
         also = f"  also {', '.join(found_model.others)}" if found_model.others else ""
-        print(f"{found_model.id:<{width}}  {_size(found_model.parameters):>7}{also}".rstrip())
+        terminal.write(one_line(f"{found_model.id:<{width}}  {_size(found_model.parameters):>7}{also}".rstrip()))
     if not found_models:
         near = nearest(" ".join(args.words)) or [neighbor for word in args.words for neighbor in nearest(word)]
         hint = f". Did you mean {' or '.join(near)}?" if near else ""

@@ -183,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
             tree["alternatives"] = as_plan.alternatives(changes)
         if rows:
             tree["sweep"] = as_sweep.tree(rows)
-        print(json.dumps(tree, indent=1, default=str))
+        terminal.write(json.dumps(tree, indent=1, default=str))
         return 0
     refused = (graded.finding.message for graded in result.findings if graded.mode == "deny" and is_spoken_of(graded))
     terminal.show(as_plan.table(engine, report.secrets, next(refused, None), assumed=assumed), text.highlighted)

@@ -183,8 +183,8 @@ def run_test(args: argparse.Namespace) -> int:
                 count += 1
                 failed += bool(outcome.wrong)
                 if outcome.wrong:
-                    print(f"{name}:{outcome.line}: {outcome.name}")
-                    print("".join(f"  {one_line(line)}\n" for line in outcome.wrong), end="")
+                    terminal.write(one_line(f"{name}:{outcome.line}: {outcome.name}"))
+                    terminal.write("\n".join(f"  {one_line(line)}" for line in outcome.wrong))
     if not count:
         raise UnusableError(f"no case: expected files of kind {cases.KIND}")
     print(f"{count} cases: {count - failed} as expected, {failed} not")
@@ -219,7 +219,7 @@ def run_diff(args: argparse.Namespace) -> int:
         count += 1
         rule_changes += of_one
     if args.format == "json":
-        print(
+        terminal.write(
             json.dumps({"objects": count, "changes": [asdict(rule_change) for rule_change in rule_changes]}, indent=1)
         )
     else:

@@ -12,7 +12,7 @@ from typing import Any
 
 from podfit import __version__
 from podfit.base import data
-from podfit.cli.support import edge, policies, project, user_cluster
+from podfit.cli.support import edge, policies, project, terminal, user_cluster
 from podfit.cli.support.edge import UnusableError
 from podfit.diagnose import diagnose, is_object
 from podfit.report import bug_report
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if not entries["podfit"]["decisions"]:
         raise UnusableError(f"{', '.join(args.files)}: no container in it runs vLLM")
     entries["podfit"] = {**about, **entries["podfit"]}
-    print(json.dumps(entries, indent=1, ensure_ascii=False, default=str))
+    terminal.write(json.dumps(entries, indent=1, ensure_ascii=False, default=str))
     edge.tell(
         "note: every text but names, images, paths, models and vLLM's numbers is …: read the file before you send it"
     )

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from podfit.cli.support import edge, policies
+from podfit.cli.support import edge, policies, terminal
 from podfit.evaluation import review
 
 
@@ -37,5 +37,5 @@ def run(args: argparse.Namespace) -> int:
     except review.BadReview as error:
         raise edge.UnusableError(f"{args.file}: {error}", 3) from error
     answer = (review.mutate if args.mutate else review.validate)(request, policy, facts)
-    print(json.dumps(answer, indent=2))
+    terminal.write(json.dumps(answer, indent=2))
     return 0 if answer["response"]["allowed"] else 1

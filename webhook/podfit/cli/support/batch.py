@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from podfit.base.quotable import Quotable
-from podfit.cli.support import edge
+from podfit.cli.support import edge, terminal
 from podfit.evaluation.policy import Policy
 from podfit.report import command_line
 from podfit.report import plan as as_plan
@@ -26,7 +26,7 @@ def run(name: str, policy: Policy, facts: Facts) -> int:
     """Read JSON lines and print one JSON line for each, in order; a bad line is answered with its error. `facts` says
     whether secrets are shown."""
     for line in _lines(name):
-        print(json.dumps(_line(line, policy, facts), default=str))
+        terminal.write(json.dumps(_line(line, policy, facts), default=str))
     return 0
 
 

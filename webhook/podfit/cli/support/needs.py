@@ -72,7 +72,7 @@ def run(args: argparse.Namespace, model: str, facts: Facts) -> int:
     if args.output:
         return _write(args.output, ways, need, facts.gpu)
     if args.format == "json":
-        print(json.dumps(as_needs.tree(need, ways), indent=1, default=str))
+        terminal.write(json.dumps(as_needs.tree(need, ways), indent=1, default=str))
     else:
         sizes = (facts.gpu.count,) if facts.gpu and facts.gpu.count else needs.GPU_COUNTS
         terminal.show(as_needs.table(need, ways, looked=[stock.product for stock in having], sizes=sizes))

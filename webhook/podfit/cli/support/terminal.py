@@ -43,6 +43,11 @@ def show(rendered: str, paint: Callable[[str], str] | None = None) -> None:
     print(paint(text) if paint and colors() else text, end="", flush=True)
 
 
+def write(text: str) -> None:
+    """Prints text that no terminal may change, such as JSON, and a line break."""
+    print(without_commands(text))
+
+
 _COMMAND = re.compile(r"^(\s*:)(?=:)|##(?=\[)", re.MULTILINE)
 """A workflow command for GitHub's runner in the output of a step: `::` at the beginning of a line, and `##[` anywhere
 (actions/runner ActionCommand.cs)."""
