@@ -274,7 +274,7 @@ def test_all_stages_use_as_many_blocks_as_the_one_with_the_fewest(release: str) 
     asked = engine(release, pipeline_parallel_size=2, max_model_len=4096)
     ledger = plan(asked, windows("fff" + "w" * 9, 4, 128, 512), H100, kv_cache_memory=120_000_000).gpu
     assert ledger is not None
-    assert ledger.kv_capacity.blocks(ledger.kv_cache) == 120_000_000 // (3 * 32 * 1024)
+    assert ledger.blocks == 120_000_000 // (3 * 32 * 1024)
 
 
 PACKAGED = {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both"}
@@ -321,12 +321,11 @@ def test_the_longest_request_finishes_with_the_memory_that_is_left() -> None:
     ledger = plan(args, model(**GPT_OSS_20B), on(gpu(79.19))).gpu
     assert ledger is not None
     longest = ledger.longest_request or 0
-    capacity = ledger.kv_capacity
-    assert capacity.layout is not None
+    assert ledger.layout is not None
 
     assert ledger.estimated_max_model_len == 131_072
     assert (
-        capacity.layout.bytes(longest, capacity.resolved.settings)
+        ledger.layout.bytes(longest, ledger.resolved.settings)
         <= GI
-        < capacity.layout.bytes(longest + 17, capacity.resolved.settings)
+        < ledger.layout.bytes(longest + 17, ledger.resolved.settings)
     )

@@ -476,7 +476,7 @@ def test_what_is_remembered_of_one_plan_changes_no_other(
 
 def _told(found: MemoryPlan) -> list[Any]:
     """All that a plan says."""
-    derived = [name for name, value in vars(GpuLedger).items() if isinstance(value, property)]
+    derived = [name for name, value in vars(GpuLedger).items() if isinstance(value, property) and name[0] != "_"]
     gpu = found.gpu and [found.gpu.loading, *(getattr(found.gpu, name) for name in derived)]
     return [gpu, found.verdict, found.why, found.cause, found.host, found.startup, found.checkpoint]
 

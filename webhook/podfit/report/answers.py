@@ -47,7 +47,7 @@ def reason_unanswered(engine: Engine) -> str | None:
 def _layout_unknown(engine: Engine) -> bool:
     largest = engine.gpus.largest if engine.gpus is not None else None
     ledger = engine.gpus.engine.plan_on(largest).ledger if engine.gpus is not None and largest is not None else None
-    return ledger is not None and ledger.kv_capacity.layout is None
+    return ledger is not None and ledger.layout is None
 
 
 def newer_releases(checked: Checked) -> list[str]:

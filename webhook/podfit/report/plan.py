@@ -288,7 +288,7 @@ def why_more_fit(ledger: GpuLedger) -> str:
 
 def _bounded_layers(ledger: GpuLedger) -> str:
     """The part of a request's memory that its tokens do not explain."""
-    layout, token, request = ledger.kv_capacity.layout, ledger.kv_cache_bytes_per_token, ledger.request_bytes
+    layout, token, request = ledger.layout, ledger.kv_cache_bytes_per_token, ledger.request_bytes
     if not layout or not token or not request or not ledger.max_model_len:
         return ""
     rest = request - token * ledger.max_model_len

@@ -33,14 +33,14 @@ def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
 
     A shortage that rests on what is unknown of the model or of its drafter is only possible. It is likely if even the
     favorable end is too little."""
-    left, capacity = ledger.kv_cache, ledger.kv_capacity
+    left = ledger.kv_cache
     probability = left.share_below(needed)
     grade = certainty(probability)
-    doubt = capacity.model.unknown
-    if doubt is None and draft.is_unknown(capacity.resolved.settings):
+    doubt = ledger.model.unknown
+    if doubt is None and draft.is_unknown(ledger.resolved.settings):
         doubt = "the size of the drafter"
     if grade is None or doubt is None:
         return grade, sentence(probability, leaning.sentence(left, needed)) if grade else ""
-    if left.high < needed / capacity.times_fewer:
+    if left.high < needed / ledger.times_fewer:
         return grade, ""
     return "possible", f"whether it is enough depends on what is unknown: {doubt}"

@@ -188,7 +188,7 @@ def _results(engine: Engine) -> Iterator[tuple[str, str]]:
             yield "Maximum concurrency", f"{fits} {why_more_fit(ledger)}".rstrip()
         if ledger.longest_request:
             yield "longest request", f"{ledger.longest_request:,} tokens fit"
-        needed = ledger.kv_capacity.least_bytes
+        needed = ledger.least_kv_cache_bytes
         if engine.plan.verdict == "unsure" and needed and engine.plan.cause in ("request", "blocks"):
             yield "start-ups like it", leaning.sentence(ledger.kv_cache, needed)
     if host is not None:

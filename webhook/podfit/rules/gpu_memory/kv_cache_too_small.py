@@ -48,7 +48,7 @@ class KvCacheTooSmall(Rule):
         ledger = engine.plan.gpu
         if ledger is None or not is_short(engine) or spoilt(engine, "max_model_len"):
             return
-        needed = ledger.kv_capacity.least_bytes or 0
+        needed = ledger.least_kv_cache_bytes or 0
         there = ledger.kv_cache.likely
         given = "max_model_len" in engine.args.given
         fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))

@@ -37,7 +37,7 @@ class RequestNeverFinishes(Rule):
         if ledger is None or engine.plan.verdict == "does-not-fit" or spoilt(engine, "max_model_len"):
             return
         needed, left = ledger.request_bytes, ledger.kv_cache
-        if needed is None or left.likely <= 0 or is_short(engine) or ledger.kv_capacity.resolved.budget.auto_len:
+        if needed is None or left.likely <= 0 or is_short(engine) or ledger.resolved.budget.auto_len:
             return
         if not ledger.checks_only:  # vLLM's own check counts as much as a request takes
             return

@@ -9,8 +9,8 @@ In the order of the data:
 - The lines of a GPU's ledger, one module each: `weights` (from `shape`, `layer_tensors`, `tower`, `quantisation`,
   `draft`), `activations`, `cuda_graphs` and `non_torch`. `lines` lists them; everything that shows or compares a ledger
   iterates over that list. Next to them `budget`, and `loading` for the weights while they load.
-- The KV cache: `kv_specs` (layers), `kv_releases` (differences between releases), `kv_cache` (groups and blocks),
-  `kv_capacity` (tokens and requests).
+- The KV cache: `kv_specs` (layers), `kv_releases` (differences between releases), `kv_cache` (groups and blocks).
+  The tokens and requests that it holds are in `ledger`.
 - `log_lines` replaces these lines by those in a log of the same start. `host` is the ledger of host memory, `cpu` that
   of the CPU backend.
 - Together: `ranks` (all lines of one rank), `loaded` (the ledger of a rank), `plan`, `ledger` (its types), `verdict`,

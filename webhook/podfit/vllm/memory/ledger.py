@@ -8,11 +8,13 @@ from math import erf, log, sqrt
 from typing import Literal, NamedTuple
 
 from podfit.kube.quantity import human
+from podfit.vllm.memory import kv_cache
 from podfit.vllm.memory.estimate import DEVIATIONS, NOTHING, Estimate
-from podfit.vllm.memory.kv_capacity import KvCapacity
+from podfit.vllm.memory.kv_cache import Layout
 from podfit.vllm.memory.line import Charge
 from podfit.vllm.memory.lines import KV_CACHE
 from podfit.vllm.memory.settings import ResolvedArguments
+from podfit.vllm.model import Model, longest_max_model_len
 
 Verdict = Literal["fits", "unsure", "does-not-fit"]
 Cause = Literal["free-memory", "weights", "loading", "blocks", "layout", "request", "graphs"]
@@ -35,8 +37,12 @@ class GpuLedger:
     is left if every line is at its floor, of the largest total ever measured. If it is negative, vLLM can't start."""
     loading: Estimate | None
     """The weights while they load, if they are larger then: compared with the total, not with the budget."""
-    kv_capacity: KvCapacity
-    """The capacity of the KV cache."""
+    model: Model
+    resolved: ResolvedArguments
+    layout: Layout | None
+    """The layout of the KV cache; None if it is unknown."""
+    max_model_len: int | None
+    """Tokens of the longest request that the engine accepts; with `auto`, the longest that fits."""
 
     def amount(self, name: str) -> Estimate:
         """The bytes of the line with this id, or one of "total", "budget" and "kv_cache"."""
@@ -84,20 +90,53 @@ class GpuLedger:
         budget, rest = self.budget.likely, self.kv_cache.likely
         return self.kv_cache.note or f"{human(budget)} − {human(budget - rest)}"
 
+    # The capacity of the KV cache, as vLLM logs it. Computed only when it is read.
+
+    @property
+    def times_fewer(self) -> int:
+        """By how many times the bytes of a request may be fewer, because the model may have a single key-value head."""
+        if self.model.kv_heads_known:
+            return 1
+        return max(1, (self.model.num_key_value_heads or 1) // self.resolved.settings.parallel.tp)
+
+    @property
+    def _countable(self) -> Layout | None:
+        """The layout, if tokens can be counted with it; None if a part of it has no bound."""
+        if self.layout is None or self.model.is_minimum:
+            return None
+        return self.layout if self.layout.is_described or not self.model.kv_heads_known else None
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the pool (likely)."""
+        return kv_cache.blocks(self.kv_cache.likely, self.layout) if self.layout else 0
+
     @property
     def kv_cache_bytes_per_token(self) -> int | None:
         """Bytes for each further token of a long request."""
-        return self.kv_capacity.layout.bytes_per_token if self.kv_capacity.layout else None
+        return self.layout.bytes_per_token if self.layout else None
 
     @property
     def kv_cache_bytes_per_request(self) -> int | None:
-        """Bytes of the KV cache that this release's start-up check counts for one request of max_model_len."""
-        return self.kv_capacity.bytes_per_request
+        """Bytes that this release's start-up check counts for one request of max_model_len."""
+        if self.layout is None or not self.max_model_len:
+            return None
+        return self.layout.needed(self.max_model_len, self.resolved.settings)
+
+    @property
+    def least_kv_cache_bytes(self) -> int | None:
+        """Bytes that vLLM must find at start-up: one request, and from 0.29 on the null block."""
+        number = self.kv_cache_bytes_per_request
+        return None if number is None or self.layout is None else number + self.layout.null
 
     @property
     def request_bytes(self) -> int | None:
-        """Bytes of the KV cache that one request of max_model_len takes."""
-        return self.kv_capacity.request_bytes
+        """Bytes that one request of max_model_len takes until it finishes: those of all groups."""
+        if self.layout is None or not self.max_model_len:
+            return None
+        if not self.layout.groups:
+            return self.kv_cache_bytes_per_request
+        return self.layout.bytes(self.max_model_len, self.resolved.settings)
 
     @property
     def checks_only(self) -> str:
@@ -105,38 +144,46 @@ class GpuLedger:
         needed, checked = self.request_bytes, self.kv_cache_bytes_per_request
         if needed is None or checked is None or checked >= needed:
             return ""
-        return f" (vLLM {self.kv_capacity.resolved.settings.release} checks {human(checked)} only)"
+        return f" (vLLM {self.resolved.settings.release} checks {human(checked)} only)"
 
     @property
     def kv_cache_tokens(self) -> tuple[int, int, int] | None:
         """low, likely, high: "GPU KV cache size: N tokens"."""
-        return self.kv_capacity.tokens(self.kv_cache)
-
-    @property
-    def max_model_len(self) -> int | None:
-        """Tokens of the longest request that the engine accepts."""
-        return self.kv_capacity.length
+        if (layout := self._countable) is None:
+            return None
+        low, likely, high = [
+            kv_cache.tokens(size, layout, self.max_model_len or 4096, self.resolved.settings)
+            for size in (self.kv_cache.low, self.kv_cache.likely, self.kv_cache.high)
+        ]
+        return low, likely, high
 
     @property
     def estimated_max_model_len(self) -> int | None:
         """The longest single request that fits (likely), up to max_model_len: the length that vLLM prints if a request
         does not fit."""
-        return self.kv_capacity.estimated(self.kv_cache)
+        if (layout := self._countable) is None or not self.max_model_len:
+            return None
+        return kv_cache.longest(self.kv_cache.likely, layout, self.max_model_len, self.resolved.settings)
 
     @property
     def longest_request(self) -> int | None:
         """The longest request that likely finishes, up to the model's own length."""
-        return self.kv_capacity.longest(self.kv_cache.likely)
+        if (layout := self._countable) is None or not self.max_model_len:
+            return None
+        ceiling = max(self.max_model_len, self.model_length or 0)
+        return kv_cache.longest_served(self.kv_cache.likely, layout, ceiling, self.resolved.settings)
 
     @property
     def model_length(self) -> int | None:
         """The longest context that the model's config allows; None if unknown."""
-        return self.kv_capacity.model_length
+        return longest_max_model_len(self.model, self.resolved.settings.release)
 
     @property
     def max_concurrency(self) -> float | None:
         """ "Maximum concurrency for N tokens per request" (likely)."""
-        return self.kv_capacity.concurrency(self.kv_cache)
+        if (layout := self._countable) is None or not self.max_model_len:
+            return None
+        return round(kv_cache.concurrency(self.kv_cache.likely, layout, self.max_model_len, self.resolved.settings), 2)
 
 
 class HostLedger(NamedTuple):

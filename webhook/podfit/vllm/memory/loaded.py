@@ -9,7 +9,6 @@ from podfit.vllm.measured import MeasuredStart
 from podfit.vllm.memory import budget, kv_cache, log_lines, ranks, settings
 from podfit.vllm.memory.arguments import MemoryArguments
 from podfit.vllm.memory.estimate import Estimate
-from podfit.vllm.memory.kv_capacity import KvCapacity
 from podfit.vllm.memory.ledger import GpuLedger
 from podfit.vllm.memory.ranks import Rank, Ranks
 from podfit.vllm.memory.settings import ResolvedArguments
@@ -78,10 +77,10 @@ def ledger(
     length = resolved.budget.max_model_len
     if resolved.budget.auto_len and rank.layout and length:
         length = kv_cache.longest(rest.likely, rank.layout, length, resolved.settings)
-    held = KvCapacity(model, resolved, rank.layout, length)
     return GpuLedger(
-        total=estimate, budget=allowed, charges=rank.charges, kv_cache=rest, loading=rank.loading, kv_capacity=held
-    )
+        total=estimate, budget=allowed, charges=rank.charges, kv_cache=rest, loading=rank.loading, model=model,
+        resolved=resolved, layout=rank.layout, max_model_len=length,
+    )  # fmt: skip
 
 
 def left(allowed: Estimate, resolved: ResolvedArguments, rank: Rank) -> Estimate:

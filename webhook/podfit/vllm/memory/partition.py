@@ -181,8 +181,7 @@ def needed_memory(ledger: GpuLedger) -> Needs | None:
     The request comes out of the budget, which is a share of the total. Before 0.20 the CUDA graphs come out of the
     rest of the total.
     """
-    capacity = ledger.kv_capacity
-    least, resolved = capacity.least_bytes, capacity.resolved
+    least, resolved = ledger.least_kv_cache_bytes, ledger.resolved
     if least is None:
         if not resolved.settings.pooling:
             return None

@@ -254,8 +254,7 @@ def fit(memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured:
 
 def _finishes(ledger: GpuLedger) -> bool:
     """True if the low end of the KV cache holds a request of max_model_len until it finishes."""
-    capacity = ledger.kv_capacity
-    return capacity.resolved.budget.auto_len or ledger.kv_cache.low >= (capacity.request_bytes or 0)
+    return ledger.resolved.budget.auto_len or ledger.kv_cache.low >= (ledger.request_bytes or 0)
 
 
 def longest(
@@ -375,7 +374,7 @@ def _room(release_plan: PlannedRelease) -> tuple[int, int, int]:
     left = release_plan.ledger.kv_cache
     return (
         VERDICT_ORDER[release_plan.verdict],
-        release_plan.ledger.kv_capacity.blocks(left) if release_plan.verdict == "fits" else 0,
+        release_plan.ledger.blocks if release_plan.verdict == "fits" else 0,
         left.likely,
     )
 

@@ -54,7 +54,7 @@ def probable_changes(
     now = share_of(args)
     for share in SHARES if "gpu_memory_utilization" not in sure else ():
         ledger = ledger_with({"gpu_memory_utilization": share}) if share > now else None
-        if ledger is not None and 1 - ledger.kv_cache.share_below(ledger.kv_capacity.least_bytes or 1) >= PROBABLE:
+        if ledger is not None and 1 - ledger.kv_cache.share_below(ledger.least_kv_cache_bytes or 1) >= PROBABLE:
             alternatives.append(
                 Alternative(f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=share - now)
             )

@@ -85,7 +85,7 @@ def fits(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> bo
 
 
 def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictParts:
-    left, layout = ledger.kv_cache.likely, ledger.kv_capacity.layout
+    left, layout = ledger.kv_cache.likely, ledger.layout
     if layout is None:
         return "unsure", lambda: "the layout of this model's KV cache is unknown", "blocks"
     if left <= 0:
@@ -94,7 +94,7 @@ def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictP
 
 
 def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictParts:
-    layout = ledger.kv_capacity.layout
+    layout = ledger.layout
 
     def why() -> str:
         text = arithmetic(ledger, resolved)
@@ -205,7 +205,7 @@ def _with_cache(
 
     `outside`: bytes of the CUDA context and NCCL; None if vLLM has already allocated them.
     """
-    left, length = ledger.kv_cache, ledger.kv_capacity.length
+    left, length = ledger.kv_cache, ledger.max_model_len
     refusal = layout.refusal
     if refusal is not None and refusal.certain and layout.known:
         return (
@@ -249,7 +249,7 @@ def _with_cache(
             "layout",
         )
     if not layout.is_described:
-        of_heads = not ledger.kv_capacity.model.kv_heads_known
+        of_heads = not ledger.model.kv_heads_known
         unknown = "the number of key-value heads is unknown" if of_heads else "only a part of the KV cache is described"
         return (
             "unsure",
@@ -287,9 +287,9 @@ def of_compile_cache(ledger: GpuLedger, needed: int) -> str:
 
     A start that compiles has less room than the next one (`activations.COMPILED_SINCE`). Without a volume for the
     cache, every container compiles again."""
-    held, left = ledger.kv_capacity, ledger.kv_cache.likely
-    saved = activations.saved_when_warm(held.model, held.resolved.settings, ledger.activations)
-    warm = held.resolved.settings.warm
+    left = ledger.kv_cache.likely
+    saved = activations.saved_when_warm(ledger.model, ledger.resolved.settings, ledger.activations)
+    warm = ledger.resolved.settings.warm
     cold, later = (left - saved, left) if warm else (left, left + saved)
     if not cold < max(needed, 1) <= later:
         return ""
