@@ -210,18 +210,9 @@ def _refuse_nothing(comparisons: list[StartComparison]) -> None:
 
 
 def _print_config_map(comparisons: list[StartComparison], namespace: str | None) -> None:
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        """Texts of several lines as blocks."""
-
-    Dumper.add_representer(
-        str,
-        lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None),
-    )
     _refuse_nothing(comparisons)
     obj = calibration.config_map(comparisons, namespace)
-    print(yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20), end="")
+    print(edge.yaml_text(obj), end="")
 
 
 # ── A live Pod ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -138,19 +138,10 @@ def _write(into: Path, name: str, config: Mapping[str, Any]) -> None:
 
 
 def _print_config_map(names: list[str], config: Mapping[str, Any], namespace: str | None) -> None:
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        """Texts of several lines as blocks."""
-
-    Dumper.add_representer(
-        str,
-        lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None),
-    )
     obj = given.config_map(names[0], config, names)
     if namespace:
         obj["metadata"]["namespace"] = namespace
-    out = yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
+    out = edge.yaml_text(obj)
     if len(out.encode()) > LARGEST_CONFIG_MAP:
         raise UnusableError(
             f"{names[0]}: its config.json of {len(out) // 1000:,} kB does not fit a ConfigMap (1 MiB); "

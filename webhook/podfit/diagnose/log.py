@@ -180,7 +180,8 @@ class _Reader:
                     (error is None or chained)
                     and index <= stopped
                     and not self._alive_after(index)
-                    and _is_unexplained(candidate, line)
+                    and candidate.traits.is_error
+                    and line.level in (None, "error")
                 ):
                     error = error or line
                     chained = _is_chained(candidate)
@@ -346,8 +347,3 @@ def _is_chained(candidate: _Candidate) -> bool:
     chained = candidate.process.chained
     at = bisect_right(chained, candidate.count)
     return at < len(chained) and chained[at] <= candidate.count + CHAIN
-
-
-def _is_unexplained(candidate: _Candidate, line: LogLine) -> bool:
-    """True if the line is an error that no signature knows."""
-    return candidate.traits.is_error and line.level in (None, "error")

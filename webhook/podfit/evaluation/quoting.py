@@ -19,7 +19,7 @@ from typing import Any
 from podfit.base.quotable import Quotable, words_of
 from podfit.base.secret import gives, is_secret
 from podfit.kube.companions import config_map_names
-from podfit.kube.path import mapping
+from podfit.kube.path import mapping, strings
 from podfit.kube.workload import JSON
 from podfit.rules.engine import Engine
 from podfit.rules.rule import IGNORE
@@ -179,7 +179,7 @@ def _add_engine(engine: Engine, obj: JSON, texts: _Texts) -> None:
     parser = table.parser(release, "serve")
     given = {text for field in ("command", "args") for text in _written(engine, field, obj)}
     if not engine.command.shell:
-        raw = [Word(text, engine.at(field)) for field in ("command", "args") for text in _strings(engine.field(field))]
+        raw = [Word(text, engine.at(field)) for field in ("command", "args") for text in strings(engine.field(field))]
         _add_words(raw, parser, texts, lambda word: word.text in given, is_sure=not engine.command.guessed)
     for command in (engine.command, *engine.command.then):
         _add_words(
@@ -206,12 +206,8 @@ def _add_engine(engine: Engine, obj: JSON, texts: _Texts) -> None:
 
 def _written(engine: Engine, field: str, obj: JSON) -> list[str]:
     """The texts of a list of the container that the object has as they are, not filled with a Workflow's parameters."""
-    texts, before = _strings(engine.field(field)), frozenset(_strings(engine.at(field).get(obj)))
+    texts, before = strings(engine.field(field)), frozenset(strings(engine.at(field).get(obj)))
     return [text for text in texts if text in before] if any("{{" in text for text in before) else texts
-
-
-def _strings(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 _UNKNOWN = Option("")

@@ -60,7 +60,12 @@ def objects(engine: Engine) -> Iterator[Object]:
     yield _claim(engine, name, replicas, size)
     yield _make_service(engine, name)
     if replicas > 1:
-        yield make_disruption_budget(engine, name)
+        yield {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": metadata(engine, name),
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _labels(name)}},
+        }
     yield _with_numbers(draft, read)
 
 
@@ -247,16 +252,6 @@ def _make_service(engine: Engine, name: str) -> Object:
         "kind": "Service",
         "metadata": metadata(engine, name),
         "spec": {"selector": _labels(name), "ports": ports},
-    }
-
-
-def make_disruption_budget(engine: Engine, name: str) -> Object:
-    """The PodDisruptionBudget: one Pod at a time."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata(engine, name),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _labels(name)}},
     }
 
 

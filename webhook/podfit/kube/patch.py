@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from podfit.kube import quantity
-from podfit.kube.path import FieldPath, is_object
+from podfit.kube.path import FieldPath, has_child, is_object
 
 
 class Edit(NamedTuple):
@@ -138,26 +138,26 @@ def _operation(values: list[Any], edit: Edit) -> dict[str, Any] | None:
     rest = edit.path.parts[len(path.parts) :]
     now = _child(at, key)
     if edit.op == "remove":
-        if rest or not _has_child(at, key):
+        if rest or not has_child(at, key):
             return None
         del at[key]
         return {"op": "remove", "path": path.pointer()}
     value = _copy(edit.value)
     if edit.op == "append":
         if not rest and _list(now, path) is not None:
-            if _is_in(value, now):
+            if any(_equal_as_json(value, item) for item in now):
                 return None
             now.append(value)
             return {"op": "add", "path": path.pointer() + "/-", "value": _copy(value)}
         value = [value]
-    elif not rest and _has_child(at, key) and _equal_as_json(now, value):
+    elif not rest and has_child(at, key) and _equal_as_json(now, value):
         return None
     for part in reversed(rest):
         value = [value] if isinstance(part, int) else {part: value}
     if isinstance(at, list) and isinstance(key, int) and key >= len(at):
         at.append(value)
         return {"op": "add", "path": FieldPath((*path.parts[:-1], "-")).pointer(), "value": _copy(value)}
-    op = "replace" if _has_child(at, key) else "add"
+    op = "replace" if has_child(at, key) else "add"
     at[key] = value
     return {"op": op, "path": path.pointer(), "value": _copy(value)}
 
@@ -216,14 +216,7 @@ def _join_operation(patch: list[dict[str, Any]], operation: dict[str, Any]) -> b
 
 
 def _child(at: Any, key: str | int) -> Any:
-    return at.get(key) if isinstance(at, dict) else at[key] if _has_child(at, key) else None
-
-
-def _has_child(at: Any, key: str | int) -> bool:
-    """True if a list has this index or an object this key."""
-    if isinstance(at, list):
-        return isinstance(key, int) and 0 <= key < len(at)
-    return key in at
+    return at.get(key) if isinstance(at, dict) else at[key] if has_child(at, key) else None
 
 
 def _equal_as_json(first: Any, other: Any) -> bool:
@@ -235,8 +228,3 @@ def _equal_as_json(first: Any, other: Any) -> bool:
     if isinstance(first, list) and isinstance(other, list):
         return len(first) == len(other) and all(map(_equal_as_json, first, other))
     return bool(first == other)
-
-
-def _is_in(value: Any, items: list[Any]) -> bool:
-    """True if the list contains the value, compared as JSON."""
-    return any(_equal_as_json(value, item) for item in items)

@@ -92,13 +92,13 @@ def _first_items(parts: tuple[str | int, ...]) -> Sequence[FieldPath]:
 def value_at(obj: Any, parts: Sequence[str | int], default: Any = None) -> Any:
     """The value in `obj` at the place of these parts, or `default` if the place does not exist."""
     for part in parts:
-        if not (part in obj if isinstance(obj, dict) else _has_child(obj, part)):
+        if not (part in obj if isinstance(obj, dict) else has_child(obj, part)):
             return default
         obj = obj[part]
     return obj
 
 
-def _has_child(value: object, part: str | int) -> bool:
+def has_child(value: object, part: str | int) -> bool:
     """True if a list has this index or an object this key."""
     return part in range(len(value)) if isinstance(value, list) else is_object(value) and part in value
 
@@ -116,6 +116,11 @@ def group_and_kind(obj: Mapping[Any, Any]) -> tuple[str, str]:
 def mappings(value: object) -> list[Mapping[Any, Any]]:
     """The objects in a list; none if the value is not a list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def strings(value: object) -> list[str]:
+    """The texts in a list; none if the value is not a list."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def mapping(value: object) -> Mapping[Any, Any]:

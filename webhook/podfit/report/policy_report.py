@@ -100,7 +100,7 @@ def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
             "rule": finding.rule,
             "category": PLANES[finding.plane],
             "severity": _severity(finding),
-            "result": _result(finding),
+            "result": {"deny": "fail", "warn": "warn"}.get(finding.would, "skip"),
             "message": one_line(finding.message)[:MAX_MESSAGE_BYTES],
             "properties": {**properties, "path": finding.path, "plane": finding.plane, "mode": finding.mode,
                            "would": finding.would, "certainty": finding.certainty,
@@ -109,10 +109,6 @@ def _results(row: ScannedContainer, now: datetime) -> Iterator[dict[str, Any]]:
     if not row.findings:
         text = one_line(row.why)[:MAX_MESSAGE_BYTES]
         yield {**common, "rule": "all", "severity": "info", "result": "pass", "message": text, "properties": properties}
-
-
-def _result(finding: ScannedFinding) -> str:
-    return {"deny": "fail", "warn": "warn"}.get(finding.would, "skip")
 
 
 def _severity(finding: ScannedFinding) -> str:

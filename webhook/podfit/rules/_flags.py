@@ -169,11 +169,6 @@ def command_text(engine: Engine) -> str:
     return "\0".join([word.text for word in engine.command.words])
 
 
-def has_a_blank(engine: Engine) -> bool:
-    """A word of the command has white space within."""
-    return len(engine.once(command_text).split(maxsplit=1)) > 1
-
-
 def has_a_sign(engine: Engine) -> bool:
     """A word of the command has an equals sign, or ends with a colon."""
     text = engine.once(command_text)
@@ -189,7 +184,7 @@ def comment(engine: Engine) -> range:
 
 def unsplit(engine: Engine) -> dict[int, Word]:
     """Words of a list that hold a flag and its value, by their index. In a script the shell has split them."""
-    if engine.command.shell or not has_a_blank(engine):
+    if engine.command.shell or len(engine.once(command_text).split(maxsplit=1)) < 2:
         return {}
     return {
         n: word

@@ -60,6 +60,20 @@ def tell(line: str) -> None:
     print(terminal.message(FORMS.line(line)), file=sys.stderr, flush=True)
 
 
+def yaml_text(obj: object) -> str:
+    """A manifest that podfit makes, as YAML: texts of several lines as blocks."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    Dumper.add_representer(
+        str,
+        lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None),
+    )
+    return str(yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20))
+
+
 def add_show_secrets(parser: argparse.ArgumentParser) -> None:
     """`--show-secrets`."""
     parser.add_argument(

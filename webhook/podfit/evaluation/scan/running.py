@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from podfit.kube.path import mapping, mappings
+from podfit.kube.path import mapping, mappings, strings
 from podfit.kube.workload import JSON
 
 
@@ -35,23 +35,19 @@ def runs_predictor(container: JSON, pod: JSON) -> bool:
     """True if a Pod of KServe's runs a predictor's present container. It has the image and all arguments that it
     sets, and the model of its storageUri if the Pod names one (KServe's storage initializer)."""
     spec = mapping(pod.get("spec"))
-    uri, image, own = container.get("storageUri"), container.get("image"), set(_words(container.get("args")))
+    uri, image, own = container.get("storageUri"), container.get("image"), set(strings(container.get("args")))
     annotations = mapping(mapping(pod.get("metadata")).get("annotations")).values()
     loaded = {annotation for annotation in annotations if isinstance(annotation, str) and "://" in annotation}
     loaded |= {
         word
         for pod_container in mappings(spec.get("initContainers"))
-        for word in _words(pod_container.get("args"))
+        for word in strings(pod_container.get("args"))
         if "://" in word
     }
     if uri and loaded and uri not in loaded:
         return False
     return any(
-        own <= {*_words(pod_container.get("command")), *_words(pod_container.get("args"))}
+        own <= {*strings(pod_container.get("command")), *strings(pod_container.get("args"))}
         and image in (None, pod_container.get("image"))
         for pod_container in mappings(spec.get("containers"))
     )
-
-
-def _words(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

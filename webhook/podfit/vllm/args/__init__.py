@@ -202,18 +202,14 @@ def parse(
         defaults=defaults,
         conflicts=tuple(conflicts),
         open=reading.open,
-        early=_replaceable(reading) if reading.early else frozenset(),
+        # Those that are not given once more later.
+        early=frozenset([dest for dest, place in reading.early.items() if reading.places.get(dest) == place]),
         served=reading.optional,
         unserved=command.program == _MODULE and reading.tagged,
         read_as=None if reading.problems else used.release,
         parser_known=release is None or (lower is not None and upper is not None),
         releases=table.releases_accepting(_flags(command)) if release is None and not command.own_flags else (),
     )
-
-
-def _replaceable(reading: ParseResult) -> frozenset[str]:
-    """The options of `ParseResult.early` that are not given once more after it."""
-    return frozenset([dest for dest, place in reading.early.items() if reading.places.get(dest) == place])
 
 
 def _flags(command: Command) -> Iterable[str]:

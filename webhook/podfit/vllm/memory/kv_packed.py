@@ -37,7 +37,7 @@ def groups(layers: Layers, release: Release) -> list[Layers]:
         at_least = _repeats(full)
         depth = _least_padding([at_least, *map(_repeats, others)], at_least)
     else:
-        balanced = [bucket for bucket in (full, *others) if _is_balanced(bucket)]
+        balanced = [bucket for bucket in (full, *others) if len(set(_pages(bucket).values())) == 1]
         at_least = max((_repeats(bucket) for bucket in balanced if len(_pages(bucket)) > 1), default=0)
         if not at_least:
             return [full, *others]
@@ -72,11 +72,6 @@ def _pages(layers: Layers) -> Counter[int]:
 def _repeats(layers: Layers) -> int:
     """Number of layers of the most frequent size."""
     return max(_pages(layers).values(), default=0)
-
-
-def _is_balanced(layers: Layers) -> bool:
-    """True if there are as many layers of each size."""
-    return len(set(_pages(layers).values())) == 1
 
 
 def _padded(layers: Layers, full: Layers) -> list[tuple[int, Spec]]:

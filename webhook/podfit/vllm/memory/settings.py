@@ -181,7 +181,9 @@ def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release:
     auto = memory_arguments.auto and release >= (0, 14)
     length = memory_arguments.length
     if length is None and memory_arguments.own_length and auto is memory_arguments.auto:
-        length = _own_length(memory_arguments, release)
+        length = derived_max_model_len(
+            memory_arguments.model, release, bool(memory_arguments.args.given.get("disable_sliding_window"))
+        )
     pooling = is_pooling(memory_arguments, release)
     whole_prompts = _pools_whole_prompts(memory_arguments, release, pooling)
     chunked = _chunked(memory_arguments, release, v1, length, pooling, whole_prompts)
@@ -449,13 +451,6 @@ def _is_h100(gpu: Gpu | None) -> bool:
 
 def _is_a100(gpu: Gpu | None) -> bool:
     return gpu is not None and "a100" in gpu.name.lower()
-
-
-def _own_length(memory_arguments: MemoryArguments, release: Release) -> int | None:
-    """The model's own length; None if unknown."""
-    return derived_max_model_len(
-        memory_arguments.model, release, bool(memory_arguments.args.given.get("disable_sliding_window"))
-    )
 
 
 def _chunked(
