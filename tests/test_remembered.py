@@ -18,50 +18,17 @@ from benchmarks import mutations
 from podfit.evaluation import review
 from podfit.evaluation.policy import builtin
 from podfit.kube import path
-from podfit.kube.workload import find as workloads
 from podfit.vllm import release
-from podfit.vllm.command import images
 from podfit.vllm.facts import Facts
-from podfit.vllm.gpu import by_name, find, labels, name, resource
+from podfit.vllm.gpu import by_name, name
 from podfit.vllm.model import by_id, catalogue
 from tests import reviews
 
 LONG = "x" * 5000
 
 
-PRODUCT = "nvidia.com/gpu.product"
-
-
-def gpu_of(product: str) -> object:
-    """The GPU of a Pod whose node has that label."""
-    return _gpu({"nodeSelector": {PRODUCT: product}})
-
-
-def gpu_demanded(product: str) -> object:
-    """The same by a required affinity."""
-    terms = [{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": [product]}]}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return _gpu({"affinity": {"nodeAffinity": required}})
-
-
-def gpus_asked(name: str) -> object:
-    """The resources that stand for GPUs, of a container that asks for one of these."""
-    container = {"name": "vllm", "resources": {"limits": {name: 1}}}
-    (pod,) = workloads({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}})
-    return resource.requests(pod, pod.containers[0])
-
-
-def _gpu(spec: dict[str, Any]) -> object:
-    (pod,) = workloads({"apiVersion": "v1", "kind": "Pod", "spec": {**spec, "containers": [{"name": "vllm"}]}})
-    found = find(pod, pod.containers[0], Facts())
-    return found and found.value
-
-
 ASKED: dict[str, tuple[Callable[[str], object], Any, str]] = {
     "a product's name": (by_name, name._known_name, "NVIDIA-L4"),
-    "what a Pod selects of nodes": (gpu_of, labels._known_selector, "NVIDIA-L4"),
-    "what a Pod demands of its node": (gpu_demanded, labels._known_terms, "NVIDIA-L4"),
-    "a resource": (gpus_asked, resource._is_known_once, "nvidia.com/a100"),
     "a model's id": (by_id, catalogue._by_id, "Qwen/Qwen3-8B"),
     "an image": (release.is_official, release._is_official, "vllm/vllm-openai:v0.11.0"),
     "an image's release": (release.from_image, release._from_image, "vllm/vllm-openai:v0.11.0"),
@@ -95,13 +62,6 @@ def test_the_places_behind_a_long_key_are_not_kept() -> None:
 
     assert list(path.FieldPath((LONG,)).items(1)) == [path.FieldPath((LONG, 0))]
     assert path._first_items.cache_info().currsize == 0
-
-
-def test_of_an_image_no_more_is_kept_than_is_read() -> None:
-    images._repository.cache_clear()
-
-    assert images.repository(f"{LONG}:a") == images.repository(f"{LONG}:b") == "x" * 512
-    assert images._repository.cache_info().currsize == 1
 
 
 LONGEST = 20_000

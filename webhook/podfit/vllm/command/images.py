@@ -94,13 +94,7 @@ _LONGEST = 512
 
 def repository(image: str) -> str:
     """`Registry/path:tag@digest` → `registry/path`, lower case."""
-    return _repository(image[:_LONGEST])
-
-
-@lru_cache(256)  # a cluster has a few images
-def _repository(image: str) -> str:
-    """An image's name in lower case, without tag and digest."""
-    name = image.strip().partition("@")[0]
+    name = image[:_LONGEST].strip().partition("@")[0]
     head, slash, last = name.rpartition("/")
     return (head + slash + last.partition(":")[0]).lower()
 
@@ -140,19 +134,15 @@ def before_serve(image: str) -> bool:
     The module reads `--model` in every release. From 0.10 on it also accepts a positional model but still serves its
     default (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both.
     """
-    return _before_serve(image[:_LONGEST])
+    image = image[:_LONGEST]
+    tag = _NUMBERED.search(image)
+    if tag is None:
+        within = named_within(image)
+        return within is not None and within <= LAST_WITH_MODULE
+    return (0, int(tag[1]), int(tag[2] or 0)) <= LAST_WITH_MODULE
 
 
 SERVE, MODULE = "vllm serve", "vllm.entrypoints.openai.api_server"
 """The programs that vLLM's image starts: the second in older releases."""
 LAST_WITH_MODULE = Release(0, 11, 0)
 """The last release whose image may still start the module (vLLM docker/Dockerfile)."""
-
-
-@lru_cache(256)
-def _before_serve(image: str) -> bool:
-    tag = _NUMBERED.search(image)
-    if tag is None:
-        within = named_within(image)
-        return within is not None and within <= LAST_WITH_MODULE
-    return (0, int(tag[1]), int(tag[2] or 0)) <= LAST_WITH_MODULE

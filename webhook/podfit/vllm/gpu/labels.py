@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from podfit.kube.workload import JSON, Workload
@@ -105,19 +104,12 @@ def _of_pod(workload: Workload) -> NamedProducts | None:
 
 
 def _of_spec(spec: JSON) -> NamedProducts | None:
-    """The GPU models by the labels that the Pod requires of its node."""
-    selector = spec.get("nodeSelector") or {}
-    if spec.get("affinity") is None and isinstance(selector, dict) and len(selector) <= _MANY:  # as in most Pods
-        pairs = tuple(selector.items())
-        texts = [text for pair in pairs for text in pair if isinstance(text, str)]
-        if len(texts) == 2 * len(pairs) and _are_short(texts):
-            return _known_selector(pairs)
+    """The GPU models by the labels that the Pod requires of its node; None if one alternative allows any GPU model."""
     terms = of_spec(spec).alternatives(_tells)
     if len(terms) > _MANY:
         return None
-    terms = [_few(term) for term in terms]
-    short = _are_short([text for term in terms for text in _texts(term)])
-    return _known_terms(tuple(terms)) if short else _of_terms(terms)
+    items = [named for term in terms if (named := of_demands(_few(term)))]
+    return union(items) if len(items) == len(terms) else None
 
 
 _MANY = 64
@@ -145,34 +137,6 @@ def _few(term: Demands) -> Demands:
         if len(term) <= _MANY
         else tuple(sorted(term, key=lambda requirement: requirement.key not in _TELLING)[:_MANY])
     )
-
-
-def _texts(term: Demands) -> list[str]:
-    return [text for requirement in term for text in (requirement.key, requirement.operator, *requirement.values)]
-
-
-def _are_short(texts: Sequence[str]) -> bool:
-    """True if the result for these texts may be cached: few characters, and few texts, even if they are empty."""
-    return len("".join(texts)) + _EACH * len(texts) <= _SHORT
-
-
-_SHORT, _EACH = 2048, 32
-
-
-@lru_cache(512)  # a cluster has a few node pools
-def _known_selector(pairs: tuple[tuple[str, str], ...]) -> NamedProducts | None:
-    return _of_terms([as_demands(dict(pairs))])
-
-
-@lru_cache(512)
-def _known_terms(terms: tuple[Demands, ...]) -> NamedProducts | None:
-    return _of_terms(terms)
-
-
-def _of_terms(terms: Sequence[Demands]) -> NamedProducts | None:
-    """The GPU models that alternative requirements leave; None if one alternative allows any GPU model."""
-    items = [named for term in terms if (named := of_demands(term))]
-    return union(items) if len(items) == len(terms) else None
 
 
 def left_by_requirements(workload: Workload, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

@@ -69,7 +69,6 @@ def of_resources(resource: str | None, limits: Mapping[str, object]) -> str | No
     return makers.pop() if len(makers) == 1 else OTHER_MAKER if makers else None
 
 
-@lru_cache(256)
 def of_resource(name: str) -> str | None:
     """The maker of the devices behind a resource."""
     maker = _OF_RESOURCE.get(name.partition("/")[0] + "/")

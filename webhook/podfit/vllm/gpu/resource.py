@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from podfit.kube import quantity
@@ -62,18 +61,7 @@ def requests(workload: Workload, container: Container) -> list[tuple[str, int | 
 
 def _is_known(name: str) -> bool:
     """True if the resource stands for an accelerator by the table, or is named after a GPU model."""
-    return (_is_known_once if len(name) <= _SHORT else _is_known_ever)(name)
-
-
-_SHORT = 128
-"""Longest name of a resource whose result is cached, in characters."""
-
-
-def _is_known_ever(name: str) -> bool:
     return GPU_RESOURCE.fullmatch(name) is not None or bool(named_product(name))
-
-
-_is_known_once = lru_cache(512)(_is_known_ever)  # a cluster has few different resources
 
 
 _VENDOR = re.compile(r"(n[vi]{1,2}[diav]{2,5}|amd)(\.[a-z]+)?", re.IGNORECASE)

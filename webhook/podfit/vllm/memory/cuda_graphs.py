@@ -99,7 +99,6 @@ def captured(settings: Settings) -> int:
     return _sizes(most)
 
 
-@lru_cache(512)
 def _sizes(most: int) -> int:
     sizes = (most >= 1) + (most >= 2) + (most >= 4) + min(most, 248) // 8
     return sizes + max(0, (most - 256) // 16 + 1)
