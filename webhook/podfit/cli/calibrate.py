@@ -94,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         terminal.write(json.dumps(calibration.tree(comparisons), indent=1))
     elif args.output == "configmap":
-        _print_config_map(comparisons, args.namespace)
+        _refuse_nothing(comparisons)
+        print(edge.yaml_text(calibration.config_map(comparisons, args.namespace)), end="")
     elif comparisons:
         terminal.show(calibration.text(comparisons))
     if args.write:
@@ -207,12 +208,6 @@ def _refuse_nothing(comparisons: list[StartComparison]) -> None:
             or "nothing was read",
             3,
         )
-
-
-def _print_config_map(comparisons: list[StartComparison], namespace: str | None) -> None:
-    _refuse_nothing(comparisons)
-    obj = calibration.config_map(comparisons, namespace)
-    print(edge.yaml_text(obj), end="")
 
 
 # ── A live Pod ───────────────────────────────────────────────────────────────────────────────────────────────────────

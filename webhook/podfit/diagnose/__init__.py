@@ -129,16 +129,12 @@ def diagnose(text: str) -> list[Diagnosis]:
         documents = [document.object for document in manifest.read(text, "").documents if document.object.get("kind")]
         if documents:
             return of_objects(documents)
-    return [of_text(text)]
-
-
-def of_text(text: str, states: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
-    """Diagnose a log, or text that kubectl printed, together with what is already known about the Pod."""
-    return of_logs([text], states, more)
+    return [of_logs([text])]
 
 
 def of_logs(texts: Sequence[str], words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
-    """Diagnose logs of several runs or containers of one Pod, the likeliest to have the cause first."""
+    """Diagnose logs of several runs or containers of one Pod, the likeliest to have the cause first, together with what
+    is already known about the Pod."""
     states, rows, rests = [*words], [*more], []
     for text in texts:
         lines = line.read(text)

@@ -136,12 +136,8 @@ def _take_tokens(start: Start, match: re.Match[str]) -> None:
     start.tokens = min(count, start.tokens or count)
 
 
-def _take_length(start: Start, match: re.Match[str]) -> None:
-    start.max_model_len = int(match[1] or match[2])
-
-
-def _take_longest(start: Start, match: re.Match[str]) -> None:
-    start.longest = int(match[1] or match[2])
+def _take_number(name: str, start: Start, match: re.Match[str]) -> None:
+    setattr(start, name, int(match[1] or match[2]))
 
 
 def _take_size(name: str, start: Start, match: re.Match[str]) -> None:
@@ -156,8 +152,8 @@ _ROWS: tuple[_Row, ...] = (
     (MODEL, _take_model),
     (ARGUMENTS, _take_arguments),
     (TOKENS, _take_tokens),
-    (LENGTH, _take_length),
-    (LONGEST, _take_longest),
+    (LENGTH, partial(_take_number, "max_model_len")),
+    (LONGEST, partial(_take_number, "longest")),
     *((pattern, partial(_take_size, name)) for pattern, name in PRINTED),
 )
 """Each text, and what takes its values. Digits alone never decide whether a line has one of them."""

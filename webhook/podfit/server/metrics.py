@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -39,66 +39,57 @@ LABELLED_KINDS = frozenset(kind for _, kind in WORKLOAD_KINDS)
 """Kinds that get a label value of their own; all others are "other"."""
 
 
-class _Cluster(Collector):
+class _Computed(Collector):
+    """Metrics that are computed at each scrape."""
+
+    def __init__(self, compute: Callable[[], Iterable[Metric]]) -> None:
+        self._compute = compute
+
+    def collect(self) -> Iterable[Metric]:
+        """Called at a scrape."""
+        return self._compute()
+
+
+def _of_cluster(statuses: Iterable[Status]) -> Iterator[Metric]:
     """A row for each watched kind."""
-
-    def __init__(self, status: Callable[[], Iterable[Status]]) -> None:
-        self._status = status
-
-    def collect(self) -> Iterator[Metric]:
-        """Called at a scrape."""
-        objects = GaugeMetricFamily("podfit_cluster_objects", "Objects of the cluster that are known", labels=["kind"])
-        age = GaugeMetricFamily(
-            "podfit_cluster_silence_seconds",
-            "Since the API server last said something of the kind; absent: never",
-            labels=["kind"],
-        )
-        fresh = GaugeMetricFamily(
-            "podfit_cluster_fresh",
-            "1: current; 0: stale, forbidden or not seen yet; absent: the API server does not have the kind",
-            labels=["kind"],
-        )
-        unknown = GaugeMetricFamily(
-            "podfit_cluster_unknown_objects",
-            "Objects of the cluster that are too large or too many to be known; the log names them",
-            labels=["kind"],
-        )
-        for status in self._status():
-            if status.served:
-                fresh.add_metric([status.kind], status.fresh)
-                unknown.add_metric([status.kind], status.unknown)
-            if status.objects is not None:
-                objects.add_metric([status.kind], status.objects)
-                age.add_metric([status.kind], status.silence)
-        yield from (objects, age, fresh, unknown)
+    objects = GaugeMetricFamily("podfit_cluster_objects", "Objects of the cluster that are known", labels=["kind"])
+    age = GaugeMetricFamily(
+        "podfit_cluster_silence_seconds",
+        "Since the API server last said something of the kind; absent: never",
+        labels=["kind"],
+    )
+    fresh = GaugeMetricFamily(
+        "podfit_cluster_fresh",
+        "1: current; 0: stale, forbidden or not seen yet; absent: the API server does not have the kind",
+        labels=["kind"],
+    )
+    unknown = GaugeMetricFamily(
+        "podfit_cluster_unknown_objects",
+        "Objects of the cluster that are too large or too many to be known; the log names them",
+        labels=["kind"],
+    )
+    for status in statuses:
+        if status.served:
+            fresh.add_metric([status.kind], status.fresh)
+            unknown.add_metric([status.kind], status.unknown)
+        if status.objects is not None:
+            objects.add_metric([status.kind], status.objects)
+            age.add_metric([status.kind], status.silence)
+    yield from (objects, age, fresh, unknown)
 
 
-class _Switch(Collector):
+def _of_switch(is_off: bool | None) -> Iterator[Metric]:
     """The metric on whether `podfit off` is in force."""
-
-    def __init__(self, is_off: Callable[[], bool | None]) -> None:
-        self._is_off = is_off
-
-    def collect(self) -> Iterator[Metric]:
-        """Called at a scrape."""
-        off = GaugeMetricFamily("podfit_off", "1: `podfit off` has paused a webhook; absent: not known")
-        if (is_off := self._is_off()) is not None:
-            off.add_metric([], is_off)
-        yield off
+    off = GaugeMetricFamily("podfit_off", "1: `podfit off` has paused a webhook; absent: not known")
+    if is_off is not None:
+        off.add_metric([], is_off)
+    yield off
 
 
-class _Dropped(Collector):
+def _of_lost_lines(name: str, what: str, lines: AccessLog | Lines) -> Iterator[Metric]:
     """Lines that were not read in time."""
-
-    def __init__(self, name: str, what: str, lines: AccessLog | Lines) -> None:
-        self._name = name
-        self._what = what
-        self._lines = lines
-
-    def collect(self) -> Iterator[Metric]:
-        """Called at a scrape."""
-        help_ = f"Lines {self._what} that were not written: the reader was too slow, or the write failed"
-        yield CounterMetricFamily(self._name, help_, value=self._lines.dropped)
+    help_ = f"Lines {what} that were not written: the reader was too slow, or the write failed"
+    yield CounterMetricFamily(name, help_, value=lines.dropped)
 
 
 class _Namespaces:
@@ -205,11 +196,11 @@ class Metrics:
 
     def watch_switch(self, is_off: Callable[[], bool | None]) -> None:
         """Exports whether `podfit off` is in force, read again at each scrape; nothing if that is not known."""
-        self._registry.register(_Switch(is_off))
+        self._registry.register(_Computed(lambda: _of_switch(is_off())))
 
     def watch_cluster(self, status: Callable[[], Iterable[Status]]) -> None:
         """Exports the state of the cluster snapshot, read again at each scrape."""
-        self._registry.register(_Cluster(status))
+        self._registry.register(_Computed(lambda: _of_cluster(status())))
 
     def watch_facts(self) -> None:
         """Exports how old the packaged tables are."""
@@ -231,11 +222,13 @@ class Metrics:
 
     def watch_access_log(self, access: AccessLog) -> None:
         """Exports how many lines were lost, read again at each scrape."""
-        self._registry.register(_Dropped("podfit_access_log_dropped_lines", "of the access log", access))
+        compute = partial(_of_lost_lines, "podfit_access_log_dropped_lines", "of the access log", access)
+        self._registry.register(_Computed(compute))
 
     def watch_log(self, lines: Lines) -> None:
         """Exports how many lines on standard error were lost, read again at each scrape."""
-        self._registry.register(_Dropped("podfit_log_dropped_lines", "on standard error", lines))
+        compute = partial(_of_lost_lines, "podfit_log_dropped_lines", "on standard error", lines)
+        self._registry.register(_Computed(compute))
 
     def rule_error(self, rule: str) -> None:
         """Counts an error in podfit itself."""

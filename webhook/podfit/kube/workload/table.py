@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podfit.kube.path import FieldPath
-from podfit.kube.workload import argo, kserve, ome, others, ray
+from podfit.kube.workload import argo, kserve, others, ray
 from podfit.kube.workload.template import Refine
 
 
@@ -69,7 +69,7 @@ _LLM = KindRow(
     refine=kserve.llm_inference_service,
 )
 _SERVING_RUNTIME = KindRow((Pods("spec"), Pods("spec.workerSpec")), kserve.OF_SERVICE, refine=kserve.serving_runtime)
-_OME_RUNTIME = KindRow((Pods("spec"),), kserve.OF_SERVICE, refine=ome.runtime)
+_OME_RUNTIME = KindRow((Pods("spec"),), kserve.OF_SERVICE, refine=others.ome_runtime)
 _WORKFLOW_TEMPLATE = KindRow((), refine=argo.workflow(FieldPath.parse("spec")))
 _RAY_FLEET = _ray_row("spec.template.spec", "spec.replicas")
 

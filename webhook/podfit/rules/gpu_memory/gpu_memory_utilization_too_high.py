@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from podfit.kube.quantity import human
 from podfit.rules import _parallel
 from podfit.rules.engine import Engine
-from podfit.rules.gpu_memory._gpu import servers_on_one_card, share_of
 from podfit.rules.rule import Finding, Rule, parameter
 from podfit.vllm.memory import budget
 from podfit.vllm.memory.estimate import independent
 from podfit.vllm.memory.model_runner import EVERY
-from podfit.vllm.release import Release
+from podfit.vllm.memory.settings import default_utilization
+from podfit.vllm.release import Release, known_releases
 
 REFUSES_ZERO = Release(0, 13)
 """The first release that rejects a share of 0 as a value (vLLM 0.13 config/cache.py `gt=0`). 0.10.2 and 0.11.0 only
@@ -176,3 +176,27 @@ class GpuMemoryUtilizationTooHigh(Rule):
             certainty="likely",
             suggestions=(f"--gpu-memory-utilization {part:g} for each",),
         )
+
+
+def share_of(given: object, running: Release | None) -> float:
+    """The share of a GPU that vLLM takes: as given, else the release's default (the newest's if unknown)."""
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return float(given)
+    return default_utilization(running or known_releases()[-1])
+
+
+def servers_on_one_card(engine: Engine) -> tuple[tuple[str, float], ...]:
+    """(container, share) of every vLLM of this Pod that may be given the same shared GPU, this one among them.
+
+    Time-slicing and MPS hand one GPU to several containers that ask for the same resource; whole GPUs and MIG slices
+    are handed out once.
+    """
+    if engine.gpu is None or not engine.gpu.value.shared or engine.requested is None:
+        return ()
+    return tuple(
+        (sibling.container, share_of(sibling.args.given.get("gpu_memory_utilization"), sibling.release))
+        for sibling in engine.siblings
+        if sibling.requested is not None
+        and sibling.requested[0] == engine.requested[0]
+        and not sibling.args.given.get("kv_cache_memory_bytes")
+    )

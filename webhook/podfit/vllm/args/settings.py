@@ -195,12 +195,6 @@ def config_arguments() -> frozenset[str]:
 
 
 @cache
-def is_strict(dest: str) -> bool:
-    """True if the argument's class rejects unknown keys."""
-    return "" in _table()["configs"].get(dest, {}).get("strict", ())
-
-
-@cache
 def typed_keys(dest: str) -> frozenset[str]:
     """The keys of a JSON argument, nested ones too, whose values are a choice, a number or a boolean."""
     fields: Mapping[str, Sequence[Span]] = _table()["configs"].get(dest, {}).get("fields", {})

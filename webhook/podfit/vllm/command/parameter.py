@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from podfit.vllm.command import dialect, file_names
+from podfit.vllm.command import dialect
 from podfit.vllm.command.state import Array, ShellState
 from podfit.vllm.command.tree import WorkLimit, source
 from podfit.vllm.command.word import Piece, Value, joined, joined_list, known, literal, mystery, reason_of, text_of
@@ -61,7 +61,7 @@ class WordExpander:
         text = source(node)
         if "{" in text and dialect.has_braces(text):
             return [mystery(text, f"{text} is several words in bash")]
-        if node.type in ("word", "concatenation") and (why := file_names.of_word(node)) is not None:
+        if node.type in ("word", "concatenation") and (why := _file_names_of_word(node)) is not None:
             return [mystery(text, why)]
         segments = self._charged(self.segments(node, False))
         return _fields(self._separated(segments) if "IFS" in self.state.variables else segments)
@@ -287,7 +287,7 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
                     if part[0] in " \t\n":
                         end()
                     else:
-                        current.append(Piece(part, piece.path, file_names.doubt(part)))
+                        current.append(Piece(part, piece.path, file_name_doubt(part)))
                         started = True
     end()
     return done
@@ -310,3 +310,25 @@ def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
     if any(piece.unknown is None and piece.text for piece in pieces):
         return False  # a known part is not empty, whatever the other parts are
     return colon if isinstance(value, tuple) and known(value) is not None else None
+
+
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+
+
+def file_name_doubt(text: str) -> str | None:
+    """Why the shell may replace an unquoted text by file names; None if it does not. A pattern behind `-` or `=`
+    matches no file in practice. Nor does a JSON list, which has no slash before its bracket."""
+    name = text.partition("=")[0]
+    if name[:1] == "-" or not ("*" in name or "?" in name or -1 < name.find("/") < name.rfind("[")):
+        return None
+    return "it may be replaced by the names of files"
+
+
+def _file_names_of_word(node: Node) -> str | None:
+    """Why the shell may replace a word of the script by file names; None if it does not."""
+    parts = [node] if node.type == "word" else node.children
+    first = parts[0] if parts else node
+    if source(first)[:1] == "-" or "=" in source(first):
+        return None
+    reasons = (file_name_doubt(_ESCAPED.sub("", source(part))) for part in parts if part.type == "word")
+    return next((why for why in reasons if why), None)

@@ -22,13 +22,6 @@ FIRST_SHARED = Release(0, 24)
 """From this release on, `index_skip_topk_offset` says where that begins; before, at the second layer."""
 
 
-def block_tokens(model: Model) -> int | None:
-    """Tokens per block that the indexer's backend needs; None if the model has no indexer."""
-    if (sparse := _blockwise(model)) is not None:
-        return number(sparse, "sparse_block_size") or 128
-    return 64 if model.index_head_dim else None
-
-
 def each(model: Model, layers: range, release: Release, dtype: str | None) -> Iterator[tuple[int, int]]:
     """(index of the layer, bytes per token) for each of the layers with an indexer. `dtype`: `indexer_kv_dtype` of
     `--attention-config`; None if vLLM decides."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from podfit.vllm.model.shape import Model
 from podfit.vllm.release import Release
 
 OF_VLLM = frozenset({
@@ -25,8 +24,3 @@ models/auto) nor in vLLM (0.8 … 0.33, _CONFIG_REGISTRY)."""
 KNOWN_SINCE = {"deepseek_v2": Release(0, 10, 1), "minimax_m2": Release(0, 19)}
 """Types of published models with such code → the first release in whose image Transformers knows the type. Transformers
 4.55.4 and 5.5.4 do; 4.53.3 (vLLM 0.10.0) and 4.57.6 (vLLM 0.18.1) do not (models/auto)."""
-
-
-def may_run(model: Model) -> bool:
-    """True if the model may need such code; a first check, independent of the release."""
-    return "auto_map" in model.config or model.model_type in OF_CODE_ALONE or model.model_type in KNOWN_SINCE
