@@ -9,6 +9,7 @@ from typing import Any
 
 from podfit.base.printable import clean
 from podfit.diagnose.calibrate import PrintedLine, StartComparison
+from podfit.evaluation.denial import many
 from podfit.kube import snapshot
 from podfit.kube.quantity import human
 from podfit.vllm import measured
@@ -38,7 +39,7 @@ def text(all_of_them: Sequence[StartComparison]) -> str:
     rows = [row for pair in all_of_them for row in pair.printed_lines()]
     if rows:
         inside = sum(row.is_in_interval for row in rows)
-        out.append(f"{_plural(len(all_of_them), 'start')}: {inside} of {len(rows)} printed values lie in the interval")
+        out.append(f"{many(len(all_of_them), 'start')}: {inside} of {len(rows)} printed values lie in the interval")
     return "\n".join(out) + "\n"
 
 
@@ -114,7 +115,3 @@ def config_map(all_of_them: Sequence[StartComparison], namespace: str | None) ->
         metadata["namespace"] = namespace
     data = {f"podfit{measured.ENDING}": facts(all_of_them)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" + ("" if count == 1 else "s")

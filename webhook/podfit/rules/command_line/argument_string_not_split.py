@@ -59,9 +59,7 @@ class ArgumentStringNotSplit(Rule):
                     suggestions=(_items([words[0], " ".join(words[1:])]), *_several(engine, words)),
                 )
                 continue
-            plain = all(map(_PLAIN.fullmatch, words))
-            if len(words) == 2 and "=" not in words[0] and plain:
-                words = ["=".join(words)]
+            words, plain = _as_one(words)
             two = index in {error.index for error in engine.args.errors}  # --max-model-len=4096 --port=8001
             refused = "=" not in flag or flag.startswith("--model=") or two
             yield Finding(
@@ -75,10 +73,7 @@ class ArgumentStringNotSplit(Rule):
 
 def _dropped(engine: Engine, index: int, word: Word) -> Finding:
     """An item that is not an error: vLLM starts without it."""
-    words = _words(word.text)
-    plain = all(map(_PLAIN.fullmatch, words))
-    if len(words) == 2 and "=" not in words[0] and plain:
-        words = ["=".join(words)]
+    words, plain = _as_one(_words(word.text))
     return Finding(
         path=word.path,
         message=f"{word.text!r} is one word: the api_server module takes it for a positional argument and ignores it",
@@ -87,6 +82,12 @@ def _dropped(engine: Engine, index: int, word: Word) -> Finding:
         suggestions=(words[0] if len(words) == 1 else _items(words),),
         fix=substitute(engine, index, 1, *words) if plain else (),
     )
+
+
+def _as_one(words: list[str]) -> tuple[list[str], bool]:
+    """The words, a flag and its value as one where both are plain; and whether all are."""
+    plain = all(map(_PLAIN.fullmatch, words))
+    return ["=".join(words)] if len(words) == 2 and "=" not in words[0] and plain else words, plain
 
 
 def _words(text: str) -> list[str]:

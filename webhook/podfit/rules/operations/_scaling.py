@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from podfit.kube.companions import replicas as bounds
 from podfit.kube.path import FieldPath, mapping
-from podfit.kube.workload import JSON
+from podfit.kube.workload import JSON, as_list
 from podfit.rules._parallel import joins_ray
 from podfit.rules.engine import Engine
 
@@ -39,13 +38,13 @@ def metrics(obj: JSON) -> Iterator[tuple[str, FieldPath]]:
     """(metric, its field) of an autoscaler: "cpu", "memory", or the name of another metric."""
     spec = mapping(obj.get("spec"))
     if "triggers" in spec:
-        for index, item in enumerate(_listing(spec["triggers"])):
+        for index, item in enumerate(as_list(spec["triggers"])):
             yield str(mapping(item).get("type")), FieldPath(("spec", "triggers", index))
         return
     if "targetCPUUtilizationPercentage" in spec:
         yield "cpu", FieldPath(("spec", "targetCPUUtilizationPercentage"))
         return
-    items = _listing(spec.get("metrics"))
+    items = as_list(spec.get("metrics"))
     if not items:
         yield "cpu", FieldPath(("spec",))  # Kubernetes' default: 80 % of the CPU request
     for index, item in enumerate(items):
@@ -57,7 +56,3 @@ def scale_down(obj: JSON) -> JSON:
     """`behavior.scaleDown` of a HorizontalPodAutoscaler, or of the one that KEDA makes."""
     keda = ("advanced", "horizontalPodAutoscalerConfig") if obj.get("kind") == "ScaledObject" else ()
     return mapping(FieldPath(("spec", *keda, "behavior", "scaleDown")).get(obj))
-
-
-def _listing(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
