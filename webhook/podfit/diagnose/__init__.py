@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from podfit.diagnose import calibrate, events, line, log, remedy, status
 from podfit.diagnose.calibrate import Start
@@ -26,6 +26,7 @@ from podfit.diagnose.phase import Phase
 from podfit.diagnose.sighting import MAX_EVIDENCE, Sighting
 from podfit.diagnose.status import ContainerState
 from podfit.kube import manifest
+from podfit.kube.path import mapping, mappings
 from podfit.kube.workload import JSON
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Plane
@@ -190,10 +191,9 @@ def _name(pod: JSON) -> str:
 
 def _replica_failures(obj: JSON) -> Iterator[events.Event]:
     """A workload's conditions that show Pods that could not be made."""
-    held: Any = obj.get("status")
-    conditions = held.get("conditions") if isinstance(held, Mapping) and obj.get("kind") != "Pod" else None
-    for item in conditions if isinstance(conditions, list) else ():
-        if isinstance(item, Mapping) and item.get("type") == "ReplicaFailure" and item.get("status") == "True":
+    conditions = mappings(mapping(obj.get("status")).get("conditions")) if obj.get("kind") != "Pod" else []
+    for item in conditions:
+        if item.get("type") == "ReplicaFailure" and item.get("status") == "True":
             reason, message = str(item.get("reason") or ""), str(item.get("message") or "")
             yield events.Event(reason, message, "", 0.0, 0.0, f"{reason}: {message}")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from podfit.diagnose.line import LogLine, per_shape
 from podfit.diagnose.sighting import Sighting, matching_signatures
-from podfit.kube.path import FieldPath
+from podfit.kube.path import FieldPath, mapping, mappings
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,7 @@ class ContainerState:
 
 def is_well(pod: Mapping[str, Any]) -> bool:
     """All containers of a Pod are ready, and none was restarted."""
-    held = pod.get("status")
-    value = held.get("containerStatuses") if isinstance(held, Mapping) else None
-    containers = [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    containers = mappings(mapping(pod.get("status")).get("containerStatuses"))
     return bool(containers) and all(
         container.get("ready") is True and not container.get("restartCount") for container in containers
     )

@@ -198,8 +198,7 @@ def _node(obj: JSON) -> JSON:
         kept["hardware"] = [name for name in kept["labels"] if any(word in name for word in HARDWARE)]
     if extended:
         kept["allocatable"] = extended
-    taints = spec.get("taints")
-    if items := [taint for taint in taints if isinstance(taint, Mapping)] if isinstance(taints, list) else []:
+    if items := mappings(spec.get("taints")):
         kept["taints"] = tuple({word: item[word] for word in _TAINT if word in item} for item in items)
     return kept
 
@@ -315,13 +314,12 @@ def _node_pool(obj: JSON) -> JSON:
     """The fields of a NodePool that describe its nodes: their labels, and requirements on the rest (karpenter.sh/v1
     NodePool)."""
     template = mapping(mapping(obj.get("spec")).get("template"))
-    value = mapping(template.get("spec")).get("requirements")
     return {
         **_labels(template),
         "requirements": tuple(
             {"key": str(item.get("key")), "operator": str(item.get("operator")), "values": tuple(map(str, values))}
-            for item in (value if isinstance(value, list) else ())
-            if isinstance(item, Mapping) and isinstance(values := item.get("values") or [], list)
+            for item in mappings(mapping(template.get("spec")).get("requirements"))
+            if isinstance(values := item.get("values") or [], list)
         ),
     }
 

@@ -160,15 +160,8 @@ def visible(engine: Engine) -> int | None:
     text = engine.command.env.get("CUDA_VISIBLE_DEVICES")
     if engine.command.shell or text is None:
         return None
-    value = engine.field("env")
-    entries = {
-        str(item.get("name")): item.get("value")
-        for item in (value if isinstance(value, list) else ())
-        if isinstance(item, dict)
-    }
-    if entries.get("CUDA_VISIBLE_DEVICES") != text:
-        return None
-    if not _INDICES.fullmatch(text):
+    written = {name: value for _, name, value in engine.variables}
+    if written.get("CUDA_VISIBLE_DEVICES") != text or not _INDICES.fullmatch(text):
         return None
     named = dict.fromkeys(map(int, text.split(",")))
     resource, have = engine.requested or ("", None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from podfit.base import duration
 from podfit.kube.patch import Edit
-from podfit.kube.path import FieldPath, is_object
+from podfit.kube.path import FieldPath, is_object, mappings
 from podfit.kube.workload import Workload
 from podfit.rules._flags import unsplit
 from podfit.rules.engine import Engine
@@ -152,9 +152,7 @@ def presumed(engine: Engine, name: str) -> str | None:
 def port_number(engine: Engine, port: Any) -> int | None:
     """A probe's port, a name looked up in the container's ports."""
     if isinstance(port, str) and not port.isdigit():
-        ports = engine.field("ports")
-        items = ports if isinstance(ports, list) else ()
-        named = (item for item in items if isinstance(item, Mapping) and item.get("name") == port)
+        named = (item for item in mappings(engine.field("ports")) if item.get("name") == port)
         port = next((item.get("containerPort") for item in named), None)
     if isinstance(port, str) and port.isascii() and port.isdigit() and len(port) < 6:
         port = int(port)
@@ -241,11 +239,8 @@ def _declaring(workload: Workload) -> dict[int, list[FieldPath]]:
 
 
 def _declared(container: Mapping[str, Any]) -> set[int]:
-    ports = container.get("ports")
-    items = (
-        item.get("containerPort") for item in (ports if isinstance(ports, list) else ()) if isinstance(item, Mapping)
-    )
-    return {port for port in items if isinstance(port, int)}
+    ports = (item.get("containerPort") for item in mappings(container.get("ports")))
+    return {port for port in ports if isinstance(port, int)}
 
 
 def threshold(seconds: float, period: int = PERIOD) -> int:

@@ -11,7 +11,7 @@ from podfit.evaluation.policy import Policy, Subject
 from podfit.evaluation.policy.layer import harder_mode
 from podfit.evaluation.rehearsal.changes import RuleChange, kind_of_change
 from podfit.kube.path import mapping
-from podfit.kube.workload import JSON
+from podfit.kube.workload import JSON, as_list
 from podfit.rules import all_rules
 from podfit.rules.rule import Mode
 from podfit.vllm.facts import Facts
@@ -23,9 +23,9 @@ Changed = tuple[str, str, bool, tuple[RuleChange, ...]]
 def changes(scan: Mapping[str, Any], policy: Policy, new: Policy) -> Iterator[Changed]:
     """For each object in a scan's JSON: its namespace, its name, whether its decision changes, and what changes."""
     held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
-    for row in map(mapping, _list(scan.get("results"))):
+    for row in map(mapping, as_list(scan.get("results"))):
         obj = _object(mapping(row.get("object")))
-        findings = [mapping(item) for item in _list(row.get("findings"))]
+        findings = [mapping(item) for item in as_list(row.get("findings"))]
         held.setdefault(subject.describe_object(obj), (obj, []))[1].extend(findings)
     for name, (obj, findings) in held.items():
         before, after = _modes(obj, findings, policy), _modes(obj, findings, new)
@@ -71,7 +71,3 @@ def _changes(name: str, modes: _Modes, after: _Modes) -> Iterator[RuleChange]:
         (old, message), (new, _) = modes[rule], after[rule]
         if old != new:
             yield RuleChange(kind_of_change(old, new), "scan", name, rule, old, new, message)
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()

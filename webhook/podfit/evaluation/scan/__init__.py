@@ -16,7 +16,7 @@ from podfit.base.secret import Secrets
 from podfit.evaluation.denial import HEADINGS
 from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.evaluation.scan.planned import Planned, Span, planned_lines
-from podfit.kube.path import mapping
+from podfit.kube.path import mapping, mappings
 from podfit.kube.workload import JSON
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.rules.engine import Engine
@@ -277,11 +277,11 @@ class Owners:
 
     def top(self, obj: JSON) -> str | None:
         """The uid of the workload that the object comes of; None where it comes of none."""
-        owners = mapping(obj.get("metadata")).get("ownerReferences")
-        for owner in owners if isinstance(owners, list) else ():
-            if isinstance(owner, Mapping) and (top := self._tops.get(str(owner.get("uid")))) is not None:
+        owners = mappings(mapping(obj.get("metadata")).get("ownerReferences"))
+        for owner in owners:
+            if (top := self._tops.get(str(owner.get("uid")))) is not None:
                 return top
-        if any(isinstance(reference, Mapping) and reference.get("kind") == "Pod" for reference in owners or ()):
+        if any(owner.get("kind") == "Pod" for owner in owners):
             return self._groups.get((Ref.of(obj).namespace, _pod_group(obj)))
         return None
 

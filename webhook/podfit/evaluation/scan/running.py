@@ -12,10 +12,8 @@ from podfit.kube.workload import JSON
 def is_ready(pod: JSON) -> bool:
     """A Pod that runs and serves."""
     status = mapping(pod.get("status"))
-    conditions = status.get("conditions")
     return status.get("phase") == "Running" and any(
-        mapping(item).get("type") == "Ready" and mapping(item).get("status") == "True"
-        for item in (conditions if isinstance(conditions, list) else ())
+        item.get("type") == "Ready" and item.get("status") == "True" for item in mappings(status.get("conditions"))
     )
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
-from podfit.kube.path import is_object
+from podfit.kube.path import is_object, mappings
 from podfit.kube.workload import CachedObject, Workload, as_list
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
@@ -71,7 +71,7 @@ def _may_have_token(engine: Engine) -> bool:
         return True
     if is_offline(known) or modelscope(known):
         return True
-    named = [item for item in (env if isinstance(env, list) else ()) if isinstance(item, Mapping)]
+    named = mappings(env)
     if any(
         item.get("name") in (*OTHER_TOKEN_SOURCES, *OFFLINE, MODELSCOPE) and item.get("name") not in known
         for item in named

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from podfit.kube.path import FieldPath, mapping
+from podfit.kube.path import mapping
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 
@@ -39,8 +39,9 @@ class NixlSideChannelHost(Rule):
             return  # it dials, and is not dialed
         if _is_routed_by_aibrix(engine):
             return
+        entries = (engine.at("env", index, "value") for index, name, _ in engine.variables if name == VARIABLE)
         yield Finding(
-            path=_entry(engine),
+            path=next(entries, engine.command.path),
             message=f"{VARIABLE} is {host!r}: a peer that dials it reaches itself",
             certainty="likely",
             suggestions=(f"env {VARIABLE} with valueFrom.fieldRef.fieldPath: status.podIP",),
@@ -59,12 +60,3 @@ def _connectors(config: dict[str, Any]) -> str:
     inner = config.get("kv_connector_extra_config")
     value = inner.get("connectors") if isinstance(inner, dict) else None
     return f"{config.get('kv_connector')} {json.dumps(value, default=str) if isinstance(value, list) else ''}"
-
-
-def _entry(engine: Engine) -> FieldPath:
-    """Where the container sets the variable; the container's command if a script does."""
-    value = engine.field("env")
-    for index, item in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(item, dict) and item.get("name") == VARIABLE:
-            return engine.at("env", index, "value")
-    return engine.command.path

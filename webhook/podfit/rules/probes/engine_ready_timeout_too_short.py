@@ -81,8 +81,7 @@ def _fix(engine: Engine, seconds: str) -> tuple[Edit, ...]:
     """Sets the variable, in its place where it has one."""
     if engine.container.synthetic:
         return ()
-    value = engine.field("env")
-    for index, item in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(item, dict) and item.get("name") == VARIABLE:
+    for index, name, _ in engine.variables:
+        if name == VARIABLE:
             return (Edit(engine.at("env", index), {"name": VARIABLE, "value": seconds}),)
     return (Edit(engine.at("env"), {"name": VARIABLE, "value": seconds}, "append"),)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podfit.kube.patch import Edit
-from podfit.kube.path import FieldPath
+from podfit.kube.path import FieldPath, mappings
 from podfit.rules import probe_timing
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
@@ -127,9 +127,8 @@ def _keyed(engine: Engine) -> Certainty | None:
     keys = given if isinstance(given, list | tuple) else [] if given is None else [given]
     if keys:
         return "certain" if any(keys) else None
-    value = engine.field("env")
-    for item in value if isinstance(value, list) else ():
-        if isinstance(item, Mapping) and item.get("name") == "VLLM_API_KEY":
+    for item in mappings(engine.field("env")):
+        if item.get("name") == "VLLM_API_KEY":
             source = FieldPath(("valueFrom", "secretKeyRef")).get(item)
             if isinstance(source, Mapping) and source.get("optional") is not True:
                 return "likely"

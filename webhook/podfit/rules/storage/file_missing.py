@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from podfit.kube.path import mappings
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
 from podfit.rules.storage import brought_files
@@ -66,9 +67,8 @@ def _named(engine: Engine) -> Iterator[tuple[str, str]]:
     for dest in FILE_FLAGS:
         if isinstance(path := given.get(dest), str):
             yield dest, path
-    modules = given.get("lora_modules")
-    for module in modules if isinstance(modules, list) else ():
-        if isinstance(module, Mapping) and isinstance(path := module.get("path"), str):
+    for module in mappings(given.get("lora_modules")):
+        if isinstance(path := module.get("path"), str):
             yield "lora_modules", path
     if isinstance(path := written.get("config"), str):
         yield "config", path

@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from podfit.kube.path import mappings
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
 from podfit.rules.storage import _cache, brought_files
@@ -59,10 +60,5 @@ class OfflineWithoutCache(Rule):
 def _shared(engine: Engine, mount: object) -> bool:
     """Another container of the Pod mounts the volume, and may fill it."""
     name = getattr(mount, "name", None)
-    for other in engine.workload.containers:
-        value = other.spec.get("volumeMounts") if other.path != engine.container.path else None
-        if any(
-            isinstance(item, dict) and item.get("name") == name for item in (value if isinstance(value, list) else ())
-        ):
-            return True
-    return False
+    others = (other for other in engine.workload.containers if other.path != engine.container.path)
+    return any(item.get("name") == name for other in others for item in mappings(other.spec.get("volumeMounts")))

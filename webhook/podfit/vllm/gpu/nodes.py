@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from podfit.kube.path import mapping
+from podfit.kube.path import mapping, mappings
 from podfit.kube.snapshot import Alike, Node, Snapshot
 from podfit.kube.workload import JSON, Container, Workload
 from podfit.vllm.gpu import driver, labels, resource
@@ -95,8 +95,7 @@ def find_placement(
     if not items and not claims:
         return None
     demands = node_demand(workload)
-    value = workload.spec.get("tolerations")
-    tolerations = [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    tolerations = mappings(workload.spec.get("tolerations"))
     part = bool(items) and not _devices(workload, container)
     needed = {} if part else workload.once(_devices_of_pod)
     tolerated = ADDED & needed.keys() if adds_tolerations else frozenset()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from podfit.kube.path import is_object, mapping
-from podfit.kube.workload import JSON, Workload
+from podfit.kube.path import mapping, mappings
+from podfit.kube.workload import JSON, Workload, as_list
 
 NAME = "metadata.name"
 """The one field that `matchFields` may name (k8s.io/kubernetes pkg/apis/core/validation)."""
@@ -115,24 +115,16 @@ def affinity(spec: JSON) -> Iterator[NodeRequirement]:
 
 def _affinity_terms(spec: JSON) -> Iterator[Demands]:
     """The required node affinity's terms, each as its requirements."""
-    value: Any = spec
-    for key in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
-        if value is None:
-            return
-        value = value.get(key) if is_object(value) else None
-    for term in value if isinstance(value, list) else ():
-        if isinstance(term, Mapping) and (demands := tuple(_term_requirements(term))):  # an empty term matches no node
+    affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
+    required = mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    for term in mappings(required.get("nodeSelectorTerms")):
+        if demands := tuple(_term_requirements(term)):  # an empty term matches no node
             yield demands
 
 
 def _term_requirements(term: JSON) -> Iterator[NodeRequirement]:
     """The requirements of a node selector term."""
     for field in ("matchExpressions", "matchFields"):
-        for item in requirement_list if isinstance(requirement_list := term.get(field), list) else ():
-            if isinstance(item, Mapping):
-                values = item.get("values")
-                yield NodeRequirement(
-                    str(item.get("key")),
-                    str(item.get("operator")),
-                    tuple(str(value) for value in values) if isinstance(values, list) else (),
-                )
+        for item in mappings(term.get(field)):
+            values = tuple(map(str, as_list(item.get("values"))))
+            yield NodeRequirement(str(item.get("key")), str(item.get("operator")), values)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from podfit.kube.path import mappings
 from podfit.kube.workload.kserve import hub_name
 from podfit.vllm.args.values import InvalidValueError, from_json
 from podfit.vllm.facts import Counted, Fact, Facts, GivenModel
@@ -213,12 +214,7 @@ def _names_in_object(args: EngineArgs, workload: Workload, container: Container)
     for name in served if isinstance(served, list) else [served]:
         if isinstance(name, str):
             yield "the served name", name
-    env = container.spec.get("env")
-    entries = {
-        str(item.get("name")): item.get("value")
-        for item in (env if isinstance(env, list) else ())
-        if isinstance(item, Mapping)
-    }
+    entries = {str(item.get("name")): item.get("value") for item in mappings(container.spec.get("env"))}
     for variable in ENVIRONMENT:
         if isinstance(value := entries.get(variable), str):
             yield f"the variable {variable}", value
