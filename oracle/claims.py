@@ -149,7 +149,7 @@ def written() -> Iterator[Claim]:
 
 def derived(release: Release) -> Iterator[Claim]:
     """The claims that follow from the tables of facts for one release: one for each entry of a table."""
-    options = flags.parser(release, "serve")
+    options = flags.builtin().parser(release, "serve")
     spelling = {option.dest: option.flags[0] for option, _ in options.spellings.values() if option.flags}
     of_flag = {flag: option for option, _ in options.spellings.values() if option.flags for flag in option.flags[:1]}
     for flag, option in sorted(of_flag.items()):

@@ -139,7 +139,9 @@ def test_each_place_that_makes_a_finding_has_a_claim(monkeypatch: pytest.MonkeyP
 def test_each_entry_of_a_table_has_a_claim() -> None:
     """One number of each bounded argument, one value of each option, key and variable, one key of each class."""
     newest, number = newest_read(), settings.releases().index(newest_read())
-    options = {option.dest: option for option, _ in flags.parser(newest, "serve").spellings.values() if option.flags}
+    options = {
+        option.dest: option for option, _ in flags.builtin().parser(newest, "serve").spellings.values() if option.flags
+    }
     messages: dict[str, set[str]] = {}
     for claim in claims.derived(newest):
         messages.setdefault(claim.rule, set()).add(f"{claim.rejected.partition(' ')[0]} {claim.message}")

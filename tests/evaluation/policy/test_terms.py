@@ -13,8 +13,8 @@ from podfit.evaluation import bounds
 from podfit.evaluation.denial import warnings
 from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
-from podfit.evaluation.policy.expiry import expiry_time
 from podfit.evaluation.policy.layer import SaidOfRule, softer_mode
+from podfit.evaluation.policy.words import expiry_time
 from podfit.kube.selector import Requirement, Selector
 from podfit.kube.snapshot import Snapshot
 from podfit.rules import all_rules

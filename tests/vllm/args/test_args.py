@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from podfit.kube.path import FieldPath
 from podfit.vllm import args
 from podfit.vllm.args import EngineArgs
-from podfit.vllm.args.flags import Option, parser
+from podfit.vllm.args.flags import Option, builtin
 from podfit.vllm.args.grammar import read
 from podfit.vllm.args.tokens import Token, command_line_of, prepare_words
 from podfit.vllm.args.values import DEEPEST, InvalidValueError, convert
@@ -600,7 +600,7 @@ def test_what_no_word_has_is_not_looked_for(entry: str, texts: list[str], releas
     words = tuple(Word(text, ARGS / n) for n, text in enumerate(texts))
     command = Command(entry, words, ARGS, config={} if sure else {"c.yaml": "max_model_len: 8\n-O: 3"})
     line = command_line_of(command, "\n".join(texts))
-    found = parser(release, entry)
+    found = builtin().parser(release, entry)
 
     quick, thorough = (
         prepare_words(command, one, found) for one in (line, line._replace(line="--config --model _ -O ."))
@@ -614,7 +614,7 @@ def test_what_no_word_has_is_not_looked_for(entry: str, texts: list[str], releas
 @settings(max_examples=60, deadline=None)
 def test_a_value_reads_the_same_with_and_without_the_equals_sign(release: str, data: st.DataObject) -> None:
     """`--flag value` is `--flag=value`, as long as the value does not look like a flag."""
-    found = parser(next(r for r in known_releases() if str(r) == release), "module")
+    found = builtin().parser(next(r for r in known_releases() if str(r) == release), "module")
     flags = [flag for flag, (option, _) in found.spellings.items() if flag.startswith("--") and option.nargs is None]
     flag = data.draw(st.sampled_from(flags))
     value = data.draw(st.one_of(st.sampled_from(["8", "8k", "auto", "{}", "a=1", "true", "None"]), st.text(max_size=6)))
@@ -636,7 +636,7 @@ class _Argparse(argparse.ArgumentParser):
 
 def _argparse(entry: str, release: Release) -> argparse.ArgumentParser:
     """Python's own parser with the same options, types and all."""
-    table = parser(release, entry)
+    table = builtin().parser(release, entry)
 
     def typed(option: Option) -> Any:
         def convert_one(text: str) -> Any:
@@ -680,7 +680,7 @@ def test_the_grammar_is_argparses(release: str, entry: str, line: list[str]) -> 
     """Given the same options, Python's parser accepts the same lines, with the same values."""
     number = next(r for r in known_releases() if str(r) == release)
     custom = {"middleware", "lora_modules", "enable_chunked_prefill", "help"}  # whose actions do more than store
-    reading = read(parser(number, entry), [Token(text, ARGS, n) for n, text in enumerate(line)])
+    reading = read(builtin().parser(number, entry), [Token(text, ARGS, n) for n, text in enumerate(line)])
     stored = {k: v for k, v in reading.given.items() if v is not None and k not in custom}
     ours = None if reading.problems else stored
     try:

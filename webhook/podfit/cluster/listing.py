@@ -124,3 +124,24 @@ def get(
                 raise
         wait(min(pause, LONGEST))
     raise AssertionError("unreachable")
+
+
+SERVING_API = "serving.kserve.io/v1alpha1"
+"""The only version of ServingRuntime and ClusterServingRuntime (KServe pkg/apis/serving/v1alpha1)."""
+
+
+def serving_runtime(client: Client, namespace: str, name: str) -> dict[str, Any] | None:
+    """The runtime that an InferenceService of the namespace gets by this name; None if the cluster has none.
+
+    The namespace's own comes first (KServe pkg/controller/v1beta1/inferenceservice/utils: `GetServingRuntime`). Raises
+    StatusError, OSError or ValueError."""
+    for kind, path in (
+        ("ServingRuntime", f"/apis/{SERVING_API}/namespaces/{namespace}/servingruntimes/{name}"),
+        ("ClusterServingRuntime", f"/apis/{SERVING_API}/clusterservingruntimes/{name}"),
+    ):
+        try:
+            return {**get(client, path, {}), "apiVersion": SERVING_API, "kind": kind}
+        except StatusError as error:
+            if error.code != 404:
+                raise
+    return None

@@ -534,7 +534,8 @@ def _policy_count(number: int) -> str:
 def _versions(observed: Observed, mine: str) -> Iterator[CheckResult]:
     """The versions of this command, the installation and Kubernetes."""
     deployment = observed.deployment if isinstance(observed.deployment, Mapping) else {}
-    installed = _tag(deployment) or _label(deployment) or "not known"
+    label = _nested(deployment, "metadata", "labels").get("app.kubernetes.io/version")  # what the chart was made for
+    installed = _tag(deployment) or label or "not known"
     text = f"podfit {mine} here, {installed} in the cluster; Kubernetes {observed.version or 'not known'}"
     differs = installed not in (mine, "not known")
     yield CheckResult(
@@ -562,11 +563,6 @@ def _tag(deployment: JSON) -> str:
     image = next((str(container.get("image")) for container in containers if container.get("name") == "podfit"), "")
     match = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
     return match[1] if match else ""
-
-
-def _label(deployment: JSON) -> str:
-    """The release that the chart was made for, from the Deployment's labels."""
-    return str(_nested(deployment, "metadata", "labels").get("app.kubernetes.io/version") or "")
 
 
 def _nested(obj: JSON, *names: str) -> JSON:

@@ -65,14 +65,14 @@ def _missing_runtimes(source: ManifestFile, namespace: str | None) -> Iterator[R
 
 def _read(args: argparse.Namespace, references: Sequence[Reference]) -> tuple[Mapping[Reference, JSON], list[str]]:
     """The runtimes that the user may read, and a note on each of the others."""
-    from podfit.cluster import serving_runtimes
+    from podfit.cluster import listing
     from podfit.cluster.access import StatusError
 
     runtimes, notes = dict[Reference, JSON](), list[str]()
     with user_cluster.client(args) as client:
         for namespace, name in references:
             try:
-                runtime = serving_runtimes.read(client, namespace or client.namespace, name)
+                runtime = listing.serving_runtime(client, namespace or client.namespace, name)
                 problem = "not in the input, and the cluster has no runtime of this name"
             except (StatusError, OSError, ValueError) as error:
                 runtime, problem = None, f"not read: {one_line(str(error))}"

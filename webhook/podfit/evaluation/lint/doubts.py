@@ -8,9 +8,10 @@ there before the update.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from podfit.evaluation.lint.consequence import Context, Doubt
 from podfit.evaluation.lint.exemptions import exempting_annotation, valid_exception
-from podfit.evaluation.lint.facts import GETTERS
 from podfit.evaluation.lint.results import printable
 from podfit.evaluation.lint.update import finding_keys
 from podfit.rules.engine import Engine
@@ -117,7 +118,7 @@ def several_pods(finding: Finding, engine: Engine, context: Context) -> str | No
 
 def fact_informs(finding: Finding, engine: Engine, context: Context) -> str | None:
     """A source of a fact may be wrong (`podfit.vllm.facts`)."""
-    facts = [GETTERS[fact](engine) for name in _rests_on(finding, context) for fact in FACTS[name]]
+    facts = [attrgetter(fact)(engine) for name in _rests_on(finding, context) for fact in FACTS[name]]
     sources = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     return f"based on {_basis(sources[0])}" if sources else None
 

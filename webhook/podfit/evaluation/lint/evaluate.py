@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
+from operator import attrgetter
 
 from podfit.base.lazy import cached_property
 from podfit.base.secret import FORMS, Secrets
@@ -14,7 +15,6 @@ from podfit.evaluation.lint.consequence import Context, initial, soften
 from podfit.evaluation.lint.containers import Containers, read_containers
 from podfit.evaluation.lint.doubts import DOUBTS, DOUBTS_OF_UPDATE
 from podfit.evaluation.lint.exemptions import invalid_exemptions
-from podfit.evaluation.lint.facts import unknown_facts
 from podfit.evaluation.lint.fixes import unrepairable_rules, with_possible_fix
 from podfit.evaluation.lint.results import GradedFinding, Report, Result, RuleError, Shadow
 from podfit.evaluation.lint.update import Key, Update, finding_keys
@@ -24,7 +24,7 @@ from podfit.kube.workload import JSON
 from podfit.rules import releases
 from podfit.rules.engine import Engine
 from podfit.rules.reading import next_server
-from podfit.rules.rule import Finding, Place
+from podfit.rules.rule import FACTS, Finding, Place
 from podfit.vllm.facts import Assumed, Facts
 
 MAX_FINDINGS_PER_OBJECT = 1024
@@ -214,8 +214,8 @@ class _Run:
         """Return the rules that may report something about the engine. If its release is not known, those that depend
         on it are the ones of the newest release that was read."""
         newest = releases.newest(engine)
-        unknown = unknown_facts(engine)
-        by_release = unknown if newest is engine else unknown_facts(newest)
+        unknown = _unknown_facts(engine)
+        by_release = unknown if newest is engine else _unknown_facts(newest)
         return self.terms.applicable_rules(self.evaluation.place, engine.workload.completes, unknown, by_release)
 
     def _context(self, setting: Setting) -> Context:
@@ -274,3 +274,8 @@ def _with_consequence(finding: Finding, engine: Engine, context: Context) -> Gra
         secrets=context.secrets,
         unmasked_notes=tuple(notes),
     )
+
+
+def _unknown_facts(engine: Engine) -> frozenset[str]:
+    """Return the names of the facts that are unknown."""
+    return frozenset([name for name in FACTS if attrgetter(name)(engine) is None])

@@ -9,10 +9,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from podfit.evaluation.policy import records, shape, traps
-from podfit.evaluation.policy.expiry import expiry_time
 from podfit.evaluation.policy.layer import KnownRelease, Layer, PolicyError, PolicyException, SaidOfRule
 from podfit.evaluation.policy.match import Match
-from podfit.evaluation.policy.words import nearest
+from podfit.evaluation.policy.words import expiry_time, nearest
 from podfit.kube import manifest, quantity
 from podfit.kube.path import FieldPath
 from podfit.kube.selector import Requirement, Selector

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
 from podfit.base import near
-from podfit.evaluation.policy.expiry import expiry_time
 from podfit.kube import quantity, selector
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.rules import all_rules
@@ -22,6 +22,8 @@ _KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
 _REPOSITORY = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 _MODELS = re.compile(r"[\w.*?/:@~-]+", re.ASCII)
 _PODS = re.compile(r"([A-Za-z_][\w-]*|\*)(\.([A-Za-z_][\w-]*|\*))*")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -40,6 +42,16 @@ def _validator(problem: Callable[[str], str | None]) -> AfterValidator:
         return text
 
     return AfterValidator(check)
+
+
+def expiry_time(text: str) -> datetime | None:
+    """The instant from which it no longer holds: the end of a day (UTC), or an RFC 3339 time; None where it is none."""
+    try:
+        if _DAY.fullmatch(text):
+            return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
+        return datetime.fromisoformat(text.upper()) if _MOMENT.fullmatch(text) else None
+    except (ValueError, OverflowError):  # the 30th of February
+        return None
 
 
 def _form(parse: Callable[[str], object], form: str) -> AfterValidator:

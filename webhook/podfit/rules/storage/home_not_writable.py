@@ -8,7 +8,7 @@ from podfit.kube.path import FieldPath
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.rules.storage import _cache
-from podfit.rules.storage._wrong_path import looks_like_a_cache
+from podfit.rules.storage._cache import looks_like_a_cache
 from podfit.vllm.release import Release, is_official
 
 UIDS_WITH_HOME = frozenset({0, 2000})

@@ -7,7 +7,7 @@ from podfit.base import duration
 from podfit.kube.quantity import GI, human, quantity, round_up_gi
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
-from podfit.rules.storage import _cache, _wrong_path, compile_cache
+from podfit.rules.storage import _cache, compile_cache
 from podfit.vllm.release import is_official
 
 RUNS_ONCE = ("Job", "CronJob", "Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
@@ -41,7 +41,7 @@ class ModelCacheMissing(Rule):
         if engine.pod("restartPolicy") == "Never":
             return
         cache, size = engine.once(_cache.find), engine.plan.checkpoint
-        if cache is None or cache.volume is not None or not cache.downloads or _wrong_path.candidates(engine, cache):
+        if cache is None or cache.volume is not None or not cache.downloads or _cache.candidates(engine, cache):
             return
         image = engine.field("image")
         if (size is not None and size < self.min_gib * GI) or not isinstance(image, str) or not is_official(image):

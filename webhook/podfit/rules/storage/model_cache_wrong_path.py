@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from podfit.kube.patch import Edit
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
-from podfit.rules.storage import _cache, _wrong_path
+from podfit.rules.storage import _cache
 
 
 class ModelCacheWrongPath(Rule):
@@ -27,7 +27,7 @@ class ModelCacheWrongPath(Rule):
         cache = engine.once(_cache.find)
         if cache is None or not engine.served:
             return
-        meant = _wrong_path.candidates(engine, cache)
+        meant = _cache.candidates(engine, cache)
         if not meant:
             return
         volume, place = meant[0], meant[0].mount.path

@@ -294,11 +294,6 @@ def builtin() -> Table:
     return Table(known_releases(), data["definitions"], data["options"], known_releases()[data["underscores"]])
 
 
-def parser(release: Release, entry: str) -> Parser:
-    """The parser of a release in the packaged table, for `entry` ("serve" or "module")."""
-    return builtin().parser(release, entry)
-
-
 class Releases(NamedTuple):
     """The packaged tables about vLLM's releases, and what a policy adds to them."""
 

@@ -4,7 +4,7 @@ Read the modules in this order. `start` walks from the container to the command.
 words, `expand` what the kubelet does to them (`$(VAR)`). `script` follows what a shell does, and `entry` knows what an
 argv starts. The others:
 
-- of a shell: `tree` (the syntax), `state` (variables, files), `flow` (how statements end), `parameter` (words)
+- of a shell: `tree` (the syntax), `state` (variables, files, how statements end), `parameter` (words)
 - also of a shell: `assign`, `builtin`, `redirect`, `handed` (scripts that one shell passes to another), `dialect` (what
   only bash reads)
 - programs around vLLM: `python` (which interpreter runs), `changes` (installed Python code that a command replaces),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podfit.vllm.command import builtin, dialect
-from podfit.vllm.command.flow import Status
 from podfit.vllm.command.parameter import WordExpander
-from podfit.vllm.command.state import Array
+from podfit.vllm.command.state import Array, Status
 from podfit.vllm.command.tree import source
 from podfit.vllm.command.word import Value, joined, known, literal, mystery, text_of
 

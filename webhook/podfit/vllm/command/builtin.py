@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from podfit.vllm.command.flow import Exit, Status
-from podfit.vllm.command.state import ShellState
+from podfit.vllm.command.state import Exit, ShellState, Status
 from podfit.vllm.command.tree import GiveUp
 from podfit.vllm.command.word import Value, after, known, reason_of, text_of
 

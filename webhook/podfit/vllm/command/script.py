@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from podfit.vllm.command import assign, builtin, changes, handed, python, redirect, tree
 from podfit.vllm.command.expand import Environment
-from podfit.vllm.command.flow import Exit, Status
 from podfit.vllm.command.parameter import DEFAULTED, WordExpander
-from podfit.vllm.command.state import Array, ShellState, contents
+from podfit.vllm.command.state import Array, Exit, ShellState, Status, contents
 from podfit.vllm.command.tree import TOO_MUCH, GiveUp, WorkLimit, only_command, source
 from podfit.vllm.command.word import Change, Piece, Value, joined_list, known, literal, mystery, reason_of, text_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from podfit.vllm.command.word import Value, known, mystery
 
@@ -159,3 +159,16 @@ def contents(files: Mapping[str, Text], path: str) -> Text | None:
         return files.get(path)
     ends = [text for name, text in files.items() if name.endswith("/" + path)]
     return ends[0] if len(ends) == 1 else None
+
+
+Status = Literal["yes", "no", "likely", "maybe"]
+"""How a command ends: "yes" or "no" is certain success or failure, "likely" is an ordinary command's success, "maybe"
+is unknown."""
+
+
+class Exit(Exception):  # noqa: N818 - a way out of the walk, not an error
+    """The script ends here."""
+
+    def __init__(self, *, failed: bool = False) -> None:
+        self.failed = failed
+        """Whether the exit status is a failure."""
