@@ -18,7 +18,7 @@ from podfit.report.files import CheckedFile, ManifestFile
 from podfit.report.rewrite import diff, rewrite
 from podfit.report.text import tally
 from podfit.rules.rule import Heading
-from podfit.ui.desk import Desk, Opened
+from podfit.ui.desk import Desk
 from podfit.ui.gpus import sides
 from podfit.ui.plan import chart, tiles
 from podfit.ui.question import raw, text
@@ -44,14 +44,7 @@ def given(desk: Desk) -> dict[str, Any]:
 def marks(desk: Desk) -> Mapping[str, Any]:
     """The findings of each file, counted, and the line of counts of `podfit check` over all of them."""
     opened = desk.open()
-    if desk.marks.opened is not opened:
-        desk.marks.marks = _marks(opened, desk.policy)
-        desk.marks.opened = opened
-    return desk.marks.marks
-
-
-def _marks(opened: Opened, policy: Policy) -> dict[str, Any]:
-    every = [(file.source, files.check(file.source, policy)) for file in opened.files]
+    every = [(file.source, files.check(file.source, desk.policy)) for file in opened.files]
     everything = Checked(
         files=tuple(source.name for source, _ in every),
         containers=tuple(container for _, checked in every for container in checked.containers),

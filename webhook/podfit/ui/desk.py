@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import takewhile
-from typing import Any
 
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.rehearsal import RehearsedDecision
@@ -67,14 +66,6 @@ class Decisions:
         return self.by_policy.setdefault(policy.version, {})
 
 
-@dataclass
-class FileMarks:
-    """The findings of each opened file, counted once."""
-
-    opened: Opened | None = None
-    marks: Mapping[str, Any] = field(default_factory=dict)
-
-
 MOST_POLICIES = 16
 """Policies whose decisions are kept: a text that is edited is another policy at each pause."""
 
@@ -95,8 +86,6 @@ class Desk:
     """The policies to choose from, by name."""
     decisions: Decisions = field(default_factory=Decisions)
     """The decisions of the policy tab."""
-    marks: FileMarks = field(default_factory=FileMarks)
-    """The marks of the files in the check tab."""
     gpu: str = ""
     """`--gpu`, for the first configuration."""
     is_example: bool = False

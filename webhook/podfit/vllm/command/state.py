@@ -171,4 +171,4 @@ class Exit(Exception):  # noqa: N818 - a way out of the walk, not an error
 
     def __init__(self, *, failed: bool = False) -> None:
         self.failed = failed
-        """Whether the exit status is a failure."""
+        """True if the exit status is a failure."""
