@@ -229,7 +229,13 @@ def causes() -> str:
     ]
     for cause in CAUSES.values():
         rules = [f"[{rule}](rules/{rule}.md)" for rule in cause.rules if rule in all_rules()]
-        out += ["", f"## {cause.id}", "", f"{cause.title} ({denial.PLANES[cause.plane]}). {cause.remedy}", ""]
+        out += [
+            "",
+            f"## {cause.id}",
+            "",
+            f"{cause.title} ({denial.PLANES[cause.plane or 'config']}). {cause.remedy}",
+            "",
+        ]
         if cause.meanings:
             out += [*(f"- {meaning}" for _, meaning in cause.meanings), ""]
         if rules:

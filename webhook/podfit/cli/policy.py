@@ -135,15 +135,11 @@ def _tell_of_denials(policy: Policy) -> None:
     rules = all_rules()
     for layer in policy.everything:
         for rule_id, rule_settings in layer.rules.items():
-            if rule_settings.mode == "deny" and (why := rules[rule_id].never_denies):
-                place = layer.place("spec", "rules", rule_id, "mode")
-                edge.tell(f"warning: {place}: spec.rules.{rule_id}.mode: it only warns, also with deny: {why}")
-            if rule_settings.mode == "deny" and (why := rules[rule_id].partly_denies):
-                place = layer.place("spec", "rules", rule_id, "mode")
-                edge.tell(
-                    f"warning: {place}: spec.rules.{rule_id}.mode: some findings only warn, also with deny: {why}"
-                )
-            for path, remark in rules[rule_id](**rule_settings.parameters).remarks():
+            rule, place = rules[rule_id], layer.place("spec", "rules", rule_id, "mode")
+            for effect, why in (("it only warns", rule.never_denies), ("some findings only warn", rule.partly_denies)):
+                if rule_settings.mode == "deny" and why:
+                    edge.tell(f"warning: {place}: spec.rules.{rule_id}.mode: {effect}, also with deny: {why}")
+            for path, remark in rule(**rule_settings.parameters).remarks():
                 place = layer.place("spec", "rules", rule_id, *path)
                 edge.tell(f"warning: {place}: spec.rules.{'.'.join((rule_id, *path))}: {remark}")
 

@@ -49,7 +49,6 @@ class Cause:
     """Why vLLM did not start or did not stay up."""
 
     id: str
-    plane: Plane
     title: str
     """One line, no full stop: "The GPU has not enough memory"."""
     remedy: str
@@ -59,3 +58,5 @@ class Cause:
     """The rules that find it in the manifest, the likeliest first."""
     meanings: tuple[tuple[str, str], ...] = ()
     """(regular expression, sentence): the meaning of a word of the evidence beyond the remedy, and its fix."""
+    plane: Plane | None = None
+    """The plane, where it is not its file's (`causes`)."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import ModuleType
 
 from podfit.diagnose.cause import Cause
 from podfit.diagnose.causes import (
@@ -19,7 +21,14 @@ from podfit.diagnose.causes import (
     serving,
     storage,
 )
+from podfit.rules.rule import Plane
 
-_ROOMS = (install, gpu_memory, gpu, distributed, host, arguments, model, container, network, storage, cluster, serving)
-"""In the order in which they are looked through: the first signature that a line fits counts."""
-CAUSES: Mapping[str, Cause] = {cause.id: cause for room in _ROOMS for cause in room.CAUSES}
+_PLANES: Mapping[ModuleType, Plane] = {
+    install: "config", gpu_memory: "gpu", gpu: "gpu", distributed: "network", host: "host", arguments: "config",
+    model: "config", container: "config", network: "network", storage: "storage", cluster: "cluster", serving: "config",
+}  # fmt: skip
+"""Each file with the plane of its causes, in the order in which they are looked through: the first signature that a
+line fits counts."""
+CAUSES: Mapping[str, Cause] = {
+    cause.id: replace(cause, plane=cause.plane or plane) for file, plane in _PLANES.items() for cause in file.CAUSES
+}

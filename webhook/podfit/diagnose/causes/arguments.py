@@ -7,7 +7,6 @@ from podfit.diagnose.cause import Cause, Signature
 CAUSES = (
     Cause(
         "max-model-len-too-long",
-        "config",
         "--max-model-len is longer than the model's own limit",
         "Needs a shorter --max-model-len; VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 only where the model is known to go further.",
         (
@@ -21,7 +20,6 @@ CAUSES = (
     ),
     Cause(
         "entrypoint-repeated",
-        "config",
         "The command of the image is in the arguments once more",
         "The image's entrypoint is `vllm serve` already: leave `vllm serve` (or `python3 -m …`) out of args, or set "
         "command to the whole line.",
@@ -41,7 +39,6 @@ CAUSES = (
     ),
     Cause(
         "lora-rank-too-high",
-        "config",
         "An adapter's LoRA rank is above --max-lora-rank",
         "Raise --max-lora-rank to the adapter's rank (r in its adapter_config.json); 16 is the default.",
         (
@@ -55,7 +52,6 @@ CAUSES = (
     ),
     Cause(
         "speculative-config",
-        "config",
         "vLLM rejects the speculative decoding that the arguments ask for",
         "Give --speculative-config one JSON object: method (ngram, eagle3, mtp …), num_speculative_tokens, and model "
         "if "
@@ -86,7 +82,6 @@ CAUSES = (
     ),
     Cause(
         "wrong-flag",
-        "config",
         "vLLM rejects an argument",
         "The line names the argument: a flag that this release does not know, a value it can't read, or two "
         "that contradict each other. `podfit check` reads the arguments as the release does.",
@@ -197,7 +192,6 @@ CAUSES = (
     ),
     Cause(
         "quantization-block-indivisible",
-        "config",
         "The tensor-parallel size cuts a quantization group of the checkpoint",
         "Each rank needs whole groups of the quantized weights. Lower --tensor-parallel-size (1 always fits), with "
         "--pipeline-parallel-size for more GPUs, or use a checkpoint with smaller or padded groups.",
@@ -216,7 +210,6 @@ CAUSES = (
     ),
     Cause(
         "tensor-parallel-indivisible",
-        "config",
         "The tensor-parallel size does not divide the model",
         "Needs a --tensor-parallel-size that divides attention heads, vocabulary and quantization groups: "
         "mostly a power of two.",
@@ -243,7 +236,6 @@ CAUSES = (
     ),
     Cause(
         "too-few-gpus",
-        "config",
         "The arguments need more GPUs than the container has",
         "In one Pod: needs nvidia.com/gpu equal to tensor-parallel size × pipeline-parallel size × data-parallel size. "
         "If several Pods have the GPUs together: needs --distributed-executor-backend ray in the Ray cluster of the "
@@ -303,7 +295,6 @@ CAUSES = (
     ),
     Cause(
         "no-gpu",
-        "config",
         "The container sees no GPU",
         "Needs resources.limits nvidia.com/gpu (or the GPU vendor's resource), a node with driver and device plugin, "
         "and "

@@ -12,7 +12,6 @@ _PULL = (
 CAUSES = (
     Cause(
         "probe-wrong-path",
-        "cluster",
         "The probe asks for a path that the server does not answer",
         "vLLM answers GET /health on its port, without an API key. Set the probe's httpGet.path to /health.",
         (
@@ -45,7 +44,6 @@ CAUSES = (
     ),
     Cause(
         "probe-killed",
-        "cluster",
         "The kubelet killed the container because its probe failed",
         "Needs a startupProbe whose failureThreshold × periodSeconds covers download, loading and "
         "compilation; a livenessProbe only counts from then on.",
@@ -98,7 +96,6 @@ CAUSES = (
     ),
     Cause(
         "unschedulable",
-        "cluster",
         "No node takes the Pod",
         "The scheduler counts the nodes by reason. Reasons are too few GPUs on one node, a taint without toleration, a "
         "nodeSelector that no node has, a claim that is not bound.",
@@ -120,7 +117,6 @@ CAUSES = (
     ),
     Cause(
         "image-pull",
-        "cluster",
         "The image can't be pulled",
         "Check the image's name and tag, imagePullSecrets, and that it has a variant for the node's architecture.",
         (
@@ -137,7 +133,6 @@ CAUSES = (
     ),
     Cause(
         "driver-libraries-shadowed",
-        "cluster",
         "The container's libcuda is not that of the node's driver",
         "Another libcuda comes first: the image's CUDA compatibility libraries (/usr/local/cuda/compat), or a folder "
         "in "
@@ -161,7 +156,6 @@ CAUSES = (
     ),
     Cause(
         "driver-too-old",
-        "cluster",
         "The node's GPU driver is too old for the image's CUDA",
         "Needs a newer driver on the node, or an image with an older CUDA.",
         (
@@ -192,7 +186,6 @@ CAUSES = (
     ),
     Cause(
         "gpu-fabric-not-ready",
-        "cluster",
         "The node's NVLink fabric is not ready",
         "On machines with NVSwitch (HGX, DGX), nvidia-fabricmanager must run on the node, in the driver's version. See "
         "`nvidia-smi -q -i 0 | grep -A 3 Fabric` there.",
@@ -211,7 +204,6 @@ CAUSES = (
     ),
     Cause(
         "runtime-failed",
-        "cluster",
         "The node's NVIDIA runtime could not prepare the container",
         "The message is nvidia-container-cli's. Restart the device plugin on the node, and create the Pod again.",
         (
@@ -230,7 +222,6 @@ CAUSES = (
     ),
     Cause(
         "quota-exceeded",
-        "cluster",
         "The namespace's quota is used up",
         "The event names quota, request and limit.",
         (
@@ -243,7 +234,6 @@ CAUSES = (
     ),
     Cause(
         "admission-denied",
-        "cluster",
         "The API server rejects the Pod",
         "The event has the message of the webhook or of Pod security.",
         (
@@ -256,7 +246,6 @@ CAUSES = (
     ),
     Cause(
         "devices-unavailable",
-        "cluster",
         "The node promised a GPU that it can't give",
         "The device plugin restarted or a GPU is unhealthy: look at the node's device plugin; create the Pod again.",
         (
@@ -281,7 +270,6 @@ CAUSES = (
     ),
     Cause(
         "preempted",
-        "cluster",
         "The cluster took the node or the place away",
         "A Pod of higher priority, a drain or a spot instance that ended: not vLLM's fault. A priorityClass, "
         "a PodDisruptionBudget or another node pool help.",
@@ -302,7 +290,6 @@ CAUSES = (
     ),
     Cause(
         "sandbox-failed",
-        "cluster",
         "The node could not set up the Pod's network or sandbox",
         "A fault of the node or its network plugin, not of the Pod.",
         (

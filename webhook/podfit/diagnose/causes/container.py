@@ -7,7 +7,6 @@ from podfit.diagnose.cause import Cause, Signature
 CAUSES = (
     Cause(
         "port-in-use",
-        "config",
         "The port is taken already",
         "Two containers of a Pod (and all Pods with hostNetwork: true) share their ports: give one another --port.",
         (
@@ -21,7 +20,6 @@ CAUSES = (
     ),
     Cause(
         "service-link-clash",
-        "config",
         "A Service named `vllm` sets VLLM_PORT to an address",
         "Kubernetes puts <SERVICE>_PORT into every Pod: rename the Service, or set enableServiceLinks: false.",
         (
@@ -36,7 +34,6 @@ CAUSES = (
     ),
     Cause(
         "command-not-found",
-        "config",
         "The container's command does not exist",
         "`args` go to the image's entry point, `command` replaces it: name a program that is in the image.",
         (
@@ -71,7 +68,6 @@ CAUSES = (
     ),
     Cause(
         "wrong-architecture",
-        "config",
         "The image is built for another processor",
         "Needs an image for the node's architecture (arm64 on Grace), or a nodeSelector kubernetes.io/arch.",
         (
@@ -81,7 +77,6 @@ CAUSES = (
     ),
     Cause(
         "reference-missing",
-        "config",
         "A Secret, ConfigMap or key that the Pod names does not exist",
         "Create it in the Pod's namespace, or correct its name.",
         (
@@ -100,7 +95,6 @@ CAUSES = (
     ),
     Cause(
         "engine-start-timeout",
-        "config",
         "vLLM itself stopped waiting for its engine",
         "Loading took longer than VLLM_ENGINE_READY_TIMEOUT_S (600 s): raise it, or load from a faster place.",
         (

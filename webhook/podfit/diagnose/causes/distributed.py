@@ -11,7 +11,6 @@ _CONNECTOR = r"kv_transfer|kv_connector|[Nn]ixl|NIXL|[Ll][Mm][Cc]ache|[Mm]ooncak
 CAUSES = (
     Cause(
         "rdma-memlock",
-        "host",
         "The container may not lock the memory that RDMA registers",
         "Not the memory limit: add the capability IPC_LOCK (securityContext.capabilities.add), or raise the node "
         "runtime's limit of locked memory (LimitMEMLOCK=infinity of containerd).",
@@ -29,10 +28,10 @@ CAUSES = (
                 ambiguous=True,
             ),
         ),
+        plane="host",
     ),
     Cause(
         "expert-exchange-timeout",
-        "network",
         "The expert-parallel ranks waited for each other until the timeout",
         "One rank is missing, slow or can't be reached: read the log of each rank for an earlier error. Then check "
         "that "
@@ -47,7 +46,6 @@ CAUSES = (
     ),
     Cause(
         "kv-connector-error",
-        "network",
         "The connector that transfers KV cache failed",
         "Check --kv-transfer-config and that the image has the connector's package (nixl, lmcache, mooncake). Then "
         "check "
@@ -93,7 +91,6 @@ CAUSES = (
     ),
     Cause(
         "ranks-disconnected",
-        "network",
         "The processes of the engine lost each other",
         "One rank hung or died, or can't be reached: look at the others' logs first, then at "
         "NCCL_SOCKET_IFNAME, network policies and the fabric (NCCL_DEBUG=INFO).",

@@ -7,7 +7,6 @@ from podfit.diagnose.cause import Cause, Signature
 CAUSES = (
     Cause(
         "gpu-lacks-dtype",
-        "gpu",
         "The GPU can't compute in this data type",
         "Needs --dtype half (bfloat16 wants compute capability 8.0, FP8 8.9), another --kv-cache-dtype, or a "
         "newer GPU.",
@@ -37,7 +36,6 @@ CAUSES = (
     ),
     Cause(
         "gpu-lacks-quantization",
-        "gpu",
         "The GPU has no kernels for this quantization",
         "Needs a checkpoint in another format, or a GPU of the compute capability that vLLM names.",
         (
@@ -56,7 +54,6 @@ CAUSES = (
     ),
     Cause(
         "attention-backend-unfit",
-        "gpu",
         "No attention backend fits the model, the GPU and the flags",
         "vLLM says why it turns each backend down. Without --attention-backend (before 0.15 also without "
         "VLLM_ATTENTION_BACKEND) it chooses one that fits, where there is one.",
@@ -178,7 +175,6 @@ CAUSES = (
     ),
     Cause(
         "gpu-unsupported",
-        "gpu",
         "The GPU can't run the kernels of this image or checkpoint",
         "Needs an image whose CUDA (or ROCm) and PyTorch know the GPU's architecture, a checkpoint in a format that "
         "the "
@@ -251,7 +247,6 @@ CAUSES = (
     ),
     Cause(
         "gpu-kernel-resources",
-        "gpu",
         "A kernel needs more on-chip memory than the GPU has",
         "Triton's shared memory is the GPU's, not /dev/shm: needs another attention backend, a smaller block "
         "size or another GPU.",
@@ -259,7 +254,6 @@ CAUSES = (
     ),
     Cause(
         "cuda-error",
-        "gpu",
         "The GPU, its driver or a kernel failed",
         "See what the node reports of the GPU (dmesg, `nvidia-smi -q`): an Xid or ECC error is its own. Otherwise a "
         "kernel "

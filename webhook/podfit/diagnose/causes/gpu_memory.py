@@ -10,7 +10,6 @@ _PINNED = r"pin_memory|cudaHostAlloc|cudaHostRegister|CachingHostAllocator|pinne
 CAUSES = (
     Cause(
         "gpu-out-of-memory",
-        "gpu",
         "The GPU ran out of memory",
         "After the KV cache was made: lower --gpu-memory-utilization. While weights are loaded: raise "
         "--tensor-parallel-size, use a quantized checkpoint or a larger GPU. While the engine profiles: lower "
@@ -64,7 +63,6 @@ CAUSES = (
     ),
     Cause(
         "no-kv-blocks",
-        "gpu",
         "Weights and activations leave no GPU memory for the KV cache",
         "Needs a larger share (--gpu-memory-utilization), fewer bytes of weights on each GPU "
         "(--tensor-parallel-size, a quantized checkpoint), smaller activations (--max-num-batched-tokens, "
@@ -97,7 +95,6 @@ CAUSES = (
     ),
     Cause(
         "kv-cache-too-small",
-        "gpu",
         "The KV cache can't hold one request of the maximum length",
         "Needs a shorter --max-model-len (vLLM prints the longest that fits), a smaller cache entry "
         "(--kv-cache-dtype fp8), a larger --gpu-memory-utilization, more GPUs or a larger one.",
@@ -118,7 +115,6 @@ CAUSES = (
     ),
     Cause(
         "mamba-blocks-too-few",
-        "gpu",
         "The cache has fewer Mamba blocks than sequences run at once",
         "Needs a --max-num-seqs not above the number of blocks that vLLM prints, or a larger --gpu-memory-utilization.",
         (Signature(r"exceeds available Mamba cache blocks", "vLLM config/compilation.py", "0.23–0.33"),),
@@ -126,7 +122,6 @@ CAUSES = (
     ),
     Cause(
         "gpu-memory-taken",
-        "gpu",
         "Another process uses part of the GPU's memory",
         "Another process is on the GPU: a second engine (time-slicing, MPS), the last one not yet gone, a "
         "display. Shares of the engines on one GPU must add up to less than 1; after a crash, wait until the "

@@ -14,7 +14,6 @@ _SHM = (
 CAUSES = (
     Cause(
         "oom-killed",
-        "host",
         "The kernel killed a process for want of host memory",
         "Needs a higher memory limit, or less host memory: no eager loading, smaller offload and multimodal "
         "caches, fewer processes. GPU memory has nothing to do with it.",
@@ -90,7 +89,6 @@ CAUSES = (
     ),
     Cause(
         "host-memory-exhausted",
-        "host",
         "An allocation of host memory failed",
         "No process was killed: the allocation itself failed. Needs a higher memory limit or node, less "
         "swap space or offload, or no limit on virtual memory (ulimit -v).",
@@ -130,7 +128,6 @@ CAUSES = (
     ),
     Cause(
         "evicted-memory",
-        "host",
         "The node ran out of memory and evicted the Pod",
         "Needs a memory request as high as what the Pod uses, so that the scheduler leaves room for it.",
         (
@@ -147,7 +144,6 @@ CAUSES = (
     ),
     Cause(
         "shm-too-small",
-        "host",
         "/dev/shm is too small",
         "Needs a memory volume at /dev/shm (emptyDir with medium: Memory, counted in the memory limit). A "
         "container has 64 MiB otherwise, and engines of several processes need 256 MiB and more.",
@@ -195,7 +191,6 @@ CAUSES = (
     ),
     Cause(
         "shm-leftover",
-        "host",
         "/dev/shm still holds what a crashed engine left",
         "A memory volume lives as long as the Pod: the restarted container finds the old files. Delete the "
         "Pod, or clear /dev/shm before vLLM starts.",
@@ -216,7 +211,6 @@ CAUSES = (
     ),
     Cause(
         "too-many-threads",
-        "host",
         "The container may start no more threads or processes",
         "Needs a higher PID limit (kubelet podPidsLimit, ulimit -u), or fewer threads (OMP_NUM_THREADS).",
         (

@@ -10,7 +10,6 @@ _TOKENIZER = r"all_special_tokens_extended|additional_special_tokens|special_tok
 CAUSES = (
     Cause(
         "compiler-missing",
-        "config",
         "A compiler or header that vLLM needs at run time is not in the image",
         "vLLM, FlashInfer, Triton and PyTorch compile kernels at the start. Use vLLM's own image of the release, or "
         "install the program that the line names.",
@@ -48,7 +47,6 @@ CAUSES = (
     ),
     Cause(
         "driver-library-not-found",
-        "config",
         "The driver's library libcuda is not where the loader or linker looks",
         "If the container requests a GPU, the runtime mounts libcuda.so.1: add its folder to LD_LIBRARY_PATH and set "
         "TRITON_LIBCUDA_PATH to it (find it with `ldconfig -p | grep libcuda`). If it requests none, add "
@@ -70,7 +68,6 @@ CAUSES = (
     ),
     Cause(
         "no-user-entry",
-        "config",
         "The container's user id has no entry in /etc/passwd",
         "OpenShift and runAsUser choose such ids. Set the variables USER (any name), HOME and TORCHINDUCTOR_CACHE_DIR "
         "(a writable folder, such as /tmp/torch).",
@@ -85,7 +82,6 @@ CAUSES = (
     ),
     Cause(
         "library-mismatch",
-        "config",
         "A Python library is too old or too new for this release or model",
         "Use vLLM's own image of a release that knows the model. In your own image, pin the version that this vLLM "
         "names in its requirements (`pip show vllm`, `pip check`).",
@@ -154,7 +150,6 @@ CAUSES = (
     ),
     Cause(
         "broken-install",
-        "config",
         "The image's Python packages do not fit together",
         "Use vLLM's own image of a release, and install nothing over it without pinning what it needs.",
         (
@@ -201,7 +196,6 @@ CAUSES = (
     ),
     Cause(
         "native-crash",
-        "config",
         "Native code crashed",
         "The line only reports the crash of a library in C++ or CUDA. Look for the first stack trace, then try vLLM's "
         "own image of another release, and leave out what is not vLLM's (LD_PRELOAD, plugins, KV connectors).",
@@ -229,7 +223,6 @@ CAUSES = (
     ),
     Cause(
         "jit-compile-failed",
-        "gpu",
         "A kernel could not be compiled for this GPU",
         "DeepGEMM, FlashInfer, Triton or PyTorch compile at the start. The compiler's first error above names the "
         "reason. "
@@ -265,5 +258,6 @@ CAUSES = (
                 "The compiler itself ran out of host memory: set MAX_JOBS=4, or raise the memory limit.",
             ),
         ),
+        plane="gpu",
     ),
 )

@@ -7,7 +7,6 @@ from podfit.diagnose.cause import Cause, Signature
 CAUSES = (
     Cause(
         "gated-model",
-        "config",
         "The model's repository wants a token with access",
         "Accept the model's terms on its page, and give the container HF_TOKEN from a Secret.",
         (
@@ -38,7 +37,6 @@ CAUSES = (
     ),
     Cause(
         "model-not-found",
-        "config",
         "There is no such model or path, or no right to read it",
         "Check the name, and that a local path is where the volume is mounted and holds a config.json. A private model "
         "needs HF_TOKEN: without a right to read it, huggingface.co answers as for a wrong name.",
@@ -82,7 +80,6 @@ CAUSES = (
     ),
     Cause(
         "revision-missing",
-        "config",
         "The model has no such revision",
         "Correct --revision (or --tokenizer-revision, --code-revision): a branch, tag or full commit of the "
         "repository.",
@@ -96,7 +93,6 @@ CAUSES = (
     ),
     Cause(
         "model-unsupported",
-        "config",
         "This release can't run the model's architecture",
         "Needs a release of vLLM (and its transformers) that knows the architecture, or --model-impl transformers.",
         (
@@ -134,7 +130,6 @@ CAUSES = (
     ),
     Cause(
         "trust-remote-code-needed",
-        "config",
         "The model brings code of its own",
         "Read that code, pin --revision, and add --trust-remote-code.",
         (
@@ -150,7 +145,6 @@ CAUSES = (
     ),
     Cause(
         "tokenizer-missing",
-        "config",
         "The tokenizer can't be loaded",
         "Needs the tokenizer's files next to the weights, or --tokenizer, or the library that the line names.",
         (
@@ -168,7 +162,6 @@ CAUSES = (
     ),
     Cause(
         "weights-mismatch",
-        "config",
         "The checkpoint's files are not those that vLLM expects of this model",
         "Check that config.json, weights and tokenizer are of one checkpoint and complete. Look for a fine-tune or "
         "quantization that this release can't read: try a newer release, --quantization, --load-format or "
@@ -237,7 +230,6 @@ CAUSES = (
     ),
     Cause(
         "weights-missing",
-        "config",
         "The model's folder has no weights that vLLM can load",
         "Needs the files of the format that --load-format names, whole.",
         (

@@ -15,7 +15,6 @@ _HUB = (
 CAUSES = (
     Cause(
         "rate-limited",
-        "network",
         "The model hub limits the rate of requests",
         "Fill one cache that all replicas share (a volume at HF_HOME), and give the container HF_TOKEN from a Secret. "
         "A token has a higher limit than an address. With a full cache, HF_HUB_OFFLINE=1 asks nothing.",
@@ -33,7 +32,6 @@ CAUSES = (
     ),
     Cause(
         "download-failed",
-        "network",
         "The model could not be downloaded",
         "Check name resolution, proxy and network policy from inside of the Pod; or load the model from a "
         "volume. Where HF_HUB_OFFLINE=1 is set, the cache must hold every file already.",

@@ -7,7 +7,6 @@ from podfit.diagnose.cause import Cause, Signature
 CAUSES = (
     Cause(
         "chat-template-missing",
-        "config",
         "The model has no chat template, or its file is not there",
         "Mount a template file and name it with --chat-template. A base model has none: use its instruct version, or "
         "/v1/completions.",
@@ -29,7 +28,6 @@ CAUSES = (
     ),
     Cause(
         "tool-parser-missing",
-        "config",
         "Requests with tools are rejected: the server has no tool parser",
         "Add --enable-auto-tool-choice and --tool-call-parser with the model's parser (hermes for Qwen 2.5, "
         "llama3_json for Llama 3.1; `podfit check` lists those of the release).",
@@ -57,7 +55,6 @@ CAUSES = (
     ),
     Cause(
         "engine-stalled",
-        "gpu",
         "The engine has running requests and produces no token",
         "The API answers, so /health does not notice it. Look for the first error above, at `nvidia-smi` and at the "
         "other ranks. Restart the Pod; a probe that sends a short completion would notice it.",
@@ -76,10 +73,10 @@ CAUSES = (
                 channel="statistics",
             ),
         ),
+        plane="gpu",
     ),
     Cause(
         "engine-dead-exit-zero",
-        "config",
         "The engine died, but the server exited with code 0",
         "vLLM exits with 0 after EngineDeadError, so a Job counts as complete and restartPolicy: OnFailure restarts "
         "nothing. Set restartPolicy: Always (a Deployment has it), or make the command fail: "

@@ -14,7 +14,6 @@ _IN_USE = (
 CAUSES = (
     Cause(
         "disk-full",
-        "storage",
         "A disk is full",
         "The model, the compile cache or the image needs more room: a larger volume at the cache's path, or "
         "a higher ephemeral-storage limit.",
@@ -43,7 +42,6 @@ CAUSES = (
     ),
     Cause(
         "evicted-storage",
-        "storage",
         "The Pod was evicted for the disk it used",
         "Needs a volume for the model cache, or an ephemeral-storage request and limit above what it writes.",
         (
@@ -73,7 +71,6 @@ CAUSES = (
     ),
     Cause(
         "volume-in-use",
-        "storage",
         "The volume is attached to another node",
         "A ReadWriteOnce volume serves one node: use ReadWriteMany, a volume for each replica, or strategy: Recreate.",
         (
@@ -94,7 +91,6 @@ CAUSES = (
     ),
     Cause(
         "volume-not-mounted",
-        "storage",
         "A volume can't be mounted",
         "The event names the volume: a claim that is not bound, a driver that is not there, a server that "
         "does not answer.",
@@ -108,7 +104,6 @@ CAUSES = (
     ),
     Cause(
         "cache-not-writable",
-        "storage",
         "The container may not write where it must",
         "Make the path in the line writable for the container's user, or point the program elsewhere.",
         (
@@ -131,7 +126,6 @@ CAUSES = (
     ),
     Cause(
         "weights-corrupt",
-        "storage",
         "A file of weights is broken",
         "Mostly half a download: delete it from the cache and let it come again. A file of about 130 bytes "
         "is a Git LFS pointer.",
