@@ -66,7 +66,7 @@ def test_a_rule_has_all_its_files(rule_id: str) -> None:
     missing += [f"run `make docs` for {path}" for path in outputs if not path.exists()]
     missing += [f"run `make docs` for {path}" for path, text in LISTS.items() if not re.search(rf"\b{rule_id}\b", text)]
 
-    assert [line.replace(f"{ROOT}/", "") for line in missing] == []
+    assert not missing, f"{rule_id}: " + "; ".join(missing).replace(f"{ROOT}/", "")
 
 
 ROOT = Path(__file__).parents[2]

@@ -54,7 +54,8 @@ def test_a_line_has_all_its_files(line: Line) -> None:
         f"run `make docs` for {SCHEMA}": f'"{line.id}": {{' not in SCHEMA.read_text(),
         f"run `make docs` for {page}": f"\n− {line.title} " not in page.read_text(),
     }
-    assert [what.replace(f"{ROOT}/", "") for what, is_missing in missing.items() if is_missing] == []
+    steps = [step for step, is_missing in missing.items() if is_missing]
+    assert not steps, f"{line.id}: " + "; ".join(steps).replace(f"{ROOT}/", "")
 
 
 @EACH_LINE
