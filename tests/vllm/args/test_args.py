@@ -15,7 +15,7 @@ from podfit.kube.path import FieldPath
 from podfit.vllm import args
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.args.flags import Option, builtin
-from podfit.vllm.args.grammar import read
+from podfit.vllm.args.grammar import parse_tokens
 from podfit.vllm.args.tokens import Token, command_line_of, prepare_words
 from podfit.vllm.args.values import DEEPEST, InvalidValueError, convert
 from podfit.vllm.command import Command, Word
@@ -680,7 +680,7 @@ def test_the_grammar_is_argparses(release: str, entry: str, line: list[str]) -> 
     """Given the same options, Python's parser accepts the same lines, with the same values."""
     number = next(r for r in known_releases() if str(r) == release)
     custom = {"middleware", "lora_modules", "enable_chunked_prefill", "help"}  # whose actions do more than store
-    reading = read(builtin().parser(number, entry), [Token(text, ARGS, n) for n, text in enumerate(line)])
+    reading = parse_tokens(builtin().parser(number, entry), [Token(text, ARGS, n) for n, text in enumerate(line)])
     stored = {k: v for k, v in reading.given.items() if v is not None and k not in custom}
     ours = None if reading.problems else stored
     try:

@@ -44,7 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--name` and `--context`."""
+    """Register `--name` and `--context`."""
     parser.add_argument(
         "--name", metavar="NAME", help="of the configurations; default: those whose webhooks are named *.podfit.dev"
     )

@@ -328,7 +328,7 @@ class Progress:
         self._is_terminal = sys.stderr.isatty()
 
     def __call__(self, sentence: str) -> None:
-        """Shows it."""
+        """Show a sentence on the progress in place of the one before."""
         if self._is_terminal:
             print(f"\r\x1b[K{FORMS.line(sentence)[:110]}", end="", file=sys.stderr, flush=True)
 

@@ -19,7 +19,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Two lines."""
+    """Print podfit's version and the age of its facts; returns the exit code."""
     print(f"podfit {__version__}")
     print(data.age())
     return 0

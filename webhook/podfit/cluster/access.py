@@ -312,7 +312,7 @@ class Client:
         return StatusError(error.status, text, seconds, resume, _date(headers.get("Date")))
 
     def close(self) -> None:
-        """Ends its connections."""
+        """Close all connections to the API server."""
         self._api.close()
 
 

@@ -131,7 +131,7 @@ class _Cursor:
         return there
 
     def value(self) -> Any:
-        """Any value."""
+        """Read the next JSON value of any type."""
         self._pass_space()
         value, self._at = self._decode(self._text, self._at)
         return value

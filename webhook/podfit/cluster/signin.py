@@ -181,8 +181,9 @@ def _credential(answer: object, version: object) -> tuple[Credentials, float | N
 
 
 def _by_provider(context: Context, provider: Mapping[str, Any]) -> Credentials:
-    """The id-token (https://kubernetes.io/docs/reference/access-authn-authz/authentication/
-    #option-1-oidc-authenticator). kubectl renews it and writes it into the kubeconfig."""
+    """The id-token of a user with an auth-provider
+    (https://kubernetes.io/docs/reference/access-authn-authz/authentication/ #option-1-oidc-authenticator). kubectl
+    renews it and writes it into the kubeconfig."""
     name = provider.get("name")
     if name != "oidc":
         raise AccessError(

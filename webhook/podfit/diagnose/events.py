@@ -29,7 +29,7 @@ class Event:
 
     @property
     def text(self) -> str:
-        """`Reason: message`."""
+        """The Event in one line: `Reason: message`."""
         return f"{self.reason}: {self.message}"
 
     def is_after(self, event: Event) -> bool:

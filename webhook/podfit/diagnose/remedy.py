@@ -59,7 +59,7 @@ class Known:
 
     @property
     def share(self) -> float | None:
-        """--gpu-memory-utilization."""
+        """The --gpu-memory-utilization of the start, from 0 to 1; None if unknown."""
         value = self.value("gpu_memory_utilization")
         return value if isinstance(value, float) and 0 < value <= 1 else None
 

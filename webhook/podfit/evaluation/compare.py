@@ -51,7 +51,7 @@ class Difference(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Nothing changes."""
+        """True if both sides have the same value."""
         return bool(self.before == self.after)
 
 

@@ -76,7 +76,7 @@ class Problem(Protocol):
 
     @property
     def rule(self) -> str:
-        """Its rule."""
+        """The id of the rule that found the problem."""
 
     @property
     def threatens(self) -> str:

@@ -195,7 +195,7 @@ def _string_field(part: Mapping[str, Any], name: str, place: str | None = None, 
 
 
 def _refuse(message: str) -> NoReturn:
-    """Raise BadReview."""
+    """Raise BadReview with the message: the review is malformed."""
     raise BadReview(message)
 
 

@@ -15,7 +15,7 @@ LONGEST = 253
 
 
 def describe_object(obj: JSON) -> str:
-    """ "Deployment prod/llama-70b"."""
+    """The object's kind, namespace and name for people: "Deployment prod/llama-70b"."""
     metadata = mapping(obj.get("metadata"))
     namespace = metadata.get("namespace")
     name = metadata.get("name") or metadata.get("generateName") or "(no name)"

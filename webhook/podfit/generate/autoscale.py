@@ -112,7 +112,7 @@ def scaled(engine: Engine, targets: Targets) -> Engine:
 
 
 def target(engine: Engine) -> dict[str, Any]:
-    """`scaleTargetRef`."""
+    """The `scaleTargetRef` of the generated Deployment."""
     return {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name_of(engine)}
 
 

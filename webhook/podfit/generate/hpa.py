@@ -18,7 +18,7 @@ def render(engine: Engine) -> str:
 
 
 def _autoscaler(engine: Engine, targets: Targets) -> Object:
-    """The HorizontalPodAutoscaler."""
+    """The HorizontalPodAutoscaler of the engine's Deployment, as a Kubernetes object."""
     name = workload.name_of(engine)
     return {
         "apiVersion": "autoscaling/v2",

@@ -22,7 +22,7 @@ def render(engine: Engine) -> str:
 
 
 def _scaled_object(engine: Engine, targets: Targets) -> Object:
-    """The KEDA ScaledObject."""
+    """The KEDA ScaledObject of the engine's Deployment, as a Kubernetes object."""
     name = workload.name_of(engine)
     return {
         "apiVersion": "keda.sh/v1alpha1",

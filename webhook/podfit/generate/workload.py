@@ -106,7 +106,7 @@ def _labels(name: str) -> Object:
 
 
 def _make_deployment(engine: Engine, name: str, replicas: int) -> Object:
-    """The Deployment."""
+    """The Deployment of the engine, as a Kubernetes object."""
     spec: Object = {
         "replicas": replicas,
         "progressDeadlineSeconds": 0,  # `_with_numbers`
@@ -146,7 +146,7 @@ def _node_selection(engine: Engine) -> Object:
 
 
 def _make_container(engine: Engine) -> Object:
-    """The vLLM container."""
+    """The vLLM container of the Deployment: command, resources, probes and mounts."""
     release = engine.release or newest_read()
     count = str(engine.world_size * max(1, int(engine.args.get("data_parallel_size") or 1)))
     env: list[Object] = [{"name": "HF_HOME", "value": MODELS}]
@@ -245,7 +245,7 @@ def _claim(engine: Engine, name: str, replicas: int, checkpoint: int) -> Object:
 
 
 def _make_service(engine: Engine, name: str) -> Object:
-    """The Service."""
+    """The Service of the engine, as a Kubernetes object."""
     ports = [{"name": "http", "port": 80, "targetPort": "http"}]
     return {
         "apiVersion": "v1",

@@ -70,7 +70,7 @@ def _percent(share: float) -> str:
 
 
 def tree(all_of_them: Sequence[StartComparison]) -> dict[str, Any]:
-    """`podfit calibrate --format json`."""
+    """The comparisons as plain JSON values, for `podfit calibrate --format json`."""
     return {
         "results": [
             {

@@ -51,7 +51,7 @@ class Item(NamedTuple):
 
     @property
     def object(self) -> str:
-        """ "Deployment prod/llama"."""
+        """The object's kind, namespace and name for people: "Deployment prod/llama"."""
         return subject.describe_object(self.report.object)
 
     @property

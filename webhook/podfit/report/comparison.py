@@ -38,7 +38,7 @@ amount."""
 
 
 def render_json(changes: Sequence[ContainerComparison]) -> str:
-    """For machines (docs/schemas/diff.json)."""
+    """The comparison as JSON text (docs/schemas/diff.json)."""
     return dumps({"changes": [_tree(comparison) for comparison in changes]}, indent=1, default=str) + "\n"
 
 

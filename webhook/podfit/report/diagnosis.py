@@ -117,7 +117,7 @@ def _case(
 
 
 def tree(case: DiagnosedPod) -> dict[str, Any]:
-    """Plain JSON values."""
+    """The diagnosis of one Pod as plain JSON values."""
     diagnosis = case.diagnosis
     out: dict[str, Any] = {
         "file": case.file,
@@ -282,7 +282,7 @@ def _outcome(diagnosis: Diagnosis) -> str:
 
 
 def _evidence(lines: Sequence[str], width: int) -> list[str]:
-    """All lines, whole."""
+    """The evidence, wrapped and not shortened: text lines of at most `width` characters."""
     return [
         row for index, line in enumerate(lines) for row in _labelled("" if index else "evidence", one_line(line), width)
     ]

@@ -19,7 +19,7 @@ COLUMNS = ("off", "memory", "line", "planned (95 %)", "used", "workload", "from"
 
 
 def tree(drifts: Sequence[Drift]) -> list[dict[str, Any]]:
-    """Plain JSON values."""
+    """The drifts as plain JSON values."""
     return [
         {
             "object": ref(drift.object), "container": drift.container, "plane": drift.plane, "line": drift.line,

@@ -69,7 +69,7 @@ def _summary(checked: Checked) -> dict[str, int]:
 
 
 def result(file: str, report: Report, result: Result) -> dict[str, Any]:
-    """One vLLM container."""
+    """The result of one vLLM container as plain JSON values."""
     findings = [finding(report, graded) for graded in result.findings if graded.mode != "ignore"]
     planned = plan.tree(result.engine, report.secrets)
     edits = [edit for finding in result.findings if _repaired(finding) for edit in finding.finding.fix]

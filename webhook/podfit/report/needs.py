@@ -105,7 +105,7 @@ def _way(offer: Offer, serving: Serving, facts: Facts, policy: Policy) -> Way:
 
 
 def tree(need: NeedsQuestion, ways: Sequence[Way]) -> dict[str, Any]:
-    """For machines (docs/schemas/needs.json)."""
+    """The question and its ways as plain JSON values (docs/schemas/needs.json)."""
     return {
         "model": need.model.id,
         "context": need.context,

@@ -36,7 +36,7 @@ class Api:
 
     @property
     def api_version(self) -> str:
-        """ "wgpolicyk8s.io/v1alpha2"."""
+        """The apiVersion of the report: "wgpolicyk8s.io/v1alpha2"."""
         return f"{self.group}/{self.version}"
 
 

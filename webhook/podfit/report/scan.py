@@ -61,7 +61,7 @@ def _counts(count: Mapping[Any, int]) -> dict[str, int]:
 
 
 def ref(ref: Ref) -> dict[str, Any]:
-    """An object."""
+    """The reference to an object as plain JSON values."""
     return {
         "apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace or None, "name": ref.name,
         "uid": ref.uid,
@@ -91,7 +91,7 @@ def _planned(planned: Planned) -> dict[str, Any]:
 
 
 def as_span(span: Span) -> dict[str, int]:
-    """An interval."""
+    """The interval as plain JSON values."""
     return {"low": span.low, "likely": span.likely, "high": span.high}
 
 

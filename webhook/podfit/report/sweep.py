@@ -9,7 +9,7 @@ from podfit.vllm.memory.sweep import Cell, SweepRow
 
 
 def tree(sweep_rows: Sequence[SweepRow]) -> list[dict[str, Any]]:
-    """For machines."""
+    """The rows of a sweep as plain JSON values."""
     return [
         {
             "product": row.product,

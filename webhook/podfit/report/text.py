@@ -117,7 +117,7 @@ Paint = Callable[[str, str], str]
 
 
 def plain(text: str, _: str) -> str:
-    """No colors."""
+    """Return the text without colors: the `Paint` of files and pipes."""
     return text
 
 
@@ -135,7 +135,7 @@ _COLOURS = {
 
 
 def coloured(text: str, what: str) -> str:
-    """ANSI colors."""
+    """Return the text in the ANSI color of `what`: the `Paint` of terminals."""
     return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
 
 

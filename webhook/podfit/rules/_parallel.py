@@ -190,7 +190,8 @@ def divides_model(engine: Engine) -> bool:
 
 
 def other_sizes(engine: Engine, count: Count) -> tuple[str, ...]:
-    """The tensor-parallel size that would take exactly the GPUs that are there, unless the model does not fit them."""
+    """The flag with the tensor-parallel size that uses exactly the container's GPUs; empty if the model does not fit
+    them."""
     size = parallel.size(engine.args, "tensor_parallel_size")
     rest = count.needed // size
     if count.pods > 1 or _over_nodes(engine) or count.have < rest or count.have % rest:

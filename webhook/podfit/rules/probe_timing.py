@@ -193,7 +193,7 @@ def is_vllm(engine: Engine) -> bool:
 
 
 def tls(engine: Engine) -> bool:
-    """vLLM speaks HTTPS."""
+    """True if vLLM serves HTTPS: a certificate or its key is set."""
     return bool(engine.args.get("ssl_certfile") or engine.args.get("ssl_keyfile"))
 
 

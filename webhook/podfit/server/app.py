@@ -53,7 +53,7 @@ def create_app(
     access: AccessLog | None = None,
     threads: int = 4,
 ) -> Application:
-    """The application.
+    """Create the HTTP application of both webhooks, /metrics and the health checks.
 
     `ready`: whether reviews may come (None: always); `threads`: the number of threads for small reviews that the event
     loop does not answer.

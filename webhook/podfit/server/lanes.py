@@ -32,7 +32,7 @@ class Lanes:
         self._rested = 0.0  # when the next large review may begin (time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Answer one ASGI request in the lane of its size."""
         if (webhook := PATHS.get(scope["path"])) is None:
             return await self._rest(scope, receive, send)
         try:

@@ -96,7 +96,7 @@ class Live:
         return {name: source.problems + apart[name] for name, source in self._sources.items()}
 
     def report(self) -> list[str]:
-        """Lines for /readyz."""
+        """The lines of /readyz on the policies' files and objects."""
         since = f"{self.changed:%Y-%m-%dT%H:%M:%SZ}"
         count = len(self.policy.everything)
         lines = [f"policy {self.policy.version}: {count} {'policy' if count == 1 else 'policies'}, since {since}"]

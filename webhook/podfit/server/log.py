@@ -27,7 +27,7 @@ class Handler(logging.Handler):
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging."""
+        """Write a record; called by `logging`."""
         try:
             line = self.format(record)
         except Exception as error:  # whose text would go to standard error, by way of logging

@@ -299,7 +299,7 @@ class Metrics:
         self._live = live
 
     def text(self) -> bytes:
-        """The exposition format."""
+        """All metrics in Prometheus' exposition format."""
         version, policy, facts = self._versions
         policy = policy if self._live is None else self._live.policy.version
         if self._versions != (version, policy, facts):

@@ -77,7 +77,7 @@ class HttpRefusal(Exception):  # noqa: N818 - an answer, no error
 
     @classmethod
     def too_large(cls) -> Self:
-        """The body is."""
+        """The error for a body that is too large: HTTP 413."""
         return cls(413, f"the body is larger than {MAX_BODY >> 20} MiB")
 
 

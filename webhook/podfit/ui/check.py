@@ -21,7 +21,7 @@ from podfit.rules.rule import Heading
 from podfit.ui.desk import Desk
 from podfit.ui.gpus import sides
 from podfit.ui.plan import chart, tiles
-from podfit.ui.question import raw, text
+from podfit.ui.question import field_text, raw
 
 FIELDS = frozenset({"name", "text"})
 """The fields of a question."""
@@ -80,7 +80,7 @@ def _counts(containers: Iterable[CheckedContainer]) -> dict[Heading, int]:
 
 def answer(obj: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     """The answer for one file: `name`, one of the command line or any other, and its `text`."""
-    name, body = text(obj, "name") or PASTED, raw(obj, "text")
+    name, body = field_text(obj, "name") or PASTED, raw(obj, "text")
     source, original, problems = _source(name, body, desk)
     checked_file = files.check(source, desk.policy)
     items = sorted(

@@ -22,7 +22,7 @@ from podfit.report.text import reason, verdict
 from podfit.rules.engine import Engine
 from podfit.ui import users as of_users
 from podfit.ui.gpus import grid, sides
-from podfit.ui.question import QuestionError, text
+from podfit.ui.question import QuestionError, field_text
 from podfit.ui.sliders import SEQUENCES, SLIDERS, slider
 from podfit.vllm import gpu, release
 from podfit.vllm.facts import Facts
@@ -57,18 +57,18 @@ def ways(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]
     facts = _given(obj, facts)
     report, result = _planned_result(obj, policy, facts)
     serving = Serving(
-        model=text(obj, "model"),
+        model=field_text(obj, "model"),
         arguments=tuple(command({**obj, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
         context=None,
         users=_whole_number(obj, "users", MAX_USERS),
-        version=text(obj, "release") or str(newest_read()),
+        version=field_text(obj, "release") or str(newest_read()),
     )
     return of_users.ways(result.engine, serving, facts, policy, report.secrets)
 
 
 def _planned_result(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> tuple[Report, Result]:
     """The report of the command line and its one result; raises QuestionError."""
-    argv, version = command(obj), text(obj, "release")
+    argv, version = command(obj), field_text(obj, "release")
     if version and release.parse(version) is None:
         raise QuestionError("release", f"{version!r} is not a version such as 0.27.1")
     unnamed = None if facts.gpu else (RESOURCE, _count(obj))
@@ -82,7 +82,7 @@ def _planned_result(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> tup
 
 def command(obj: Mapping[str, Any]) -> list[str]:
     """The words of `vllm serve …`; raises QuestionError."""
-    model = text(obj, "model")
+    model = field_text(obj, "model")
     if not model:
         raise QuestionError("model", "Name a model, such as Qwen/Qwen3-14B.")
     if model.startswith("-") or any(letter.isspace() for letter in model):
@@ -90,7 +90,7 @@ def command(obj: Mapping[str, Any]) -> list[str]:
     argv = ["vllm", "serve", model]
     count, users = _count(obj), _whole_number(obj, "users", MAX_USERS)
     for dest in VALUES:
-        value = text(obj, dest)
+        value = field_text(obj, dest)
         if dest == "tensor_parallel_size" and not value and count > 1:
             value = str(count)
         if dest == "max_num_seqs" and not value and users:
@@ -100,7 +100,7 @@ def command(obj: Mapping[str, Any]) -> list[str]:
     if obj.get("enforce_eager") is True:
         argv.append("--enforce-eager")
     try:
-        return argv + shlex.split(text(obj, "other"))
+        return argv + shlex.split(field_text(obj, "other"))
     except ValueError as error:
         raise QuestionError("other", f"not a command line: {str(error).lower()}") from error
 
@@ -111,7 +111,7 @@ def _count(obj: Mapping[str, Any]) -> int:
 
 def _whole_number(obj: Mapping[str, Any], field: str, most: int) -> int | None:
     """The whole number of a field; None if it is empty. Raises QuestionError."""
-    value = text(obj, field)
+    value = field_text(obj, field)
     if not value:
         return None
     if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= most):
@@ -121,7 +121,7 @@ def _whole_number(obj: Mapping[str, Any], field: str, most: int) -> int | None:
 
 def _given(obj: Mapping[str, Any], facts: Facts) -> Facts:
     """The facts with the GPU and the config.json of the question."""
-    name, count, config = text(obj, "gpu"), _count(obj), text(obj, "config")
+    name, count, config = field_text(obj, "gpu"), _count(obj), field_text(obj, "config")
     if name:
         try:
             facts = replace(facts, gpu=gpu.parse(f"{name}:{count}"))

@@ -16,7 +16,7 @@ class QuestionError(ValueError):
         super().__init__("\n".join(map(FORMS.line, message.splitlines())))
 
 
-def text(obj: Mapping[str, Any], field: str) -> str:
+def field_text(obj: Mapping[str, Any], field: str) -> str:
     """The text of a field without the blanks around it, "" if it is missing. Raises QuestionError for other types."""
     return raw(obj, field).strip()
 

@@ -75,7 +75,7 @@ def yaml_text(obj: object) -> str:
 
 
 def add_show_secrets(parser: argparse.ArgumentParser) -> None:
-    """`--show-secrets`."""
+    """Register `--show-secrets`."""
     parser.add_argument(
         "--show-secrets",
         action="store_true",
@@ -84,7 +84,7 @@ def add_show_secrets(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gpu(parser: argparse.ArgumentParser) -> None:
-    """`--gpu NAME[:COUNT]`."""
+    """Register `--gpu NAME[:COUNT]`."""
     parser.add_argument(
         "--gpu",
         metavar="NAME[:COUNT]",
@@ -314,7 +314,7 @@ def _folder(name: str) -> str:
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """`--models DIR`."""
+    """Register `--models DIR`."""
     parser.add_argument(
         "--models",
         type=Path,

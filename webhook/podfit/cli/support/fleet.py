@@ -33,7 +33,7 @@ class ReadFleet(NamedTuple):
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """`--nodes FILE|cluster`."""
+    """Register `--nodes FILE|cluster`."""
     parser.add_argument(
         "--nodes",
         metavar="FILE|cluster",

@@ -47,7 +47,7 @@ class FormatOption:
         return Output(name, Path(file) if file and file != "-" else None)
 
     def add_argument(self, parser: argparse.ArgumentParser) -> None:
-        """`--format`."""
+        """Register `--format`."""
         parser.add_argument(
             "--format",
             action="append",

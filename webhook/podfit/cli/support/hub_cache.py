@@ -13,7 +13,7 @@ from podfit.vllm.model.recipes import is_id
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, cache: bool) -> None:
-    """`--hf-cache` and `--hub`. `cache`: whether the cache is read without the option."""
+    """Register `--hf-cache` and `--hub`. `cache`: read the cache by default."""
     parser.add_argument(
         "--hf-cache",
         action=argparse.BooleanOptionalAction,

@@ -24,7 +24,7 @@ _NAMED = re.compile(r"[A-Za-z][A-Za-z0-9.-]*/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--namespace` and `--context`."""
+    """Register `--namespace` and `--context`."""
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="namespace for cluster lookups; default for manifests that set none"
     )

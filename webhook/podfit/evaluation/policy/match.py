@@ -64,7 +64,7 @@ class Match(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        """It asks nothing."""
+        """True if it has no condition, so that it selects every object."""
         return self == Match()
 
     def selects(self, subject: Subject) -> bool | None:

@@ -94,7 +94,7 @@ class Ref(NamedTuple):
 
     @classmethod
     def of(cls, obj: JSON) -> Ref:
-        """From the object."""
+        """The reference to an object: apiVersion, kind, namespace, name and uid."""
         metadata = mapping(obj.get("metadata"))
         items = (metadata.get(word) for word in ("namespace", "name", "uid"))
         return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), *(str(item or "") for item in items))

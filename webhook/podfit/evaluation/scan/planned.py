@@ -21,7 +21,7 @@ class Span(NamedTuple):
 
     @classmethod
     def of(cls, line: Estimate) -> Span:
-        """A ledger's line."""
+        """The interval of a ledger's line, in bytes."""
         return cls(max(0, line.low), max(0, line.likely), max(0, line.high))
 
 

@@ -151,7 +151,7 @@ class _Builder:
                 )
 
     def _begin(self, event: Any) -> None:
-        """Start a document."""
+        """Start a document at its first event."""
         self.index += 1
         self.start = event.start_mark.line
         self.root: Any = None

@@ -123,8 +123,8 @@ def _workloads(obj: JSON, kind_row: KindRow) -> list[Workload]:
 
 
 def _with_owner_fields(workload: Workload, main: str, owned: bool) -> Workload:
-    """The workload with what else its object says."""
-    completes = _operator_completes(workload, main)
+    """The workload with the fields that its operator completes and whether a controller owns it."""
+    completes = _fields_left_to_operator(workload, main)
     if completes == workload.completes and owned == workload.owned:
         return workload
     return replace(workload, completes=completes, owned=owned)
@@ -146,7 +146,7 @@ _GIVEN = {
 }
 
 
-def _operator_completes(workload: Workload, main: str) -> frozenset[str]:
+def _fields_left_to_operator(workload: Workload, main: str) -> frozenset[str]:
     """The fields that the operator completes, without those that the object sets itself."""
     mains = [container for container in workload.containers if not container.init]
     its = next((container for container in mains if container.name == main), mains[0] if mains else None)

@@ -37,7 +37,8 @@ _SHELLS = ("sh", "bash", "ash", "dash")
 
 
 def workflow(at: FieldPath, *, final: bool = False) -> Refine:
-    """For a kind that has its WorkflowSpec there. `final`: it is submitted as it is, with the arguments it has."""
+    """The function that reads the Pods of a kind whose WorkflowSpec is at the path. `final`: it is submitted as it is,
+    with the arguments it has."""
 
     def refine(obj: JSON, workloads: list[Workload]) -> list[Workload]:
         """The Pods of a Workflow: one for each template that runs a container."""
@@ -75,7 +76,7 @@ class _Shared:
         return own + _size(self.defaults) + (min(len(text), manifest.LONGEST) // 8 if isinstance(text, str) else 0)
 
     def patch(self, text: str) -> Any:
-        """A podSpecPatch, read: most are the same for all."""
+        """The podSpecPatch as parsed YAML. Cached, since most templates have the same."""
         if text not in self._patches:
             self._patches[text] = manifest.load(text)
         return self._patches[text]

@@ -16,7 +16,7 @@ def render(explanations: Sequence[Explained]) -> str:
 
 
 def tree(explanation: Explained) -> dict[str, Any]:
-    """One container."""
+    """The explanation of one container as plain JSON values."""
     return {
         "title": explanation.title,
         "summary": explanation.summary,

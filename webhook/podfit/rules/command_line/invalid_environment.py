@@ -290,7 +290,7 @@ _GENERATES = ("ForCausalLM", "ForConditionalGeneration")
 
 def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
     """The named backend can't run on any of the GPUs that the Pod may get."""
-    named = _named_backend(engine)
+    named = _chosen_backend(engine)
     if named is None or named[0] not in CAPABILITIES or engine.gpu is None:
         return
     (name, written, path), gpus = named, engine.gpu.value.gpus
@@ -335,7 +335,7 @@ def with_capability(gpus: Iterable[Gpu]) -> str:
     return " or ".join(f"{gpu.name} ({'.'.join(map(str, gpu.compute_capability or ()))})" for gpu in gpus)
 
 
-def _named_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
+def _chosen_backend(engine: Engine) -> tuple[str, str, FieldPath] | None:
     """The chosen attention backend, the text that chooses it, and the path of that text.
 
     None if no backend is chosen, if two settings choose one, or if this release may use another backend."""

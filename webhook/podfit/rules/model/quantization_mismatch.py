@@ -125,7 +125,7 @@ class QuantizationMismatch(Rule):
         has, name = method(engine), given.lower() if isinstance(given, str) else None
         config = model.value.quantization_config
         if has == "gptq" and config and config.get("sym") is False and name in (None, "gptq", "gptq_marlin"):
-            yield from _asymmetric(engine, model.value, name, release)
+            yield from _asymmetric_gptq(engine, model.value, name, release)
         if not isinstance(given, str) or name is None:
             return
         if config and _differ(name, has, release):
@@ -186,8 +186,8 @@ def _differ(method_name: str, has: str, release: Release) -> bool:
     return settings.unknown_name("quantization", method_name, release) is None
 
 
-def _asymmetric(engine: Engine, model: Model, method_name: str | None, release: Release) -> Iterator[Finding]:
-    """GPTQ with `"sym": false`."""
+def _asymmetric_gptq(engine: Engine, model: Model, method_name: str | None, release: Release) -> Iterator[Finding]:
+    """The finding on a GPTQ checkpoint with `"sym": false`, which this release or method rejects."""
     if release >= ASYMMETRIC:
         yield Finding(
             path=engine.argument("quantization" if method_name else "model"),

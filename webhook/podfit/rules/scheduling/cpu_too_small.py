@@ -46,7 +46,7 @@ class CpuTooSmall(Rule):
 
 
 def _cores(given: object) -> Decimal | None:
-    """ "500m" → 0.5."""
+    """The number of cores of a CPU quantity: "500m" → 0.5; None if it is not one."""
     text = str(given)
     if text.endswith("m") and text[:-1].isdigit() and len(text) < 12:
         return Decimal(text[:-1]) / 1000

@@ -322,7 +322,7 @@ def read_secret(data: Mapping[str, str]) -> StoredCertificates:
 
 
 def secret_data(stored: StoredCertificates) -> dict[str, str]:
-    """The Secret's `data`."""
+    """The Secret's `data` with the certificates in base64."""
     ca, leaf = stored.ca, stored.leaf
     entries = {"ca.crt": b"".join(stored.cas)}
     if ca is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from podfit.base.near import nearest
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Parser, Releases, Table
-from podfit.vllm.args.grammar import ParseResult, Problem, read
+from podfit.vllm.args.grammar import ParseResult, Problem, parse_tokens
 from podfit.vllm.args.tokens import CommandLine, command_line_of, prepare_words
 from podfit.vllm.command import Command
 from podfit.vllm.release import Release
@@ -264,7 +264,7 @@ _WITHOUT_PLACE = -1
 def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> ParseResult:
     """The command as the parser of one release reads it, its `--config` file included."""
     words = prepare_words(command, line, of_release)
-    reading = read(of_release, words.tokens)
+    reading = parse_tokens(of_release, words.tokens)
     if words.config is not None:
         reading.written["config"] = words.config
     incomplete = None if command.complete else "the manifest does not show every argument"

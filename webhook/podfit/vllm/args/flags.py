@@ -89,7 +89,7 @@ def is_plain_spelling(flag: str, dests: Container[str]) -> bool:
 
 
 def name_of(flag: str) -> str:
-    """`--some-flag` → `some_flag`."""
+    """The argument's name of a flag: `--some-flag` → `some_flag`."""
     return flag.lstrip("-").replace("-", "_")
 
 

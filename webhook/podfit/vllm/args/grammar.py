@@ -98,7 +98,7 @@ def _flag(token: Token, parser: Parser) -> Flag | None:
     return Flag(name, None, explicit=value if equals else None)
 
 
-def read(parser: Parser, tokens: list[Token]) -> ParseResult:
+def parse_tokens(parser: Parser, tokens: list[Token]) -> ParseResult:
     """Reads all of `tokens`; continues after an error as far as that makes sense."""
     return _Reader(parser, tokens).read()
 
@@ -201,7 +201,7 @@ class _Reader:
         return at + 1 + len(self._values(at + 1, 1))
 
     def _explicit(self, option: Option, value: str, token: Token) -> None:
-        """`--flag=value`."""
+        """Read an option with its value in the same word: `--flag=value`."""
         if option.nargs != 0:
             self._store(option, [Token(value, token.path, token.index, token.unknown, token.doubtful)], token)
             return

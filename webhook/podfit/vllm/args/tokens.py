@@ -244,7 +244,8 @@ def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:
 
 
 def _with_dashes(token: Token) -> Token:
-    """`--some_flag.some_key=some_value` → `--some-flag.some_key=some_value`."""
+    """The token with dashes in the flag's name: `--some_flag.some_key=some_value` →
+    `--some-flag.some_key=some_value`."""
     text = token.text
     if not text.startswith("--"):
         return token

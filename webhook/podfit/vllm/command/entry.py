@@ -230,7 +230,7 @@ def _xargs(argv: Argv, depth: int) -> Start:
 
 
 def _cli(argv: Argv) -> Start | None:
-    """`vllm SUBCOMMAND …`."""
+    """The program of `vllm SUBCOMMAND …`; None if the words are not such a command."""
     if len(argv) < 2:
         return None
     subcommand = text_of(argv[1])

@@ -119,7 +119,7 @@ class Reading:
         return values
 
     def _value(self, text: str, path: FieldPath) -> Value:
-        """One item."""
+        """Expand one item of `command` or `args`, and record if it is too long or not read."""
         if len(text) > _SHORT:
             if (
                 4 * len(text) >= MAX_EXPANDED_LENGTH

@@ -100,7 +100,7 @@ class _Parser:
             raise _UnreadableError
 
     def _disjunction(self) -> _Value:
-        """`a || b`."""
+        """Evaluate `a || b`, or the operand if there is no operator."""
         self._enter()
         parts = [self._conjunction()]
         while self._take("||"):
@@ -109,7 +109,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else lambda device: _or([part(device) for part in parts])
 
     def _conjunction(self) -> _Value:
-        """`a && b`."""
+        """Evaluate `a && b`, or the operand if there is no operator."""
         parts = [self._comparison()]
         while self._take("&&"):
             parts.append(self._comparison())

@@ -54,7 +54,7 @@ def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
     if not names:
         names = _without_special_cards(name for name, _ in known)
         if not any(name in names and place in ("smi", "gfd") for name, place in known) or "custom" in names[0]:
-            names += _by_words(_words(bare))  # a nickname, which may also mean other GPU models
+            names += _models_with_words(_words(bare))  # a nickname, which may also mean other GPU models
     return tuple(product(name) for name in dict.fromkeys(names))
 
 
@@ -151,7 +151,7 @@ def _core(words: Iterable[str]) -> list[str]:
     return [word for word in words if not any(kind.fullmatch(word) for kind in (NOISE, FORMS, MEMORY))]
 
 
-def _by_words(words: tuple[str, ...]) -> list[str]:
+def _models_with_words(words: tuple[str, ...]) -> list[str]:
     """GPU models that have every significant word of the name; of those the ones with the fewest other words (`rtx
     4070` does not match a 4070 Ti)."""
     telling = set(_core(words))

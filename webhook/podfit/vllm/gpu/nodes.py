@@ -47,7 +47,7 @@ class NodeGpus(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The names of the GPU models for people, joined by "or"."""
         return " or ".join(gpu.name for gpu in self.gpus)
 
 

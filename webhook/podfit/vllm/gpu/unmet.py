@@ -48,7 +48,7 @@ def _pair(term: Demands, sorts: Sequence[Alike]) -> str:
 
 
 def _phrase(requirement: NodeRequirement) -> str:
-    """What a node must have, after "no node has"."""
+    """The property that a node must have, as the end of "no node has ..."."""
     names = " or ".join(requirement.values[:MAX_VALUES])
     names += " or …" if len(requirement.values) > MAX_VALUES else ""
     return {

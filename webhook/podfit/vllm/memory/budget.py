@@ -28,7 +28,7 @@ def _total(name: str, low: int, likely: int, high: int) -> Estimate:
 
 
 def line(estimate: Estimate, settings: BudgetSettings) -> Estimate:
-    """total × utilization."""
+    """The bytes that vLLM may use of the GPU: total × utilization."""
     return _share(estimate, settings.utilization)
 
 

@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
         return 0.5 * (1 + erf(distance * DEVIATIONS / end / sqrt(2)))
 
     def bound(self) -> Estimate:
-        """The floor alone."""
+        """The estimate of which only the minimum is known."""
         return Estimate(self.floor, self.floor, self.floor, self.floor, self.note, self.source, is_bound=True)
 
     def json(self) -> dict[str, int | None]:
@@ -54,7 +54,7 @@ NOTHING = Estimate(0, 0, 0, 0)
 
 
 def plus(left: Estimate, estimate: Estimate) -> Estimate:
-    """Both together."""
+    """The sum of two estimates."""
     if not estimate.high:
         return left
     return Estimate(

@@ -211,7 +211,7 @@ class HostLedger(NamedTuple):
     """Bytes that arguments move from the GPU to the host."""
 
     def bound(self) -> HostLedger:
-        """The floors alone."""
+        """The ledger of which only the minimums are known."""
         return self._replace(
             lines=tuple([(name, line.bound()) for name, line in self.lines]),
             steady=self.steady.bound(),

@@ -37,7 +37,7 @@ class PlannedGpu(NamedTuple):
 
     @property
     def gpu(self) -> Gpu:
-        """The GPU."""
+        """The GPU model of the plan."""
         return self.candidate.gpu
 
 

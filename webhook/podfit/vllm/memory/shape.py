@@ -91,7 +91,7 @@ class Shape:
 
     @property
     def elements(self) -> int:
-        """All but `extra`."""
+        """The number of weights of the layer, without `extra`."""
         return self.embedding + self.head + self.body
 
 

@@ -67,7 +67,7 @@ class Alternative:
 
     @property
     def rank(self) -> Rank:
-        """Less is better."""
+        """The key by which changes are sorted: less is better."""
         return self.changes_output, self.edits, self.loss
 
 
@@ -305,7 +305,7 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
 
 @lru_cache(64)
 def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
-    """The GPU models that a product label may mean, and the least memory of these."""
+    """The GPU models that a product label may mean, and the least memory of these in bytes (0: none)."""
     gpus = by_name(label)
     return gpus, min((gpu.memory for gpu in gpus), default=0)
 

@@ -60,7 +60,7 @@ def _vision(model: Model) -> int:
 
 
 def _patches(config: Mapping[str, Any], family: str, hidden: int) -> int:
-    """The embedding of patches and of their positions."""
+    """The number of weights that embed patches and their positions."""
     side = _side(config.get("patch_size")) or 14
     frames = 2 if family.startswith(PATCHED_TWICE) else 1
     size = 3 * frames * side * side * hidden

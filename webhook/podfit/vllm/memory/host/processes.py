@@ -40,7 +40,7 @@ class Processes:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The number of all processes."""
         return self.servers + self.engines + self.workers
 
     @property
