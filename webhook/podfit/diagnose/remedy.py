@@ -18,11 +18,11 @@ from podfit.diagnose.phase import Phase
 from podfit.kube.quantity import GI, MI, human, quantity
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
+from podfit.rules.gpu_memory.gpu_memory_utilization_too_high import LEAST_SHARE
 from podfit.vllm.args.flags import builtin
+from podfit.vllm.memory.solve import SAFE_UTILIZATION
 from podfit.vllm.release import Release
 
-MOST = 0.95
-"""The largest share of the GPU's memory that is proposed (as in webhook/podfit/vllm/memory/solve.py)."""
 _GIB = r"(-?\d+(?:\.\d+)?) GiB"
 
 
@@ -87,7 +87,7 @@ def _raised(log_values: Known, short: float, why: str) -> Iterator[str]:
     """A larger share of the GPU's memory for `short` bytes, else a larger GPU."""
     share = log_values.share
     more = _up(share, short / log_values.total) if share and log_values.total else None
-    if share and more and more <= MOST:
+    if share and more and more <= SAFE_UTILIZATION:
         yield f"Raise --gpu-memory-utilization from {share:g} to {more:g}: {why}."
     else:
         at = f" at --gpu-memory-utilization {share:g}" if share else ""
@@ -200,8 +200,6 @@ def _lower_share(log_values: Known, short: float) -> Iterator[str]:
             yield "VLLM_USE_V2_MODEL_RUNNER=0 takes the runner that leaves room for them."
 
 
-LEAST_SHARE = 0.2
-"""--gpu-memory-utilization below which no engine of a model that people serve starts."""
 SECOND_RUNNER = (Release(0, 25, 1), Release(0, 29))
 """Releases whose second model runner, the default of dense models, reserves nothing for CUDA graphs: its
 profile_cudagraph_memory returns 0 (vLLM 0.26 … 0.28 v1/worker/gpu/model_runner.py; 0.29 estimates them; vllm#49224)."""
