@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 
 def unschedulable(text: str) -> Iterator[str]:
-    """What the scheduler misses, by its reasons (kube-scheduler pkg/scheduler/framework/plugins)."""
+    """Sentences on the remedy of a Pod that is not scheduled, by the scheduler's reasons (kube-scheduler
+    pkg/scheduler/framework/plugins)."""
     for resource in dict.fromkeys(re.findall(r"Insufficient ([\w./-]+\w)", text)):
         yield f"No node has enough free {resource}: lower the Pod's request, or add a node that has it."
     taints = re.findall(r"untolerated taint(?:\(s\))? \{([\w./-]+)|had taint \{([\w./-]+)", text)

@@ -315,7 +315,7 @@ class Marked:
         return str(out).removesuffix("\n").removesuffix("\n...")
 
     def _dump(self, value: Any) -> str:
-        """Block style, as the rest of the document is indented."""
+        """The value as YAML in block style, with the indentation of the rest of the document."""
         dumper = _Indented if self.offset else Dumper
         return self._yaml(value, dumper, default_flow_style=False, indent=self.step)
 

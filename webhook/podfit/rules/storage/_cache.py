@@ -144,7 +144,7 @@ def _volume(engine: Engine, mount: Mount) -> Volume:
 
 
 def mounted_at(engine: Engine, volume: Volume) -> FieldPath:
-    """Where the volume is mounted."""
+    """The path of the item of `volumeMounts` that mounts the volume."""
     return engine.at("volumeMounts") / volume.mount.index
 
 

@@ -190,7 +190,7 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
 
 
 def _of_groups(groups: Sequence[KvCacheGroup], *, all_of_them: bool) -> tuple[tuple[Spec, int], ...]:
-    """(spec, bytes per block in all groups of it), as in vLLM's _max_memory_usage_bytes_from_groups."""
+    """(spec, bytes of a block over all groups that have it), as in vLLM's _max_memory_usage_bytes_from_groups."""
     per_block = max(group.page for group in groups)
     counted = Counter(group.spec for group in groups) if all_of_them else {groups[0].spec: 1}
     return tuple((spec, count * per_block) for spec, count in counted.items())
