@@ -461,7 +461,7 @@ def test_an_llm_inference_service_s_main_gets_the_preset_s_command() -> None:
         "vllm", "serve", "acme/big-7b", "--served-model-name", "big", "--tensor-parallel-size", "4",
     ]  # fmt: skip
     assert (main.synthetic, main.places) == (False, {"command": FieldPath.parse("spec.model.uri")})
-    assert decode.completes == {"shm", "startup-probe", "liveness-probe", "readiness-probe", "image", "args"}
+    assert decode.completes == {"shm", "startup-probe", "liveness-probe", "readiness-probe", "home", "image", "args"}
     assert prefill.containers[0].spec["command"] == ["mine"]
     assert "image" not in prefill.completes
     assert [(one.replicas, one.pods_per_replica, one.model_uri) for one in (decode, prefill)] == [
