@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import FrozenInstanceError, dataclass
 from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 
-from podfit.base.lazy import cached_property
+from podfit.base.lazy import cached_property, regex
 
 
 def _made() -> Any:
@@ -71,3 +72,24 @@ def test_objects_do_not_wait_for_each_other() -> None:
         thread.join()
 
     assert sorted(values) == [0, 1]
+
+
+def test_a_regular_expression_is_compiled_at_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    compile_ = re.compile
+
+    def counted(text: str, flags: int) -> re.Pattern[str]:
+        compiled.append(text)
+        return compile_(text, flags)
+
+    monkeypatch.setattr(re, "compile", counted)
+    word = regex(r"(\w)\w*", re.ASCII)
+    assert (word.pattern, compiled) == (r"(\w)\w*", [])
+    assert word.findall("a few wörds") == ["a", "f", "w", "r"]
+    assert (word.sub(".", "a b"), word.groups, word.match("é"), word.flags) == (". .", 1, None, re.ASCII)
+    assert compiled == [r"(\w)\w*"] * 2, "an attribute that is seldom read compiles it again"
+
+
+def test_a_wrong_regular_expression_raises_at_its_first_use() -> None:
+    with pytest.raises(re.error):
+        regex("(").search("a")

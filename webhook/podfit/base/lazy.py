@@ -1,9 +1,10 @@
-"""Attributes that are computed when they are first read."""
+"""Attributes that are computed when they are first read, and regular expressions that are compiled then."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 T = TypeVar("T")
 
@@ -28,3 +29,22 @@ class cached_property(Generic[T]):  # noqa: N801 - as functools has it
             return self
         value = instance.__dict__[self.name] = self.function(instance)
         return value
+
+
+def regex(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a regular expression that is compiled at its first use, not at import: a command uses few of the 300."""
+    return cast("re.Pattern[str]", _Regex(pattern, flags))
+
+
+class _Regex:
+    """A regular expression until it is used; then its attributes are those of the compiled one."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self.pattern = pattern
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        compiled = re.compile(self.pattern, self._flags)
+        for attribute in ("match", "fullmatch", "search", "finditer", "findall", "split", "sub", "subn", "groups"):
+            self.__dict__[attribute] = getattr(compiled, attribute)
+        return getattr(compiled, name)

@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache
 
+from podfit.base.lazy import regex
+
 _LINE = r"[^\n\0;|&]{0,200}?"
 """The words between a program and its option; bounded, so that the search is linear."""
 _VALUE = r"[\"']?([^\s\0\"'`;|&<>$\\]{1,256})"
@@ -56,21 +58,21 @@ def passwords(text: str) -> Iterator[tuple[int, int]]:
             yield from (match.span(1) for match in _search(form).finditer(text) if not match[1].isdecimal())
 
 
-_SOURCE = re.compile(
+_SOURCE = regex(
     r"(?:\b(?:echo|printf)\s(?:\s{0,8}-[neE]{1,3}\s)?(?:\s{0,8}[\"']?%[sb]\S{0,4}\s)?|<<<)\s{0,8}"
     r"(?:\"(?P<double>[^\"\0\n]{1,512})\"|'(?P<single>[^'\0\n]{1,512})'|(?P<bare>[^\s\0\"'`;|&<>$()\\]{1,256}))"
     r"|<<-?\s{0,4}[\"'\\]?(?P<tag>\w{1,32})[\"']?(?P<after>[^\n\0]{0,200})\n\s{0,16}(?P<line>[^\n\0]{1,512})"
 )
 """A text that a command gets: `echo TEXT |`, `printf %s TEXT >`, `<<< TEXT`, the first line of a here-document."""
-_SUBSTITUTED = re.compile(r"([\w.-]{1,80})(?:\+?=|\s)[\"']?(?:\$\(|`)\s{0,8}(?:cat\s{0,8})?\Z")
-_BEFORE = re.compile(r"[^;&|\n\0]{0,200}\Z")
-_TO = re.compile(r"[^;&\n\0]{0,200}")
-_READS = re.compile(r"\b(?:read|mapfile|readarray)\s([^|<>]{1,200})")
-_WRITES = re.compile(r"(?:>{1,2}|\btee\s(?:-a\s)?)\s{0,8}[\"']?([^\s|<>\"']{1,200})")
+_SUBSTITUTED = regex(r"([\w.-]{1,80})(?:\+?=|\s)[\"']?(?:\$\(|`)\s{0,8}(?:cat\s{0,8})?\Z")
+_BEFORE = regex(r"[^;&|\n\0]{0,200}\Z")
+_TO = regex(r"[^;&\n\0]{0,200}")
+_READS = regex(r"\b(?:read|mapfile|readarray)\s([^|<>]{1,200})")
+_WRITES = regex(r"(?:>{1,2}|\btee\s(?:-a\s)?)\s{0,8}[\"']?([^\s|<>\"']{1,200})")
 _NEAR = 200
 """Maximum distance, in characters, of what announces a secret."""
-_HINT = re.compile("key|token|secret|pass|auth|cred|pw|pat|jwt|login|stdin", re.IGNORECASE)
-_LOGS_IN = re.compile(r"\blogin\b|-stdin\b")
+_HINT = regex("key|token|secret|pass|auth|cred|pw|pat|jwt|login|stdin", re.IGNORECASE)
+_LOGS_IN = regex(r"\blogin\b|-stdin\b")
 
 
 def handed_on(text: str, is_secret_name: Callable[[str], bool]) -> Iterator[tuple[int, int]]:

@@ -6,8 +6,9 @@ Python's integers have no bound, but conversion to float (from 309 digits) and t
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
+
+from podfit.base.lazy import regex
 
 LARGEST = (1 << 63) - 1
 """The value of larger numbers: none is intended, and a number that is too large stays too large."""
@@ -32,7 +33,7 @@ def from_json(text: str) -> Any:
     return json.loads(text, parse_int=lambda digits: bounded(int(digits)))
 
 
-_LONG = re.compile(r"\d[\d,_]{15,}\d")
+_LONG = regex(r"\d[\d,_]{15,}\d")
 
 
 def without_long_numbers(text: str) -> str:

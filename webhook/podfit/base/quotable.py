@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from podfit.base.lazy import cached_property
+from podfit.base.lazy import cached_property, regex
 
 Span = tuple[int, int]
-_WORD = re.compile(r"\w+(?:[-.+~%^]+\w+)*")
+_WORD = regex(r"\w+(?:[-.+~%^]+\w+)*")
 """A word, or several joined as in `config.json`, `flash-attn`, `a.b-c`."""
-_PART = re.compile(r"[a-z0-9]+")
-_ORDINARY = re.compile(r"[A-Za-z]?[a-z]{0,15}|[A-Z]{1,6}s?|[vV]?\d[\d.,]*[A-Za-z]{0,3}")
+_PART = regex(r"[a-z0-9]+")
+_ORDINARY = regex(r"[A-Za-z]?[a-z]{0,15}|[A-Z]{1,6}s?|[vV]?\d[\d.,]*[A-Za-z]{0,3}")
 """A word of prose, an abbreviation, a number with its unit, or a version: a text may have it by itself."""
 _COMMON = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null", "auto", "default"})
-_NUMBER = re.compile(r"\d[\d.,]*")
-_QUANTITY = re.compile(r"v?\d[\d.,]*[a-z]{0,2}")
-_ESCAPE = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[abfnrtv0]")
+_NUMBER = regex(r"\d[\d.,]*")
+_QUANTITY = regex(r"v?\d[\d.,]*[a-z]{0,2}")
+_ESCAPE = regex(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[abfnrtv0]")
 """The characters after the backslash of a control character in a quoted text."""
-_ESCAPED = re.compile(rf"(?<=\\)(?:{_ESCAPE.pattern})(\w*(?:[-.+~%^]+\w+)*)")
+_ESCAPED = regex(rf"(?<=\\)(?:{_ESCAPE.pattern})(\w*(?:[-.+~%^]+\w+)*)")
 """The rest of a word that begins with such a character."""
-_OPENING = re.compile(r"(?<![\w\\])['\"`]|\bValue (?=\S)")
+_OPENING = regex(r"(?<![\w\\])['\"`]|\bValue (?=\S)")
 """A quotation mark before a word. argparse quotes the value of a JSON argument without marks."""
 _VALUE_END = " cannot be converted to "
-_VERBATIM = re.compile(
+_VERBATIM = regex(
     r"[$<>]\((?:[^()]|\([^()]*\))*+|\$\{[^}]*|(?<=unrecognized arguments: )(?:(?!\. )[^\n;])+"  # of argparse
 )
 """Text of the object as it is: what a shell substitutes, and what argparse prints without quotation marks."""

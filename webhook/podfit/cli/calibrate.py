@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.cli.support import edge, policies, replacement, terminal, user_cluster
 from podfit.diagnose import calibrate
 from podfit.diagnose.calibrate import Start, StartComparison
@@ -23,7 +23,7 @@ from podfit.vllm.facts import Facts
 
 MAX_INPUT_BYTES = 64 << 20
 """Bytes of a log; of a longer one the beginning is read, where it starts."""
-_POD = re.compile(r"(?:(?P<kind>[a-z][a-z.]*)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
+_POD = regex(r"(?:(?P<kind>[a-z][a-z.]*)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 _FILE_ENDS = (".log", ".txt", ".out", ".err")
 PRODUCT = "nvidia.com/gpu.product"
 

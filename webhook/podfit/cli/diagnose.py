@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from podfit.base.lazy import regex
 from podfit.cli.support import edge, policies, project, terminal, user_cluster
 from podfit.diagnose import Diagnosis, diagnose, events, is_object, of_objects, of_pod
 from podfit.kube import manifest as kube_manifest
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json")
 MAX_INPUT_BYTES = 64 << 20
 """Bytes of one input; of a longer log the end, where it died, is read."""
-_POD = re.compile(
+_POD = regex(
     r"(?:(?P<kind>pods?|po|deploy(?:ments?)?|sts|statefulsets?|jobs?|rs|replicasets?|ds|"
     r"daemonsets?)/)?(?P<name>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
 )

@@ -8,13 +8,13 @@ are one line each, the most important first. The limits are in `bounds`; `tests/
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Protocol
 
+from podfit.base.lazy import regex
 from podfit.base.printable import one_line
 from podfit.evaluation import bounds, subject
 from podfit.evaluation.lint import GradedFinding, Report
@@ -36,7 +36,7 @@ PLANES = {
 MIN_REMEDY_WIDTH, WIDTH = 60, 100
 
 
-_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
+_UNIT = regex(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
 """The space between a number and its unit, and before what parts two suggestions, where no line ends."""
 
 

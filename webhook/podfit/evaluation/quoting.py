@@ -16,6 +16,7 @@ from itertools import chain
 from signal import Signals
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.base.quotable import Quotable, words_of
 from podfit.base.secret import gives, is_secret
 from podfit.kube.companions import config_map_names
@@ -46,21 +47,21 @@ CLOSED = frozenset({
     "args", "binaryData", "command", "data", "options", "parameters", "stringData", "volumeAttributes",
 })  # fmt: skip
 """Fields of which only the names are quoted."""
-VARIABLES = re.compile(
+VARIABLES = regex(
     r"(?:VLLM|NCCL|CUDA|NVIDIA|HF|HUGGINGFACE|TRANSFORMERS|PYTORCH|TORCH|XDG|RAY|GLOO|OMP|LWS|UCX|TRITON|FLASHINFER)_\w+"
     r"|HOME|TMPDIR|PATH|LD_LIBRARY_PATH|PYTHONPATH|PORT|HOST"
 )
 """Variables of vLLM and its libraries."""
-_ENUMERATION = re.compile(r"[A-Z][a-zA-Z]+")
+_ENUMERATION = regex(r"[A-Z][a-zA-Z]+")
 """A word of Kubernetes, such as RollingUpdate."""
-_SIMPLE = re.compile(
+_SIMPLE = regex(
     r"-?\d[\w.,]*|(?:/|\./|~/)?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)+/?|/[\w.-]*|(?:s3|gs|gcs|oss|hf|pvc|oci|modelscope)://[\w./-]+"
 )
 """A number, a model's id or a path."""
-_FLAG = re.compile(r"([-‐‑‒–—―−]+[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)|(?:^|[\s;&|(])([A-Za-z_]\w*)=(?=[^\s=])")
+_FLAG = regex(r"([-‐‑‒–—―−]+[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+_REFERENCE = regex(r"\$\{?([A-Za-z_]\w*)|(?:^|[\s;&|(])([A-Za-z_]\w*)=(?=[^\s=])")
 """The name of a variable in a script."""
-GLUED_SECRET = re.compile(r"--?(?:api[-_]key|hf[-_]token|token|password|secret)s?[^-_s]", re.IGNORECASE)
+GLUED_SECRET = regex(r"--?(?:api[-_]key|hf[-_]token|token|password|secret)s?[^-_s]", re.IGNORECASE)
 """A flag for a secret with the secret right behind it."""
 MOST_TEXT = 3 << 20
 """Characters of an object whose words are sorted: as much as an API server takes (k8s.io/apiserver, 3 MiB). The time is
@@ -291,7 +292,7 @@ def _add_value(text: str, option: Option | None, texts: _Texts, *, literal: bool
         texts.private.append(query)
 
 
-_KEY = re.compile(r"""["'](\w[\w.-]*)["']\s*:(?:\s*["']([A-Za-z/][\w./-]*)["'])?""")
+_KEY = regex(r"""["'](\w[\w.-]*)["']\s*:(?:\s*["']([A-Za-z/][\w./-]*)["'])?""")
 _CHOICES = frozenset({"kv_connector", "kv_role", "method"})
 """Keys of JSON arguments whose values are names in a registry of vLLM."""
 _ADAPTER = frozenset({"name", "path", "base_model_name"})

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from podfit.base.lazy import regex
+
 CHART_FILES = ("Chart.yaml", "Chart.yml")
-_VALUES_NAME = re.compile(r"(^|.*[._-])values([._-].*)?\.ya?ml", re.IGNORECASE)
+_VALUES_NAME = regex(r"(^|.*[._-])values([._-].*)?\.ya?ml", re.IGNORECASE)
 _VALUES_KEYS = frozenset({"servingEngineSpec", "modelArtifacts", "modelSpec"})
 """Top-level keys of the values of charts for vLLM (vllm-project/production-stack, llm-d-modelservice)."""
-_OF_VLLM = re.compile(r"(?<![a-z])vllm(?![a-z])|servingEngineSpec|modelArtifacts|llm-d", re.IGNORECASE)
+_OF_VLLM = regex(r"(?<![a-z])vllm(?![a-z])|servingEngineSpec|modelArtifacts|llm-d", re.IGNORECASE)
 
 
 def is_chart(name: str, obj: Mapping[str, Any]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.kube import quantity
 from podfit.kube.path import FieldPath, has_child, is_object
 
@@ -87,7 +87,7 @@ def fits(obj: Any, edits: Iterable[Edit]) -> bool:
     return True
 
 
-_GRANTED = re.compile(
+_GRANTED = regex(
     r"failureThreshold|replicas|minReplicas|maxReplicas|minReplicaCount|maxReplicaCount|sizeLimit|storage|"
     r"(period|timeout|initialDelay|progressDeadline|terminationGracePeriod|activeDeadline|ttl\w*)Seconds"
 )

@@ -6,13 +6,14 @@ pkg/util/validation/field`), `/spec/template/spec/containers/0/args/3` is how JS
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_TOKEN = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[(\d+)\]|\[([^\]]+)\]")
+from podfit.base.lazy import regex
+
+_PLAIN = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
+_TOKEN = regex(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[(\d+)\]|\[([^\]]+)\]")
 
 
 class FieldPath(NamedTuple):

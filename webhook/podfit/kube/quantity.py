@@ -10,6 +10,8 @@ import re
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
+from podfit.base.lazy import regex
+
 KI, MI, GI, TI = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 
 _SUFFIX = {
@@ -20,7 +22,7 @@ _SUFFIX = {
     "Ki": Decimal(KI), "Mi": Decimal(MI), "Gi": Decimal(GI), "Ti": Decimal(TI), "Pi": Decimal(1 << 50),
     "Ei": Decimal(1 << 60),
 }  # fmt: skip
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,4})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_QUANTITY = regex(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,4})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _MAX = (1 << 63) - 1
 """Kubernetes caps what is larger."""
 

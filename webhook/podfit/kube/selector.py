@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
+from podfit.base.lazy import regex
 from podfit.kube.path import mapping
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 _OPERATORS: Mapping[str, Operator] = {get_argument: get_argument for get_argument in get_args(Operator)}
 
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME = regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DOMAIN = regex(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class Requirement(NamedTuple):
@@ -63,7 +63,7 @@ def of_object(obj: Mapping[str, Any]) -> Selector | None:
     return Selector(tuple(requirements))
 
 
-_TERM = re.compile(
+_TERM = regex(
     r"\s*(?:(?P<not>!\s*)?(?P<key>[\w./-]+)"
     r"(?:\s*(?P<sign>!=|==?)\s*(?P<value>[\w.-]*)|\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\))?)\s*(?:,|$)"
 )

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.base.near import nearest
 from podfit.base.secret import FORMS, Secrets
 from podfit.evaluation import subject
@@ -261,8 +262,8 @@ def commented(document: Document, report: Report) -> Iterator[tuple[Result, Grad
 
 # ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_ONE_FLAG = re.compile(r"--?[A-Za-z][\w-]*(?=[=\s.]|\Z)")
-_FLAG = re.compile(r"--[a-z][\w-]*")
+_ONE_FLAG = regex(r"--?[A-Za-z][\w-]*(?=[=\s.]|\Z)")
+_FLAG = regex(r"--[a-z][\w-]*")
 
 
 def _narrowed(document: Document, graded: GradedFinding) -> Mark:
@@ -298,8 +299,8 @@ def _line(text: str, number: int) -> str:
 
 # ── What is accepted ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-_COMMENT = re.compile(r"(?:^|\s)#\s*podfit:\s*ignore\s+(?P<rules>[a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)(?P<reason>.*)$")
-_SEPARATOR = re.compile(r"^[\s:—–-]+")
+_COMMENT = regex(r"(?:^|\s)#\s*podfit:\s*ignore\s+(?P<rules>[a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)(?P<reason>.*)$")
+_SEPARATOR = regex(r"^[\s:—–-]+")
 
 
 def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:

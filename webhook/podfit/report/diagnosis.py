@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.base.printable import clean, one_line, shortened
 from podfit.base.secret import FORMS, Secrets
 from podfit.diagnose import Diagnosis, contradiction, window
@@ -288,7 +289,7 @@ def _evidence(lines: Sequence[str], width: int) -> list[str]:
     ]
 
 
-_PREFIX = re.compile(r"^(?:\([\w ]+=?[\w= ]*\) )?(?:ERROR|CRITICAL|WARNING|INFO) \d\d-\d\d [\d:]+ \[[\w./]+:\d+\] ")
+_PREFIX = regex(r"^(?:\([\w ]+=?[\w= ]*\) )?(?:ERROR|CRITICAL|WARNING|INFO) \d\d-\d\d [\d:]+ \[[\w./]+:\d+\] ")
 """The prefix of vLLM's logger before a message: process, level, time and place."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from podfit.base.lazy import regex
 from podfit.base.printable import one_line
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject
@@ -85,5 +86,5 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\`*_{}<>|#~\[\]&$])", r"\\\1", _MENTION.sub("@\u200b", one_line(text)))
 
 
-_MENTION = re.compile(r"(?<!\w)@(?=\w)")
+_MENTION = regex(r"(?<!\w)@(?=\w)")
 """A mention of a user or a team on GitHub and GitLab, who would get a message. The digest of an image is none."""

@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
+from podfit.base.lazy import regex
 from podfit.kube.manifest import scalar
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_ALIAS = re.compile(r"[\s:]*(\*[^\s,\]}]+)")
+_ALIAS = regex(r"[\s:]*(\*[^\s,\]}]+)")
 _WIDE = 1 << 30
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from podfit.base import duration
+from podfit.base.lazy import regex
 from podfit.base.printable import clean, shortened
 from podfit.base.secret import Secrets
 from podfit.kube.quantity import human, left
@@ -222,7 +222,7 @@ def _row(name: str, line: Estimate, sign: str = " ") -> str:
     return f"{sign} {name:<20}{human(line.likely):>11}  {interval:<23}  {line.note}"
 
 
-_READ_IN = re.compile(r"^vLLM (\d+\.\d+) (?=\S)")
+_READ_IN = regex(r"^vLLM (\d+\.\d+) (?=\S)")
 """The release of a source, before the file's name."""
 
 

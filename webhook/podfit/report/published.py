@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.evaluation.quoting import GLUED_SECRET
 from podfit.kube.path import mapping
 from podfit.kube.workload import JSON
@@ -26,21 +27,21 @@ NAMES = frozenset({
 LISTS = frozenset({"accessModes"})
 LABELS = frozenset({"labels", "limits", "matchLabels", "nodeSelector", "requests"})
 """Fields with label values or quantities by name."""
-VARIABLES = re.compile(r"(?:VLLM|NCCL|CUDA|HF_HUB|PYTORCH)_\w+|TRANSFORMERS_OFFLINE")
+VARIABLES = regex(r"(?:VLLM|NCCL|CUDA|HF_HUB|PYTORCH)_\w+|TRANSFORMERS_OFFLINE")
 """Variables of vLLM and its libraries: their values are shown if they are numbers or booleans."""
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+SECRET = regex(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 PROGRAM = frozenset({
     "-c", "-lc", "-m", "--", "/bin/bash", "/bin/sh", "bash", "exec", "python", "python3", "serve", "sh", "vllm",
     "vllm.entrypoints.openai.api_server",
 })  # fmt: skip
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?[kKmMgGtT]?i?|auto")
-BOOLEAN = re.compile(r"true|false", re.IGNORECASE)
-SIMPLE_COMMAND = re.compile(r"[\w./=:,@%+-]+(?:[ \t]+[\w./=:,@%+-]+)+")
+NUMBER = regex(r"-?\d+(?:\.\d+)?(?:e-?\d+)?[kKmMgGtT]?i?|auto")
+BOOLEAN = regex(r"true|false", re.IGNORECASE)
+SIMPLE_COMMAND = regex(r"[\w./=:,@%+-]+(?:[ \t]+[\w./=:,@%+-]+)+")
 """A script of one command without quotes, variables and operators."""
-FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-MODEL = re.compile(r"[A-Za-z][\w.-]*/[\w.-]+")
+FLAG = regex(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+MODEL = regex(r"[A-Za-z][\w.-]*/[\w.-]+")
 MODEL_DESTS = frozenset({"hf_config_path", "model", "model_tag", "speculative_model", "tokenizer"})
-NUMERIC = re.compile(r"int|float")
+NUMERIC = regex(r"int|float")
 
 
 def published(obj: JSON) -> dict[str, Any]:

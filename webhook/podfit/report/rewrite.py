@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube import manifest
 from podfit.kube.patch import Edit, apply, json_patch
 from podfit.report.marks import Marked
@@ -146,7 +147,7 @@ def diff(before: str, after: str, name: str) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LINE = regex(r"[^\n]*\n|[^\n]+")
 """A line of a diff: only a line feed ends it, unlike in `str.splitlines`."""
 _QUOTED = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.base.printable import clean, one_line
 from podfit.base.secret import Secrets
 from podfit.evaluation import subject
@@ -139,7 +140,7 @@ def coloured(text: str, what: str) -> str:
     return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
 
 
-_HIGHLIGHTS = re.compile(
+_HIGHLIGHTS = regex(
     r"^(?P<indent>\s*)(?:"
     r"(?P<level>denied if enforced|denied|likely to fail|advice)(?P<gap> {2,})(?P<rule>[a-z][a-z0-9-]+)"
     r"|(?P<bad>DENIED|DOES NOT FIT|WILL NOT START|newly denied)\b|(?P<good>FITS)\b|(?P<unsure>UNSURE|warning(?=:))"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.kube.path import is_object
 from podfit.rules.engine import Engine
@@ -17,18 +18,18 @@ from podfit.vllm.args.flags import Parser, builtin
 from podfit.vllm.command import Word, edit, python
 from podfit.vllm.release import Release
 
-_UNSPLIT = re.compile(r"--?[A-Za-z][\w.-]*(\s+\S|=[^\s{\['\"]+\s+--?[A-Za-z]).*", re.DOTALL)
-_WITHOUT_DASHES = re.compile(r"(?:--? +)?(?P<flag>[a-z][a-z0-9_-]+)=(?P<value>.*)", re.DOTALL)
+_UNSPLIT = regex(r"--?[A-Za-z][\w.-]*(\s+\S|=[^\s{\['\"]+\s+--?[A-Za-z]).*", re.DOTALL)
+_WITHOUT_DASHES = regex(r"(?:--? +)?(?P<flag>[a-z][a-z0-9_-]+)=(?P<value>.*)", re.DOTALL)
 """`gpu-memory-utilization=0.9`, `-- host=0.0.0.0`."""
-_YAML_KEY = re.compile(
+_YAML_KEY = regex(
     r"(env|envFrom|name|value|valueFrom|ports|containerPort|resources|limits|requests|volumeMounts|mountPath|volumes|"
     r"image|imagePullPolicy|command|args|livenessProbe|readinessProbe|startupProbe|httpGet|path|securityContext):"
 )
 
 
-_CODE = re.compile(r"/(site|dist)-packages(/|$)|/python3?[\d.]*$|/vllm(-workspace)?/vllm(/|$)|/bin/vllm$")
+_CODE = regex(r"/(site|dist)-packages(/|$)|/python3?[\d.]*$|/vllm(-workspace)?/vllm(/|$)|/bin/vllm$")
 """The paths of installed Python code and of vLLM's own program."""
-_NO_CODE = re.compile(r"\.(json|jinja|ya?ml|txt)$|/configs$")
+_NO_CODE = regex(r"\.(json|jinja|ya?ml|txt)$|/configs$")
 """Tables of tuned kernels and templates that are among the code."""
 
 

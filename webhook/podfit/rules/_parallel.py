@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import certainty, is_since, names_plugins, runs_vllms_code
 from podfit.rules.engine import PARALLEL, Engine
@@ -62,7 +62,7 @@ def requested_at(engine: Engine) -> FieldPath:
     return engine.at("resources", "limits", engine.requested[0] if engine.requested else "nvidia.com/gpu")
 
 
-_RAY_SCRIPT = re.compile(r"\bray\s+start\b|multi[-_]node[-_]serving|ray[-_](init|cluster|address)|run[-_]cluster")
+_RAY_SCRIPT = regex(r"\bray\s+start\b|multi[-_]node[-_]serving|ray[-_](init|cluster|address)|run[-_]cluster")
 RAY_FALLBACK = Release(0, 11, 1)
 """Before it, too few GPUs make vLLM look for a Ray cluster, which a script may have started (CHANGES of 0.11.1)."""
 
@@ -122,9 +122,9 @@ def own_count_is_certain(engine: Engine) -> bool:
     return not added and not names_plugins(engine) and certainty(engine) == "certain"
 
 
-_INSTALLS = re.compile(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")
+_INSTALLS = regex(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")
 _SPREADING = frozenset({"distributed_executor_backend", "worker_use_ray", "nnodes", "headless"})
-_TOLD_ELSEWHERE = re.compile(r"executor[-_]backend|nnodes|headless")
+_TOLD_ELSEWHERE = regex(r"executor[-_]backend|nnodes|headless")
 """Somewhere in a script, of which one branch was read."""
 
 
@@ -170,7 +170,7 @@ def visible(engine: Engine) -> int | None:
     return len(list(takewhile(lambda card: card < have, named)))
 
 
-_INDICES = re.compile(r"\d{1,2}(,\d{1,2})*")
+_INDICES = regex(r"\d{1,2}(,\d{1,2})*")
 
 
 def sizes(engine: Engine) -> str:

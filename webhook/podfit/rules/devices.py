@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from podfit.base.lazy import regex
 from podfit.vllm import gpu, release
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.memory import cpu
@@ -12,7 +12,7 @@ from podfit.vllm.memory import cpu
 Requested = tuple[str, int | None] | None
 """The accelerator resource that a container requests, and how many (None: unknown)."""
 _GPUS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
-_CPU_IMAGE = re.compile(r"(^|[/_-])cpu([/_:.-]|$)")
+_CPU_IMAGE = regex(r"(^|[/_-])cpu([/_:.-]|$)")
 """vLLM's builds for processors: vllm-cpu, vllm-openai-cpu, vllm-cpu-release-repo, llm-d-cpu."""
 
 

@@ -6,13 +6,13 @@ vLLM does not start on them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.rules.engine import Engine
 from podfit.rules.gpu.gpu_lacks_dtype import GpuLacksDtype
 from podfit.rules.gpu.gpu_lacks_quantization import GpuLacksQuantization
@@ -339,7 +339,7 @@ def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
         yield Named(name, size, verdicts.pop() if len(verdicts) == 1 else "unsure", planned_gpus[0])
 
 
-_SIZE = re.compile(r" \([^)]*\)| \d+GB$| / .*")
+_SIZE = regex(r" \([^)]*\)| \d+GB$| / .*")
 
 
 @lru_cache(512)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from podfit.base import duration
+from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath, is_object, mappings
 from podfit.kube.workload import Workload
@@ -164,7 +164,7 @@ def alone(engine: Engine) -> bool:
     return len(engine.workload.containers) == 1 and not engine.command.shell
 
 
-_INJECTED = re.compile(r"inject|sidecar|(^|\.)istio\.io/rev$|^dapr\.io/enabled$")
+_INJECTED = regex(r"inject|sidecar|(^|\.)istio\.io/rev$|^dapr\.io/enabled$")
 """Labels and annotations that ask a webhook for another container: Istio's, Linkerd's, Vault's, Dapr's."""
 _OF_A_MESH = (15000, 15020, 15021, 15090, 4191, 3500, 3501)
 """The ports of injected sidecars (Istio, Linkerd, Dapr). A namespace's label is enough to inject them."""
@@ -224,7 +224,7 @@ def _written_port(engine: Engine) -> int | str | None:
     return next((name for name in named if isinstance(name, str) and not name.isdigit()), engine.port)
 
 
-_OF_A_PORT = re.compile(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
+_OF_A_PORT = regex(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
 """Flags that say where, how and whether vLLM answers."""
 
 

@@ -8,12 +8,12 @@ the releases. None is certain.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from operator import methodcaller
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.rules import all_rules
 from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
@@ -27,7 +27,7 @@ MAX_WORDS_PER_COMMAND = 1 << 13
 """Words of all readings of one command: a long one is read by fewer releases."""
 MAX_READINGS_PER_OBJECT = 512
 """Older releases that the commands of one object are read by; a reading takes half a millisecond."""
-_SUBJECT = re.compile(r"--[A-Za-z][\w-]*|\b[A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+\b")
+_SUBJECT = regex(r"--[A-Za-z][\w-]*|\b[A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+\b")
 """The argument or the variable that a message is about: the first that it names."""
 
 

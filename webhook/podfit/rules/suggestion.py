@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import parser_near
 from podfit.rules.engine import Engine
 from podfit.vllm.command import edit
 
-_REMARK = re.compile(r"\s*\((?:probably fits|slower)\)$")
-_FLAG = re.compile(r"--[a-z][\w.-]*")
+_REMARK = regex(r"\s*\((?:probably fits|slower)\)$")
+_FLAG = regex(r"--[a-z][\w.-]*")
 _FLAGS = r"(?P<flags>--\S+ \S+(?: and --\S+ \S+)*)"
-_GPUS_WITH_FLAGS = re.compile(rf"(?P<count>\d+) GPUs?(?: with {_FLAGS})?")
-_FLAGS_WITH_GPUS = re.compile(rf"{_FLAGS} with (?P<count>\d+) GPUs?")
-_LIMIT = re.compile(r"(?:resources\.limits )?(?P<name>memory|nvidia\.com/gpu|amd\.com/gpu): \"?(?P<value>[\w.]+)\"?")
-_SELECTOR = re.compile(r"nodeSelector (?P<key>[\w./-]+): (?P<value>[\w.-]+)")
-_LEFT_OUT = re.compile(r"leave it out(?:[:(].*| \(.*)?")
-_FLAG_LEFT_OUT = re.compile(r"leave (?P<flag>--[\w-]+) out|without (?P<other>--[\w-]+)(?::.*)?")
-_VALUE = re.compile(r'"(?P<value>[^"]*)"')
-_RELEASE = re.compile(r"(?:an image of )?vLLM (?P<release>\d+\.\d+\.\d+)(?: or newer)?")
-_TAG = re.compile(r"(?P<name>(?:docker\.io/)?vllm/vllm-openai):v\d+\.\d+\.\d+")
+_GPUS_WITH_FLAGS = regex(rf"(?P<count>\d+) GPUs?(?: with {_FLAGS})?")
+_FLAGS_WITH_GPUS = regex(rf"{_FLAGS} with (?P<count>\d+) GPUs?")
+_LIMIT = regex(r"(?:resources\.limits )?(?P<name>memory|nvidia\.com/gpu|amd\.com/gpu): \"?(?P<value>[\w.]+)\"?")
+_SELECTOR = regex(r"nodeSelector (?P<key>[\w./-]+): (?P<value>[\w.-]+)")
+_LEFT_OUT = regex(r"leave it out(?:[:(].*| \(.*)?")
+_FLAG_LEFT_OUT = regex(r"leave (?P<flag>--[\w-]+) out|without (?P<other>--[\w-]+)(?::.*)?")
+_VALUE = regex(r'"(?P<value>[^"]*)"')
+_RELEASE = regex(r"(?:an image of )?vLLM (?P<release>\d+\.\d+\.\d+)(?: or newer)?")
+_TAG = regex(r"(?P<name>(?:docker\.io/)?vllm/vllm-openai):v\d+\.\d+\.\d+")
 
 
 def edits(engine: Engine, path: FieldPath, suggestion: str) -> tuple[Edit, ...]:

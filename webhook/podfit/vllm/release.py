@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from podfit.base.data import load
+from podfit.base.lazy import regex
 
 
 class Release(NamedTuple):
@@ -32,7 +33,7 @@ class Release(NamedTuple):
         )
 
 
-_VERSION = re.compile(
+_VERSION = regex(
     r"v?(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?(?:[-._]?(?:rc|a|b)\d+)?(?:[-._]?post(\d{1,3}))?"
     r"(?:\.dev\d+)?(?:\+[\w.]+)?",
     re.IGNORECASE,
@@ -53,22 +54,20 @@ def parse(text: str) -> Release | None:
 
 # A tag may name the release next to what the image was built for: v0.10.2-cu128, rocm7.0_vllm_0.11.1, v0.11.0-x86_64,
 # 0.9.2-ubuntu22.04.
-_NAMED = re.compile(
-    r"(?:^|[-_.])vllm[-_.]?v?(\d+\.\d+(?:\.\d+){1,2}(?:rc\d+)?(?:\.?post\d+)?)(?![0-9a-z.])", re.IGNORECASE
-)
-_LEADING = re.compile(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:\.?rc\d+)?(?:\.post\d+)?)(?:[-_+].*)?", re.IGNORECASE)
-_COMMIT = re.compile(
+_NAMED = regex(r"(?:^|[-_.])vllm[-_.]?v?(\d+\.\d+(?:\.\d+){1,2}(?:rc\d+)?(?:\.?post\d+)?)(?![0-9a-z.])", re.IGNORECASE)
+_LEADING = regex(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:\.?rc\d+)?(?:\.post\d+)?)(?:[-_+].*)?", re.IGNORECASE)
+_COMMIT = regex(
     r"-g?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?![0-9a-z])|rc0(?!\d)"
     r"|(?<![a-z0-9])(?:dev|nightly|main|master|head|trunk|edge|unstable|snapshot|preview|pr-?\d+)(?![a-z])",
     re.IGNORECASE,
 )
 """v0.6.1-edb07092, v0.14.0_amd_dev: a build of a commit after (or before) the release. vLLM tags rc0 when the work on a
 release begins."""
-_OWN_NUMBERS = re.compile(
+_OWN_NUMBERS = regex(
     r"(?:^|/)(?:nvcr\.io|registry[\w.]*\.redhat\.io|ai-dynamo)/|(?<![a-z])(?:llm-d|lmcache|rhaiis|dynamo)(?![a-z])",
     re.IGNORECASE,
 )
-_NOT_VLLM = re.compile(
+_NOT_VLLM = regex(
     r"production-stack|router|gateway|operator|controller|exporter|proxy|sidecar|benchmark|simulator|-sim$|mock|runtime"
     r"|omni|spyre|gaudi|neuron",
     re.IGNORECASE,
@@ -77,7 +76,7 @@ _BUILD = (
     r"vllm|cpu|gpu|cuda|cu\d+|rocm|xpu|tpu|hpu|gh200|ascend|arm64|aarch64|amd64|x86|64|release|repo|env|base|dev|fork"
     r"|ubi\d*|rhel\d*|llm|scaler"
 )
-_ITS_NAME = re.compile(rf"vllm[-_]?openai|^(?:{_BUILD})(?:[-_.](?:{_BUILD}))*$")
+_ITS_NAME = regex(rf"vllm[-_]?openai|^(?:{_BUILD})(?:[-_.](?:{_BUILD}))*$")
 """Names of images whose tags are vLLM's version numbers: vllm-openai with any additions, or `vllm` and what it was
 built for. The image `vllm-chat:0.5.0` is another program. vLLM Ascend's version numbers match vLLM's by its versioning
 policy."""
@@ -150,9 +149,9 @@ def near(image: str) -> Release | None:
     return next((release for release in read_releases() if dates[str(release)] <= built), None)
 
 
-_BEFORE_A_COMMIT = re.compile(r"v?(0\.\d{1,2}\.\d{1,2})(?=[-_.+])")
-_DAY = re.compile(r"(?<!\d)(20[2-3]\d)-?([01]\d)-?([0-3]\d)(?!\d)")
-_WITHIN = re.compile(r"(?<![^-_.])v?(0\.\d{1,2}\.\d{1,2}(?:\.post\d+)?)(?![^-_])")
+_BEFORE_A_COMMIT = regex(r"v?(0\.\d{1,2}\.\d{1,2})(?=[-_.+])")
+_DAY = regex(r"(?<!\d)(20[2-3]\d)-?([01]\d)-?([0-3]\d)(?!\d)")
+_WITHIN = regex(r"(?<![^-_.])v?(0\.\d{1,2}\.\d{1,2}(?:\.post\d+)?)(?![^-_])")
 """A number of the form of vLLM's between dashes of a tag."""
 
 
@@ -254,7 +253,7 @@ CUDA_13 = Release(0, 20)
 CUDA_12_TAGS = CUDA_13, Release(0, 31)
 """The releases of which `vllm/vllm-openai:v…-cu129` was seen in use: public files have the tag of nearly each one from
 0.20.0 to 0.31.0, read in November 2026. Whether a newer release has one is unknown."""
-CUDA_TAG = re.compile(r"-cu(\d{2})\d(?=-|$)")
+CUDA_TAG = regex(r"-cu(\d{2})\d(?=-|$)")
 """The tag of an image for another CUDA than the release's usual one: v0.27.1-cu129, v0.18.0-cu130-ubuntu2404."""
 
 
@@ -300,11 +299,9 @@ def neighbours(release: Release, table: Sequence[Release] | None = None) -> tupl
     return table[at - 1] if at else None, table[at] if at < len(table) else None
 
 
-_PUBLISHED = re.compile(
-    r"latest|nightly|v?\d+\.\d+\.\d+(\.\d+)?(\.post\d+)?(-(cu\d+|x86_64|aarch64|arm64|ubuntu[\d.]+))*"
-)
+_PUBLISHED = regex(r"latest|nightly|v?\d+\.\d+\.\d+(\.\d+)?(\.post\d+)?(-(cu\d+|x86_64|aarch64|arm64|ubuntu[\d.]+))*")
 """Tags as vLLM publishes them. A release candidate, or a tag with another suffix, may have other flags."""
-_OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re.IGNORECASE)
+_OFFICIAL = regex(r"(?:^|/)vllm/vllm-openai(?:-(?:cpu|rocm|xpu|tpu))?$", re.IGNORECASE)
 
 
 def is_official(image: str) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, is_object, mapping
 from podfit.kube.workload import JSON, Container, Workload, as_list
 from podfit.vllm.args import EngineArgs
@@ -132,7 +132,7 @@ def keeps_compiled(mounted: Iterable[Mount], env: Mapping[str, str]) -> bool:
     return env.get("VLLM_DISABLE_COMPILE_CACHE", "0") == "0"
 
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_HUB_ID = regex(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _FOLDERS = ("models", "model", "data", "weights")
 """Typical directories in private images, not organizations of a hub."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from podfit.base.lazy import regex
+
 
 def words_of(text: str) -> frozenset[str]:
     """Return the words of a list in one text."""
@@ -15,7 +17,7 @@ VALUE_KEYS = ("value", "default", "val")
 """Keys next to a name whose value is a secret if the name is one of a secret."""
 MAX_NAME_LENGTH = 80
 """Maximum length, in characters, of the name of a secret."""
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PARTS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 """The words of `apiKey`, `API_KEY`, `--api-key`."""
 _ALWAYS = words_of(
     "password passwd passphrase passcode pw pass secret authorization cookie auth bearer salt credential credentials "
@@ -40,7 +42,7 @@ _OTHER_TOKENS = words_of(
 """Words before a token of a tokenizer: `eos_token`, `image_token`."""
 _COUNTS = frozenset({"max", "min", "num", "per"})
 """Words in the name of a number, such as the misspelled `--max-num-batched-token`."""
-_REFERENCES = re.compile(r"[a-z][a-zA-Z0-9]*Secret")
+_REFERENCES = regex(r"[a-z][a-zA-Z0-9]*Secret")
 _NO_REFERENCES = frozenset({"clientSecret", "apiSecret", "sharedSecret", "appSecret", "consumerSecret"})
 """Kubernetes fields such as `pullSecret` contain the name of a Secret. These contain the secret itself."""
 
@@ -50,7 +52,7 @@ def is_secret_name(name: str) -> bool:
     return len(name) <= MAX_NAME_LENGTH and names_secret(name)
 
 
-_HINT = re.compile("key|token|secret|pass|auth|bearer|cookie|cred|salt|pw|pat|jwt", re.IGNORECASE)
+_HINT = regex("key|token|secret|pass|auth|bearer|cookie|cred|salt|pw|pat|jwt", re.IGNORECASE)
 """A fast check before the full one: the name of every secret contains one of these."""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.base.secret.names import MAX_NAME_LENGTH, VALUE_KEYS, gives, names_secret
 from podfit.base.secret.texts import DASHES
 from podfit.base.secret.values import LOOSE
@@ -13,8 +13,8 @@ from podfit.base.secret.values import LOOSE
 MAX_VALUES = 1 << 16
 """Maximum number of values in one object. A text about an object with more is withheld."""
 
-_BLANK = re.compile(r"\s")
-_ANOTHER = re.compile(r"\s--?[A-Za-z]")
+_BLANK = regex(r"\s")
+_ANOTHER = regex(r"\s--?[A-Za-z]")
 """Another flag of a command line."""
 Place = tuple[Any, Any] | None
 """The place of the parent, and the key or index in it; None for the object itself. A linked list, so that the cost of a
@@ -115,7 +115,7 @@ def _of_list(
         follows = value[:1] in DASHES and not rest and gives(name) if value else False
 
 
-_KEY = re.compile(r"(?=\D*\d)[A-Za-z0-9+=]{16,}")
+_KEY = regex(r"(?=\D*\d)[A-Za-z0-9+=]{16,}")
 """One more key after the first (`--api-key KEY KEY`). The names of models have dashes, dots or slashes."""
 
 

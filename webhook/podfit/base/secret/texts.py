@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from podfit.base.lazy import regex
 from podfit.base.logins import handed_on, passwords
 from podfit.base.secret.names import MAX_NAME_LENGTH, VALUE_KEYS, gives, is_secret_name
 from podfit.base.secret.values import LIKE_WORDS, LOOSE, PLACEHOLDER, SCHEME, is_secret, lowered
@@ -24,7 +25,7 @@ STARTS = (
     "hooks.slack.com/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/",
 )  # fmt: skip
 """Prefixes of known kinds of tokens."""
-_FORM = re.compile(
+_FORM = regex(
     r"(?<![\w-])(?:(?P<kind>hf_(?=[A-Za-z]*[A-Z0-9])|api_org_|sk-(?=[\w-]*[A-Z0-9])|[sr]k_(?:live|test)_|nvapi-|gh[pousr]_|"
     r"github_pat_|glpat-|xox[a-z]-|A[KS]IA(?=[A-Z0-9]{16})|AIza(?=[\w-]{30})|gsk_|r8_(?=\w{20})|dapi(?=[0-9a-f]{20})"
     r")(?P<token>[\w-]{4,})|eyJ(?P<web>[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]+)?)"
@@ -37,32 +38,32 @@ _STEMS = ("key", "token", "secret", "pass", "pw", "cred", "auth", "bearer", "coo
 """Parts of names of secrets: every such name contains one."""
 DASHES = "-‐‑‒–—―−"
 _OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{DASHES}"
-_REST = re.compile(r"[\w-]{0,80}")
-_PAIR = re.compile(r"[\\\"']*+\s*+,?+\s*+[\\\"']*+value[\\\"']*+\s*+[:=]\s*+")
+_REST = regex(r"[\w-]{0,80}")
+_PAIR = regex(r"[\\\"']*+\s*+,?+\s*+[\\\"']*+value[\\\"']*+\s*+[:=]\s*+")
 """The text between name and value in `"name": "HF_TOKEN", "value": "hf_…"`."""
-_ASSIGNED = re.compile(
+_ASSIGNED = regex(
     r"[\\\"'\])]*+[^\S\n]*+(?:=>|\+=|<<<|<<-?\s?[\\\"']?\w{1,40}[\"']?[^\S\n]*+\n|:[-=](?=[^\s}])|[=:](?![-+?]))[^\S\n]*+"
 )
 """The text between a name and its value, also in `${NAME:-value}` and `read NAME <<< value`."""
-_SPACED = re.compile(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
+_SPACED = regex(r"[\\\"'\]]*+[^\S\n]*+(?:,\s*+|(?:\\+\n\s*+)+|(?<=\s))")
 """The text between a flag and its value."""
-_JOINED = re.compile(r"=")
-_OPEN = re.compile(r"(?P<list>(?:[\[({]\s*+)*+)(?:\$(?=[\"']))?+(?P<quote>\\*+[\"'`])?+")
+_JOINED = regex(r"=")
+_OPEN = regex(r"(?P<list>(?:[\[({]\s*+)*+)(?:\$(?=[\"']))?+(?P<quote>\\*+[\"'`])?+")
 _PART = r"[\w.~+/=@%^$-]"
-_GLUED = re.compile(rf"(?:\"{_PART}*+\"|'{_PART}*+')(?:{_PART}++|\"{_PART}*+\"|'{_PART}*+')*+")
+_GLUED = regex(rf"(?:\"{_PART}*+\"|'{_PART}*+')(?:{_PART}++|\"{_PART}*+\"|'{_PART}*+')*+")
 """More of a shell's word in other quotation marks: `'one''two'`, `one"two"`."""
-_ALIAS = re.compile(r"\b([A-Za-z_]\w{0,79})=[\"']?\$\{?([A-Za-z_]\w{0,79})\}?[\"']?(?=[\s;&|\0]|\Z)")
+_ALIAS = regex(r"\b([A-Za-z_]\w{0,79})=[\"']?\$\{?([A-Za-z_]\w{0,79})\}?[\"']?(?=[\s;&|\0]|\Z)")
 """`HF_TOKEN=$A`."""
-_KEY_ENDS = re.compile(r"\\*+[\"'`]\s*+:\s*+")
-_MORE = re.compile(r"\s*+,\s*+(?=\\*+[\"'`])")
-_BARE = re.compile(
+_KEY_ENDS = regex(r"\\*+[\"'`]\s*+:\s*+")
+_MORE = regex(r"\s*+,\s*+(?=\\*+[\"'`])")
+_BARE = regex(
     r"(?:\$\([^)\0]{0,256}+\)|\$\{[^}\s]{0,64}+\}|[^\s\"'`\\,;&|)\]}<>\0]|\\.|[,;&|)\]}](?=[^\s\"'\\,;&|)\]}\0])(?![\"']?[\w.-]{1,64}[\"']?\s?[=:]))++"
 )
-_URL = re.compile(r"://[^\s\0\"'<>\\]+")
-_STORAGE = re.compile(r"(?:s3[an]?|gs|gcs|oss|minio|r2)\Z", re.IGNORECASE)
+_URL = regex(r"://[^\s\0\"'<>\\]+")
+_STORAGE = regex(r"(?:s3[an]?|gs|gcs|oss|minio|r2)\Z", re.IGNORECASE)
 """Schemes of URLs whose user is an access key."""
-_PORT = re.compile(r"\d+(?:/|$)")
-_QUERY = re.compile(r"[?&;]([\w.-]{1,64})=([^&\s\0\"'#<>\\;]+)")
+_PORT = regex(r"\d+(?:/|$)")
+_QUERY = regex(r"[?&;]([\w.-]{1,64})=([^&\s\0\"'#<>\\;]+)")
 _SIGNED = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature", "x-amz-credential", "key"})
 
 
@@ -134,7 +135,7 @@ def named(text: str, *, joined: bool = False) -> Iterator[Span]:
         separators = (_JOINED,) if joined else (_PAIR, _ASSIGNED, *((_SPACED,) if flag or bearer else ()))
         between = next((match for separator in separators if (match := separator.match(text, end))), None)
         if between is not None:
-            spaced = between.re is _SPACED
+            spaced = between.re.pattern == _SPACED.pattern
             for span in _values(text, between.end()):
                 value = text[slice(*span)]
                 if value.startswith("${") and len(value) <= MAX_NAME_LENGTH:

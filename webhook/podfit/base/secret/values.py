@@ -7,25 +7,26 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
+from podfit.base.lazy import regex
 from podfit.base.quotable import canonical
 from podfit.base.secret.names import words_of
 
-SCHEME = re.compile(r"(?:bearer|basic|token|digest|apikey|negotiate)(?:\s|%20|\+)++", re.IGNORECASE)
+SCHEME = regex(r"(?:bearer|basic|token|digest|apikey|negotiate)(?:\s|%20|\+)++", re.IGNORECASE)
 _NONE = words_of(
     "0 1 true false yes no on off null none nil empty dummy test token vllm auto default valuefrom undefined"
 )
 """Values that are written if no key is needed. A mask would hide the same words elsewhere in a text."""
-PLACEHOLDER = re.compile(
+PLACEHOLDER = regex(
     r"\$\([\w./-]*|\$\(\s*(?:[\w.-]+|(?:cat|<)\s+[~/\w.${}\"-]+)\s*\)|\$\{[^}]*\}|\$[A-Z0-9_]+|<[^<>]*>|\{\{.*\}\}|\[?(?:[a-z]{2,6}[-_])?(?:redacted|masked|x{3,}|\*{3,}|"
     r"\.{3,}|…|changeme|change[-_]me|replace[-_]?me|your[-_]\S*)\]?",
     re.IGNORECASE | re.DOTALL,
 )
 """`$(HF_TOKEN)`, `<token>`, hf_xxxxxxxx, sk-REDACTED."""
-_PATH = re.compile(r"(?:~|\.{0,2})/(?:[a-z0-9._@-]+/)+[a-z0-9._@-]*|[\w./@-]+\.(?:pem|key|crt|json|txt|token)")
+_PATH = regex(r"(?:~|\.{0,2})/(?:[a-z0-9._@-]+/)+[a-z0-9._@-]*|[\w./@-]+\.(?:pem|key|crt|json|txt|token)")
 """The path of a file that contains a secret."""
 _WEAK_DIGITS = 6
 """Digits from which a number is masked wherever it appears: a shorter number can be any other number of the text."""
-LIKE_WORDS = re.compile("(?:[A-Za-z][a-z]*)?(?:[-_ ](?:[A-Za-z][a-z]*)?)*")
+LIKE_WORDS = regex("(?:[A-Za-z][a-z]*)?(?:[-_ ](?:[A-Za-z][a-z]*)?)*")
 LOOSE = 8
 """Characters from which a secret is masked inside other words."""
 
@@ -94,11 +95,11 @@ def _unescaped(text: str) -> Iterator[str]:
         yield text
 
 
-_PARTED = re.compile(r"[\s.=:\"']")
+_PARTED = regex(r"[\s.=:\"']")
 """Places at which YAML folds a text, vLLM splits `--flag.key=value`, and a shell joins what is quoted."""
 _QUOTES = str.maketrans("", "", "\"'\\")
 _UNRESERVED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
-_PERCENT = re.compile("%([0-9A-Fa-f]{2})")
+_PERCENT = regex("%([0-9A-Fa-f]{2})")
 
 
 def _percent(text: str, safe: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.base.quotable import Quotable
 from podfit.cli.support import edge, terminal
 from podfit.evaluation.policy import Policy
@@ -124,7 +124,7 @@ def _bytes(case: Mapping[str, Any], key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-_RESOURCE = re.compile(r"([a-z0-9.-]+\.[a-z]+/[\w.-]+):([1-9]\d{0,3})")
+_RESOURCE = regex(r"([a-z0-9.-]+\.[a-z]+/[\w.-]+):([1-9]\d{0,3})")
 """A resource and a count ("nvidia.com/gpu:8"): planned for every GPU of the table."""
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from podfit.base.lazy import regex
 from podfit.base.printable import one_line
 from podfit.cli.support import fleet, policies, user_cluster
 from podfit.kube import workload
 from podfit.kube.workload import JSON, kserve_runtime
 from podfit.report.files import ManifestFile
 
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+_NAME = regex(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 """Names that can be a part of a request's path (DNS subdomain, RFC 1123)."""
 MAX_RUNTIMES = 100
 """Runtimes that one command reads: an input may name any number, and each is up to two requests to the API server."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from podfit.base.lazy import regex
 from podfit.base.secret import FORMS
 from podfit.cli.support import patches as kustomized
 from podfit.cli.support import terminal
@@ -28,7 +28,7 @@ from podfit.vllm.gpu import Accelerator
 from podfit.vllm.model import given
 
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
-_OURS = re.compile(r"apiVersion|\bkind\b")
+_OURS = regex(r"apiVersion|\bkind\b")
 """A key that the text of every Kubernetes object has."""
 
 

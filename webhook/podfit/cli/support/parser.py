@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NoReturn
 
+from podfit.base.lazy import regex
 from podfit.base.near import nearest
 from podfit.base.secret import Secrets
 from podfit.cli.support import edge, terminal
 
-_CHOICE = re.compile(r"(?P<about>.*)invalid choice: '(?P<given>.*)' \(choose from (?P<choices>.*)\)", re.DOTALL)
+_CHOICE = regex(r"(?P<about>.*)invalid choice: '(?P<given>.*)' \(choose from (?P<choices>.*)\)", re.DOTALL)
 """argparse's message; since Python 3.12 without quotes around the choices."""
 
 

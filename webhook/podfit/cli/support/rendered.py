@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 
+from podfit.base.lazy import regex
 from podfit.base.secret import FORMS, Secrets
 from podfit.cli.support import edge
 
@@ -60,7 +61,7 @@ def _output(words: Sequence[str]) -> bytes:
     return done.stdout
 
 
-_LOGGED = re.compile(r'[EWIF]\d{4} [\d:.]+ +\d+ \S+\] .*?\berr="(?P<error>(?:[^"\\]|\\.)*)"')
+_LOGGED = regex(r'[EWIF]\d{4} [\d:.]+ +\d+ \S+\] .*?\berr="(?P<error>(?:[^"\\]|\\.)*)"')
 """A line of Kubernetes' logger (klog): `E1121 23:50:54.561837    3741 run.go:72] "command failed" err="…"`."""
 
 

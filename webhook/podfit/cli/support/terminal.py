@@ -10,6 +10,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TextIO
 
+from podfit.base.lazy import regex
+
 CHOICES = ("auto", "always", "never")
 CHOICE: ContextVar[str] = ContextVar("--color", default="auto")
 """`--color` of the command that runs."""
@@ -48,7 +50,7 @@ def write(text: str) -> None:
     print(without_commands(text))
 
 
-_COMMAND = re.compile(r"^(\s*:)(?=:)|##(?=\[)", re.MULTILINE)
+_COMMAND = regex(r"^(\s*:)(?=:)|##(?=\[)", re.MULTILINE)
 """A workflow command for GitHub's runner in the output of a step: `::` at the beginning of a line, and `##[` anywhere
 (actions/runner ActionCommand.cs)."""
 
@@ -60,7 +62,7 @@ def without_commands(text: str) -> str:
     return _COMMAND.sub(lambda match: f"{match[1]} " if match[1] else "# #", text)
 
 
-_ROW = re.compile(r"\S {2,}\S.* {2,}\S")
+_ROW = regex(r"\S {2,}\S.* {2,}\S")
 """Two gaps between words: a row of a table."""
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from podfit.base.lazy import regex
 from podfit.cli.support.edge import MANIFEST_SUFFIXES, UnusableError
 
 if TYPE_CHECKING:
     from podfit.cluster.access import Client
 
-_NAMED = re.compile(r"[A-Za-z][A-Za-z0-9.-]*/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+_NAMED = regex(r"[A-Za-z][A-Za-z0-9.-]*/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 """`deploy/llama`, `inferenceservices.serving.kserve.io/llama`."""
 
 

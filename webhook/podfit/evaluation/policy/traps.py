@@ -7,22 +7,22 @@ not read them alike, so a policy may not have them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.manifest import scalar
 
 _BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _LETTERS = {"y": "true", "n": "false"}
-_OCTAL = re.compile(r"[-+]?0[0-7_]+")
-_GROUPED = re.compile(r"[-+]?(0b[01_]+|(0x[0-9a-fA-F]+|[0-9]+)_[0-9a-fA-F_]*(\.[0-9_]*)?)")
-_ONLY_SOME = re.compile(
+_OCTAL = regex(r"[-+]?0[0-7_]+")
+_GROUPED = regex(r"[-+]?(0b[01_]+|(0x[0-9a-fA-F]+|[0-9]+)_[0-9a-fA-F_]*(\.[0-9_]*)?)")
+_ONLY_SOME = regex(
     r"[-+]?(0[oO][0-7]+|0X[0-9a-fA-F]+|0B[01]+|0[0-9]*[89][0-9]*(\.[0-9]*)?|[0-9]+[eE][-+]?[0-9]+"
     r"|([0-9]+\.[0-9]*|\.[0-9]+)[eE][0-9]+)|[-+]\.[0-9]+([eE][-+]?[0-9]+)?"
 )
 """Numbers to kubectl that are text to YAML 1.1 (PyYAML's resolver: no `0o`, an exponent needs a dot and a sign)."""
-_SIXTY = re.compile(r"[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
+_SIXTY = regex(r"[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 
 
 def find(text: str) -> Iterator[tuple[int, int, tuple[str | int, ...], str]]:

@@ -10,20 +10,21 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 
 from podfit.base import near
+from podfit.base.lazy import regex
 from podfit.kube import quantity, selector
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.rules import all_rules
 from podfit.rules.rule import Fix
 from podfit.vllm import gpu, release
 
-_DNS = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_PATTERN = re.compile(r"[a-z0-9*?]([-a-z0-9*?]{0,61}[a-z0-9*?])?")
-_KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
-_REPOSITORY = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
-_MODELS = re.compile(r"[\w.*?/:@~-]+", re.ASCII)
-_PODS = re.compile(r"([A-Za-z_][\w-]*|\*)(\.([A-Za-z_][\w-]*|\*))*")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})")
+_DNS = regex(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_PATTERN = regex(r"[a-z0-9*?]([-a-z0-9*?]{0,61}[a-z0-9*?])?")
+_KIND = regex(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
+_REPOSITORY = regex(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+_MODELS = regex(r"[\w.*?/:@~-]+", re.ASCII)
+_PODS = regex(r"([A-Za-z_][\w-]*|\*)(\.([A-Za-z_][\w-]*|\*))*")
+_DAY = regex(r"\d{4}-\d{2}-\d{2}")
+_MOMENT = regex(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.base.printable import shortened
 from podfit.base.secret import FORMS
 from podfit.kube.manifest import encoding, json_text, parameters, yaml_text
@@ -224,7 +225,7 @@ def _describe_scalar(value: object) -> str:
     return f"the {kind} {shortened(FORMS.masked(repr(value), quoted=True), 40)}"
 
 
-_TEMPLATE = re.compile(
+_TEMPLATE = regex(
     r"""^[ \t]*(?:-[ \t]+)*(?:[\w./"'-]+:[ \t]+)?\{\{|(?<=[:,\[{])[ \t]*\{\{-?[ \t]*[.$A-Za-z(]""", re.MULTILINE
 )
 """A template action where YAML's structure would be, in block or in flow style; `name: "{{.Name}}"` is an ordinary
@@ -236,7 +237,7 @@ _HAS_PLACEHOLDERS = (
     "check the result: envsubst < FILE | podfit check -"
 )
 _IS_TEMPLATE = "skipped: a Helm template; check what `helm template` prints (`podfit check --helm CHART`)"
-_SEPARATOR = re.compile(r"^---(?:\s|$)", re.MULTILINE)
+_SEPARATOR = regex(r"^---(?:\s|$)", re.MULTILINE)
 
 
 def _template_line(text: str, line: int) -> int | None:
@@ -274,7 +275,7 @@ def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
 """Stand for braces, of the same length; no font has characters here (Unicode, private use)."""
-_BRACED = re.compile(r"\$\{([^{}\n]*)\}")
+_BRACED = regex(r"\$\{([^{}\n]*)\}")
 
 
 def _with_braces(value: Any) -> Any:

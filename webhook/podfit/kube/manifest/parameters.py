@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from podfit.base import numbers
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, is_object, mapping
 
-_NAMES = re.compile(r"\$\{(\w+)\}")
-_JSON_PARAMETER = re.compile(r"\$\{\{(\w+)\}\}")
+_NAMES = regex(r"\$\{(\w+)\}")
+_JSON_PARAMETER = regex(r"\$\{\{(\w+)\}\}")
 """`${{NAME}}` alone is replaced by a value of any type, `${NAME}` anywhere by a text (openshift/library-go
 pkg/template/templateprocessing.go)."""
 _MOST = 1 << 20
@@ -211,7 +212,7 @@ def _fill_item(item: Any, values: Mapping[str, str | None], room: Room) -> Any:
 
 # ── Files for envsubst and Flux ──────────────────────────────────────────────────────────────────────────────────────
 
-_PLACEHOLDER = re.compile(r"(?<!\$)\$(?=\{?([A-Za-z_]\w*))(?:\{\w+(?::?[-=]([^{}]*))?\}|\w+)")
+_PLACEHOLDER = regex(r"(?<!\$)\$(?=\{?([A-Za-z_]\w*))(?:\{\w+(?::?[-=]([^{}]*))?\}|\w+)")
 """`${NAME}`, `${NAME:-default}` or `$NAME`: group 1 is the name, group 2 the default (gettext's envsubst;
 drone/envsubst, which Flux uses for `postBuild.substitute`)."""
 NUMBERS = frozenset({

@@ -7,10 +7,10 @@ thousand, and dates and base 60 (`12:30`) are text. It rejects an infinity, whic
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.manifest.part import BrokenError
 
 _PREFIX = "tag:yaml.org,2002:"
@@ -28,8 +28,8 @@ _NO_NUMBERS = frozenset(
     {".nan", ".NaN", ".NAN", *(sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF"))}
 )
 _NUMERIC = frozenset("0123456789+-.")
-_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INTEGER = regex(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 """Go's int64 and uint64: a larger number is a float."""
 _TYPES: dict[str, Callable[[Any], bool]] = {

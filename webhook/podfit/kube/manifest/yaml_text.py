@@ -8,15 +8,16 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.manifest import scalar
 from podfit.kube.manifest.part import MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_MANY, BrokenError, Part, Path
 from podfit.kube.path import FieldPath
 
 MAX_ERRORS = 20
 """After so many broken documents the rest of a file is not looked at."""
-_LINE_END = re.compile(r"\r\n?|\n|\x85|\u2028|\u2029")
+_LINE_END = regex(r"\r\n?|\n|\x85|\u2028|\u2029")
 """The ends of a line in YAML, as PyYAML and libyaml count them."""
-_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_SEPARATOR = regex(r"^---(?=\s|$)", re.MULTILINE)
 
 
 def parse(text: str, lines: bool) -> Iterator[Part]:

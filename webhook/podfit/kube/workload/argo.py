@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from podfit.base.lazy import cached_property
+from podfit.base.lazy import cached_property, regex
 from podfit.kube import manifest
 from podfit.kube.manifest.parameters import Parameters, Room
 from podfit.kube.path import FieldPath, is_object, mapping
 from podfit.kube.workload.merge import Unmergeable, strategic_merge
 from podfit.kube.workload.template import JSON, Container, Refine, Workload, as_list, containers_of
 
-_TAG = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
+_TAG = regex(r"\{\{(.+?)\}\}", re.DOTALL)
 """From two braces to the next two, whatever is between them (valyala/fasttemplate, which Argo uses)."""
 _END = "}}"
 _ARGUMENT = "workflow.parameters."

@@ -6,11 +6,11 @@ name, the service's fields win, and its arguments follow the runtime's; `{{.Name
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, is_object, mapping
 from podfit.kube.workload.kserve import OF_SERVICE
 from podfit.kube.workload.ray import CONTAINER_FIELDS
@@ -21,7 +21,7 @@ RuntimeLookup = Callable[[Workload, str], JSON | None]
 RUNTIMES = frozenset({"ServingRuntime", "ClusterServingRuntime"})
 _MODEL = FieldPath(("spec", "predictor", "model"))
 _RUNTIME_NAME = _MODEL / "runtime"
-_NAME = re.compile(r"\{\{\s*\.(?:ObjectMeta\.)?Name\s*\}\}")
+_NAME = regex(r"\{\{\s*\.(?:ObjectMeta\.)?Name\s*\}\}")
 _NOT_OF_POD = frozenset({
     "annotations", "builtInAdapter", "containers", "disabled", "grpcDataEndpoint", "grpcEndpoint", "httpDataEndpoint",
     "labels", "multiModel", "protocolVersions", "replicas", "storageHelper", "supportedModelFormats", "volumes",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, group_and_kind, is_object
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.kube.workload.template import JSON
@@ -52,23 +53,23 @@ def _with_vllm(obj: JSON) -> FieldPath | None:
     return None
 
 
-_IMAGE = re.compile(
+_IMAGE = regex(
     r"(?:^|[/\s])vllm-openai\b|(?:^|/)vllm/vllm-|(?<![\w.-])vllm(?:\[\w+\])?[=<>~!]=?[\d.]+|\bvllm serve\b|"
     r"vllm\.entrypoints"
 )
 """An image, a package or a command of vLLM's."""
-_INSTALLED = re.compile(r"(?<![\w./-])vllm(?![\w./:-])")
+_INSTALLED = regex(r"(?<![\w./-])vllm(?![\w./:-])")
 """The package in a `runtime_env` of Ray (`serveConfigV2`): `pip: [vllm]`."""
-_ENGINE = re.compile(r"\w*(engine|backend|runtime|framework|server|type|backendName|backendRuntimeName)", re.IGNORECASE)
+_ENGINE = regex(r"\w*(engine|backend|runtime|framework|server|type|backendName|backendRuntimeName)", re.IGNORECASE)
 """Keys that name an engine: `engine: VLLM`, `backendType: vLLM`, `backendRuntimeName: vllm`, `servingEngine: vllm`."""
-_IMAGE_KEY = re.compile(r"\w*(image|repository)(Name|Ref)?", re.IGNORECASE)
+_IMAGE_KEY = regex(r"\w*(image|repository)(Name|Ref)?", re.IGNORECASE)
 """Keys of images."""
-_VLLM_WORD = re.compile(r"(?<![a-z])vllm(?![a-z])", re.IGNORECASE)
+_VLLM_WORD = regex(r"(?<![a-z])vllm(?![a-z])", re.IGNORECASE)
 _OWN_SETTINGS = frozenset(
     {"gpumemoryutilization", "maxmodellen", "maxnumseqs", "tensorparallelsize", "vllm", "vllmconfig"}
 )
 """Keys for vLLM's own settings, without case and underscores, also as flags in a text."""
-_FLAGS = re.compile(r"--(gpu[-_]memory[-_]utilization|max[-_]model[-_]len|tensor[-_]parallel[-_]size)\b")
+_FLAGS = regex(r"--(gpu[-_]memory[-_]utilization|max[-_]model[-_]len|tensor[-_]parallel[-_]size)\b")
 _ABOUT = ("monitoring.", "gateway.", "networking.", "cert-manager.", "rbac.", "admissionregistration.", "podfit.dev")
 """Beginnings of API groups whose objects only speak of others."""
 RENDERED = {
@@ -84,9 +85,7 @@ _SERVING = frozenset({
     ("ome.io", "InferenceService"), ("production-stack.vllm.ai", "VLLMRuntime"),
 })  # fmt: skip
 """Kinds that serve a model, most with vLLM, whatever words they have."""
-_OTHER_ENGINES = re.compile(
-    r"llama\.?cpp|ollama|sglang|tgi|tensorrt.*|trt.*|triton|infinity|faster_?whisper", re.IGNORECASE
-)
+_OTHER_ENGINES = regex(r"llama\.?cpp|ollama|sglang|tgi|tensorrt.*|trt.*|triton|infinity|faster_?whisper", re.IGNORECASE)
 _LONGEST = 1 << 15
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.base.near import LONGEST, nearest
 from podfit.vllm.args import settings
 from podfit.vllm.args.values import InvalidValueError, human_int, key_values
@@ -15,7 +16,7 @@ from podfit.vllm.release import Release
 
 DTYPE_ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 """Common names of what vLLM and PyTorch call otherwise."""
-_CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<choices>.*)\)")
+_CHOICE = regex(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<choices>.*)\)")
 _MODE = Release(0, 11, 1)
 """Since when a compilation config's `level` is its `mode`."""
 
@@ -108,8 +109,8 @@ def choice(message: str) -> str | None:
     return usual if usual in choices else name(match["given"], choices)
 
 
-_GROUPED = re.compile(r"\d{1,3}([,_'\s]\d{3})+")
-_POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,3}")
+_GROUPED = regex(r"\d{1,3}([,_'\s]\d{3})+")
+_POWER = regex(r"\d+(\.\d+)?[eE]\+?\d{1,3}")
 
 
 def number(text: object) -> str | None:

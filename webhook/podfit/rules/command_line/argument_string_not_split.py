@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 
+from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import certainty, dropped, substitute, unsplit
@@ -13,9 +13,9 @@ from podfit.vllm.args.flags import builtin
 from podfit.vllm.command.entry import split
 from podfit.vllm.command.word import Slip, Word
 
-_SPACED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+=\s*(?=\S)")
+_SPACED = regex(r"(--?[A-Za-z][\w.-]*)\s+=\s*(?=\S)")
 """`--port = 8000`: blanks around the sign."""
-_PLAIN = re.compile(r"(?!=)[\w./:,%@+=-]+")
+_PLAIN = regex(r"(?!=)[\w./:,%@+=-]+")
 """A value that needs no quotes in a shell: one word, and what is meant is clear."""
 
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import certainty, is_since, life, registry_certainty, uncertain
 from podfit.rules.command_line import _meant
@@ -46,7 +46,7 @@ SWITCHES = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": 
 """A value that people write → the value that vLLM reads."""
 MAX_DIGITS = 4300
 """Digits of a number that Python reads (sys.int_info.default_max_str_digits)."""
-NUMBER = re.compile(r"\s*[+-]?\d+(_\d+)*\s*")
+NUMBER = regex(r"\s*[+-]?\d+(_\d+)*\s*")
 """The texts that Python's int() takes."""
 
 

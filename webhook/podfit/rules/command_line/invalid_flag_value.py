@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.base.near import nearest
 from podfit.base.printable import shortened
 from podfit.rules import _checkpoint
@@ -153,7 +154,7 @@ def _positional(engine: Engine, error: ArgumentError) -> tuple[str, ...]:
     return tuple([f"`vllm serve {shortened(model)} …`, without --model" for model in (*behind, *joined)][:1])
 
 
-_ASKS_FOR_POSITIONAL = re.compile(r"\bpositional argument\b|arguments are required: model_tag$")
+_ASKS_FOR_POSITIONAL = regex(r"\bpositional argument\b|arguments are required: model_tag$")
 """Errors of `vllm serve --model NAME` (vLLM 0.5.4 … 0.33)."""
 
 
@@ -332,7 +333,7 @@ GGUF_UNTIL = Release(0, 24)
 BITSANDBYTES_UNTIL = Release(0, 28)
 """Before, vLLM sets the load format of bitsandbytes itself (vLLM 0.10.1.1 … 0.27.1 engine/arg_utils.py,
 `create_load_config`, `create_engine_config`)."""
-_GGUF = re.compile(r"gguf|^[\w.-]+/[\w.-]+:\w", re.IGNORECASE)
+_GGUF = regex(r"gguf|^[\w.-]+/[\w.-]+:\w", re.IGNORECASE)
 """A file, a repository of files, or one file of a repository: `unsloth/Qwen3-8B-GGUF:Q4_K_M`."""
 MARLIN = "marlin"
 """No method of its own since 0.10.2, and one that AWQ and GPTQ checkpoints take for theirs (vLLM 0.4.3 … 0.33
@@ -416,8 +417,8 @@ def _connector(engine: Engine, name: object) -> Iterator[Finding]:
         )
 
 
-_FOLDER = re.compile(r"[/.~]|\w+://")
-_NOT_OF_AN_ID = re.compile(r"['\"\s]")
+_FOLDER = regex(r"[/.~]|\w+://")
+_NOT_OF_AN_ID = regex(r"['\"\s]")
 
 
 def _model_id(engine: Engine, model: str) -> Iterator[Finding]:
@@ -456,7 +457,7 @@ def _instead(engine: Engine, error: ArgumentError) -> str | None:
     return f"--{error.dest.replace('_', '-')} '{written}'" if written and "'" not in written else None
 
 
-_SEPARATORS = re.compile(r"[,;\s]+")
+_SEPARATORS = regex(r"[,;\s]+")
 
 
 def _as_list(engine: Engine, error: ArgumentError) -> tuple[int, int, tuple[str, ...]] | None:
@@ -494,7 +495,7 @@ def _halves(word: str) -> tuple[str, str]:
 
 _MOST_ITEMS = 64
 """Values of a list that a suggestion writes out."""
-_DASHED = re.compile(r"[-\u2010-\u2015\u2212]{1,2}(?P<flag>[A-Za-z][\w.-]*)(?P<value>=.*)?", re.DOTALL)
+_DASHED = regex(r"[-\u2010-\u2015\u2212]{1,2}(?P<flag>[A-Za-z][\w.-]*)(?P<value>=.*)?", re.DOTALL)
 """A flag as word processors write it: `—max-model-len`, `–port=8000`."""
 
 
@@ -528,7 +529,7 @@ def _takes(engine: Engine, dest: str, text: str) -> bool:
         return False
 
 
-_OF_HELM = re.compile(r"\d(\.\d+)?e\+\d\d")
+_OF_HELM = regex(r"\d(\.\d+)?e\+\d\d")
 """The form in which Go prints a large number from YAML or JSON."""
 
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.base.near import nearest
 from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.rules._flags import certainty, parser, registry_certainty, uncertain
@@ -12,15 +12,15 @@ from podfit.rules.rule import Certainty, Finding, Rule, lines
 from podfit.vllm.args.values import InvalidValueError, convert
 from podfit.vllm.command.word import UNDEFINED, UNEXPANDED, Word
 
-_SHELLS = re.compile(r"\$\{(?P<braced>[A-Za-z_]\w*)[^{}]*\}|(?<![\w$])\$(?P<bare>[A-Za-z_]\w*)")
-_KUBERNETES = re.compile(r"\$\((?P<name>[^()]*)\)")
-_NAME = re.compile(r"[A-Za-z_][\w.-]*")
-_OF_SERVICES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)")
+_SHELLS = regex(r"\$\{(?P<braced>[A-Za-z_]\w*)[^{}]*\}|(?<![\w$])\$(?P<bare>[A-Za-z_]\w*)")
+_KUBERNETES = regex(r"\$\((?P<name>[^()]*)\)")
+_NAME = regex(r"[A-Za-z_][\w.-]*")
+_OF_SERVICES = regex(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)")
 """The variables that the kubelet adds for every Service of the namespace (kubernetes pkg/kubelet/envvars)."""
 _LONGEST, _MANY = 253, 256
 """Characters of a variable's name (k8s.io/apimachinery IsEnvVarName and DNS names); variables that are compared with
 it."""
-_DIRECT = re.compile(r"(.*/)?(vllm|python[\d.]*)")
+_DIRECT = regex(r"(.*/)?(vllm|python[\d.]*)")
 """Programs that hand their arguments on as they are, unlike a wrapper, which may bring a shell."""
 _OWN = ("", "apps", "batch")
 """API groups whose controllers do so too; KubeRay, for one, writes a script of a container's words."""

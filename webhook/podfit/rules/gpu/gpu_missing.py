@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.kube.path import mapping
 from podfit.rules import _parallel
 from podfit.rules.engine import Engine
@@ -95,4 +95,4 @@ def _brought_otherwise(engine: Engine) -> bool:
     return of_ray or engine.args.get("data_parallel_size_local") == 0
 
 
-_OTHERS = re.compile(r"-(cpu|tpu)\b")
+_OTHERS = regex(r"-(cpu|tpu)\b")

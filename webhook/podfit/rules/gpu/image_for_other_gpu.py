@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import release
@@ -96,6 +97,6 @@ _IMAGES = {
     "amd.com/": "vllm/vllm-openai-rocm",
     "gpu.intel.com/": "vllm/vllm-openai-xpu",
 }
-_ROCM = re.compile(r"(^|/)(vllm-openai-rocm|rocm/vllm(-dev)?)$")
-_OTHERS = re.compile(r"rocm|hip|gaudi|hpu|neuron", re.IGNORECASE)
+_ROCM = regex(r"(^|/)(vllm-openai-rocm|rocm/vllm(-dev)?)$")
+_OTHERS = regex(r"rocm|hip|gaudi|hpu|neuron", re.IGNORECASE)
 """In a tag: a mirror may distinguish builds by it."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.release import CUDA_13, LONGEST, Release
@@ -57,6 +58,6 @@ class MigWithTensorParallel(Rule):
 
 LAST_WITH_RAY = Release(0, 11, 0)
 """Up to this release too few GPUs make vLLM look for a Ray cluster, which a script may have started."""
-BUILT_FOR_CUDA_13 = re.compile(r"(?<![a-z0-9])cu(?:da)?[-_.]?13", re.IGNORECASE)
+BUILT_FOR_CUDA_13 = regex(r"(?<![a-z0-9])cu(?:da)?[-_.]?13", re.IGNORECASE)
 """NVIDIA's limit "only enumeration of a single MIG instance is supported" is for CUDA 11 and 12 (NVIDIA MIG user guide,
 device enumeration). Tags of the builds before it that have it too: v0.13.0-cu130."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from podfit.base.lazy import regex
 from podfit.rules.engine import Engine
 from podfit.vllm.memory import plan
 from podfit.vllm.memory.search import with_changes
@@ -60,7 +60,7 @@ def within(engine: Engine) -> tuple[Alternative, ...]:
     )
 
 
-_WRITTEN = re.compile(r"(?<![\w-])--max[-_]model[-_]len\b")
+_WRITTEN = regex(r"(?<![\w-])--max[-_]model[-_]len\b")
 
 
 def not_given(engine: Engine) -> str:

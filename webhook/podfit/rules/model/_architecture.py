@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.rules import _flags
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
@@ -12,7 +12,7 @@ from podfit.vllm.command.images import repository
 from podfit.vllm.model import recipes
 from podfit.vllm.release import Release
 
-_PLUGGED = re.compile(r"ascend|gaudi|hpu|neuron|spyre|rbln|metax|musa|kunlun|tpu|vllm-omni")
+_PLUGGED = regex(r"ascend|gaudi|hpu|neuron|spyre|rbln|metax|musa|kunlun|tpu|vllm-omni")
 """Builds with a plugin that adds architectures of its own to vLLM's registry."""
 
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from itertools import islice
 
+from podfit.base.lazy import regex
 from podfit.kube.path import is_object, mappings
 from podfit.kube.workload import CachedObject, Workload, as_list
 from podfit.rules.engine import Engine
@@ -56,10 +56,10 @@ TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """huggingface_hub utils/_auth.py; HF_TOKEN_PATH and a login's file count too."""
 OTHER_TOKEN_SOURCES = ("HF_ENDPOINT", "HF_TOKEN_PATH")
 """Variables with which another hub is asked, or a token is found."""
-ANNOUNCED, BEFORE, MENTIONS = re.compile("token|login"), 96, 256
+ANNOUNCED, BEFORE, MENTIONS = regex("token|login"), 96, 256
 """The end of a mention of a token or a login, the number of characters before it that are read, and how many mentions
 are read. An object with more of these words is taken for one that mentions a token."""
-MENTION = re.compile(r"(?:(?:hf[_-]?|hugging_?face[\w-]{0,64})token|(?:huggingface-cli|hf)\s+(?:auth\s+)?login)\Z")
+MENTION = regex(r"(?:(?:hf[_-]?|hugging_?face[\w-]{0,64})token|(?:huggingface-cli|hf)\s+(?:auth\s+)?login)\Z")
 TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 """Volumes that hold no checkpoint and no token's file when the container starts."""
 

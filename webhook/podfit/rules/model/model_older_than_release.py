@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.rules import _checkpoint
 from podfit.rules._flags import is_since, registry_certainty, uncertain
 from podfit.rules.engine import Engine
@@ -17,7 +18,7 @@ release with it is 0.27.1."""
 WITHOUT_GGUF = Release(0, 24)
 """The first release without GGUF files (vLLM 0.24 … 0.33 model_executor/model_loader/__init__.py). The last release
 that reads them is 0.23."""
-GGUF = re.compile(r"/.*\.gguf|[\w.-]+/[\w.-]*gguf:\w+", re.IGNORECASE)
+GGUF = regex(r"/.*\.gguf|[\w.-]+/[\w.-]*gguf:\w+", re.IGNORECASE)
 """A file, or one file of a repository: `unsloth/Qwen3-8B-GGUF:Q4_K_M`. No folder and no repository on the Hub is called
 so."""
 

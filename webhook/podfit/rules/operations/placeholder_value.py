@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 
-PLACEHOLDER = re.compile(
+PLACEHOLDER = regex(
     r"<[^<>\s][^<>]{0,80}>"
     r"|(?<![A-Za-z0-9])(?:REPLACE|CHANGE|INSERT|FILL)(?:[_-]?(?:ME|THIS|WITH|IN)[A-Z0-9_-]*)(?![a-z])"
     r"|(?<![A-Za-z0-9])REPLACE(?:[_-][A-Z0-9]+)*(?![A-Za-z0-9])"

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from podfit.base import duration
+from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.rules.engine import Engine
 from podfit.rules.probe_timing import RUN_TO_COMPLETION_KINDS
@@ -60,7 +60,7 @@ def _stops_itself(engine: Engine) -> bool:
 
 LONG = 1 << 16
 """Characters of a script that are searched."""
-_TRAP = re.compile(r"\btrap\b[^\n]*\b(SIG)?(TERM|EXIT)\b")
+_TRAP = regex(r"\btrap\b[^\n]*\b(SIG)?(TERM|EXIT)\b")
 
 
 def _fix(engine: Engine) -> tuple[Edit, ...]:

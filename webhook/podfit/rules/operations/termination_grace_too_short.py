@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
@@ -17,7 +17,7 @@ SHUTDOWN = 10
 many again."""
 DRAINS = Release(0, 18)
 """`--shutdown-timeout` is there from here on."""
-_SLEEP = re.compile(r"\bsleep\s+(\d{1,6})(?:s?\b)")
+_SLEEP = regex(r"\bsleep\s+(\d{1,6})(?:s?\b)")
 
 
 class TerminationGraceTooShort(Rule):

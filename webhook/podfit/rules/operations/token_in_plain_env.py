@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from podfit.base import secret
+from podfit.base.lazy import regex
 from podfit.rules._flags import command_text
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
@@ -76,11 +77,11 @@ TOKEN_NAMES = frozenset({
     "MODELSCOPE_API_TOKEN", "AZURE_STORAGE_KEY", "DD_API_KEY",
 })  # fmt: skip
 """Variables whose value is a token whatever its form."""
-FORM = re.compile(r"\b(hf_[A-Za-z0-9]{30,}|nvapi-[\w-]{40,}|sk-[\w-]{32,}|AKIA[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{36,})")
+FORM = regex(r"\b(hf_[A-Za-z0-9]{30,}|nvapi-[\w-]{40,}|sk-[\w-]{32,}|AKIA[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{36,})")
 """Forms of Hugging Face's, NVIDIA's, OpenAI's, AWS's and GitHub's tokens."""
 VARIABLES = (("hf_", "HF_TOKEN"), ("nvapi-", "NGC_API_KEY"))
 """The start of a token, and the variable from which programs read it."""
-PLACEHOLDER = re.compile(
+PLACEHOLDER = regex(
     r"[<>{}$\[\]]|your|replace|change|example|placeholder|insert|dummy|fake|todo|secret|xxx|\*\*\*|token|key|none|test",
     re.IGNORECASE,
 )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.rules import releases
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
@@ -48,20 +49,18 @@ def _pinned(engine: Engine, image: str) -> str:
     return f"a tag that names the release, such as {proposed}, or a digest"
 
 
-_PLACEHOLDER = re.compile(
-    r"\$[({\w]|\{\{|[<>]|%\w+%|@\w+@|__\w+__|\byour[-_]|(change|replace)[-_]?me|placeholder", re.I
-)
+_PLACEHOLDER = regex(r"\$[({\w]|\{\{|[<>]|%\w+%|@\w+@|__\w+__|\byour[-_]|(change|replace)[-_]?me|placeholder", re.I)
 """`${IMAGE}`, `{{ .Values.image }}`, `<registry>/vllm`: placeholders whose value may include the tag."""
-_UPPER = re.compile(r"[A-Z]")
+_UPPER = regex(r"[A-Z]")
 """A repository's name has no capitals (distribution/reference): REGISTRY/vllm is a placeholder."""
 _LONGEST = 128
 """Characters of a tag (distribution/reference)."""
-_ROCM = re.compile(r"(^|[/:._-])rocm", re.IGNORECASE)
-_XPU = re.compile(r"(^|[/:._-])xpu", re.IGNORECASE)
-_CPU = re.compile(r"(^|[/:._-])cpu", re.IGNORECASE)
+_ROCM = regex(r"(^|[/:._-])rocm", re.IGNORECASE)
+_XPU = regex(r"(^|[/:._-])xpu", re.IGNORECASE)
+_CPU = regex(r"(^|[/:._-])cpu", re.IGNORECASE)
 _MOVING = frozenset({"latest", "nightly", "main", "master", "dev", "edge", "head", "stable"})
-_MOVES = re.compile(rf"(.+-)?({'|'.join(sorted(_MOVING))})(-.+)?", re.IGNORECASE)
-_OF_A_COMMIT = re.compile(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
+_MOVES = regex(rf"(.+-)?({'|'.join(sorted(_MOVING))})(-.+)?", re.IGNORECASE)
+_OF_A_COMMIT = regex(r"-g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|-\d{8}\b")
 """`nightly-0d4044e…`, `main-20251103`: one build, which does not move."""
 
 

@@ -8,16 +8,17 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.workload.template import as_list
 
 _SHELLS = ("sh", "bash", "ash", "dash")
-_NOWHERE = re.compile(r"\s*[12&]?>>?\s*(/dev/null|&[12])")
-_FAILS_TOO = re.compile(r"\s*\|\|\s*(exit\s+[1-9]\d*|false)\s*;?\s*$")
+_NOWHERE = regex(r"\s*[12&]?>>?\s*(/dev/null|&[12])")
+_FAILS_TOO = regex(r"\s*\|\|\s*(exit\s+[1-9]\d*|false)\s*;?\s*$")
 _MANY, _LONGEST = 64, 1024
 """Words of one request, and characters of each; a probe with more does something else, too."""
 _OF_A_SHELL = frozenset(";&|$`()<>{}\n")
-_OWN = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{1,5})(?:[/?].*)?")
-_OTHERWISE = re.compile(r"--?(retry|unix-socket|resolve|connect-to|proxy|next|config|K$|x$)")
+_OWN = regex(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{1,5})(?:[/?].*)?")
+_OTHERWISE = regex(r"--?(retry|unix-socket|resolve|connect-to|proxy|next|config|K$|x$)")
 """Flags of curl by which a request that fails is made again, or goes elsewhere."""
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.rules import probe_timing
@@ -112,7 +113,7 @@ def _unnamed(engine: Engine, action: str, port: object) -> bool:
     return not engine.container.synthetic and probe_timing.port_number(engine, port) is None
 
 
-_PORT_NAME = re.compile(r"[a-z0-9-]{1,15}")
+_PORT_NAME = regex(r"[a-z0-9-]{1,15}")
 """Any other name is a template's placeholder, or the API server rejects it."""
 
 
@@ -128,7 +129,7 @@ def _by_another_server(engine: Engine, port: int) -> bool:
     return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", engine.raw_command) is not None
 
 
-_SERVER = re.compile(r"vllm\s+serve\b|vllm\.entrypoints\.[\w.]*api_server")
+_SERVER = regex(r"vllm\s+serve\b|vllm\.entrypoints\.[\w.]*api_server")
 
 
 def _silent(engine: Engine) -> str | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.quantity import human, parse, quantity, try_parse
 from podfit.rules import memory_sizes
@@ -11,8 +12,8 @@ from podfit.rules.rule import Finding, Rule
 
 MOST_CORES = 2000
 """More than any node has."""
-_NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]+)?\s*", re.ASCII)
-_FRACTION = re.compile(r"[0-9]*\.[0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m")
+_NUMBER = regex(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]+)?\s*", re.ASCII)
+_FRACTION = regex(r"[0-9]*\.[0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m")
 _MEANT = {
     "gb": "G", "g": "G", "mb": "M", "m": "Mi", "kb": "k", "k": "k", "tb": "T", "t": "T",
     "gib": "Gi", "gi": "Gi", "mib": "Mi", "mi": "Mi", "kib": "Ki", "ki": "Ki", "tib": "Ti", "ti": "Ti",

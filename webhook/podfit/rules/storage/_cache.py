@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import Any, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.kube.companions import describe
 from podfit.kube.path import FieldPath, is_object, mapping
 from podfit.kube.workload import JSON
@@ -186,8 +186,8 @@ def _template(engine: Engine, name: str) -> tuple[str, JSON]:
     return "other", {}
 
 
-_CACHE = re.compile(r"cache|hugging-?face|(^|[^a-z])hf([^a-z]|$)")
-_OTHER = re.compile(r"compil|triton|torch|inductor|vllm|lmcache|kv|cuda|jit|tmp|shm|lora|adapter")
+_CACHE = regex(r"cache|hugging-?face|(^|[^a-z])hf([^a-z]|$)")
+_OTHER = regex(r"compil|triton|torch|inductor|vllm|lmcache|kv|cuda|jit|tmp|shm|lora|adapter")
 """Caches of something else."""
 
 

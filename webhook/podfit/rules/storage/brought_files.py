@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-import re
 
+from podfit.base.lazy import regex
 from podfit.rules._flags import is_changed
 from podfit.rules.engine import Engine
 from podfit.vllm.release import is_official
@@ -18,7 +18,7 @@ _PLAIN = frozenset({
     "jobset.x-k8s.io", "batch.volcano.sh", "apps.kruise.io",
 })  # fmt: skip
 """API groups whose controllers add no volumes to the Pods that they make."""
-_FETCHES = re.compile(
+_FETCHES = regex(
     r"\b(hf|huggingface-cli|snapshot_download|aws|s5cmd|gsutil|gcloud|azcopy|rclone|wget|curl|aria2c|git|modelscope|oras|"
     r"rsync|scp|unzip|tar|cp|mv|ln|mount|tee|python3?\s+-c|mc|download\w*)\b|>\s*/"
 )

@@ -10,11 +10,11 @@ compares the two.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Flag, Option, Parser, is_plain_spelling, name_of
 from podfit.vllm.args.tokens import Token
@@ -64,10 +64,10 @@ class ParseResult:
     """The value of `--model`, if the positional argument names a model too."""
 
 
-_NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+_NEGATIVE_NUMBER = regex(r"-\d+|-\d*\.\d+")
 _MODULES = ("LoRAParserAction", "PromptAdapterParserAction")
 """Actions that make objects of `name=path`."""
-_CLEAN_FLAG = re.compile(r"--?[A-Za-z][\w.+-]*")
+_CLEAN_FLAG = regex(r"--?[A-Za-z][\w.+-]*")
 
 
 def _flag(token: Token, parser: Parser) -> Flag | None:

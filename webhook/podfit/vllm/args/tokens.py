@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Parser
 from podfit.vllm.args.values import DEEPEST, TOO_DEEP, InvalidValueError, UnreadableValueError, from_json, human_int
@@ -61,7 +62,7 @@ class ArgparseWords:
     """The file that `--config` names."""
 
 
-_REFERENCE = re.compile(r"\$\((?P<pod>\w+)\)|\$\{\w[^}]{0,200}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
+_REFERENCE = regex(r"\$\((?P<pod>\w+)\)|\$\{\w[^}]{0,200}\}|\$\w+|\{\{[-\s]*[.$(\w].*|<[A-Za-z][\w -]*>|`.+`")
 
 
 class CommandLine(NamedTuple):

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from podfit.base import numbers
+from podfit.base.lazy import regex
 from podfit.vllm.args.flags import Option
 from podfit.vllm.release import Release
 
@@ -28,7 +29,7 @@ class UnreadableValueError(InvalidValueError):
 DEEPEST = 50
 """Most levels of nested lists and objects in JSON that is read."""
 TOO_DEEP = "it is nested too deeply to be read"
-_HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_HUMAN = regex(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -96,7 +97,7 @@ def _within(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-_IN_BRACES = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
+_IN_BRACES = regex(r"\s*\{.*\}\s*", re.DOTALL)
 
 
 def text_or_json(text: str) -> Any:
@@ -112,8 +113,8 @@ def json_object(text: str) -> Any:
     return value
 
 
-_STRING = re.compile(r'("(?:[^"\\]|\\.)*")')
-_HUMAN_IN_JSON = re.compile(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b")
+_STRING = regex(r'("(?:[^"\\]|\\.)*")')
+_HUMAN_IN_JSON = regex(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b")
 
 
 def human_json_object(text: str) -> Any:
@@ -190,7 +191,7 @@ _LAMBDAS: dict[str, Convert] = {
 _COMMA_LISTS = Release(0, 8, 5), Release(0, 10)
 """The releases in which the engine's JSON options also accept `key=value,key=value` (from the first until before the
 second)."""
-_ON_ONE_LINE = re.compile(r"\{.*\}\n?")
+_ON_ONE_LINE = regex(r"\{.*\}\n?")
 """A text that vLLM reads as JSON there; text with another line break is `key=value` (vLLM 0.9.2 engine/arg_utils.py,
 parse_type)."""
 _OF_THE_SERVER = frozenset({"allowed_origins", "allowed_methods", "allowed_headers"})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from podfit.base.lazy import regex
 from podfit.vllm.command.state import Exit, ShellState, Status
 from podfit.vllm.command.tree import GiveUp
 from podfit.vllm.command.word import Value, after, known, reason_of, text_of
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_NAME = regex(r"[A-Za-z_]\w*")
 
 
 def _set(state: ShellState, argv: list[Value]) -> Status:
@@ -92,7 +93,7 @@ def _shopt(shell_state: ShellState, argv: list[Value]) -> Status:
     return "likely"
 
 
-_ASSIGNED = re.compile(r"(?:^|[\s;&|{(])([A-Za-z_]\w*)\+?=")
+_ASSIGNED = regex(r"(?:^|[\s;&|{(])([A-Za-z_]\w*)\+?=")
 """The variables that the text of a trap assigns."""
 
 

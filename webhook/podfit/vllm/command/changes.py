@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from podfit.base.lazy import regex
 from podfit.vllm.command import entry, python
 from podfit.vllm.command.word import Change, Value, reason_of, text_of
 
-CODE = re.compile(r"packages(/|\b)|(^|/)(vllm|transformers)/\S{0,300}\.py\b|(^|/)vllm/?$")
+CODE = regex(r"packages(/|\b)|(^|/)(vllm|transformers)/\S{0,300}\.py\b|(^|/)vllm/?$")
 """A word or a path that names a folder with installed Python code."""
 _PLAIN = frozenset(
     {
@@ -25,17 +25,17 @@ _PLAIN = frozenset(
 """Programs that install no Python package, unless their words name a folder of such packages."""
 _WRITERS = frozenset({"cp", "install", "ln", "mv", "perl", "rsync", "sed", "tar", "tee", "unzip"})
 """Programs that write to files which their words name."""
-_UNPACKERS = {"tar": re.compile(r"-C|--directory"), "unzip": re.compile(r"-d")}
+_UNPACKERS = {"tar": regex(r"-C|--directory"), "unzip": regex(r"-d")}
 """Programs that write many files, and the option for the folder; without it, they write to the working directory."""
-_EXTRACTS = re.compile(r"-[a-zA-Z]*x|--(extract|get)$")
+_EXTRACTS = regex(r"-[a-zA-Z]*x|--(extract|get)$")
 """`-xzf`, `--extract`; tar's first word may be such letters without the dash."""
 _SYSTEM = frozenset({"apk", "apt", "apt-get", "dnf", "dpkg", "microdnf", "rpm", "yum", "zypper"})
 """Package managers of a distribution."""
-_FROM_A_FILE = re.compile(r".*\.(deb|rpm|apk)|\.{0,2}/.*")
+_FROM_A_FILE = regex(r".*\.(deb|rpm|apk)|\.{0,2}/.*")
 _GIT_WRITES = frozenset({"am", "apply", "checkout", "pull", "reset", "switch"})
 
 
-_EDITS = re.compile(r"\bwrite|shutil")
+_EDITS = regex(r"\bwrite|shutil")
 """Signs that a Python program inside the script writes files."""
 
 

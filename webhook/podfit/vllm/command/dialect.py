@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 
-_QUOTED = re.compile(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)", re.DOTALL)
+from podfit.base.lazy import regex
+
+_QUOTED = regex(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)", re.DOTALL)
 _BEGINS = r"(?:^|[\s;&|(!]|\$\()"
-_SYNTAX = re.compile(
+_SYNTAX = regex(
     rf"{_BEGINS}(?P<test>\[\[)(?=\s)|{_BEGINS}(?P<arithmetic>\(\()|(?P<here><<<)|(?P<ansi>\$'')|(?P<process>[<>]\()"
     r"|\w(?P<append>\+=)|\w(?P<array>=\()|(?P<both>&>)"
     r"|(?P<operator>\$\(\([^()\n]{0,80}?(?:\+\+|--|\*\*|\d#))|(?P<old>\$\[)"
     r"|(?P<pipefail>\bpipefail\b)|\[\s[^\]\n]{0,80}?\s(?P<equal>==)\s"
     rf"|{_BEGINS}(?P<command>source|let|declare|typeset|shopt|mapfile|readarray|function)\s"
 )
-_EXPANSION = re.compile(r"\$\{(?:![A-Za-z_]|[A-Za-z_]\w{0,64}(?:\[|:\s*-?\s?[\d$]|/|\^|,|@))")
+_EXPANSION = regex(r"\$\{(?:![A-Za-z_]|[A-Za-z_]\w{0,64}(?:\[|:\s*-?\s?[\d$]|/|\^|,|@))")
 
 
-_BRACES = re.compile(r"(?<!\$)\{((?:\$\{[^{}]{0,64}+\}|[^{}\s]){0,256}+)\}")
-_HIDDEN = re.compile(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|\\.", re.DOTALL)
+_BRACES = regex(r"(?<!\$)\{((?:\$\{[^{}]{0,64}+\}|[^{}\s]){0,256}+)\}")
+_HIDDEN = regex(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|\\.", re.DOTALL)
 
 
 def has_braces(word: str) -> bool:

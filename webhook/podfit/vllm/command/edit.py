@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.patch import Edit, apply, json_patch
 from podfit.kube.path import FieldPath
 from podfit.vllm.command.word import Command, Word
@@ -20,7 +21,7 @@ _LONGEST = 512
 """Most items of a list that is edited; lists written by people are shorter."""
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)+")
 _GAP = re.compile(rb"(?:[ \t]|\\\n)+\Z")
-_PLAIN = re.compile(r"[^'\"$`\\\n]*")
+_PLAIN = regex(r"[^'\"$`\\\n]*")
 
 
 def substitute(obj: Any, command: Command, first: int, count: int, words: Sequence[str]) -> tuple[Edit, ...]:

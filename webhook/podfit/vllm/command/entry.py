@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.vllm.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
 
 Argv = Sequence[Value]
@@ -51,9 +52,9 @@ class Unknown(NamedTuple):
 
 Start = Serve | Join | Script | Unknown
 
-_MODULES = re.compile(r"vllm(_\w+)?\.entrypoints\.(\w+\.)*(api_server|run_batch|grpc_server|serve)")
+_MODULES = regex(r"vllm(_\w+)?\.entrypoints\.(\w+\.)*(api_server|run_batch|grpc_server|serve)")
 _SERVER = "vllm.entrypoints.openai.api_server"
-_MODULE_FILES = re.compile(r"(?:.*/)?(vllm/entrypoints/(?:\w+/)*(?:api_server|run_batch|grpc_server))\.py")
+_MODULE_FILES = regex(r"(?:.*/)?(vllm/entrypoints/(?:\w+/)*(?:api_server|run_batch|grpc_server))\.py")
 _LONGEST_PATH = 4096
 """Bytes of a file's path, at most (Linux PATH_MAX)."""
 _WRAPPING_MODULES = frozenset({"vllm_tgis_adapter", "dynamo.vllm", "huggingfaceserver"})
@@ -76,7 +77,7 @@ _WRAPPERS = frozenset(
 )  # fmt: skip
 """Programs that start the program in their arguments."""
 
-_PYTHONS = re.compile(r"(python|pypy)[\d.]*")
+_PYTHONS = regex(r"(python|pypy)[\d.]*")
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
 A_SHELL = "a shell"
 """A shell that reads its script from its input."""
@@ -84,20 +85,20 @@ _DEEPEST = 8
 """Programs that start one another in one command line."""
 _NEAR = 64
 """Most words of a wrapper's own options, without the variables that it sets."""
-_SETS = re.compile(r"[A-Za-z_]\w*=")
+_SETS = regex(r"[A-Za-z_]\w*=")
 TOO_FAR = f"the program has more than {_NEAR} words before it"
 TOO_MANY = f"more than {_DEEPEST} programs start one another before it"
-_SPLITS_A_STRING = re.compile(r"-[iv0]*S|--split-string")
+_SPLITS_A_STRING = regex(r"-[iv0]*S|--split-string")
 """Options of `env` before a string that is a command line (GNU coreutils 9.5, src/env.c)."""
 UNSPLIT = "the string of env -S is not read"
 _NOT_SERVING = frozenset({"bench", "chat", "complete", "collect-env", "launch"})
-_VERSIONED = re.compile(r"(?:--(?:from|with)=)?vllm(?:\[[^\]]{0,100}\])?(?:@|==)v?([\w.]{1,40})")
+_VERSIONED = regex(r"(?:--(?:from|with)=)?vllm(?:\[[^\]]{0,100}\])?(?:@|==)v?([\w.]{1,40})")
 """`uvx vllm@0.10.0`, `uvx --from vllm==0.10.0` (docs.astral.sh/uv/guides/tools)."""
 _CLI = {"serve": "serve", "run-batch": "module"}
-_LEADER_SCRIPTS = re.compile(r"(multi[-_]node[-_]serving|ray[-_]init|run[-_]cluster|start[-_]ray|ray[-_]start)\w*\.sh")
+_LEADER_SCRIPTS = regex(r"(multi[-_]node[-_]serving|ray[-_]init|run[-_]cluster|start[-_]ray|ray[-_]start)\w*\.sh")
 
 
-_FLAG = re.compile(r"--[a-z-]+")
+_FLAG = regex(r"--[a-z-]+")
 """A flag instead of a program: the arguments for an image's entrypoint usually begin with one."""
 
 
@@ -385,7 +386,7 @@ def shell_name(argv: Argv) -> str:
 
 
 _INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "python", "python3", "poetry"})
-_VLLM_PACKAGE = re.compile(
+_VLLM_PACKAGE = regex(
     r"vllm([\[=<>!~@ ].*)?|.*vllm[^/]*\.(whl|git.*|zip|tar\.gz)|git\+.*vllm.*|-r|--requirement|-e|--editable"
 )
 
@@ -398,7 +399,7 @@ def installs_vllm(argv: Argv) -> bool:
     return "install" in texts and any(_VLLM_PACKAGE.fullmatch(text) for text in texts)
 
 
-_ASIDE = re.compile(r"--(target|prefix|root|python|dry-run|user)\b|-[tp]$")
+_ASIDE = regex(r"--(target|prefix|root|python|dry-run|user)\b|-[tp]$")
 """Options with which a package is installed for another Python than the one that runs vLLM."""
 
 

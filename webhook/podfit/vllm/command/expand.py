@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import posixpath
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.manifest.parameters import variable
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, Container, Workload
@@ -229,7 +229,7 @@ def _value_from(
     return mystery(f"$({name})", f"{name} comes from {next(iter(source), 'nowhere')}", path)
 
 
-_UNEXPANDED = re.compile(r"(?:[^$]+|\$\$|\$(?![$(]))++")
+_UNEXPANDED = regex(r"(?:[^$]+|\$\$|\$(?![$(]))++")
 """A text without a reference. Both dollar signs of `$$` are in it."""
 
 

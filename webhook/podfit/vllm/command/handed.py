@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.vllm.command.word import Piece, Value, text_of
 
 if TYPE_CHECKING:
     from podfit.vllm.command.state import ShellState
 
-_SUBSTITUTION = re.compile(r"\$\((?!\()|`")
-_REFERENCE = re.compile(r"\$[({]?([A-Za-z_]\w*)")
-_QUOTES = re.compile(r"['\\]|<<")
+_SUBSTITUTION = regex(r"\$\((?!\()|`")
+_REFERENCE = regex(r"\$[({]?([A-Za-z_]\w*)")
+_QUOTES = regex(r"['\\]|<<")
 """Signs of quotes or here-documents, in which the text may not be expanded."""
 
 

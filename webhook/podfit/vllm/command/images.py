@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.vllm.release import Release, named_within
 
 
@@ -125,7 +126,7 @@ def named_vllm(image: str) -> bool:
     return "vllm" in name.rpartition("/")[2] or "/vllm/" in f"/{name}/"
 
 
-_NUMBERED = re.compile(r"(?<!lmcache)/vllm-(?:openai|cpu)[\w-]*:v?0\.(\d{1,3})(?:\.(\d{1,3}))?")
+_NUMBERED = regex(r"(?<!lmcache)/vllm-(?:openai|cpu)[\w-]*:v?0\.(\d{1,3})(?:\.(\d{1,3}))?")
 
 
 def before_serve(image: str) -> bool:

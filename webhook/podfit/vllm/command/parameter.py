@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.vllm.command import dialect
 from podfit.vllm.command.state import Array, ShellState
 from podfit.vllm.command.tree import WorkLimit, source
@@ -22,20 +23,20 @@ MAX_VALUE_LENGTH = 1 << 16
 """Longest value of a variable in characters: a script that doubles a value repeatedly must not fill podfit's memory."""
 
 _EXPANSIONS = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution")
-_BRACED = re.compile(r"\$\{(\w+|[@*])(\[['\"]?[@*]['\"]?\])?(?:(:?)([-=+?])(.*))?\}", re.DOTALL)
+_BRACED = regex(r"\$\{(\w+|[@*])(\[['\"]?[@*]['\"]?\])?(?:(:?)([-=+?])(.*))?\}", re.DOTALL)
 """The forms of `${…}` that are expanded: name, index, colon, operator, word."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_FACTORS = re.compile(r"\$\(\(\s*([1-9]\d{0,8})\s*\*\s*([1-9]\d{0,8})\s*\)\)")
+_NAME = regex(r"[A-Za-z_]\w*")
+_FACTORS = regex(r"\$\(\(\s*([1-9]\d{0,8})\s*\*\s*([1-9]\d{0,8})\s*\)\)")
 """`$((40 * 1024))`: two decimal numbers, which every shell multiplies. A leading zero would make one octal."""
-_SETS = re.compile(r"=|\+\+|--")
+_SETS = regex(r"=|\+\+|--")
 """Signs that an arithmetic expression may set a variable."""
 _SPECIAL = re.compile(rb"(?<!\\)\$[?#$!@*0-9-]|(?<!\\)`")
 """Expansions that the grammar leaves in the text of a default."""
-DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?=")
+DEFAULTED = regex(r"\$\{([A-Za-z_]\w*):?=")
 """`${X:=word}`, which assigns X."""
-_TWO_DIGITS = re.compile(r"\$[0-9]{2,}")
-_LEAD = re.compile(r"(?:\s|\\\n)+")
-_FIELD_PARTS = re.compile(r"[ \t\n]+|[^ \t\n]+")
+_TWO_DIGITS = regex(r"\$[0-9]{2,}")
+_LEAD = regex(r"(?:\s|\\\n)+")
+_FIELD_PARTS = regex(r"[ \t\n]+|[^ \t\n]+")
 
 
 class _Segment(NamedTuple):
@@ -312,7 +313,7 @@ def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
     return colon if isinstance(value, tuple) and known(value) is not None else None
 
 
-_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_ESCAPED = regex(r"\\.", re.DOTALL)
 
 
 def file_name_doubt(text: str) -> str | None:

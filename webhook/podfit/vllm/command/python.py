@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
+from podfit.base.lazy import regex
 from podfit.vllm import release
 from podfit.vllm.command.word import Change, Value, text_of
 
-_ITS_OWN = re.compile(r"(/usr(/local)?|/opt/venv)?/bin/+")
+_ITS_OWN = regex(r"(/usr(/local)?|/opt/venv)?/bin/+")
 """The folders of `vllm` and `python3` in vLLM's images (vllm-project/vllm docker/Dockerfile: /usr/local/bin and
 /usr/bin; Dockerfile.cpu and Dockerfile.xpu: /opt/venv)."""
-_PROGRAM = re.compile(
+_PROGRAM = regex(
     r"((?:.*/)?)(vllm|vllm-omni|lmcache_vllm|python[\d.]*|pypy[\d.]*|torchrun|accelerate|ddtrace-run|"
     r"opentelemetry-instrument|newrelic-admin|coverage|memray|scalene|viztracer)"
 )
 """Programs in a Python environment's `bin` that run the environment's code."""
-_NO_PYTHON = re.compile(
+_NO_PYTHON = regex(
     r"/(usr/(local/)?)?s?bin/*|/usr/local/(cuda|nvidia|mpi|ucx|gib|tensorrt|Ascend)[^/]*(/.*)?|"
     r"/opt/(rocm|nvidia|amazon|hpcx|mellanox|intel|aws|habanalabs|maca|dtk)[^/]*(/.*)?"
 )
 """Folders of PATH that contain the image's own programs, or a vendor's tools."""
 _INHERITED = frozenset({"", "$PATH", "${PATH}"})
-_HOLDS = re.compile(
+_HOLDS = regex(
     r"/*|/root(/\.local(/.*)?)?|/home(/[^/]+(/\.local(/.*)?)?)?|/usr(/local)?(/(bin|lib|lib64))?|/opt(/venv(/.*)?)?"
 )
 """Folders with Python code or programs in them or below: `/root/.local` is where `pip install --user` installs."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from podfit.base.lazy import cached_property
+from podfit.base.lazy import cached_property, regex
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, CachedObject, Container, Workload, as_list
 from podfit.vllm.command import images, kserve, python
@@ -37,8 +36,8 @@ from podfit.vllm.command.word import (
     words_of,
 )
 
-_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}")
-_SHELL_ONLY = re.compile(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
+_TEMPLATE = regex(r"\{\{[^{}]{0,200}\}\}")
+_SHELL_ONLY = regex(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
 _ITEMS = 512
 """Items of `command` and of `args` that are read. People write at most a few hundred; an object has room for half a
 million."""
@@ -48,7 +47,7 @@ _CHARACTERS = MAX_EXPANDED_LENGTH
 """Characters that are read of all longer words together."""
 
 
-_READS = re.compile(r"-[A-Za-z]{0,8}c[A-Za-z]{0,8}")
+_READS = regex(r"-[A-Za-z]{0,8}c[A-Za-z]{0,8}")
 """Option after which a shell takes the next word as its script."""
 
 

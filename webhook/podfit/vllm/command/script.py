@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from podfit.base.lazy import regex
 from podfit.vllm.command import assign, builtin, changes, handed, python, redirect, tree
 from podfit.vllm.command.expand import Environment
 from podfit.vllm.command.parameter import DEFAULTED, WordExpander
@@ -37,10 +37,10 @@ _SPECIAL = frozenset({".", ":", "eval", "export", "set", "shift"})
 _ENDLESS = {"sleep": "infinity", "tail": "-f /dev/null"}
 """Commands that never end → their words."""
 _NOT_UNDERSTOOD = "a part of the script is not understood"
-_SPACE = re.compile(r"\s+")
-_SETS_PATHS = re.compile(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|setvars|vars)\.sh$")
+_SPACE = regex(r"\s+")
+_SETS_PATHS = regex(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|setvars|vars)\.sh$")
 """Files of known programs that set PATH and variables of their own."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_NAME = regex(r"[A-Za-z_]\w*")
 _SIMPLE = frozenset({"command", "declaration_command", "variable_assignments"})
 """Kinds of nodes that are simple statements with several words."""
 

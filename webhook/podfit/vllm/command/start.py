@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, CachedObject, Container, Workload
 from podfit.vllm.command import changes, dialect, entry, handed, images, kserve, telling
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
 _MODEL_VARIABLES = ("VLLM_MODEL", "MODEL_ID", "MODEL", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH", "VLLM_MODEL_NAME")
 """Names of the variable for the model in wrappers around vLLM; the first that is set counts."""
 
-_FOLLOWS = re.compile(r"--headless\b|\.sh[\"']?\s+(--)?worker\b")
+_FOLLOWS = regex(r"--headless\b|\.sh[\"']?\s+(--)?worker\b")
 """Text of a script that may run as a rank that does not serve: a follower of vLLM's own, or a Ray worker."""
-_RAY = re.compile(r"\bray\s+start\b")
-_LEADS = re.compile(r"--head\b")
-_STATEMENT = re.compile(r"[^\n;&|]+")
-_SERVER = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]{0,100}api_server\b")
+_RAY = regex(r"\bray\s+start\b")
+_LEADS = regex(r"--head\b")
+_STATEMENT = regex(r"[^\n;&|]+")
+_SERVER = regex(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.[\w.]{0,100}api_server\b")
 
-_SHEBANG = re.compile(r"#!\S*?(?:env\s+(?:-S\s+)?)?(\w*sh)\b")
+_SHEBANG = regex(r"#!\S*?(?:env\s+(?:-S\s+)?)?(\w*sh)\b")
 """The first line of a script that names its shell."""
-_SHEBANG_E = re.compile(r"#!\S*sh\s+-\w*e")
+_SHEBANG_E = regex(r"#!\S*sh\s+-\w*e")
 """The first line of a script that exits at the first command that fails."""
-_LINE = re.compile(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
+_LINE = regex(r"(\S*/)?(vllm|python[\d.]*|env|(ba|da|a|z|k)?sh)\s")
 """A program's name and more words in the same word."""
 _SIBLINGS, _EXAMINED = 8, 64
 """How many other containers may be the leader: it is among the first, if there is one. And how many are examined,

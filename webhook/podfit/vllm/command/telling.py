@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from podfit.base.lazy import regex
 from podfit.vllm.command.word import Value, text_of
 
 _TELLING = frozenset(
@@ -15,7 +16,7 @@ _TELLING = frozenset(
     }
 )  # fmt: skip
 """Flags that vLLM has and hardly any other program."""
-_NO_SERVER = re.compile(
+_NO_SERVER = regex(
     r"bench|client|download|router|proxy|simulat|inference-sim|mock|test|eval|convert|quantiz|profil|tune|load_|"
     r"sync|export|echo|sglang|lmdeploy|tgi|triton|mlserver|frontend|planner|gateway|scheduler",
     re.IGNORECASE,
@@ -25,9 +26,9 @@ _LONGEST_NAME = 255
 """Bytes of a file's name, at most (Linux NAME_MAX)."""
 
 
-CACHE_SERVER = re.compile(r"(.*/)?lmcache_\w*(server|controller)")
+CACHE_SERVER = regex(r"(.*/)?lmcache_\w*(server|controller)")
 """LMCache's own servers, in its image of vLLM: `lmcache_server HOST PORT`, `lmcache_experimental_server`."""
-_SERVER_FILE = re.compile(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$")
+_SERVER_FILE = regex(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$")
 _LONGEST = 512
 """Characters of a program's path, or of an image's name, that are read."""
 

@@ -7,6 +7,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
+from podfit.base.lazy import regex
 from podfit.vllm.command.word import Value, mystery
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
     return (root if text == raw else _tree(text, budget)), blanks
 
 
-_MARKS = re.compile(r"[\\'\"()}#]|\$[({]")
+_MARKS = regex(r"[\\'\"()}#]|\$[({]")
 """Signs that open or close something, or that hide such a sign."""
 
 

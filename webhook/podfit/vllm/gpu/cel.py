@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube import quantity
 
 Device = Mapping[str, Any]
 """{"driver": str, "attributes": {domain: {name: value}}, "capacity": {domain: {name: bytes}}}; absent: unknown."""
 _Value = Callable[[Device], Any]
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"""\s*(?:(?P<string>r?"(?:[^"\\]|\\.)*"|r?'(?:[^'\\]|\\.)*')|(?P<number>\d+(?:\.\d+)?)|(?P<word>[A-Za-z_]\w*)"""
     r"""|(?P<sign>&&|\|\||[=!<>]=|\.\?|\[\?|[-!<>()\[\].,?:+*/%]))"""
 )
@@ -27,7 +28,7 @@ _QUANTIFIERS, _REPEATS, _LONGEST_TEXT = 6, 3, 128
 """Limits of a pattern: its quantifiers, those of them that repeat, and the characters of the text that it is matched
 against. Beyond them, or with a quantifier after a group, Python's backtracking matcher could take very long; Go's is
 linear. Names of GPUs have up to 60 characters."""
-_FOLLOWING = re.compile(r"[*+}]\??(?:\\.|\[[^\]]*\]|.)[*+{]")
+_FOLLOWING = regex(r"[*+}]\??(?:\\.|\[[^\]]*\]|.)[*+{]")
 """Two adjacent repeats: the matcher tries each length of one with each of the other."""
 
 

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.kube.path import mapping, mappings
 from podfit.kube.snapshot import Snapshot
 from podfit.kube.workload import JSON, Container, Workload
@@ -176,7 +176,7 @@ def _matching_products(driver: str | None, kind: str | None, selectors: tuple[st
     return tuple(left.values())
 
 
-_EXACT = re.compile(r"\.(productName|profile) ?(==|in) ")
+_EXACT = regex(r"\.(productName|profile) ?(==|in) ")
 _MOST = 24
 """Most GPU models that selectors may match: if more match, the GPU model is unknown."""
 

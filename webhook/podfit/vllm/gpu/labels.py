@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.kube.workload import JSON, Workload
 from podfit.vllm.gpu import instances
 from podfit.vllm.gpu.name import SHARED_SUFFIX, by_name
@@ -44,10 +45,10 @@ LABELS: Mapping[str, tuple[str, ...]] = {
 }
 """Labels that clouds, device plugins and labelers set to a GPU's name, and which of its names they use
 (k8s-device-plugin docs/gpu-feature-discovery, kubernetes/autoscaler GPULabel, karpenter-provider-aws …)."""
-NAMED_KEY = re.compile(r"((?:beta\.)?amd\.com/gpu\.(?:product-name|device-id))\.(.+)")
+NAMED_KEY = regex(r"((?:beta\.)?amd\.com/gpu\.(?:product-name|device-id))\.(.+)")
 """AMD's node labeler, for nodes with several GPU models: `amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM: "8"`
 (ROCm/k8s-device-plugin cmd/k8s-node-labeller)."""
-OWN_LABELS = re.compile(
+OWN_LABELS = regex(
     r"(.*[./])?(accelerator|accelerator[-_.]?(type|name|model)|gpu|gpu[-_.]?(type|name|model|product|class|sku|card))"
 )
 """Labels that cluster admins invent and that commonly have a GPU's name: they only inform."""

@@ -5,10 +5,10 @@ This module names no GPU model: it only excludes the models that a container can
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from podfit.base.lazy import regex
 from podfit.vllm.gpu.product import Gpu
 
 GAUDI = "gaudi"
@@ -30,19 +30,19 @@ _OF_RESOURCE = {
     "aws.amazon.com/": "aws",
     "huawei.com/": "huawei",
 }
-_OF_OTHERS = re.compile(
+_OF_OTHERS = regex(
     r"(cambricon|hygon|metax-tech|mthreads|iluvatar|kunlunxin|birentech|enflame|qualcomm|furiosa|rebellions)\.\w+/"
     r"|\S*/(\S*[-_.])?[nxt]pu"
 )
 """Makers that the table lacks (`podfit.vllm.gpu.resource.WHOLE`), and resources with another kind of processor in
 their name ("example.com/npu")."""
 _OF_IMAGE = {
-    "amd": re.compile(r"(?:^|[/_:-])rocm"),
-    "intel": re.compile(r"(?:^|[/_:.-])xpu(?![a-z])"),
-    GAUDI: re.compile(r"gaudi|(?:^|[/_:.-])hpu(?![a-z])"),
-    "google": re.compile(r"(?:^|[/_:.-])tpu(?![a-z])"),
-    "aws": re.compile(r"(?:^|[/_:.-])neuron(?![a-z]|-?[0-9]+b)"),
-    "huawei": re.compile(r"ascend|(?:^|[/_:.-])npu(?![a-z])"),
+    "amd": regex(r"(?:^|[/_:-])rocm"),
+    "intel": regex(r"(?:^|[/_:.-])xpu(?![a-z])"),
+    GAUDI: regex(r"gaudi|(?:^|[/_:.-])hpu(?![a-z])"),
+    "google": regex(r"(?:^|[/_:.-])tpu(?![a-z])"),
+    "aws": regex(r"(?:^|[/_:.-])neuron(?![a-z]|-?[0-9]+b)"),
+    "huawei": regex(r"ascend|(?:^|[/_:.-])npu(?![a-z])"),
 }
 """vLLM's builds for makers other than NVIDIA, and its plugins' (vllm-gaudi, vllm-ascend, vllm-neuron), by the image's
 name. The usual build names no maker: many repack it under its name."""

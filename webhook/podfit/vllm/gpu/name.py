@@ -9,18 +9,19 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from podfit.base import near
+from podfit.base.lazy import regex
 from podfit.vllm.gpu.product import Gpu, all_products, product, products, slices
 
-NOISE = re.compile(
+NOISE = regex(
     r"nvidia|tesla|amd|ati|instinct|radeon|geforce|gtx|intelr?|huawei|google|gpus?|graphics|generation|edition|accelerator"
     r"|datacenter|data|center|series"
 )
 """Words that do not distinguish one GPU model from another."""
-FORMS = re.compile(r"sxm\d?|pcie?|nvlink|hbm\de?|oam|hgx|dgxs?|ac|vf|hf|mega|lc|active|ls|fhhl|server|workstation")
+FORMS = regex(r"sxm\d?|pcie?|nvlink|hbm\de?|oam|hgx|dgxs?|ac|vf|hf|mega|lc|active|ls|fhhl|server|workstation")
 """Words for a GPU's form factor: they choose between GPU models that have them, and are ignored for others."""
-MEMORY = re.compile(r"(\d+)(?:gb?|gib)")
-MIG_SUFFIX = re.compile(r"[-_ ]mig[-_ ](\d+c\.)?(\d+g\.\d+gb[a-z.+-]*)$", re.IGNORECASE)
-SHARED_SUFFIX = re.compile(r"[-_ ]shared$", re.IGNORECASE)
+MEMORY = regex(r"(\d+)(?:gb?|gib)")
+MIG_SUFFIX = regex(r"[-_ ]mig[-_ ](\d+c\.)?(\d+g\.\d+gb[a-z.+-]*)$", re.IGNORECASE)
+SHARED_SUFFIX = regex(r"[-_ ]shared$", re.IGNORECASE)
 
 
 def by_name(text: str, places: Sequence[str] = ()) -> tuple[Gpu, ...]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.kube import quantity
 from podfit.kube.snapshot import Snapshot
 from podfit.kube.workload import Container, Workload
@@ -13,7 +14,7 @@ from podfit.vllm.gpu import claim
 from podfit.vllm.gpu.name import by_name
 from podfit.vllm.gpu.product import Gpu
 
-GPU_RESOURCE = re.compile(
+GPU_RESOURCE = regex(
     r"nvidia\.com/(gpu|gpu\.shared|mig-[\w.-]+)|amd\.com/(gpu|[sdqc]px_nps\d)|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi"
     r"|google\.com/tpu|aws\.amazon\.com/(neuron|neuroncore|neurondevice)|huawei\.com/Ascend\w+(?<!memory)(?<!core)"
     r"|hami\.io/gpu|volcano\.sh/(vgpu-number|gpu-number)|aliyun\.com/(gpu|gpu-count|gpu-mem)|tencent\.com/vcuda-core"
@@ -64,10 +65,10 @@ def _is_known(name: str) -> bool:
     return GPU_RESOURCE.fullmatch(name) is not None or bool(named_product(name))
 
 
-_VENDOR = re.compile(r"(n[vi]{1,2}[diav]{2,5}|amd)(\.[a-z]+)?", re.IGNORECASE)
-_NEARLY = re.compile(r"gpus?|gup|pgu", re.IGNORECASE)
-_UNQUALIFIED = re.compile(r"(?:(nvidia|amd)(?:[._-]com)?[._-])?gpus?", re.IGNORECASE)
-_ACCELERATOR = re.compile(r"gpu|[nxtd]pu\b|mig-|accelerator|resource\.kubernetes\.io", re.IGNORECASE)
+_VENDOR = regex(r"(n[vi]{1,2}[diav]{2,5}|amd)(\.[a-z]+)?", re.IGNORECASE)
+_NEARLY = regex(r"gpus?|gup|pgu", re.IGNORECASE)
+_UNQUALIFIED = regex(r"(?:(nvidia|amd)(?:[._-]com)?[._-])?gpus?", re.IGNORECASE)
+_ACCELERATOR = regex(r"gpu|[nxtd]pu\b|mig-|accelerator|resource\.kubernetes\.io", re.IGNORECASE)
 
 
 def misspelled_resource(entries: Mapping[str, object]) -> tuple[str, str] | None:

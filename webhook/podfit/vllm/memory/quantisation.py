@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from podfit.base.lazy import regex
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
@@ -115,13 +116,13 @@ def is_known(model: Model, given: str | None) -> bool:
 
 
 _NAMED = (
-    (re.compile(r"nvfp4|fp4", re.I), {"quant_method": "compressed-tensors", "_scheme": "NVFP4"}),
-    (re.compile(r"w4a16|int4|4[-_]?bit|autoround|auto-round", re.I), {"quant_method": "compressed-tensors", "bits": 4}),
-    (re.compile(r"(?<![a-z])awq", re.I), {"quant_method": "awq", "bits": 4}),
-    (re.compile(r"gptq", re.I), {"quant_method": "gptq", "bits": 4}),
-    (re.compile(r"(?<![a-z])(bnb|nf4)", re.I), {"quant_method": "bitsandbytes"}),
-    (re.compile(r"(?<![a-z])fp8", re.I), {"quant_method": "fp8"}),
-    (re.compile(r"w8a8|w8a16|int8|8[-_]?bit", re.I), {"bits": 8}),
+    (regex(r"nvfp4|fp4", re.I), {"quant_method": "compressed-tensors", "_scheme": "NVFP4"}),
+    (regex(r"w4a16|int4|4[-_]?bit|autoround|auto-round", re.I), {"quant_method": "compressed-tensors", "bits": 4}),
+    (regex(r"(?<![a-z])awq", re.I), {"quant_method": "awq", "bits": 4}),
+    (regex(r"gptq", re.I), {"quant_method": "gptq", "bits": 4}),
+    (regex(r"(?<![a-z])(bnb|nf4)", re.I), {"quant_method": "bitsandbytes"}),
+    (regex(r"(?<![a-z])fp8", re.I), {"quant_method": "fp8"}),
+    (regex(r"w8a8|w8a16|int8|8[-_]?bit", re.I), {"bits": 8}),
 )
 
 
@@ -268,7 +269,7 @@ _GROUPS = (
     ("attention", ("attn", "attention", "q_proj", "o_proj", "kv_b_proj")),
     ("mlp", ("mlp.(gate|up", r"mlp\.(gate|up", "up_proj", "down_proj", "gate_up", "mlp.*", "mlp$")),
 )
-_LAYER = re.compile(r"layers?[.\\]+(\d+)")
+_LAYER = regex(r"layers?[.\\]+(\d+)")
 
 
 def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None:

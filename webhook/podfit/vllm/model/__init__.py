@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from podfit.base.lazy import regex
 from podfit.kube.path import mappings
 from podfit.kube.workload.kserve import hub_name
 from podfit.vllm.args.values import InvalidValueError, from_json
@@ -44,7 +45,7 @@ __all__ = [
 ANNOTATION = MODEL_ANNOTATION
 """On a workload or its Pod: the id of a published model of the same shape."""
 
-MOUNTS = re.compile(
+MOUNTS = regex(
     r"(/(mnt|data|opt|opt/ml|var|root|workspace|home/\w+))*"
     r"/(models?|model[-_]?(cache|store|dir|repo)|weights|checkpoints?|huggingface|data|mnt|pvc|repository|llm)/?(\d+/?)?"
 )
@@ -52,9 +53,9 @@ MOUNTS = re.compile(
 ENVIRONMENT = ("HF_MODEL_ID", "MODEL_ID", "MODEL_NAME", "HF_MODEL", "MODEL", "VLLM_MODEL", "MODEL_REPO", "HF_REPO_ID",
                "STORAGE_URI", "MODEL_URI")  # fmt: skip
 """Variables that name the model for images and operators."""
-COMMIT = re.compile(r"[0-9a-f]{40}")
+COMMIT = regex(r"[0-9a-f]{40}")
 """A commit of a repository on the hub, as `--revision` names a snapshot; a branch or a tag may move."""
-HOLE = re.compile(r"[$`<>]|\{\{")
+HOLE = regex(r"[$`<>]|\{\{")
 """Text that is filled in later: a shell's variable, a template's field, a placeholder."""
 DEFAULT_MODEL = "vLLM's default model"
 URI_FIELDS = (
@@ -222,7 +223,7 @@ def _names_in_object(args: EngineArgs, workload: Workload, container: Container)
         yield f"the {workload.kind}'s name", name
 
 
-_HINT = re.compile(r", from (?P<origin>the [^']*?(?:'s \w+)?) '")
+_HINT = regex(r", from (?P<origin>the [^']*?(?:'s \w+)?) '")
 
 
 def guess(fact: Fact[Model]) -> tuple[str, str] | None:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from podfit.base.lazy import regex
 from podfit.vllm.model.catalogue import MIRRORS, by_id, ids
 from podfit.vllm.model.name import shape, tells_quantisation
 from podfit.vllm.model.shape import Model
 
-_ADDED = re.compile(
+_ADDED = regex(
     r"[-_.](fp8|nvfp4|mxfp4|fp4|awq|gptq|int[48]|w\d+a\d+|bnb|nf4|[48][-_]?bits?|dynamic|block|quantized|kv|unsloth"
     r"|compressed|tensors|g?128g|marlin|autoround|auto[-_]round|mixed|sym|hf)(?=[-_.]|$)",
     re.IGNORECASE,

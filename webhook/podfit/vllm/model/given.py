@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podfit.base import numbers
+from podfit.base.lazy import regex
 from podfit.kube import snapshot
 from podfit.vllm import measured
 from podfit.vllm.facts import Counted, GivenModel
@@ -165,7 +166,7 @@ def _files(index: Mapping[str, Any]) -> int:
 
 PACKED = {"U8", "I8", "I16", "I32", "U32", "F4"}
 """safetensors dtypes in which one element may contain several weights."""
-_EXPERT = re.compile(r"\.(experts|block_sparse_moe\.experts|local_experts)\.")
+_EXPERT = regex(r"\.(experts|block_sparse_moe\.experts|local_experts)\.")
 
 
 def of_headers(headers: Iterable[Mapping[str, Any]]) -> Counted:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
+from podfit.base.lazy import regex
 from podfit.vllm.facts import Fact
 from podfit.vllm.model.catalogue import by_id, last_parts, model_of_row, relatives, row_of
 from podfit.vllm.model.config import from_config
@@ -65,9 +66,7 @@ def _path_parts(name: str) -> list[str]:
 
 _MODELCAR = "modelcar-"
 """Begins the names of images that contain a model (KServe, "Serve models with OCI images")."""
-_SERVER_WORD = re.compile(
-    r"(?:(?:vllm|llm|model|modelcar|serve|serving|server|inference|infer|ms|my)[-_])+", re.IGNORECASE
-)
+_SERVER_WORD = regex(r"(?:(?:vllm|llm|model|modelcar|serve|serving|server|inference|infer|ms|my)[-_])+", re.IGNORECASE)
 
 
 def without_server_words(name: str) -> str:
@@ -159,7 +158,7 @@ def shape(model: Model) -> tuple[object, ...]:
             model.vocab_size, model.num_experts, model.quantization_config is not None)  # fmt: skip
 
 
-SIZE = re.compile(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
+SIZE = regex(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
 
 
 def tells_quantisation(name: str) -> bool:
@@ -213,7 +212,7 @@ LEFT_ALONE = ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_mod
 """Keys of a quantization_config that list layers."""
 
 
-SIZED = re.compile(
+SIZED = regex(
     r"(?:^|[-_\s])(?:(?P<experts>\d{1,3})x)?(?P<size>\d{1,4}(?:[._]\d{1,3})?)(?P<unit>[bmt])(?=[-_\s.:@]|$)",
     re.IGNORECASE,
 )

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from podfit.base import data
+from podfit.base.lazy import regex
 from podfit.vllm.release import Release, parse
 
 Kind = Literal["tool_call_parser", "reasoning_parser"]
@@ -29,7 +30,7 @@ THINKS = frozenset({
     "poolside_v1", "qwen3", "step3", "step3p5", "step5",
 })  # fmt: skip
 """Reasoning parsers that read <think>…</think>, with small differences (vLLM 0.33 reasoning)."""
-SIZE = re.compile(r"[ae]?\d+(\.\d+)?[bmt]|\d+(x\d+b|e)|v0\.\d|\d{4}|w\d+a\d+")
+SIZE = regex(r"[ae]?\d+(\.\d+)?[bmt]|\d+(x\d+b|e)|v0\.\d|\d{4}|w\d+a\d+")
 """Parts of a name that say a size, a date, or a minor version of a checkpoint."""
 OF_A_COPY = frozenset({
     "instruct", "it", "chat", "base", "thinking", "think", "reasoning", "preview", "exp", "hf", "pt", "meta",
@@ -68,7 +69,7 @@ def of(model: str) -> Recipe | None:
     return None if row is None else _recipe(json.loads(row))
 
 
-ID = re.compile(r"[\w.-]+/[\w.-]+")
+ID = regex(r"[\w.-]+/[\w.-]+")
 
 
 def is_id(model: str) -> bool:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-QUANTISED = re.compile(
+from podfit.base.lazy import regex
+
+QUANTISED = regex(
     r"(?P<gguf>gguf|i?q[1-8]-(?:[k01]|x{0,2}s|nl|m)(?![a-z])(?:-(?:xs|s|m|l|xl)(?![a-z]))?)|(?P<awq>awq)|(?P<gptq>gptq|autoround)|(?P<fp8>fp8|float8)|(?P<nvfp4>nvfp4|(?<!mx)fp4)"
     r"|(?P<bnb>bnb|bitsandbytes)|(?P<w8a8>w8a8|int8|8bit|8-bit)|(?P<w4a16>w4a16|int4|4bit|4-bit)"
     r"|(?P<mxfp4>mxfp4)|(?P<unknown>w8a16|quantized?|exl[23]|hqq|aqlm)"
