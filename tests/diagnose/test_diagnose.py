@@ -874,7 +874,7 @@ process has 20.60 GiB memory in use.
         (
             "INFO 07-02 11:20:31 [api_server.py:1043] vLLM API server version 0.9.1\n"
             "ValueError: Model architectures ['SeedForCausalLM'] are not supported for now.",
-            "Use a newer image of vLLM than 0.9.1, which has no class SeedForCausalLM",
+            "Use a newer image of vLLM than 0.9.1: this one has no class SeedForCausalLM",
         ),
         (
             "ValueError: The checkpoint you are trying to load has model type `seed2` but Transformers does not "

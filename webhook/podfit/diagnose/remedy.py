@@ -323,8 +323,8 @@ def _unknown_model(log_values: Known) -> Iterator[str]:
         yield f"Use a newer image of vLLM{than}: its transformers does not know the model type {match[1]}."
     elif match := re.search(r"Model architectures \['(\w+)'", log_values.text):
         yield (
-            f"Use a newer image of vLLM{than}, which has no class {match[1]}, or --model-impl transformers if "
-            "transformers has one."
+            f"Use a newer image of vLLM{than}: this one has no class {match[1]}. If transformers has one, "
+            "--model-impl transformers runs it."
         )
 
 
