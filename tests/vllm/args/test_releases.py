@@ -188,7 +188,7 @@ def test_the_script_reads_a_parser_as_the_table_has_it() -> None:
     parser.add_argument("--json", type=_parse_type(json.loads), default=object())
     parser.add_argument("--config-of-a-class", type=_optional_type(_of_a_class))
     parser.add_argument("--many", nargs="+", choices=["a", "b"])
-    rows = taught.rows(read_parser.options(parser))
+    rows = taught.rows(read_parser.option_rows(parser))
     switch = {"nargs": 0, "action": "_Pairs"}
     assert rows == {
         "model_tag": {"nargs": "?", "type": "str"},

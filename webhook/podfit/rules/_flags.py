@@ -136,7 +136,7 @@ def in_file(engine: Engine, index: int) -> str:
 
 
 def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
-    """The arguments that fill a config class from JSON, and what is given of them; none with a placeholder in it."""
+    """(dest, JSON value) of each given argument that fills a config class; none with a placeholder in it."""
     args = engine.args
     dests = sorted(settings.config_arguments().intersection(args.given))
     return [(dest, value) for dest in dests if is_object(value := args.given[dest]) and args.is_sure(dest)]

@@ -358,7 +358,7 @@ class Engine:
         """Changes that likely fit the GPU, though not certainly, and give up less than those of `alternatives`."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return ()
-        if not self.cached_object.is_among(_SEARCHES, "searches"):
+        if not self.cached_object.take_one_of(_SEARCHES, "searches"):
             return ()
         alternatives = probable_changes(
             self.args, self.model.value, self.gpu.value,
@@ -396,7 +396,7 @@ class Engine:
         in any case."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return []  # the KV cache memory that one engine had does not apply to another
-        if not self.cached_object.is_among(_SEARCHES, "searches"):
+        if not self.cached_object.take_one_of(_SEARCHES, "searches"):
             return []
         args = with_changes(self.args, also or {})
         return solve.alternatives(
@@ -457,6 +457,7 @@ def _own_labels(workload: Workload) -> tuple[str, ...]:
 
 
 def _value_at(value: Any, parts: tuple[str | int, ...]) -> Any:
+    """The value at a path of keys and indices; None if a part is missing."""
     for part in parts:
         if isinstance(value, dict):
             value = value.get(part)

@@ -151,6 +151,7 @@ def sentence(engine: Engine) -> str | None:
 
 
 def _sentence(engine: Engine) -> str | None:
+    """`sentence`, computed: the GPUs that fit, that are unsure and that do not fit, each with the reason, by "; "."""
     gpus = engine.gpus
     if gpus is None:
         return None

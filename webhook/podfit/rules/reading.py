@@ -76,6 +76,7 @@ def with_leaders(engines: Sequence[Engine]) -> list[Engine]:
 
 
 def _with_leader(worker: Engine, serving: Sequence[Engine]) -> Engine:
+    """The worker with the engine that it joins; unchanged if the nearest serving engines differ or none exists."""
     most = max((_common_parts(worker, engine) for engine in serving), default=0)
     nearest = [engine for engine in serving if _common_parts(worker, engine) == most]
     if not nearest:
@@ -126,7 +127,7 @@ def supposing(engine: Engine, supposed: Release, *, suggests: bool = False) -> E
         arguments = replace(arguments, release=supposed, releases=())
     else:
         arguments = args.parse(
-            running, supposed, engine.parsers, suggests=lambda: suggests and _may_compare_flags(engine.cached_object)
+            running, supposed, engine.parsers, suggests=lambda: suggests and _take_flag_comparison(engine.cached_object)
         )
         arguments = replace(arguments, unrecognized=engine.args.unrecognized)  # no release knows them
     its_model = engine.model
@@ -135,8 +136,9 @@ def supposing(engine: Engine, supposed: Release, *, suggests: bool = False) -> E
     return replace(engine, command=running, release=supposed, args=arguments, model=its_model, supposed=True)
 
 
-def _may_compare_flags(obj: CachedObject) -> bool:
-    return obj.is_among(MAX_COMPARED_FLAGS, "flags")
+def _take_flag_comparison(obj: CachedObject) -> bool:
+    """Count one more comparison of flags; False if the object has had its share of them."""
+    return obj.take_one_of(MAX_COMPARED_FLAGS, "flags")
 
 
 class _ImageRelease(NamedTuple):
@@ -150,6 +152,7 @@ class _ImageRelease(NamedTuple):
 
 
 def _image_release(running: Command, image: object, facts: Facts, releases: Releases | None) -> _ImageRelease:
+    """The release, from a vLLM that the command installs, else the policy, the tag, or a part of the image's name."""
     if running.other:
         return _ImageRelease(None)  # its version numbers are its own
     if "vllm" in running.changes:
@@ -177,7 +180,7 @@ def _engine(
     arguments = _stage(
         "arguments",
         errors,
-        lambda: args.parse(running, of_image.release, releases, suggests=lambda: _may_compare_flags(obj)),
+        lambda: args.parse(running, of_image.release, releases, suggests=lambda: _take_flag_comparison(obj)),
         EngineArgs(of_image.release, open="podfit could not read the arguments"),
     )
     its_model = _stage("model", errors, lambda: model.find(arguments, workload, container, facts), None)

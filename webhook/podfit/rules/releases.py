@@ -60,6 +60,7 @@ def checker(engine: Engine) -> Callable[[Rule], Iterator[Finding]]:
 
 
 def _check_releases(engine: Engine, rule: Rule) -> Iterator[Finding]:
+    """The rule's findings. If they depend on the release, those of `_likely_there`; none for a fork of vLLM."""
     if not rule.by_release:
         return rule.check(engine)
     if engine.requested is not None and engine.requested[0].startswith(PLUGINS):
@@ -113,7 +114,7 @@ def _subjects(rule: Rule, engine: Engine, release: Release) -> frozenset[str]:
     """The subjects of the rule's findings in a release; none if the object has been read by too many."""
     known, key = engine.once(_readings).subjects, (rule.id(), release)
     if key not in known:
-        allowed = engine.cached_object.is_among(MAX_READINGS_PER_OBJECT, "releases")
+        allowed = engine.cached_object.take_one_of(MAX_READINGS_PER_OBJECT, "releases")
         known[key] = frozenset(map(_subject, rule.check(_as_of(engine, release))) if allowed else ())
     return known[key]
 
@@ -140,7 +141,9 @@ def _starts(engine: Engine, release: Release) -> bool:
     """No rule that depends on the release reports a failure there, and no memory is too small."""
     if shm_mounts.is_refused(engine, release):
         return False
-    if release in engine.once(_readings).engines or engine.cached_object.is_among(MAX_READINGS_PER_OBJECT, "releases"):
+    if release in engine.once(_readings).engines or engine.cached_object.take_one_of(
+        MAX_READINGS_PER_OBJECT, "releases"
+    ):
         as_of = _as_of(engine, release)
     else:
         return False

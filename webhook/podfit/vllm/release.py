@@ -125,6 +125,7 @@ def named_within(image: str) -> Release | None:
 
 @lru_cache(256)
 def _named_within(name: str) -> Release | None:
+    """`named_within` of a name without digest; None for builds of a commit, and if several numbers are possible."""
     head, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
         head, tag = name, ""

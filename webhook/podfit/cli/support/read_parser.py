@@ -49,8 +49,8 @@ def plain(value: Any) -> Any:
         return None
 
 
-def options(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
-    """Every option of an argparse parser."""
+def option_rows(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
+    """One row per option of an argparse parser, as `podfit releases add` reads it: its flags, dest, type, default."""
     items = []
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):
@@ -103,7 +103,7 @@ def main() -> None:
         )
         value = arguments.make_arg_parser(utils.FlexibleArgumentParser())
         version = importlib.import_module("vllm").__version__
-    json.dump({"version": version, "options": options(value)}, sys.stdout, indent=1)
+    json.dump({"version": version, "options": option_rows(value)}, sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

@@ -51,10 +51,10 @@ class CachedObject:
             self._known[key] = of(self)
         return self._known[key]  # type: ignore[no-any-return]
 
-    def is_among(self, most: int, what: str) -> bool:
-        """This is asked for the first `most` times: what is of use for a few containers, and for no more."""
+    def take_one_of(self, limit: int, what: str) -> bool:
+        """Count one more use of `what`; True for the first `limit` uses, whichever of the containers makes them."""
         self._counted[what] += 1
-        return self._counted[what] <= most
+        return self._counted[what] <= limit
 
 
 def find(obj: JSON, kinds: Mapping[str, Sequence[str]] | None = None) -> list[Workload]:

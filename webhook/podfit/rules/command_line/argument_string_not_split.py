@@ -127,6 +127,7 @@ def _items(words: Sequence[str]) -> str:
 
 
 def _split_fix(engine: Engine, slip: Slip) -> tuple[Edit, ...]:
+    """The edit that replaces the item by the intended ones; none if it has a variable or came from elsewhere."""
     path = slip.path
     if path is None or "$" in slip.text or path.get(engine.workload.object) != slip.text:
         return ()

@@ -226,6 +226,7 @@ def _has_an_engine(engine: Engine) -> bool:
 
 
 def _logging_level(engine: Engine) -> Iterator[Finding]:
+    """The finding if VLLM_LOGGING_LEVEL is not a level of Python's `logging` and this release passes it on."""
     env, release = engine.command.env, engine.release
     given = env.get("VLLM_LOGGING_LEVEL")
     if given is None or "$" in given or release is None or release < LEVELS_SINCE:

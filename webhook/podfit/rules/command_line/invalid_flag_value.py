@@ -534,6 +534,7 @@ _OF_HELM = regex(r"\d(\.\d+)?e\+\d\d")
 
 
 def _by_helm(engine: Engine, error: ArgumentError) -> str | None:
+    """The explanation for an integer that Helm printed as "3.2768e+04"; None for other values."""
     text = engine.args.written.get(error.dest) if error.dest else None
     if isinstance(text, str) and _OF_HELM.fullmatch(text):
         return "so Helm prints a large number of values.yaml, unless the template says `| int`"

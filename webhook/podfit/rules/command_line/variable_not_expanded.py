@@ -59,6 +59,7 @@ class VariableNotExpanded(Rule):
 
 
 def _of_a_shell(engine: Engine, word: Word) -> Iterator[Finding]:
+    """The finding for a `$NAME` that only a shell would expand; none for JSON keys and names that envsubst fills."""
     match = _SHELLS.search(word.text)
     if match is None:
         return
@@ -117,6 +118,7 @@ def _by_kserve(engine: Engine, name: str) -> bool:
 def _finding(
     engine: Engine, word: Word, message: str, refused: tuple[str, str] | None, instead: str | None, *, sure: bool
 ) -> Finding:
+    """The finding. `refused`: from `_refused`; `sure`: nothing can expand the word later; `instead`: the right word."""
     known: Certainty = "likely"
     if refused and sure and _is_direct(engine):
         known = registry_certainty(engine) if refused[0] in PLUGGED else certainty(engine)

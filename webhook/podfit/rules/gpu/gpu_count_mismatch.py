@@ -89,6 +89,7 @@ def _of_this_pod(engine: Engine, resource: str, own: int) -> Finding:
 
 
 def _for_a_group(engine: Engine, count: _parallel.Count) -> list[str]:
+    """Suggestions for an engine over several Pods: more Pods of the present size, then other parallel sizes."""
     each = count.have // count.pods
     names = (
         [f"{-(-count.needed // each)} Pods of {each} × {count.resource}"] if each and not count.needed % each else []

@@ -145,6 +145,7 @@ def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) 
 
 
 def _without_latents(model: Model, dtype: object, release: Release, has: tuple[int, int]) -> Lack | None:
+    """`_lack` of a model without latent attention (MLA): the KV cache dtypes nvfp4 and fp8 on older GPUs."""
     without = ("without --kv-cache-dtype",)
     if not model.num_attention_heads or not any(
         architecture.endswith(GENERATES) for architecture in model.architectures

@@ -110,7 +110,7 @@ def add(engine: Engine, size: int) -> tuple[Edit, ...]:
 
 
 def _volumes(workload: Workload) -> tuple[Any, frozenset[str]]:
-    """The name of a volume in memory that no container mounts, and the names of all volumes."""
+    """(name of a volume in memory that no container mounts, or None; names of all volumes)."""
     volumes = [item for item in as_list(workload.spec.get("volumes")) if is_object(item)]
     mounts = (as_list(container.spec.get("volumeMounts")) for container in workload.containers)
     used = {str(mount.get("name")) for mount_list in mounts for mount in mount_list if is_object(mount)}

@@ -277,7 +277,7 @@ def _of_gpus(
     """The violation on the GPUs that the container may get; None if each of them allows the value."""
 
     def violations(applying: Sequence[tuple[str, Limit | None]]) -> list[tuple[str, Violation]]:
-        """The GPUs whose limit is not met."""
+        """(name of the GPU, violation) for each GPU whose limit is not met."""
         checks = [(name, violation(limit) if limit is not None else None) for name, limit in applying]
         return [(name, violated) for name, violated in checks if violated is not None]
 

@@ -88,6 +88,7 @@ PLACEHOLDER = regex(
 
 
 def _is_token(value: str, *, named: bool) -> bool:
+    """True if it has the form of a token, or if it is the value of a token variable (`named`) and no placeholder."""
     if FORM.search(value):
         return True
     if not named or len(value) < 16:

@@ -58,11 +58,12 @@ def _unread(metadata: Mapping[str, Any]) -> Mapping[str, None]:
 
 
 def _finding(engine: Engine, where: FieldPath, key: str) -> Finding:
+    """The finding for the annotation `key`, with the nearest names; `where`: path of the object's root."""
     from podfit.rules import all_rules
 
     key = key if len(key) <= _LONGEST else f"{key[:_LONGEST]}…"
     rule, ignores = key.removeprefix(IGNORE), key.startswith(IGNORE)
-    compared = engine.cached_object.is_among(_COMPARED, "annotations")
+    compared = engine.cached_object.take_one_of(_COMPARED, "annotations")
     near = nearest(rule if ignores else key, all_rules() if ignores else _words(all_rules()), 2) if compared else []
     meant = [IGNORE + rule_name for rule_name in near] if ignores else near
     text = f"; did you mean {' or '.join(meant)}?" if meant else ""

@@ -72,7 +72,7 @@ class MixedGpuNodes(Rule):
 
 
 def _kinds(engine: Engine) -> Iterator[tuple[Accelerator, str]]:
-    """Each kind of GPU that the Pod may get, and its nodes; also if further matching nodes name no GPU."""
+    """(kind of GPU, text that names its nodes) for each kind that the Pod may get, even if other nodes name none."""
     if engine.gpu is not None:
         yield from gpu.on_nodes(engine.gpu, engine.placement, engine.workload)
     elif engine.placement is not None and engine.requested is not None:

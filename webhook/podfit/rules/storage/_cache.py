@@ -178,7 +178,7 @@ def _claim(engine: Engine, name: str) -> JSON | None:
 
 
 def _template(engine: Engine, name: str) -> tuple[str, JSON]:
-    """The StatefulSet's claim template of that name."""
+    """("template", spec) of the StatefulSet's claim template of that name; ("other", {}) if it has none."""
     templates = mapping(engine.workload.object.get("spec")).get("volumeClaimTemplates")
     for item in as_list(templates):
         if mapping(mapping(item).get("metadata")).get("name") == name:

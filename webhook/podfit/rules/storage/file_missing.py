@@ -62,7 +62,7 @@ class FileMissing(Rule):
 
 
 def _named(engine: Engine) -> Iterator[tuple[str, str]]:
-    """Each argument that names a file, and the path."""
+    """(dest of the argument, path) for each argument that names a file."""
     given, written = engine.args.given, engine.args.written
     for dest in FILE_FLAGS:
         if isinstance(path := given.get(dest), str):

@@ -42,6 +42,7 @@ class ModelCacheWrongPath(Rule):
 
 
 def _suggestions(cache: _cache.Cache, volume: _cache.Volume) -> tuple[str, ...]:
+    """Two alternatives: move the cache to the volume, or mount the volume at the cache."""
     home = cache.directory.removesuffix("/hub")
     if cache.said_by == "--download-dir":
         return (f"--download-dir {volume.mount.path}", f"mountPath: {cache.directory}")

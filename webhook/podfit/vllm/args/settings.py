@@ -292,7 +292,7 @@ def _definition_in(spans: Sequence[Span], release_number: int) -> Mapping[str, A
 
 
 def _nearest_releases(spans: Sequence[Span], number: int) -> tuple[Release | None, Release | None]:
-    """The first and last release of the nearest run of releases that have it; earlier runs come first."""
+    """(first, last) of the nearest run of releases that have it; earlier runs come first. (None, None) if none has."""
     before = [span for span in spans if span[1] < number]
     after = [span for span in spans if span[0] > number]
     if not before and not after:

@@ -44,6 +44,7 @@ def assignment(expander: WordExpander, node: Node) -> Status:
 
 
 def _array(expander: WordExpander, node: Node, current: Value | Array | None) -> Array:
+    """The elements of `NAME=(…)`, after `current` for `+=`. One unknown value if elements have indices of their own."""
     elements = [field for child in node.children if child.is_named for field in expander.fields(child)]
     if any(source(child).startswith("[") or "$((" in source(child) for child in node.children):
         return [mystery(source(node)[:64], "its elements have indices of their own, or arithmetic that may fail")]

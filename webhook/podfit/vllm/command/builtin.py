@@ -14,6 +14,7 @@ _NAME = regex(r"[A-Za-z_]\w*")
 
 
 def _set(state: ShellState, argv: list[Value]) -> Status:
+    """`set -e`, `set -a`, `set -o NAME`, `set -- A B`. Other options do not matter."""
     for position, word in enumerate(argv):
         text = text_of(word)
         if text == "--":
@@ -37,6 +38,7 @@ def _set(state: ShellState, argv: list[Value]) -> Status:
 
 
 def _shift(state: ShellState, argv: list[Value]) -> Status:
+    """`shift` and `shift N`; fails if there are fewer parameters."""
     count = known(argv[0]) if argv else "1"
     if count is None or any(reason_of(pieces) is not None for pieces in state.positional):
         state.forget_positional("shift removes parameters that are not known")

@@ -40,6 +40,7 @@ def substitute(obj: Any, command: Command, first: int, count: int, words: Sequen
 
 
 def _in_list(obj: Any, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit, ...]:
+    """The edit that replaces adjacent items of `command` or `args`; none if the object has other items there."""
     path, at = FieldPath(old[0].path.parts[:-1]), old[0].path.parts[-1]
     value = path.get(obj)
     if not isinstance(at, int) or not isinstance(value, list) or len(value) > _LONGEST:

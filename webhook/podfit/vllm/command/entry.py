@@ -283,6 +283,7 @@ def split(line: str) -> list[str]:
 
 
 def _python(argv: Argv) -> Start | None:
+    """`python …`, the interpreter first; Unknown for code (`-c`), other files and a bare interpreter."""
     index = 1
     while index < len(argv):
         text = text_of(argv[index])
@@ -326,6 +327,7 @@ def _module(argv: Argv) -> Start | None:
 
 
 def _module_later(argv: Argv) -> Start | None:
+    """The start of a vLLM module that another module runs (`torchrun … -m MODULE`); None if no near `-m` names one."""
     texts = texts_of(argv[: 4 * _NEAR + 1])
     for index in [n for n, text in enumerate(texts[:-1]) if text == "-m"] if "-m" in texts else ():
         module = texts[index + 1]

@@ -164,7 +164,7 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
 
 
 def _injected(workload: Workload) -> Iterator[tuple[str, Value]]:
-    """Variables that an operator sets, and the parameters of a template without a value."""
+    """(name, value) of each variable that an operator sets, and of each template parameter without a value."""
     kind = workload.kind
     for name in _names_injected(workload, kind):
         yield name, mystery(f"${name}", f"{name} is set by the {kind} operator")
@@ -179,6 +179,7 @@ def _injected(workload: Workload) -> Iterator[tuple[str, Value]]:
 
 
 def _names_injected(workload: Workload, kind: str) -> tuple[str, ...]:
+    """Names of the variables that LeaderWorkerSet, KubeRay or another operator adds to the workload's containers."""
     labels = mapping(workload.metadata.get("labels"))
     if "leaderworkerset.sigs.k8s.io/name" in labels:
         return _LWS
@@ -188,6 +189,7 @@ def _names_injected(workload: Workload, kind: str) -> tuple[str, ...]:
 
 
 def _env_from(env: Environment, source: JSON, path: FieldPath, config_maps: Mapping[str, JSON]) -> None:
+    """Add an `envFrom` entry to `env`: a known ConfigMap's variables, else the reason why any variable may be set."""
     prefix = string(source.get("prefix"))
     ref = mapping(source.get("configMapRef"))
     name = string(ref.get("name"))

@@ -155,6 +155,7 @@ class WordExpander:
         yield from self._gap(text[start - base : end - base], quoted)
 
     def _gap(self, text: bytes, quoted: bool) -> Iterator[_Segment]:
+        """The blank text between two nodes; unknown if the shell computes something in it."""
         if _SPECIAL.search(text):
             written = text.decode(errors="replace")
             yield _Segment(mystery(f"${{{written}}}", f"{written} is known only when the script runs"), not quoted)
@@ -179,6 +180,7 @@ class WordExpander:
     # ── parameters ──
 
     def _parameter(self, name: str, quoted: bool, written: str, index: str = "") -> Iterator[_Segment]:
+        """`$NAME`, written as `written`: `"$*"` is one word, `"$@"` one per element; unknown if it is not set."""
         value = self._lookup(name, index)
         if value is None:
             value = mystery(written, f"{written} is set neither in the container's env nor in the script")
@@ -266,6 +268,7 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
     started = False
 
     def end() -> None:
+        """Complete the current word, if one has begun."""
         nonlocal started
         if started:
             done.append(_bounded(joined(current)))

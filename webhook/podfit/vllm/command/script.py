@@ -209,6 +209,7 @@ class Shell:
         return status
 
     def _pipeline(self, node: Node) -> Status:
+        """`a | b`: each command runs in a subshell; the last one decides how it ends."""
         status: Status = "likely"
         for child in node.children:
             if child.is_named and child.type != "comment":
@@ -235,6 +236,7 @@ class Shell:
         return "maybe"
 
     def _negated(self, node: Node) -> Status:
+        """`! command`: its failure does not end the script."""
         self.caught += 1
         try:
             self.block(node.children)
@@ -323,6 +325,7 @@ class Shell:
             self.changes.add(change)
 
     def _if(self, node: Node) -> Status:
+        """`if`: each branch as an alternative; the first one includes the condition."""
         parts: list[list[Node]] = [[]]
         for child in node.children:
             if child.type in ("elif_clause", "else_clause"):
@@ -332,6 +335,7 @@ class Shell:
         return self.opaque_statement(parts, source(node))
 
     def _case(self, node: Node) -> Status:
+        """`case`: each item's statements as an alternative, without the patterns."""
         parts = []
         for item in (child for child in node.children if child.type == "case_item"):
             closing = next((n for n, child in enumerate(item.children) if child.type == ")"), 0)
@@ -353,6 +357,7 @@ class Shell:
         return self.opaque_statement([[*question, body]], source(node), repeats=True)
 
     def _function_definition(self, node: Node) -> Status:
+        """`name() { … }`: the body is followed when the function is called."""
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
             self.state.functions[source(name)] = (body,)
@@ -372,12 +377,14 @@ class Shell:
             self.state.positional = before
 
     def _eval(self, argv: list[Value]) -> Status:
+        """`eval`: follow the joined words; if one of them is unknown, so are all variables after it."""
         self._follow_text(joined_list(argv), "eval")
         if any(reason_of(word) is not None for word in argv):
             self.state.forget_all(f"eval {' '.join(map(text_of, argv))} may set any variable")
         return "likely"
 
     def _source(self, argv: list[Value]) -> Status:
+        """`source FILE`: follow a known file. An unknown one may set any variable, unless it only sets paths."""
         path = known(argv[0]) if argv else None
         text = self.contents(path) if path else None
         if text is not None:

@@ -110,6 +110,7 @@ class _Resolver(Reading):
     """True if a script was read, and not only the words of the command."""
 
     def resolve(self) -> Command | None:
+        """The command that starts vLLM; None if none does. `Command.unread` if a limit ended the reading."""
         try:
             command = self._resolved()
         except GiveUp as why:
@@ -120,6 +121,7 @@ class _Resolver(Reading):
         return self._unread(self.unread_reason, " ".join([item for item in given if isinstance(item, str)]))
 
     def _resolved(self) -> Command | None:
+        """The command, from `command` and `args` or the image's entrypoint; raises GiveUp at a limit."""
         given = self.commands or self.args
         if given and telling.CACHE_SERVER.fullmatch(text_of(given[0])[:_LONGEST_PROGRAM]):
             return None
@@ -260,6 +262,7 @@ class _Resolver(Reading):
     # ── scripts ──
 
     def _text(self, started: Script) -> str | None:
+        """The script's text, from the words or from its file; None if the file is unknown."""
         if started.text is not None:
             return "".join(self._raw(piece) for piece in started.text)
         file = known(started.file) if started.file is not None else None
@@ -502,7 +505,7 @@ class _Resolver(Reading):
         return any(itertools.islice(others, _SIBLINGS))
 
     def _first_containers(self, cached_object: CachedObject) -> list[tuple[FieldPath, bool]]:
-        """The first containers of the object, each with whether it serves."""
+        """(path, True if it serves) of each of the object's first containers."""
         rows = ((workload, container) for workload in cached_object.workloads for container in workload.containers)
         first = [
             (workload, container) for workload, container in itertools.islice(rows, _EXAMINED) if not container.init

@@ -83,8 +83,9 @@ class WorkLimit:
     """The work that one script may cost, with all shells that it starts, or that all scripts of an object may cost. In
     a `with` block, a statement is followed one level deeper."""
 
-    def __init__(self, most: int = WORK, work_limit: WorkLimit | None = None) -> None:
-        self.most = most
+    def __init__(self, limit: int = WORK, work_limit: WorkLimit | None = None) -> None:
+        self.limit = limit
+        """In the units of `WORK`, as `spent`."""
         self.spent = 0
         self.object_limit = work_limit
         """The limit of the whole object, of which this one is a part."""
@@ -96,7 +97,7 @@ class WorkLimit:
     def take(self, work: int) -> bool:
         """Take work from the limit; whether there was enough."""
         self.spent += work
-        return (self.object_limit is None or self.object_limit.take(work)) and self.spent <= self.most
+        return (self.object_limit is None or self.object_limit.take(work)) and self.spent <= self.limit
 
     def spend(self, work: int) -> None:
         """Take work from the limit; raises GiveUp if there was not enough."""

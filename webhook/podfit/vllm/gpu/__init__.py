@@ -164,7 +164,8 @@ def _narrowed_to_nodes(named: NamedProducts, placement: Placement) -> NamedProdu
 def on_nodes(
     fact: Fact[Accelerator], placement: Placement | None, workload: Workload
 ) -> Iterator[tuple[Accelerator, str]]:
-    """Each possible kind of GPU separately, and its nodes: by the nodes' labels if known, else by the GPU models."""
+    """(one kind of GPU, text that names its nodes) for each possible kind, by the nodes' labels. Without labels, by
+    the GPU models; the text is then empty."""
     accelerator = fact.value
     kinds = placement.kinds if placement is not None and placement.kinds else ()
     shared = shared_by_resource(accelerator.resource, workload)
@@ -188,7 +189,7 @@ def _may_get(accelerator: Accelerator, container: Container, resource: str | Non
 def parse(text: str) -> Accelerator:
     """`NAME[:COUNT][,NAME[:COUNT]…]` as users write it → what a container gets; raises ValueError if no GPU has one of
     these names. Each GPU of a list is planned; the count is known if all agree."""
-    accelerators = [_parse(name) for name in text.split(",", MAX_NAMES)]
+    accelerators = [_parse_item(name) for name in text.split(",", MAX_NAMES)]
     gpus = {gpu.name: gpu for accelerator in accelerators for gpu in accelerator.gpus}
     counts = {accelerator.count for accelerator in accelerators}
     return Accelerator(gpus=tuple(gpus.values()), count=counts.pop() if len(counts) == 1 else None)
@@ -198,7 +199,8 @@ MAX_NAMES = 64
 """GPU models that a list names."""
 
 
-def _parse(text: str) -> Accelerator:
+def _parse_item(text: str) -> Accelerator:
+    """One `NAME[:COUNT]`, parsed; raises ValueError for an unknown name, or a count outside 1 to 1,024."""
     name, _, count = text.rpartition(":")
     if not name:
         name, count = text, ""
@@ -214,11 +216,12 @@ def _parse(text: str) -> Accelerator:
 
 def assumed(facts: Facts) -> Accelerator | None:
     """The GPU that the policy assumes (`assume.gpu`), by the tables in use; None if they do not know it."""
-    return None if facts.assume.gpu is None else _known(facts.assume.gpu)
+    return None if facts.assume.gpu is None else _parse_known(facts.assume.gpu)
 
 
 @lru_cache(64)
-def _known(text: str) -> Accelerator | None:
+def _parse_known(text: str) -> Accelerator | None:
+    """The parsed GPUs; None if the tables have no such name."""
     try:
         return parse(text)
     except ValueError:

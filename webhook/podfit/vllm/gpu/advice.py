@@ -121,6 +121,7 @@ def _product_labels(gpu: Gpu) -> Mapping[str, Sequence[str]]:
 
 
 def _selector(spec: JSON) -> Mapping[str, str]:
+    """The entries of the Pod's nodeSelector that identify the GPU model or the machine type."""
     value = spec.get("nodeSelector")
     if not isinstance(value, Mapping):
         return {}

@@ -363,6 +363,7 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate:
 
 @lru_cache(256)
 def _line(model: Model, run: Run, stage: int) -> Estimate:
+    """`line`, computed: the largest of one batch through the layers, sampling from the vocabulary, and compiling."""
     hidden, vocab = model.hidden_size or 0, model.vocab_size or 0
     batch = run.max_num_batched_tokens * hidden * run.width
     fused = forward(model, run) + latent_workspace(model, run)

@@ -245,6 +245,7 @@ def is_bidirectional(model: Model) -> bool:
 
 
 def _no_images(limits: object) -> bool:
+    """True if `--limit-mm-per-prompt` forbids images and every other modality that it names."""
     return (
         isinstance(limits, Mapping)
         and bool(limits)

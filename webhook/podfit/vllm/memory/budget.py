@@ -34,6 +34,7 @@ def line(estimate: Estimate, settings: BudgetSettings) -> Estimate:
 
 @lru_cache(256)
 def _share(estimate: Estimate, share: float) -> Estimate:
+    """Each bound of the estimate, in bytes, times `share` (0 to 1)."""
     floor, low, likely, high = (
         int(size * share) for size in (estimate.floor, estimate.low, estimate.likely, estimate.high)
     )

@@ -63,6 +63,7 @@ SMALLER_SINCE = Release(0, 20)
 
 @lru_cache(256)
 def _line(model: Model, sizes: int, stages: int, twice: bool, smaller: bool, inside: bool) -> Estimate:
+    """Bytes of the graphs of `sizes` batch sizes. `twice`: with and without LoRA; `smaller`: since 0.20."""
     layers = (model.num_hidden_layers or 32) / stages
     kind = "linear_attention" in model.layer_types, bool(model.num_experts)
     size = (PRINTED if smaller else PRINTED_BEFORE)[kind]

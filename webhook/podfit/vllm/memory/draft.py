@@ -87,7 +87,7 @@ def _of_blocks(model: Model, settings: Settings, speculative: Speculative, tp: i
 
 
 def _counted(speculative: Speculative, settings: Settings) -> tuple[float, float] | None:
-    """Bytes of a drafter that the catalog knows, and how many of them are certainly loaded."""
+    """(bytes, bytes that are certainly loaded) of the drafter; None if the catalog does not know its size."""
     drafter = speculative.drafter
     if drafter is None:
         return None

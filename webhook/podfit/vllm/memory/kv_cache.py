@@ -236,6 +236,7 @@ def _unified(layers: Layers, release: Release) -> Layers:
     largest = max(spec.page for _, spec in layers)
 
     def grown(spec: Spec) -> Spec:
+        """The spec with a page as large as the largest; raises LayoutError if this release cannot do that."""
         if spec.page == largest:
             return spec
         if spec.is_state and release >= since.STATE_PAGES:

@@ -75,7 +75,7 @@ def _repeats(layers: Layers) -> int:
 
 
 def _padded(layers: Layers, full: Layers) -> list[tuple[int, Spec]]:
-    """The layers, with pages as large as the next larger one of a full layer."""
+    """(index of the layer, spec) with each page as large as the next larger one of a full layer."""
     sizes = sorted(_pages(full))
     return [
         (index, spec._replace(page=min((size for size in sizes if size >= spec.page), default=spec.page)))

@@ -148,7 +148,7 @@ class GpuLedger:
 
     @property
     def kv_cache_tokens(self) -> tuple[int, int, int] | None:
-        """low, likely, high: "GPU KV cache size: N tokens"."""
+        """(low, likely, high) of vLLM's log line "GPU KV cache size: N tokens"; None if the layout is not known."""
         if (layout := self._countable) is None:
             return None
         low, likely, high = [

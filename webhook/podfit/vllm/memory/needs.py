@@ -75,7 +75,7 @@ class Offer:
 
     @property
     def rank(self) -> tuple[bool, bool, int, int]:
-        """Less is better: first what the cluster has, then what keeps the model's answers, then what is cheap."""
+        """Sort key, the best first: (the cluster lacks GPUs, the answers may change, bytes of all GPUs, GPUs)."""
         return not self.there, bool(self.changes), self.memory, self.gpus
 
 
@@ -122,7 +122,7 @@ def offers(
 
 
 def _variants(args: EngineArgs, model: Model, where: Sequence[Gpu]) -> Iterator[tuple[Mapping[str, Any], Model]]:
-    """The model unchanged; with an 8-bit KV cache; as a quantized copy."""
+    """(changed arguments, model) for the model unchanged, with an 8-bit KV cache, and as each quantized copy."""
     yield {}, model
     capability = min((gpu.compute_capability or (0, 0) for gpu in where), default=(0, 0))
     if capability >= FP8_CACHE and args.given.get("kv_cache_dtype") in (None, "auto"):

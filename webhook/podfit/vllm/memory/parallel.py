@@ -121,6 +121,7 @@ _LONGEST = 1000
 
 
 def _partition(text: str) -> tuple[int, ...]:
+    """Layers of each pipeline stage, from VLLM_PP_LAYER_PARTITION ("16,15,17"); empty if it is not such a list."""
     if len(text) > _LONGEST:
         return ()
     parts = [part.strip() for part in text.split(",")]

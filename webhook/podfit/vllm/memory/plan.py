@@ -367,8 +367,8 @@ def _worst_rank(
 
 
 def _room(release_plan: PlannedRelease) -> tuple[int, int, int]:
-    """Sort key: the worst `verdict` first. If all fit, the fewest blocks, which all ranks then use; else the least
-    memory."""
+    """Sort key, the worst rank first: (`verdict`, blocks if it fits, bytes of KV cache). All ranks use the fewest
+    blocks."""
     if release_plan.ledger is None:
         return VERDICT_ORDER[release_plan.verdict], 0, 0
     left = release_plan.ledger.kv_cache

@@ -108,7 +108,7 @@ def first_download(size: float) -> float:
 
 
 def _fetch(size: float, checkpoint_source: CheckpointSource) -> tuple[float, float, float]:
-    """Low, likely, high. If it is unknown whether anything is downloaded, only `high` counts the download."""
+    """(low, likely, high) seconds of a download of `size` bytes; if it may not happen, only `high` counts it."""
     if checkpoint_source.download is False:
         return 0.0, 0.0, 0.0
     rates = (

@@ -155,6 +155,7 @@ def _no_stages(memory_arguments: MemoryArguments, release: Release) -> bool:
 
 
 def _no_speculation(given: Mapping[str, Any], release: Release) -> bool:
+    """True if V1 of this release lacks the method of speculative decoding, so that vLLM uses V0."""
     value = given.get("speculative_config")
     if value is None and given.get("speculative_model") is None:
         return False

@@ -85,6 +85,7 @@ def fits(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> bo
 
 
 def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictParts:
+    """`_VerdictParts` from the KV cache memory that vLLM reported; the weights are loaded by then."""
     left, layout = ledger.kv_cache.likely, ledger.layout
     if layout is None:
         return "unsure", lambda: "the layout of this model's KV cache is unknown", "blocks"
@@ -94,9 +95,11 @@ def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictP
 
 
 def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictParts:
+    """`_VerdictParts` of one rank: the first check that fails or is unsure decides, else the KV cache."""
     layout = ledger.layout
 
     def why() -> str:
+        """The arithmetic, and which layers the KV cache is compared with if those of all stages count."""
         text = arithmetic(ledger, resolved)
         if layout is not None and layout.of_all_stages:
             stages = resolved.settings.parallel.pp
@@ -258,6 +261,7 @@ def _with_cache(
         )
 
     def request() -> str:
+        """`why`, and the bytes that one request of the context length needs."""
         if resolved.budget.auto_len:
             return f"{why()}; --max-model-len auto takes the longest that fits, about {length:,} tokens"
         taken = f"{human(ledger.request_bytes or needed)}{ledger.checks_only}"

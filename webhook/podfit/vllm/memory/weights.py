@@ -248,6 +248,7 @@ GROUPS: tuple[Group, ...] = ("attention", "linear", "mlp", "experts", "shared", 
 def _in_bytes(
     model: Model, how: WeightSettings, counted: Shape, *, stretch: float, vision: int, tied: bool, agrees: bool
 ) -> Checkpoint:
+    """The checkpoint in bytes. `stretch`: factor of the layers' bytes; `agrees`: `counted` matches the known size."""
     scheme, width = how.scheme, how.width
     rates = {group: stretch * _rate(scheme, group, width) for group in GROUPS}
     vision_bytes = vision * _rate(scheme, "vision", width)
@@ -535,7 +536,8 @@ def least_in_layers(checkpoint: Checkpoint, model: Model, how: Placed) -> float:
     """Bytes that are certainly in the layers of every rank: without embedding, head, tower and rotary table."""
     cut = how.cut
 
-    def of(stage: int) -> float:
+    def in_layers(stage: int) -> float:
+        """Bytes of the layers of one stage."""
         ends = (
             (checkpoint.embedding + checkpoint.head) / cut.tp
             + vision_on_rank(checkpoint, model, how)
@@ -544,7 +546,7 @@ def least_in_layers(checkpoint: Checkpoint, model: Model, how: Placed) -> float:
         return of_stage(checkpoint, model, how, stage) - ends
 
     stages = {0, cut.emptiest(checkpoint.layers), cut.pp - 1}
-    return max(0.0, checkpoint.doubt.least * min(of(stage) for stage in stages))
+    return max(0.0, checkpoint.doubt.least * min(in_layers(stage) for stage in stages))
 
 
 def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:

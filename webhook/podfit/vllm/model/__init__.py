@@ -202,7 +202,7 @@ def is_path(name: str) -> bool:
 
 
 def _names_in_object(args: EngineArgs, workload: Workload, container: Container) -> Iterator[tuple[str, str]]:
-    """Other names of the model in the object, each with where it is from; the most specific first."""
+    """(where the object has it, name) for other names that the object has for the model; the most specific first."""
     if workload.model_uri:
         yield "the model's URI", workload.model_uri
     for parts in URI_FIELDS:
@@ -227,7 +227,7 @@ _HINT = regex(r", from (?P<origin>the [^']*?(?:'s \w+)?) '")
 
 
 def guess(fact: Fact[Model]) -> tuple[str, str] | None:
-    """The published model for which the served one is taken, and why, if only a name says so; else None."""
+    """(id of the published model for which the served one is taken, the reason); None unless a name alone decides."""
     _, begins, base = fact.source.partition(NAME_BEGINS_WITH)
     hint = _HINT.search(fact.source)
     if not begins and hint is None:

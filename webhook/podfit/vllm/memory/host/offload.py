@@ -99,6 +99,7 @@ def _uses_shared_region(release: Release, vendor: str) -> bool:
 
 
 def _connector(args: EngineArgs) -> tuple[str, Mapping[str, Any]]:
+    """(name, extra config) of the KV connector in `--kv-transfer-config`; ("", {}) without one."""
     config = args.given.get("kv_transfer_config")
     if not isinstance(config, Mapping):
         return "", {}
@@ -114,6 +115,7 @@ def asleep(args: EngineArgs, ranks: int, per_rank: float | None) -> Estimate:
 
 
 def _float(text: str | None) -> float | None:
+    """The number that LMCache reads from the text; None if it is not one from 0 to a million."""
     try:
         value = float(text) if text else None
     except ValueError:
