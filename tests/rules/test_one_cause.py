@@ -179,6 +179,7 @@ def test_a_shortage_on_some_of_the_named_gpus_has_one_finding(
             "env VLLM_API_KEY from a Secret",
         ),
         ([f"--api-key=sk-{'a1' * 20}"], "env VLLM_API_KEY from a Secret"),
+        ([f"--api_key=hf_{'a1' * 20}"], "env VLLM_API_KEY from a Secret"),
         (["--hf-token", f"hf_{'a1' * 20}"], "env HF_TOKEN from a Secret"),
     ],
 )

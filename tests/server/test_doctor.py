@@ -453,6 +453,18 @@ def test_an_end_may_be_changed_later(until: str | None, then: str | None, ends: 
     assert registration.off(changed, "", "3", then) is None
 
 
+def test_an_off_whose_end_has_passed_begins_again() -> None:
+    """Without a reason, the one of before is not taken over."""
+    annotations = {registration.OFF_ANNOTATION: "since 1: ticket 17", registration.OFF_UNTIL_ANNOTATION: OVER}
+    hooks = [{"name": "a", "matchConditions": [registration.condition(OVER)]}]
+
+    changed = registration.off({"metadata": {"annotations": annotations}, "webhooks": hooks}, "", "2", None, NOW)
+
+    assert changed
+    assert changed["metadata"]["annotations"][registration.OFF_ANNOTATION] == "since 2: no reason given"
+    assert changed["webhooks"] == [{"name": "a", "matchConditions": OFF}]
+
+
 @pytest.mark.parametrize(
     ("note", "reason", "then"),
     [

@@ -62,6 +62,7 @@ LABELED = {
     "every name of a length": (Match(namespaces=("?*",)), True),
     "an empty selector of namespaces": (Match(namespace_selector=Selector()), True),
     "the label of every namespace": (Match(namespace_selector=EVERYWHERE), True),
+    "three characters": (Match(namespaces=("???",)), False),
     "a name": (Match(namespaces=("a",)), False),
     "a part of a name": (Match(namespaces=("a*",)), False),
     "a label of namespaces": (Match(namespace_selector=Selector((Requirement("team", "In", ("a",)),))), False),

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
     reason, now = one_line(args.reason).strip(), datetime.now(UTC)
     at, until = (f"{moment:{MOMENT}}" if moment else None for moment in (now, args.lasting and now + args.lasting))
-    done = switch(args, "off", lambda configuration: registration.off(configuration, reason, str(at), until))
+    done = switch(args, "off", lambda configuration: registration.off(configuration, reason, str(at), until, now))
     if until:
         print(f"it ends by itself at {until}")
     return done

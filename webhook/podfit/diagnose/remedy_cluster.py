@@ -38,7 +38,7 @@ def image(text: str) -> Iterator[str]:
 
 
 def command(text: str) -> Iterator[str]:
-    """The program that the image does not have."""
+    """Advise on a command that the container runtime can't run: its name and the reason are in `text`."""
     if match := re.search(r"exec: \\?\"([^\"\\]+)\\?\": (?:stat [^:]*: )?(executable|no such file|permission)", text):
         name, reason = match[1], match[2]
         if " " in name:

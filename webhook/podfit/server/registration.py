@@ -70,13 +70,15 @@ def condition(until: str | None) -> dict[str, str]:
     return {"name": CONDITION_NAME, "expression": expression}
 
 
-def off(configuration: JSON, reason: str, at: str, until: str | None = None) -> dict[str, Any] | None:
+def off(
+    configuration: JSON, reason: str, at: str, until: str | None = None, now: datetime | None = None
+) -> dict[str, Any] | None:
     """The merge patch that switches it off, with annotations that show since when (`at`), why, and until when.
 
     The API server rejects it if another client has changed the object meanwhile. If it is off already, the patch only
-    sets another reason and end; None: there is nothing to change."""
+    sets another reason and end; None: there is nothing to change. `now`: an end before this moment is over."""
     before, since = note(configuration), f"since {at}"
-    if state(configuration) == "off":
+    if state(configuration, now) == "off":
         since = before.partition(": ")[0] or since
         if _until(configuration) == until and (not reason or before == f"{since}: {reason}"):
             return None

@@ -1,4 +1,4 @@
-"""Every cause that is known: a file for each plane, and three for what is configured."""
+"""Every known cause, in a module for each subject."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from podfit.base.secret import Secrets
 from podfit.evaluation.lint.fixes import rewrites_secret
@@ -20,7 +21,8 @@ Exemption = Literal["exception", "annotation"]
 LEVEL_STRENGTH: Mapping[Level, int] = {"advice": 0, "likely": 1, "denied": 2}
 
 
-class Consequence(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Consequence:
     """Result of a finding under the terms of a policy."""
 
     mode: Mode
@@ -37,7 +39,8 @@ class Consequence(NamedTuple):
     """The mode without the limit of the policy's `enforce.mode`; None if the policy has no such limit."""
 
 
-class Context(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
     """Facts about a rule's findings that are not in the finding or its engine."""
 
     setting: Setting
@@ -74,7 +77,8 @@ class Context(NamedTuple):
         return bool(finding.fix) and not rewrites_secret(finding.fix, self.object, self.secrets)
 
 
-class Doubt(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Doubt:
     """One reason why a finding has less consequence than its rule's mode."""
 
     name: str
@@ -99,7 +103,8 @@ class Doubt(NamedTuple):
 
     def lower(self, consequence: Consequence, reason: str) -> Consequence:
         """Return the consequence with the limits of the doubt."""
-        return consequence._replace(
+        return replace(
+            consequence,
             mode=min(consequence.mode, self.mode_at_most, key=STRENGTH.__getitem__),
             applies=consequence.applies and not self.stops_repair,
             level_at_most=min(consequence.level_at_most, self.level_at_most, key=LEVEL_STRENGTH.__getitem__),

@@ -39,7 +39,8 @@ UNKNOWN_GENERATION = 4
 """Factor of the work on the layers if the release is not known."""
 
 
-class Containers(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Containers:
     """The vLLM containers of an object."""
 
     object: JSON

@@ -109,7 +109,8 @@ class _Evaluation:
 
     def _limited(self, finding: GradedFinding, terms: Terms) -> GradedFinding:
         """Return the finding with as much of its consequence as `enforce.mode` leaves."""
-        limited = finding.consequence._replace(
+        limited = replace(
+            finding.consequence,
             mode=softer_mode(finding.mode, terms.at_most),
             unlimited=finding.mode,
             applies=finding.applies and (terms.patches or self.place != "admission"),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from podfit.evaluation.lint.results import GradedFinding
 from podfit.evaluation.policy.layer import STRENGTH, harder_mode
@@ -12,7 +11,8 @@ from podfit.rules import all_rules
 from podfit.rules.rule import Mode
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
     """A step that lowers findings for what other findings or another server say."""
 
     name: str
@@ -23,9 +23,8 @@ class Step(NamedTuple):
     def lower(self, finding: GradedFinding, mode: Mode, reason: str) -> GradedFinding:
         """Return the finding with this mode."""
         softened_by = (*finding.softened_by, self.name)
-        return replace(
-            finding, consequence=finding.consequence._replace(mode=mode, reason=reason, softened_by=softened_by)
-        )
+        consequence = replace(finding.consequence, mode=mode, reason=reason, softened_by=softened_by)
+        return replace(finding, consequence=consequence)
 
 
 PRESUMED_RULE = Step(

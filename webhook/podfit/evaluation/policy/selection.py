@@ -57,7 +57,7 @@ def has_labels_alone(matches: Sequence[Match]) -> bool:
 
 def _limits_namespaces(match: Match) -> bool:
     """True if a match names the namespaces in which it selects objects, by their names or by a label."""
-    if match.namespaces is not None and not any(set(pattern) <= {"*", "?"} for pattern in match.namespaces):
+    if match.namespaces is not None and not any({"*"} <= set(pattern) <= {"*", "?"} for pattern in match.namespaces):
         return True
     conditions = match.namespace_selector.requirements if match.namespace_selector is not None else ()
     return any((condition.key, condition.operator) != (NAMESPACE_NAME, "Exists") for condition in conditions)

@@ -65,7 +65,7 @@ class GpuMissing(Rule):
 
 
 def _names_processors(engine: Engine) -> bool:
-    """`--device cpu` is in the command, and the release does not know the flag."""
+    """True if `--device cpu` is in the command."""
     words = " ".join([word.text for word in engine.command.words])
     return "--device cpu" in words or "--device=cpu" in words
 

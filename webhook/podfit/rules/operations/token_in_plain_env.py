@@ -61,7 +61,7 @@ def _of_words(engine: Engine) -> Iterator[Finding]:
     """The first other word of the command that has a token."""
     for word in engine.command.words:
         match = None if word.unknown or word.path == engine.at("env") else FORM.search(word.text)
-        if match is not None and word.text.removeprefix("--api-key=") not in _api_keys(engine):
+        if match is not None and not {word.text, word.text.partition("=")[2]}.intersection(_api_keys(engine)):
             variable = next((f"env {name}" for start, name in VARIABLES if match[0].startswith(start)), "a variable")
             yield Finding(
                 word.path,

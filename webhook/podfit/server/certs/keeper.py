@@ -234,7 +234,7 @@ class Keeper:
 
     def _judge(self, observation: Observation) -> None:
         self.state.rights = observation.unreadable
-        states = [registration.state(value) for value in observation.configurations.values()]
+        states = [registration.state(value, observation.now) for value in observation.configurations.values()]
         self.state.off = None if observation.unreadable else any(state != "on" for state in states)
         self.state.trusted = observation.bundles is not None and renewal.trusted(self._replica, observation.bundles)
 

@@ -101,7 +101,7 @@ class _Parser:
             raise _UnreadableError
 
     def _disjunction(self) -> _Value:
-        """Evaluate `a || b`, or the operand if there is no operator."""
+        """Parse `a || b`, or the operand if there is no operator, into a function of a device."""
         self._enter()
         parts = [self._conjunction()]
         while self._take("||"):
@@ -110,7 +110,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else lambda device: _or([part(device) for part in parts])
 
     def _conjunction(self) -> _Value:
-        """Evaluate `a && b`, or the operand if there is no operator."""
+        """Parse `a && b`, or the operand if there is no operator, into a function of a device."""
         parts = [self._comparison()]
         while self._take("&&"):
             parts.append(self._comparison())

@@ -4,6 +4,7 @@ of them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -46,7 +47,8 @@ class Lora(NamedTuple):
     sharded: bool
 
 
-class RareArguments(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RareArguments:
     """The settings that only RARE_ARGUMENTS change, with their usual values."""
 
     kv_cache_memory: int | None = None
@@ -74,7 +76,8 @@ class RareArguments(NamedTuple):
 NO_RARE_ARGUMENTS = RareArguments()
 
 
-class MemoryArguments(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryArguments:
     """The arguments that decide the settings; None if an argument is not set."""
 
     args: EngineArgs

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from podfit.base import data
 from podfit.base.lazy import regex
@@ -40,7 +41,8 @@ OF_A_COPY = frozenset({
 """Parts of a name that say how a model of the family is tuned or stored."""
 
 
-class Recipe(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
     """A recommendation of a model's maintainers."""
 
     id: str
