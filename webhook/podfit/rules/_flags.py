@@ -70,6 +70,7 @@ def certainty(engine: Engine) -> Certainty:
 
 
 def _has_its_own(engine: Engine, running: Release) -> bool:
+    """True if the command has a flag that only a commit after this release knows."""
     flag = _ITS_OWN.get(running)
     return flag is not None and any(word.text.partition("=")[0] == flag for word in engine.command.words)
 

@@ -53,7 +53,7 @@ def count(engine: Engine) -> Count | None:
     elif engine.group is not None and engine.group.pods > 1:
         group, group_gpus = engine.group, parallel.gpus_of_group(engine.args)
         if group_gpus is not None:
-            result = Count(group.resource, group.gpus, group_gpus, group.pods, not _ray(engine))
+            result = Count(group.resource, group.gpus, group_gpus, group.pods, not _is_in_ray(engine))
     return result if result is not None and result.resource.startswith(_ONE_RANK_EACH) else None
 
 
@@ -106,7 +106,7 @@ def short_of_own(engine: Engine) -> tuple[str, int] | None:
         return None
     if engine.command.shell and _TOLD_ELSEWHERE.search(engine.raw_command):
         return None
-    if engine.container.synthetic or (engine.workload.completes and not _ray(engine)):
+    if engine.container.synthetic or (engine.workload.completes and not _is_in_ray(engine)):
         return None
     resource, own = engine.requested or ("", None)
     return (resource, own) if own and resource.startswith("nvidia.com/") and own < engine.world_size else None
@@ -133,7 +133,8 @@ def _over_nodes(engine: Engine) -> bool:
     return (engine.args.get("nnodes") or 1) > 1 and engine.args.get("distributed_executor_backend") != "ray"
 
 
-def _ray(engine: Engine) -> bool:
+def _is_in_ray(engine: Engine) -> bool:
+    """True if the container is in a head or worker group of a RayCluster."""
     return any(part in engine.workload.path.parts for part in ("headGroupSpec", "workerGroupSpecs"))
 
 

@@ -90,7 +90,7 @@ def _least_capability(engine: Engine) -> tuple[int, int]:
 
 def smallest(engine: Engine) -> str | None:
     """The GPU with the least memory that fits, of those that clouds rent; None if none fits."""
-    model = _first_usable(engine, sorted(_rented(engine), key=lambda model: (model.memory, _order(model))))
+    model = _first_usable(engine, sorted(_rented(engine), key=lambda model: (model.memory, _rank_among_known(model))))
     return model.name if model else None
 
 
@@ -110,7 +110,8 @@ higher")."""
 
 
 @lru_cache(512)
-def _order(model: Gpu) -> int:
+def _rank_among_known(model: Gpu) -> int:
+    """Sort key: position in WELL_KNOWN, other GPU models last."""
     return WELL_KNOWN.index(model.name) if model.name in WELL_KNOWN else len(WELL_KNOWN)
 
 
@@ -124,7 +125,12 @@ def selector(engine: Engine) -> str | None:
     is none. A GPU that few clusters have, or an old one, is named only if no other one fits."""
     usual = sorted(
         _rented(engine),
-        key=lambda model: (model.name not in WELL_KNOWN, _is_old(model), gpu.sold_gigabytes(model), _order(model)),
+        key=lambda model: (
+            model.name not in WELL_KNOWN,
+            _is_old(model),
+            gpu.sold_gigabytes(model),
+            _rank_among_known(model),
+        ),
     )
     labels = gpu.advice.nameable(engine.workload.spec, [model.labels[0] for model in usual if model.labels])
     model = _first_usable(engine, [model for model in usual if model.labels and model.labels[0] in labels])
@@ -293,7 +299,7 @@ def _open(engine: Engine) -> list[str]:
 
 
 def _longest(gpus: Partition, named: Named) -> str | None:
-    """The longest context on the largest GPU that is too small, if only the length is too much there."""
+    """The longest context on the largest GPU that is too small, if only the length is too much there; else None."""
     planned = gpus.engine.plan_on(named.planned.gpu)
     ledger = planned.ledger
     if ledger is None or planned.cause != "request" or not ledger.estimated_max_model_len:
@@ -311,7 +317,11 @@ def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
             if planned_gpu.gpu.name in WELL_KNOWN and is_supported(engine, planned_gpu.gpu)
         ] or planned
     planned.sort(
-        key=lambda planned_gpu: (gpu.sold_gigabytes(planned_gpu.gpu), _order(planned_gpu.gpu), planned_gpu.gpu.name)
+        key=lambda planned_gpu: (
+            gpu.sold_gigabytes(planned_gpu.gpu),
+            _rank_among_known(planned_gpu.gpu),
+            planned_gpu.gpu.name,
+        )
     )
     lacking: dict[str, list[Named]] = {}
     lacks: dict[object, str | None] = {}

@@ -78,7 +78,8 @@ def parts(host: HostLedger) -> tuple[str, ...]:
 
 
 def advised_limit(engine: Engine) -> int | None:
-    """The memory limit to suggest, in bytes, rounded to a number that is easy to write.
+    """The memory limit to suggest, in bytes, rounded to a number that is easy to write. None if host memory is not
+    planned.
 
     It is the larger of two values: the high estimate, and the likely need with room for the checkpoint in the page
     cache (on tmpfs the ledger includes it already)."""

@@ -48,6 +48,7 @@ def startup_window(engine: Engine) -> int | None:
 
 
 def _startup_window(engine: Engine) -> int | None:
+    """Seconds that the startup probe allows; None without one that checks vLLM."""
     entries = probe_of_vllm(engine, "startupProbe")
     return None if entries is None else window(entries)
 
@@ -150,7 +151,7 @@ def presumed(engine: Engine, name: str) -> str | None:
 
 
 def port_number(engine: Engine, port: Any) -> int | None:
-    """A probe's port, a name looked up in the container's ports."""
+    """A probe's port, a name looked up in the container's ports. None if it has no number."""
     if isinstance(port, str) and not port.isdigit():
         named = (item for item in mappings(engine.field("ports")) if item.get("name") == port)
         port = next((item.get("containerPort") for item in named), None)
@@ -232,13 +233,14 @@ def _declaring(workload: Workload) -> dict[int, list[FieldPath]]:
     """Port → the first two containers that declare it."""
     entries: dict[int, list[FieldPath]] = {}
     for container in workload.containers:
-        for port in _declared(container.spec):
+        for port in _declared_ports(container.spec):
             if len(paths := entries.setdefault(port, [])) < 2:
                 paths.append(container.path)
     return entries
 
 
-def _declared(container: Mapping[str, Any]) -> set[int]:
+def _declared_ports(container: Mapping[str, Any]) -> set[int]:
+    """The numbers in the container's `ports`."""
     ports = (item.get("containerPort") for item in mappings(container.get("ports")))
     return {port for port in ports if isinstance(port, int)}
 

@@ -274,7 +274,7 @@ def _stage(name: str, errors: list[tuple[str, Exception]], compute: Callable[[],
 
 
 def _host_ledger_on_processors(engine: Engine) -> HostLedger | None:
-    """Return the host ledger of the CPU backend."""
+    """Return the host ledger of the CPU backend; None if the model or its host memory is unknown."""
     if engine.plan.host is None or engine.model is None:
         return None
     return cpu.ledger(

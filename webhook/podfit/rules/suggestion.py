@@ -35,7 +35,7 @@ def edits(engine: Engine, path: FieldPath, suggestion: str) -> tuple[Edit, ...]:
         return _without_flag(engine, _index_of(engine, match["flag"] or match["other"]))
     if match := _GPUS_WITH_FLAGS.fullmatch(text) or _FLAGS_WITH_GPUS.fullmatch(text):
         flags = _with_flags(engine, match["flags"]) if match["flags"] else ()
-        gpus = _gpus(engine, match["count"])
+        gpus = _gpu_limit(engine, match["count"])
         return (*gpus, *flags) if gpus and bool(flags) == bool(match["flags"]) else ()
     if text.startswith("--"):
         return _with_flags(engine, text)
@@ -166,7 +166,8 @@ def _with_release(engine: Engine, release: str) -> tuple[Edit, ...]:
     return (Edit(engine.container.path / "image", f"{match['name']}:v{release}"),) if match else ()
 
 
-def _gpus(engine: Engine, count: str) -> tuple[Edit, ...]:
+def _gpu_limit(engine: Engine, count: str) -> tuple[Edit, ...]:
+    """The edit that sets the limit of the GPU resource to `count`; none if the container requests none."""
     return (_limit(engine, engine.requested[0], count),) if engine.requested else ()
 
 

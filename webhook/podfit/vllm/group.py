@@ -89,7 +89,8 @@ def _requested_by_pod(workload: Workload) -> dict[str, int | None]:
 
 
 def _ray(cached_object: CachedObject) -> Replica | None:
-    """A Ray cluster at its largest: Ray places an engine's ranks wherever there are GPUs."""
+    """A Ray cluster at its largest: Ray places an engine's ranks wherever there are GPUs. None if a number is
+    unknown, or without GPUs."""
     pods = gpus = 0
     resource = None
     for workload in cached_object.workloads:
@@ -108,7 +109,8 @@ def _ray(cached_object: CachedObject) -> Replica | None:
 
 
 def _hosts(group: Mapping[str, object]) -> int | None:
-    """Pods of a worker group; with an autoscaler, the most that it may make, if the group sets that."""
+    """Pods of a worker group; with an autoscaler, the most that it may make, if the group sets that. None if
+    unknown."""
     numbers = [replica_count(group.get(name)) for name in ("replicas", "maxReplicas")]
     most = max((count for count in numbers if count is not None), default=None)
     hosts = replica_count(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1

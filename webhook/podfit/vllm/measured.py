@@ -103,7 +103,8 @@ def find_measured(
     arguments: str,
 ) -> MeasuredStart | None:
     """The measurement of exactly this setup; the last one of several. `models`: the names of the model. `memory`: bytes
-    that processes see on this GPU, because another variant with the same name may have a different size."""
+    that processes see on this GPU, because another variant with the same name may have a different size. None if there
+    is none."""
     names = {model for model in models if model}
     measured_start = None
     for start in measured_starts:

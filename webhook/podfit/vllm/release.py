@@ -140,7 +140,7 @@ def _named_within(name: str) -> Release | None:
 
 def near(image: str) -> Release | None:
     """The release that an image of unknown release is probably near to: its tag names the one before a commit, or the
-    day of the build. It may only silence advice about other releases."""
+    day of the build. It may only silence advice about other releases. None if the tag has neither."""
     tag = image.strip().partition("@")[0].rpartition("/")[2].partition(":")[2] if len(image) <= LONGEST else ""
     if match := _BEFORE_A_COMMIT.match(tag):
         return parse(match[1])
@@ -184,6 +184,7 @@ def _from_image(image: str) -> Release | None:
 
 @cache
 def _vendors() -> Images:
+    """(pattern of an image, its vLLM release) for images whose tags have numbers of their own."""
     rows = ((row["image"], parse(row["release"])) for row in load("releases")["images"])
     return tuple((pattern, release) for pattern, release in rows if release is not None)
 

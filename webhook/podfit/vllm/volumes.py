@@ -79,7 +79,7 @@ def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
 
 
 def mount_of_path(mounted: Iterable[Mount], path: str) -> Mount | None:
-    """The deepest mount that contains `path`."""
+    """The deepest mount that contains `path`; None if none does."""
     within = f"{posixpath.normpath(path)}/"
     inside = [mount for mount in mounted if mount.path == "/" or within.startswith(f"{mount.path}/")]
     if len(inside) < 2:

@@ -41,6 +41,7 @@ def tool_parsers(message: str, release: Release | None) -> tuple[tuple[str, ...]
 
 
 def _folded(text: str) -> str:
+    """The name in capitals without separators, and with `ATTENTION` shortened, so that spellings compare equal."""
     return re.sub("[-_ ]", "", text).upper().replace("ATTENTION", "ATTN")
 
 
@@ -100,7 +101,8 @@ def is_choice(message: str) -> bool:
 
 
 def choice(message: str) -> str | None:
-    """The nearest allowed value in argparse's "invalid choice: 'fp16' (choose from 'auto', 'float16', …)"."""
+    """The nearest allowed value in argparse's "invalid choice: 'fp16' (choose from 'auto', 'float16', …)". None for
+    other messages, and if none is near."""
     match = _CHOICE.search(message)
     if match is None:
         return None
@@ -134,7 +136,7 @@ def number(text: object) -> str | None:
 
 
 def as_json(dest: str, text: object, release: Release | None) -> str | None:
-    """The JSON object that a text of an older kind, or of Python's, stands for."""
+    """The JSON object that a text of an older kind, or of Python's, stands for; None if it stands for none."""
     if not isinstance(text, str):
         return None
     if dest == "compilation_config" and text in ("0", "1", "2", "3"):

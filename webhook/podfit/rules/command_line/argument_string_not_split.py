@@ -122,6 +122,7 @@ def _as_list(engine: Engine, word: Word, words: Sequence[str]) -> str | None:
 
 
 def _items(words: Sequence[str]) -> str:
+    """`two items: "--flag", "value"`, for people."""
     counts = {2: "two", 3: "three", 4: "four"}
     return f"{counts.get(len(words), len(words))} items: " + ", ".join(f'"{word}"' for word in words)
 

@@ -55,6 +55,7 @@ def _variables(engine: Engine) -> Iterator[tuple[FieldPath, int, str]]:
 
 
 def _may_be_arm(engine: Engine) -> bool:
+    """True if the Pod may get an arm64 node, by its nodeSelector or its GPU."""
     gpus = engine.gpu.value.gpus if engine.gpu else ()
     arch = mapping(engine.pod("nodeSelector")).get("kubernetes.io/arch")
     return arch == "arm64" or (arch is None and any(word in gpu.name for gpu in gpus for word in ARM))

@@ -40,7 +40,7 @@ class ConnectorStepMismatch(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the image has the LMCache of its day."""
         cases = [(it, _state_block(it)) for it in _per_gpu(engine) if _has_the_check(it)]
-        wrong = [(it, block) for it, block in cases if block is not None and not _fits(it, block)]
+        wrong = [(it, block) for it, block in cases if block is not None and not _covers_one_block(it, block)]
         if not wrong or len(wrong) < len(cases):
             return
         it, block = wrong[0]
@@ -82,10 +82,12 @@ def _has_the_check(it: Given) -> bool:
     return (packaged or named) and bool(it.prefix_caching)
 
 
-def _fits(it: Given, block: int) -> bool:
+def _covers_one_block(it: Given, block: int) -> bool:
+    """True if a step of max_num_batched_tokens covers one block of `block` tokens, and not two."""
     return block <= it.settings.batch.max_num_batched_tokens < 2 * block
 
 
 def _state_block(it: Given) -> int | None:
+    """Tokens per block of states under the hybrid KV cache manager; None if it has none."""
     attention = replace(it.settings.attention, manager=True)  # the package's class leaves it on
     return state_block(it.model, replace(it.settings, attention=attention))

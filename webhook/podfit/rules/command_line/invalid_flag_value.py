@@ -445,7 +445,7 @@ def _model_id(engine: Engine, model: str) -> Iterator[Finding]:
 
 
 def _instead(engine: Engine, error: ArgumentError) -> str | None:
-    """A flag with the value that was probably meant."""
+    """A flag with the value that was probably meant; None if nothing is near."""
     if error.dest is None:
         return None
     if (near := _meant.choice(error.message)) is not None:
@@ -542,7 +542,8 @@ def _by_helm(engine: Engine, error: ArgumentError) -> str | None:
 
 
 def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None:
-    """`--enable-x=true` and `--enable-x true` → the first word, how many there are, and the flag that is meant."""
+    """`--enable-x=true` and `--enable-x true` → the first word, how many there are, and the flag that is meant. None
+    for other errors."""
     words = engine.command.words
     if not 0 <= error.index < len(words):
         return None

@@ -63,7 +63,8 @@ class UnknownFlag(Rule):
 
 
 def _slip(engine: Engine, flag: UnrecognizedFlag) -> str | None:
-    """The flag in its right spelling, if only one is as near as a slip of the hand and takes what is written for it."""
+    """The flag in its right spelling, if only one is as near as a slip of the hand and takes what is written for it.
+    None otherwise."""
     words, known = engine.command.words, parser_near(engine)
     if flag.suggestion is None or known is None or in_file(engine, flag.index) or not 0 <= flag.index < len(words):
         return None  # without a suggestion none is near, or there are too many unknown flags to compare them

@@ -146,7 +146,7 @@ def _gets(engine: Engine, word: Word) -> str:
 
 
 def _dest(engine: Engine, word: Word) -> str | None:
-    """The argument whose value the word is."""
+    """The argument whose value the word is; None if it is not one."""
     args, texts = engine.args, (word.text, word.text.partition("=")[2])
     for dest in args.unresolved:
         if args.places.get(dest) == word.path and args.written.get(dest) in texts:

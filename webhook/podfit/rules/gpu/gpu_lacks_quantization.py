@@ -54,6 +54,7 @@ class GpuLacksQuantization(Rule):
 
 
 def _dotted(capability: tuple[int, int]) -> str:
+    """(9, 0) as "9.0"."""
     return "{}.{}".format(*capability)
 
 

@@ -59,7 +59,7 @@ class ImageForOtherGpu(Rule):
 
 
 def _dropped(engine: Engine, image: str) -> str | None:
-    """The container's GPU, if CUDA 13 in the image does not support it."""
+    """The container's GPU, if CUDA 13 in the image does not support it; else None."""
     gpus = engine.gpu.value.gpus if engine.gpu else ()
     capabilities = [gpu.compute_capability for gpu in gpus]
     if not gpus or any(capability is None or capability >= LEAST_CAPABILITY for capability in capabilities):

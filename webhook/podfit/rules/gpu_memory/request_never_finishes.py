@@ -48,12 +48,12 @@ class RequestNeverFinishes(Rule):
             path=engine.argument("max_model_len"),
             message=f"vLLM starts, but a request of {ledger.max_model_len:,} tokens never finishes: it needs "
             f"{human(needed)} of KV cache{ledger.checks_only}, about {human(left.likely)} are left on each GPU",
-            details=lines(limited, _longest(ledger.longest_request)),
+            details=lines(limited, _longest_text(ledger.longest_request)),
             certainty="likely" if certainty == "likely" and "max_model_len" in engine.args.given else "possible",
             suggestions=engine.alternatives,
             computed=True,
         )
 
 
-def _longest(tokens: int | None) -> str:
+def _longest_text(tokens: int | None) -> str:
     return "" if tokens is None else f"the longest request that finishes has {tokens:,} tokens"

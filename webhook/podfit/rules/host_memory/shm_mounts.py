@@ -16,7 +16,8 @@ from podfit.vllm.release import Release, newest_read
 
 
 def advised(engine: Engine) -> int | None:
-    """Bytes in whole GiB: the high estimate; the likely one if the memory limit does not hold more."""
+    """Bytes in whole GiB: the high estimate; the likely one if the memory limit does not hold more. None if host memory
+    is not planned."""
     host = engine.plan.host
     if host is None:
         return None

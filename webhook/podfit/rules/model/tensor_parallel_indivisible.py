@@ -48,7 +48,7 @@ class TensorParallelIndivisible(Rule):
                 message=f"{heads} attention heads of {model.id} can't be split over --tensor-parallel-size {size}",
                 suggestions=_sizes(engine, model, size, cut),
             )
-        elif not model.kv_lora_rank and not _shares(kv_heads, size):
+        elif not model.kv_lora_rank and not _divides(kv_heads, size):
             yield Finding(
                 path=where,
                 certainty="likely" if _flags.is_changed(engine) else "certain",
@@ -71,7 +71,7 @@ class TensorParallelIndivisible(Rule):
 def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None) -> tuple[str, ...]:
     """The next smaller and the next larger valid size, or the next two."""
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
-    fits = [n for n in range(1, 17) if heads and heads % n == 0 and _shares(kv_heads, n) and (not cut or cut.hold(n))]
+    fits = [n for n in range(1, 17) if heads and heads % n == 0 and _divides(kv_heads, n) and (not cut or cut.hold(n))]
     near = [n for n in (max((n for n in fits if n < size), default=0), *(n for n in fits if n > size)) if n]
     near = [n for n in near if _parallel.may_fit(engine, {"tensor_parallel_size": n})][:2] or near[:2]
     rest = (parallel.gpus_needed(engine.args) or size) // size
@@ -82,5 +82,6 @@ def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None)
     )
 
 
-def _shares(kv_heads: int | None, size: int) -> bool:
+def _divides(kv_heads: int | None, size: int) -> bool:
+    """True if `size` ranks can divide the key-value heads, or hold copies of them."""
     return not kv_heads or kv_heads % size == 0 or size % kv_heads == 0

@@ -59,4 +59,5 @@ class TrustRemoteCodeMissing(Rule):
 
 
 def _doubt(kind: str | None, *, brought: bool) -> str:
+    """Why the finding may not apply. `brought`: the files are in the Pod."""
     return f"Transformers may know the type {kind}" if brought else "the repository may have changed"

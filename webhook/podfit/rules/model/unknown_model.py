@@ -45,7 +45,7 @@ class UnknownModel(Rule):
         if annotation is not None and (engine.model is None or not engine.model.source.startswith("annotation")):
             yield Finding(
                 _place(engine),
-                f"annotation {ANNOTATION}: no model {annotation!r} is known" + _near(annotation),
+                f"annotation {ANNOTATION}: no model {annotation!r} is known" + _suggestion(annotation),
                 suggestions=(TEACH,),
             )
         if (
@@ -140,6 +140,6 @@ def _place(engine: Engine) -> FieldPath:
     return template if template.get(engine.workload.object) is not None else own
 
 
-def _near(name: str) -> str:
+def _suggestion(name: str) -> str:
     names = nearest(name)
     return f"; did you mean {' or '.join(names)}?" if names else ""

@@ -49,7 +49,7 @@ def _argument_doubt(engine: Engine, dest: str) -> str | None:
     return None
 
 
-def _informs(engine: Engine) -> str:
+def _reason_of_release(engine: Engine) -> str:
     return f"vLLM {engine.release} is read from a part of the image's name"
 
 
@@ -58,7 +58,7 @@ def _default_doubt(engine: Engine) -> str | None:
     if engine.release is None:
         return "the image names no vLLM release"
     if engine.informs:
-        return _informs(engine)
+        return _reason_of_release(engine)
     if engine.command.own_flags or engine.command.other:
         return f"{engine.command.other or engine.command.program} may have other defaults"
     image = engine.field("image")
@@ -136,7 +136,7 @@ def release(engine: Engine) -> Reading[Release]:
         return Reading("", path, None, f"{text} {named}", ("unpinned-image",))
     doubt = None
     if engine.informs:
-        doubt = _informs(engine)
+        doubt = _reason_of_release(engine)
     elif "vllm" in engine.command.changes:
         doubt = f"the script installs vLLM {release}, or another one"
     return Reading(f"{text} has vLLM {release}", path, release, doubt)
@@ -187,7 +187,7 @@ def host_minimum(engine: Engine) -> tuple[int, str | None]:
     if why or not engine.command.complete:
         return 0, why or "the manifest does not show every argument"
     if engine.informs:
-        return 0, _informs(engine)
+        return 0, _reason_of_release(engine)
     if engine.doubt:
         return of_arguments, engine.doubt
     if model is None or not model.may_deny:

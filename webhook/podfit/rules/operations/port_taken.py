@@ -67,6 +67,7 @@ def _alone(release: Release | None, args: EngineArgs) -> bool:
 
 
 def _is_vllms(engine: Engine, name: str) -> bool:
+    """True if the Pod's container of that name runs vLLM's own image."""
     image = container.spec.get("image") if (container := engine.workload.by_name.get(name)) else None
     return isinstance(image, str) and is_official(image)
 

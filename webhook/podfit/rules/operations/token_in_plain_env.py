@@ -53,6 +53,7 @@ def _of_api_keys(engine: Engine) -> Iterator[Finding]:
 
 
 def _api_keys(engine: Engine) -> tuple[str, ...]:
+    """The values of `--api-key` that are texts."""
     key = engine.args.given.get("api_key")
     return tuple([item for item in (key if isinstance(key, list) else (key,)) if isinstance(item, str) and item])
 

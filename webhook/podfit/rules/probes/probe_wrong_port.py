@@ -55,7 +55,7 @@ class ProbeWrongPort(Rule):
                     details=probe_timing.consequence(engine, name),
                     certainty=_certainty(engine, name, port),
                     suggestions=(f"no {name}",),
-                    fix=_remove(engine, name) if _nobody_else(engine, port) else (),
+                    fix=_remove(engine, name) if _is_alone(engine, port) else (),
                 )
             elif not _usual(engine) or port is None:
                 continue
@@ -67,7 +67,7 @@ class ProbeWrongPort(Rule):
                         details=probe_timing.consequence(engine, name),
                         certainty=_certainty(engine, name, port),
                         suggestions=(f"port: {engine.port}",),
-                        fix=_fix(engine, where) if _nobody_else(engine, port) else (),
+                        fix=_fix(engine, where) if _is_alone(engine, port) else (),
                     )
             elif action == "grpc":
                 yield Finding(
@@ -87,12 +87,12 @@ class ProbeWrongPort(Rule):
                 )
 
 
-def _nobody_else(engine: Engine, port: int | None) -> bool:
+def _is_alone(engine: Engine, port: int | None) -> bool:
     return probe_timing.alone(engine) and not probe_timing.others_listen(engine, port)
 
 
 def _certainty(engine: Engine, name: str, port: int | None) -> Certainty:
-    return "certain" if name != "readinessProbe" and _nobody_else(engine, port) else "likely"
+    return "certain" if name != "readinessProbe" and _is_alone(engine, port) else "likely"
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -29,7 +29,7 @@ class GpuRequestWithoutLimit(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain for Kubernetes' own kinds; an operator may complete its own."""
-        limits, requests = _part(engine, "limits"), _part(engine, "requests")
+        limits, requests = _amounts(engine, "limits"), _amounts(engine, "requests")
         if not any("/" in str(name) for name in requests):
             return  # no device is in them
         resource = (requested_resource(engine.workload, engine.container) or ("", None))[0]
@@ -53,7 +53,8 @@ class GpuRequestWithoutLimit(Rule):
             )
 
 
-def _part(engine: Engine, name: str) -> Mapping[str, Any]:
+def _amounts(engine: Engine, name: str) -> Mapping[str, Any]:
+    """The container's `requests` or `limits`, by `name`."""
     return mapping(engine.field("resources", name))
 
 

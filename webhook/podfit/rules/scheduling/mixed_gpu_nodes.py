@@ -49,7 +49,7 @@ class MixedGpuNodes(Rule):
             if release_plan.ledger is None:
                 continue
             if release_plan.verdict == "does-not-fit" or release_plan.ledger.kv_cache.likely <= 0:
-                too_small.append(f"{_named(accelerator, where)}: {release_plan.why}")
+                too_small.append(f"{_name_with_nodes(accelerator, where)}: {release_plan.why}")
                 fails = fails or (release_plan.verdict == "does-not-fit" and not accelerator.shared)
             elif release_plan.verdict == "fits":
                 fitting.append(accelerator)
@@ -62,7 +62,7 @@ class MixedGpuNodes(Rule):
         yield Finding(
             path=engine.workload.path / "nodeSelector",
             message=f"it does not fit {_few([text.partition(': ')[0] for text in too_small])}, "
-            f"it fits {_few([_named(kind, where_to[kind]) for kind in fitting])}",
+            f"it fits {_few([_name_with_nodes(kind, where_to[kind]) for kind in fitting])}",
             details=tuple(too_small[: gpu_set.NAMES_PER_SIDE]),
             certainty="possible" if unnamed_size else "likely" if uncertain else "certain",
             uncertain=uncertain,
@@ -86,7 +86,7 @@ def _lacks(engine: Engine, kind: Accelerator) -> bool:
     return all(gpu_set.lack(engine, product) is not None for product in kind.gpus)
 
 
-def _named(accelerator: Accelerator, where: str) -> str:
+def _name_with_nodes(accelerator: Accelerator, where: str) -> str:
     return f"{accelerator.name} ({where})" if where else accelerator.name
 
 

@@ -136,7 +136,8 @@ def _quantity_findings(engine: Engine, path: FieldPath, name: str, given: object
 
 
 def _meant(match: re.Match[str], name: str) -> str | None:
-    """The quantity that was probably meant: `64gb` → 64G, `64` → 64Gi, `512m` → 512Mi."""
+    """The quantity that was probably meant: `64gb` → 64G, `64` → 64Gi, `512m` → 512Mi. None for CPUs and other
+    units."""
     number, unit = match.groups()
     if name == "cpu":
         return None

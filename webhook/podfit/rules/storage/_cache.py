@@ -126,7 +126,8 @@ def is_sure(engine: Engine) -> bool:
 
 
 def _over(engine: Engine, directory: str) -> Volume | None:
-    """The volume that the directory is in; one below it counts too, for then the author has thought of it."""
+    """The volume that the directory is in; one below it counts too, for then the author has thought of it. None if
+    there is neither."""
     mount = mount_of_path(engine.mounts, directory)
     if mount is None:
         mount = next((holder for holder in engine.mounts if holder.path.startswith(f"{directory}/")), None)

@@ -68,7 +68,7 @@ class HomeNotWritable(Rule):
                 suggestions=("env HOME: a mounted folder that the user may write",),
                 fix=_fix(engine, missing),
             )
-        if _needs_user_name(engine) and not _has(engine, USER_NAMES):
+        if _needs_user_name(engine) and not _has_any_of(engine, USER_NAMES):
             yield Finding(
                 path=at,
                 message=f"{who} has no entry in the image's /etc/passwd, and vLLM {engine.release} needs its name",
@@ -96,18 +96,19 @@ def _needs_user_name(engine: Engine) -> bool:
     return engine.release is not None and NEEDS_USER_NAME[0] <= engine.release < NEEDS_USER_NAME[1]
 
 
-def _has(engine: Engine, names: tuple[str, ...]) -> bool:
+def _has_any_of(engine: Engine, names: tuple[str, ...]) -> bool:
+    """True if the container's env or the command's environment has one of these variables."""
     return not engine.declared.isdisjoint(names) or not engine.command.env.keys().isdisjoint(names)
 
 
 def _missing(engine: Engine) -> list[str]:
     """The folders below `/` that vLLM makes and can't."""
-    if _has(engine, ("HOME",)) or any(mount.path == "/" for mount in engine.mounts):
+    if _has_any_of(engine, ("HOME",)) or any(mount.path == "/" for mount in engine.mounts):
         return []
     paths = {mount.path for mount in engine.mounts}
-    folders = [folder for folder, names in CACHES if folder not in paths and not _has(engine, names)]
-    hub = _has(engine, ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")) or "/.cache/huggingface" in paths
-    if hub and (_has(engine, ("VLLM_CACHE_ROOT",)) or "/.cache/vllm" in paths):
+    folders = [folder for folder, names in CACHES if folder not in paths and not _has_any_of(engine, names)]
+    hub = _has_any_of(engine, ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")) or "/.cache/huggingface" in paths
+    if hub and (_has_any_of(engine, ("VLLM_CACHE_ROOT",)) or "/.cache/vllm" in paths):
         folders = [folder for folder in folders if folder != "/.cache"]
     return folders
 
@@ -128,7 +129,7 @@ def _fix(engine: Engine, missing: list[str]) -> tuple[Edit, ...]:
     ]
     if any(volume.mount.path.startswith("/root") for volume in caches) or len(caches) > 1:
         return ()
-    if caches and not caches[0].read_only and not _has(engine, ("HF_HOME", "HF_HUB_CACHE")):
+    if caches and not caches[0].read_only and not _has_any_of(engine, ("HF_HOME", "HF_HUB_CACHE")):
         edits += _add_variable(engine, "HF_HOME", caches[0].mount.path)
     return tuple(edits)
 

@@ -58,7 +58,8 @@ class ModelCacheTooSmall(Rule):
 
 
 def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str, Certainty] | None:
-    """The size in bytes of the files' volume, the path of that size, a description, and its certainty."""
+    """The size in bytes of the files' volume, the path of that size, a description, and its certainty. None if the size
+    is unknown or has no limit."""
     volume = cache.volume
     if volume is not None and volume.known:
         size = _claimed(volume.spec)

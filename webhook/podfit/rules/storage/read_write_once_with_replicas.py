@@ -54,7 +54,8 @@ class ReadWriteOnceWithReplicas(Rule):
 
 
 def _pods(engine: Engine) -> int | None:
-    """The most Pods that run at once: an autoscaler's maximum, or the replicas, times the Pods of one replica."""
+    """The most Pods that run at once: an autoscaler's maximum, or the replicas, times the Pods of one replica. None if
+    the last is unknown."""
     most = [
         high for autoscaler in engine.facts.companions.autoscalers(engine.workload) if (high := replicas(autoscaler)[1])
     ]

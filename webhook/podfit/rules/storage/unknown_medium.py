@@ -70,7 +70,7 @@ def _is_filled_in(medium: str) -> bool:
 
 
 def _meant(medium: str) -> str | None:
-    """The medium in other capitals, or by its other name."""
+    """The medium in other capitals, or by its other name; None for other words."""
     word = medium.strip().lower()
     if word in ("memory", "mem", "ram", "tmpfs"):
         return "Memory"

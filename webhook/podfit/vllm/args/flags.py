@@ -117,7 +117,7 @@ class Table:
         self._underscores = underscores
         self._read_options: dict[tuple[str, int], Option] = {}
         self._parsers: dict[tuple[Release, str], Parser] = {}
-        self._knowing = lru_cache(1024)(self._numbers)
+        self._knowing = lru_cache(1024)(self._indices_by_prefix)
         self._around = lru_cache(1024)(lambda release: neighbours(release, self.releases))
         self._taught: tuple[str, ...] = ()
 
@@ -238,7 +238,8 @@ class Table:
         characters."""
         return frozenset(flag[:end] for flag in self._spans_by_flag for end in range(min(3, len(flag)), len(flag) + 1))
 
-    def _numbers(self, flag: str) -> frozenset[int]:
+    def _indices_by_prefix(self, flag: str) -> frozenset[int]:
+        """Indices of the releases that know `flag`, or a longer flag that begins with it."""
         spans = [span for spelling, lives in self._spans_by_flag.items() if spelling.startswith(flag) for span in lives]
         return frozenset(number for first, last, _ in spans for number in range(first, last + 1))
 

@@ -87,13 +87,14 @@ def from_json(text: str) -> Any:
     if text.count("[") + text.count("{") > DEEPEST:
         level = [value]
         for _ in range(DEEPEST):
-            level = [inner for item in level for inner in _within(item)]
+            level = [inner for item in level for inner in _inner_values(item)]
         if any(isinstance(item, dict | list) for item in level):
             raise UnreadableValueError(TOO_DEEP)
     return value
 
 
-def _within(value: Any) -> Iterable[Any]:
+def _inner_values(value: Any) -> Iterable[Any]:
+    """The values of an object or list; none of a scalar."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 

@@ -31,6 +31,7 @@ def to_child(value: Value, state: ShellState) -> Handed:
     """The script for a new shell that is started by a shell with this state."""
 
     def same(text: str) -> bool:
+        """True if the new shell expands the reference to the same value."""
         name = _REFERENCE.match(text)
         return name is not None and (name[1] in exports or name[1] not in state.variables)
 

@@ -54,7 +54,8 @@ def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> boo
 
 
 def by_variables(env: Mapping[str, Value]) -> Change | None:
-    """The change by variables that put other folders before the image's own programs and packages."""
+    """The change by variables that put other folders before the image's own programs and packages. None if they put
+    none there."""
     if not _VARIABLES.isdisjoint(env) and any(text_of(env[name]) for name in _VARIABLES if name in env):
         return "code"
     for folder in text_of(env["PATH"]).split(":") if "PATH" in env else ():

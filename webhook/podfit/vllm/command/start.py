@@ -326,7 +326,7 @@ class _Resolver(Reading):
         return self._worker(scripted=True) if observation.joined else None
 
     def _unread(self, why: str, *texts: str) -> Command | None:
-        """A container with a command that is too complex to read, but may start vLLM."""
+        """A container with a command that is too complex to read, but may start vLLM; None if it does not."""
         what = "script" if self.scripted else "command line"
         another = images.runs(self.image) == "other"
         named = (images.named_vllm(self.image) and not another) or any(map(_may_serve, texts))
@@ -454,7 +454,8 @@ class _Resolver(Reading):
         return sh.exec or (self.script[0] == "bash" and is_at_end(last))
 
     def _exec_at(self, sh: Shell) -> int | None:
-        """The position at which `exec` can be inserted into the script that the manifest shows."""
+        """The position at which `exec` can be inserted into the script that the manifest shows; None if it shows
+        none."""
         last = sh.last
         if self.script is None or last is None or not sh.marks:
             return None
@@ -485,7 +486,7 @@ class _Resolver(Reading):
 
     def _worker(self, *, scripted: bool) -> Command | None:
         """A Ray worker, if the cluster that it joins runs vLLM."""
-        if not (images.named_vllm(self.image) or images.runs(self.image) == "huggingface" or self._leader()):
+        if not (images.named_vllm(self.image) or images.runs(self.image) == "huggingface" or self._has_leader()):
             return None
         return Command(
             "worker",
@@ -498,7 +499,7 @@ class _Resolver(Reading):
             complete=False,
         )
 
-    def _leader(self) -> bool:
+    def _has_leader(self) -> bool:
         """True if another container of the same object serves."""
         first = self.cached_object.once(self._first_containers, "first containers")
         others = (serves for path, serves in first if path != self.container.path)
@@ -518,7 +519,7 @@ class _Resolver(Reading):
 
 
 class _Sibling(_Resolver):
-    def _leader(self) -> bool:
+    def _has_leader(self) -> bool:
         return False
 
 

@@ -35,12 +35,12 @@ _LONGEST = 512
 
 def looks_like_vllm(program: str, words: Sequence[Value]) -> bool:
     """True if the arguments are vLLM's: one of them is a flag that only vLLM has."""
-    return any(_flag(word) in _TELLING for word in words) and not _NO_SERVER.search(program[:_LONGEST])
+    return any(_flag_name(word) in _TELLING for word in words) and not _NO_SERVER.search(program[:_LONGEST])
 
 
 def names_model(words: Sequence[Value]) -> bool:
     """True if the arguments contain `--model`."""
-    return any(_flag(word) in ("model", "model-tag") for word in words)
+    return any(_flag_name(word) in ("model", "model-tag") for word in words)
 
 
 def is_server_file(program: str) -> bool:
@@ -51,6 +51,6 @@ def is_server_file(program: str) -> bool:
     return _SERVER_FILE.search(name) is not None and not _NO_SERVER.search(program)
 
 
-def _flag(word: Value) -> str:
+def _flag_name(word: Value) -> str:
     text = text_of(word)
     return text.partition("=")[0][2:].replace("_", "-") if text.startswith("--") else ""

@@ -110,7 +110,7 @@ def find(
 
 
 def _named_by_object(workload: Workload, container: Container, request: DeviceRequest) -> NamedProducts | None:
-    """The GPU model that the object itself names, or the claims that it refers to."""
+    """The GPU model that the object itself names, or the claims that it refers to; None if neither names one."""
     claimed = request.claimed
     if claimed is not None and claimed.gpus:
         return NamedProducts(claimed.gpus, claimed.source, claimed.exact, False)

@@ -83,7 +83,7 @@ class _Parser:
         return self._tokens[self._at] if self._at < len(self._tokens) else ("end", "")
 
     def _take(self, *signs: str) -> str | None:
-        """Consume and return the next token if it is one of these signs or words."""
+        """Consume and return the next token if it is one of these signs or words; else None."""
         kind, text = self._next()
         if kind in ("sign", "word") and text in signs:
             self._at += 1
@@ -278,7 +278,7 @@ def _matches_pattern(text: str, pattern: str) -> bool | None:
 
 
 def _order(left: Any, right: Any) -> int | None:
-    """-1, 0, 1; versions ("9.0.0") by their numbers."""
+    """-1, 0, 1; versions ("9.0.0") by their numbers. None if the two cannot be compared."""
     if isinstance(left, str) and isinstance(right, str):
         left, right = ([int(part) for part in re.findall(r"\d+", text)[:3]] for text in (left, right))
         left, right = left + [0] * (3 - len(left)), right + [0] * (3 - len(right))

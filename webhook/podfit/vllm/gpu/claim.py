@@ -123,7 +123,7 @@ def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: S
 
 
 def _spec(pod_claim: JSON, namespace: str | None, snapshot: Snapshot | None) -> JSON | None:
-    """The ResourceClaimSpec, from a claim or from a template's inner spec."""
+    """The ResourceClaimSpec, from a claim or from a template's inner spec; None if the snapshot has neither."""
     if snapshot is None:
         return None
     if name := pod_claim.get("resourceClaimTemplateName"):
@@ -205,6 +205,7 @@ def _device_count(item: JSON) -> int | None:
 
 
 def _selectors(of: JSON) -> list[str]:
+    """The CEL expressions of the `selectors` of a request or device class."""
     items = (mapping(selector.get("cel")).get("expression") for selector in mappings(of.get("selectors")))
     return [text for text in items if isinstance(text, str)]
 

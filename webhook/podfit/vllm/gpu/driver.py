@@ -18,10 +18,10 @@ LABELS = frozenset((*CUDA_LABELS, *DRIVER_LABELS))
 
 def cuda_major(labels: Mapping[str, str]) -> int | None:
     """The newest major version of CUDA that the driver runs; None if no label shows it."""
-    cuda = _number(labels, CUDA_LABELS)
+    cuda = _first_number(labels, CUDA_LABELS)
     if cuda is not None:
         return cuda
-    branch = _number(labels, DRIVER_LABELS)
+    branch = _first_number(labels, DRIVER_LABELS)
     return None if branch is None else next((major for first, major in BRANCHES if branch >= first), None)
 
 
@@ -30,6 +30,7 @@ def first_branch(cuda: int) -> int | None:
     return next((first for first, major in BRANCHES if major == cuda), None)
 
 
-def _number(labels: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+def _first_number(labels: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    """The number in the first of these labels that has one; None without such a label."""
     texts = [labels[name] for name in names if name in labels]
     return next((int(text) for text in texts if text.isdecimal() and len(text) < 6), None)

@@ -73,7 +73,8 @@ def size_of(name: str) -> Size | None:
 
 
 def smallest_machine_type(name: str, gpus: Sequence[Gpu], count: int) -> str | None:
-    """The smallest machine type of the same cloud as `name`, with at least `count` of these GPUs."""
+    """The smallest machine type of the same cloud as `name`, with at least `count` of these GPUs; None if the tables
+    have none."""
     row = _table().get(_in_any_case().get(name.lower(), name))
     names = {gpu.name for gpu in gpus}
     items = [

@@ -87,7 +87,7 @@ class NamedProducts(NamedTuple):
 
 
 def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts | None:
-    """The GPU models by the labels that nodes must have and by the resource's own name."""
+    """The GPU models by the labels that nodes must have and by the resource's own name. None if neither names any."""
     own_products = workload.once(_of_pod)
     if (own := _from_resource(resource, own_products.gpus if own_products else None)) is not None:
         gpus, source = own
@@ -101,6 +101,7 @@ def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts
 
 
 def _of_pod(workload: Workload) -> NamedProducts | None:
+    """The GPU models that the Pod's own labels, selectors or annotations name; None if nothing names any."""
     return _of_spec(workload.spec) or _from_annotations(workload)
 
 
@@ -222,7 +223,7 @@ def _without_refused(demands: Demands) -> Demands:
 
 
 def union(rows: Sequence[NamedProducts]) -> NamedProducts | None:
-    """Alternatives: the GPU models of any of them are possible."""
+    """Alternatives: the GPU models of any of them are possible. None without alternatives."""
     if not rows:
         return None
     return NamedProducts(
@@ -361,11 +362,13 @@ def _has_family(gpu: Gpu, requirement: NodeRequirement) -> bool:
     return gpu.vendor != "nvidia" or gpu.architecture is None or requirement.holds({requirement.key: gpu.architecture})
 
 
-def _major(gpu: Gpu, requirement: NodeRequirement) -> bool:
+def _may_have_major(gpu: Gpu, requirement: NodeRequirement) -> bool:
+    """True if a node with this GPU may meet a requirement on the label of the capability's major number."""
     return gpu.compute_capability is None or requirement.holds({requirement.key: str(gpu.compute_capability[0])})
 
 
-def _minor(gpu: Gpu, requirement: NodeRequirement) -> bool:
+def _may_have_minor(gpu: Gpu, requirement: NodeRequirement) -> bool:
+    """True if a node with this GPU may meet a requirement on the label of the capability's minor number."""
     return gpu.compute_capability is None or requirement.holds({requirement.key: str(gpu.compute_capability[1])})
 
 
@@ -379,8 +382,8 @@ _FILTERS: Mapping[str, Callable[[Gpu, NodeRequirement], bool]] = {
     **dict.fromkeys(MEMORY_LABELS, _has_label_memory),
     **dict.fromkeys(GIGABYTES, _has_gigabytes),
     "nvidia.com/gpu.family": _has_family,
-    "nvidia.com/gpu.compute.major": _major,
-    "nvidia.com/gpu.compute.minor": _minor,
+    "nvidia.com/gpu.compute.major": _may_have_major,
+    "nvidia.com/gpu.compute.minor": _may_have_minor,
     "nvidia.com/mig.capable": _has_mig,
 }
 
@@ -410,11 +413,13 @@ def _mps(gpus: tuple[Gpu, ...], demands: Demands) -> tuple[Gpu, ...]:
 
 
 def _label_bytes(gpu: Gpu) -> int:
+    """Bytes that the node's memory label states for the GPU; its largest total if the label's value is not known."""
     return (gpu.memory_label_mib << 20) if gpu.memory_label_mib else gpu.memory_high
 
 
 def _from_annotations(workload: Workload) -> NamedProducts | None:
-    """The GPU models that HAMi's annotation lists; they can't support a denial."""
+    """The GPU models that HAMi's annotation lists; they can't support a denial. None without
+    it, or if a name is unknown."""
     for key in USE_TYPE:
         value = workload.annotations.get(key)
         if isinstance(value, str):

@@ -149,6 +149,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _core(words: Iterable[str]) -> list[str]:
+    """The words that identify a GPU model, without words of its form, memory, and others."""
     return [word for word in words if not any(kind.fullmatch(word) for kind in (NOISE, FORMS, MEMORY))]
 
 

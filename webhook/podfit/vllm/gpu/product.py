@@ -131,7 +131,8 @@ def whole_name(name: str) -> str:
 
 
 def partition_of(gpu: Gpu, mode: str, memory_mode: str = "nps1") -> Gpu | None:
-    """An MI300-class GPU in compute-partition `mode`: with NPS1 each part still sees the whole memory."""
+    """An MI300-class GPU in compute-partition `mode`: with NPS1 each part still sees the whole memory. None if the GPU
+    has no such mode."""
     size = products().get(gpu.name, {}).get("partitions", {}).get(mode)
     if size is None or mode == "spx":
         return gpu if size is not None else None

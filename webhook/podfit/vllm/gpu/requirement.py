@@ -75,8 +75,8 @@ class NodeDemand(NamedTuple):
 
     def holds(self, labels: Mapping[str, str], name: str) -> bool:
         """True if a node with these labels and this name may run the Pod."""
-        return _holds(self.always, labels, name) and (
-            not self.terms or any(_holds(term, labels, name) for term in self.terms)
+        return _meets_all(self.always, labels, name) and (
+            not self.terms or any(_meets_all(term, labels, name) for term in self.terms)
         )
 
     @property
@@ -85,7 +85,8 @@ class NodeDemand(NamedTuple):
         return len(self.always) + sum(len(term) for term in self.terms)
 
 
-def _holds(demands: Demands, labels: Mapping[str, str], name: str) -> bool:
+def _meets_all(demands: Demands, labels: Mapping[str, str], name: str) -> bool:
+    """True if the node meets every requirement; `name` is its `metadata.name`, which is not a label."""
     return all(requirement.holds({NAME: name} if requirement.key == NAME else labels) for requirement in demands)
 
 
@@ -100,10 +101,11 @@ def _of_workload(workload: Workload) -> NodeDemand:
 
 def of_spec(spec: JSON) -> NodeDemand:
     """The requirements of a PodSpec."""
-    return NodeDemand(tuple(_selector(spec.get("nodeSelector"))), tuple(_affinity_terms(spec)))
+    return NodeDemand(tuple(_selector_requirements(spec.get("nodeSelector"))), tuple(_affinity_terms(spec)))
 
 
-def _selector(value: object) -> Iterator[NodeRequirement]:
+def _selector_requirements(value: object) -> Iterator[NodeRequirement]:
+    """One requirement per entry of a nodeSelector."""
     for key, item in mapping(value).items():
         yield NodeRequirement(str(key), "In", (str(item),))
 

@@ -172,7 +172,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool =
         max_num_seqs=_positive_int(given.get("max_num_seqs")),
         max_num_batched_tokens=_positive_int(given.get("max_num_batched_tokens")),
         throughput=given.get("performance_mode") == "throughput",
-        chunked=_flag(given.get("enable_chunked_prefill")),
+        chunked=_bool(given.get("enable_chunked_prefill")),
         eager=bool(given.get("enforce_eager")),
         dtype=dtype,
         width=2 if dtype is None else quantisation.DTYPE_BYTES.get(str(dtype), 2),
@@ -185,7 +185,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool =
         profiled=not given.get("skip_mm_profiling"),
         flashinfer="FLASHINFER" in str(backend).upper() if backend else None,
         flashinfer_by_variable="FLASHINFER" in variable.upper() if variable else None,
-        all2all=(None if usual else _named(given.get("all2all_backend")))
+        all2all=(None if usual else _given_name(given.get("all2all_backend")))
         or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME]
         or None,
         v1=env.get("VLLM_USE_V1"),
@@ -197,6 +197,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool =
 
 
 def _variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """(name, value) of each variable that plans depend on, sorted, the values cut to LONGEST_NAME."""
     return tuple([(name, env[name][:LONGEST_NAME]) for name in sorted(VARIABLES & env.keys())])
 
 
@@ -207,20 +208,21 @@ def _rare(given: Mapping[str, Any], model: Model) -> RareArguments:
         kv_cache_memory=_positive_int(given.get("kv_cache_memory_bytes"))
         or _positive_int(given.get("kv_cache_memory")),
         block_size=_positive_int(given.get("block_size")),
-        cpu_offload=int(_float(given.get("cpu_offload_gb")) * GI),
-        prefix_caching=_flag(given.get("enable_prefix_caching")),
+        cpu_offload=int(_positive_float(given.get("cpu_offload_gb")) * GI),
+        prefix_caching=_bool(given.get("enable_prefix_caching")),
         speculative=_speculative(given, model),
         lora=_lora(given),
         no_video=_limit(given, "video") == 0,
         vision_replicated=given.get("mm_encoder_tp_mode") == "data",
-        state_dtypes=(_named(given.get("mamba_cache_dtype")), _named(given.get("mamba_ssm_cache_dtype"))),
+        state_dtypes=(_given_name(given.get("mamba_cache_dtype")), _given_name(given.get("mamba_ssm_cache_dtype"))),
         skipped_layers=bool(given.get("kv_cache_dtype_skip_layers")),
-        state_mode=_named(given.get("mamba_cache_mode")),
-        index_dtype=_named(config.get("indexer_kv_dtype")) if isinstance(config, Mapping) else None,
+        state_mode=_given_name(given.get("mamba_cache_mode")),
+        index_dtype=_given_name(config.get("indexer_kv_dtype")) if isinstance(config, Mapping) else None,
     )
 
 
 def _is_pooling(given: Mapping[str, Any], model: Model) -> bool:
+    """True if the server returns vectors or scores, by `--runner` or `--task`, else by the model."""
     if given.get("runner") == "pooling" or given.get("task") in ("embed", "embedding", "classify", "score", "reward"):
         return True
     return given.get("runner") != "generate" and embeds(model)
@@ -258,12 +260,13 @@ def _no_images(limits: object) -> bool:
 
 
 def _limit(given: Mapping[str, Any], modality: str) -> object:
+    """The limit of a modality in `--limit-mm-per-prompt`; None if it has none."""
     limits = given.get("limit_mm_per_prompt")
     return limits.get(modality) if limits is not None and isinstance(limits, Mapping) else None
 
 
 def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
-    """The speculative decoding that the arguments describe."""
+    """The speculative decoding that the arguments describe; None without it."""
     config = given.get("speculative_config")
     if config is None and not given.get("speculative_model"):
         return None
@@ -297,7 +300,7 @@ method")."""
 
 
 def _lora(given: Mapping[str, Any]) -> Lora | None:
-    """The LoRA slots that the arguments describe."""
+    """The LoRA slots that the arguments describe; None without --enable-lora."""
     if not given.get("enable_lora"):
         return None
     return Lora(
@@ -307,7 +310,8 @@ def _lora(given: Mapping[str, Any]) -> Lora | None:
     )
 
 
-def _named(value: object) -> str | None:
+def _given_name(value: object) -> str | None:
+    """The name that an option gives; None for `auto` and if it is not set."""
     return value[:LONGEST_NAME] if isinstance(value, str) and value != "auto" else None
 
 
@@ -318,11 +322,12 @@ def _positive_int(value: object) -> int | None:
     return value if value < parallel.LARGEST else parallel.LARGEST
 
 
-def _float(value: object) -> float:
+def _positive_float(value: object) -> float:
+    """A positive number below a million; 0 for everything else, which vLLM rejects or takes as none."""
     if value is None or isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if 0 < value < 1e6 else 0.0
 
 
-def _flag(value: object) -> bool | None:
+def _bool(value: object) -> bool | None:
     return value if isinstance(value, bool) else None

@@ -14,7 +14,8 @@ SOURCE = "vLLM 0.33 v1/worker/gpu_worker.py, request_memory"
 
 
 def total(gpu: Gpu | None, measured: int | None) -> Estimate | None:
-    """Memory of one GPU. `high` is the largest total ever measured for the GPU model: a denial must assume it."""
+    """Memory of one GPU. `high` is the largest total ever measured for the GPU model: a denial must assume it. None if
+    the GPU is unknown."""
     if measured:
         return Estimate(measured, measured, measured, measured, "as given")
     if gpu is None or gpu.memory <= 0:

@@ -77,4 +77,5 @@ def _states(ratio: int, width: int) -> Page:
 
 
 def _aligned(size: int) -> int:
+    """The size in bytes, rounded up to ALIGNMENT."""
     return -(-size // ALIGNMENT) * ALIGNMENT

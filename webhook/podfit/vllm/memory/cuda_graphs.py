@@ -97,9 +97,10 @@ def captured(settings: Settings) -> int:
         most = 512
     else:
         most = min(512, 2 * settings.batch.max_num_seqs)
-    return _sizes(most)
+    return _size_count(most)
 
 
-def _sizes(most: int) -> int:
+def _size_count(most: int) -> int:
+    """Number of capture sizes up to `most`: 1, 2, 4, then in steps of 8, and from 256 on in steps of 16."""
     sizes = (most >= 1) + (most >= 2) + (most >= 4) + min(most, 248) // 8
     return sizes + max(0, (most - 256) // 16 + 1)

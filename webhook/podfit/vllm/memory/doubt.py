@@ -23,7 +23,8 @@ HUMMING = "VLLM_HUMMING_ONLINE_QUANT_CONFIG"
 
 
 def of_arguments(args: EngineArgs) -> str | None:
-    """The reason that the arguments alone give. It also applies to processes and to what they share."""
+    """The reason that the arguments alone give. It also applies to processes and to what they share. None if they give
+    none."""
     given = args.given
     if given.keys().isdisjoint(UNPLANNED):
         return None
@@ -32,7 +33,8 @@ def of_arguments(args: EngineArgs) -> str | None:
 
 
 def of_default_length(args: EngineArgs, model: Model) -> str | None:
-    """The reason against a denial that is based on the default of --max-model-len."""
+    """The reason against a denial that is based on the default of --max-model-len; None if the default is certain or
+    not used."""
     if args.given.get("max_model_len") is not None or not model.length_scaled:
         return None
     return (

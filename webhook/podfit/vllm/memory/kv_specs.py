@@ -263,7 +263,8 @@ def state_dtypes(model: Model, how: Stored) -> tuple[int, int]:
 
 
 def state_bytes(model: Model, how: Stored, kind: str) -> int | None:
-    """Bytes of one sequence's state in one layer of a rank (vLLM 0.10.2 … 0.33 layers/mamba/mamba_utils.py)."""
+    """Bytes of one sequence's state in one layer of a rank (vLLM 0.10.2 … 0.33 layers/mamba/mamba_utils.py). None if
+    config.json lacks a size."""
     tp, drafted = how.tp, how.speculative.tokens if how.speculative else 0
     narrow, wide = state_dtypes(model, how)
     if kind == "linear_attention":

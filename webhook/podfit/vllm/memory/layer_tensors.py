@@ -36,7 +36,7 @@ def least(variants: Sequence[Layer]) -> Layer:
 
 
 def number(config: Mapping[str, Any], *keys: str) -> int | None:
-    """The first of `keys` with a positive whole number."""
+    """The first of `keys` with a positive whole number; None if no key has one."""
     for key in keys:
         value = config.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
 def block(model: Model, index: int) -> Block | None:
     """One layer's block. The MLP is two thirds of `ffn_mult` × hidden size, rounded up to 256 (vLLM 0.33
-    models/nemotron_nas.py)."""
+    models/nemotron_nas.py). None if config.json does not describe it."""
     blocks = model.config.get("block_configs")
     block_config = blocks[index] if isinstance(blocks, list) and index < len(blocks) else None
     if not isinstance(block_config, Mapping):
@@ -74,7 +74,7 @@ def block(model: Model, index: int) -> Block | None:
 
 
 def nas_layer(model: Model, hidden: int, block: Block) -> Layer | None:
-    """The tensors of one layer of a NAS model."""
+    """The tensors of one layer of a NAS model; None without the number or width of the heads."""
     heads, width = model.num_attention_heads, model.head_dim
     if not heads or not width:
         return None
@@ -89,7 +89,8 @@ def nas_layer(model: Model, hidden: int, block: Block) -> Layer | None:
 
 
 def latent_attention(model: Model, hidden: int) -> Layer | None:
-    """Multi-head latent attention: down-projections whole on every rank, up-projections by heads."""
+    """Multi-head latent attention: down-projections whole on every rank, up-projections by heads. None if a size is
+    unknown."""
     latent, rope, nope = model.kv_lora_rank, model.qk_rope_head_dim, model.qk_nope_head_dim
     values, heads = model.v_head_dim, model.num_attention_heads
     if not latent or rope is None or nope is None or not values or not heads:

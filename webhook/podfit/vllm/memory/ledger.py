@@ -131,7 +131,8 @@ class GpuLedger:
 
     @property
     def request_bytes(self) -> int | None:
-        """Bytes that one request of max_model_len takes until it finishes: those of all groups."""
+        """Bytes that one request of max_model_len takes until it finishes: those of all groups. None if the layout or
+        the length is unknown."""
         if self.layout is None or not self.max_model_len:
             return None
         if not self.layout.groups:
@@ -160,14 +161,15 @@ class GpuLedger:
     @property
     def estimated_max_model_len(self) -> int | None:
         """The longest single request that fits (likely), up to max_model_len: the length that vLLM prints if a request
-        does not fit."""
+        does not fit. None if the layout or the length is unknown."""
         if (layout := self._countable) is None or not self.max_model_len:
             return None
         return kv_cache.longest(self.kv_cache.likely, layout, self.max_model_len, self.resolved.settings)
 
     @property
     def longest_request(self) -> int | None:
-        """The longest request that likely finishes, up to the model's own length."""
+        """The longest request that likely finishes, up to the model's own length, in tokens; None if the layout or the
+        length is unknown."""
         if (layout := self._countable) is None or not self.max_model_len:
             return None
         ceiling = max(self.max_model_len, self.model_length or 0)

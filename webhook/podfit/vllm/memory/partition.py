@@ -176,7 +176,8 @@ def _unique(planned: Iterable[PlannedGpu]) -> Iterable[PlannedGpu]:
 
 
 def needed_memory(ledger: GpuLedger) -> Needs | None:
-    """Total bytes that each GPU must have for the lines of this ledger and one request of max_model_len.
+    """Total bytes that each GPU must have for the lines of this ledger and one request of max_model_len. None if the KV
+    cache of a request is unknown.
 
     The request comes out of the budget, which is a share of the total. Before 0.20 the CUDA graphs come out of the
     rest of the total.

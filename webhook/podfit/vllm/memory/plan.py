@@ -307,7 +307,7 @@ class _Facts(NamedTuple):
 
 
 def _on_gpu(memory_arguments: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRelease | None:
-    """One GPU: the release's plan, or every generation's if it is unknown."""
+    """One GPU: the release's plan, or every generation's if it is unknown. None as for `loaded.load`."""
     if (release := memory_arguments.args.release) is not None:
         release_plan = _judge(memory_arguments, gpu, release, facts)
         return _too_old(release_plan, release) if release_plan is not None and release < OLDEST else release_plan
@@ -331,7 +331,7 @@ def _too_old(release_plan: PlannedRelease, release: Release) -> PlannedRelease:
 def _judge(
     memory_arguments: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts
 ) -> PlannedRelease | None:
-    """One GPU with one release."""
+    """One GPU with one release; None as for `loaded.load`."""
     begun = loaded.load(memory_arguments, gpu, facts.gpu_memory, release)
     if begun is None:
         return None

@@ -61,7 +61,8 @@ def scheme(model: Model, given: str | None) -> Scheme | None:
 
 @lru_cache(256)
 def _scheme(model: Model, given: str | None) -> Scheme | None:
-    """The checkpoint's own scheme, or the one that `--quantization` applies while loading."""
+    """The checkpoint's own scheme, or the one that `--quantization` applies while loading. None without a known
+    scheme."""
     config = model.quantization_config or _named(model)
     if config:
         stored = _stored(model, config, given)
@@ -203,7 +204,8 @@ ROUTED_ALONE = {"attention": 1.0, "linear": 1.0, "shared": 1.0, "mlp": 1.0, "vis
 
 
 def _usually_kept(model: Model, *, eight: bool) -> Mapping[str, float] | None:
-    """The layers that makers leave in 16 bits in families of which several checkpoints were read or measured."""
+    """The layers that makers leave in 16 bits in families of which several checkpoints were read or measured. None for
+    other families."""
     if not model.num_experts:
         return None
     if "linear_attention" in model.layer_types:
@@ -246,7 +248,8 @@ def _int(value: object) -> int | None:
 
 def _weights_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """compressed-tensors and newer ModelOpt: the weights of the config group with the fewest bits, which usually has
-    the most elements (nvidia/Qwen3.6-35B-A3B-NVFP4: linear layers in 8 bits, the experts in 4)."""
+    the most elements (nvidia/Qwen3.6-35B-A3B-NVFP4: linear layers in 8 bits, the experts in 4). None without config
+    groups."""
     groups = config.get("config_groups")
     items = (
         [value.get("weights") for value in groups.values() if isinstance(value, Mapping)]
@@ -273,7 +276,8 @@ _LAYER = regex(r"layers?[.\\]+(\d+)")
 
 
 def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None:
-    """Share of each group that the checkpoint does not quantize, by `ignore` or `modules_to_not_convert`."""
+    """Share of each group that the checkpoint does not quantize, by `ignore` or `modules_to_not_convert`; None if it
+    has no such key."""
     names: list[str] = []
     is_stated = False
     for key in ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"):

@@ -93,7 +93,7 @@ class Search:
         return any(loaded_engine is None or loaded_engine.is_full(share) for loaded_engine in begun)
 
     def _begun(self, index: int, release: Release) -> LoadedEngine | None:
-        """The unchanged engine, on one of its GPU models."""
+        """The unchanged engine, on one of its GPU models. None as for `loaded.load`."""
         if (index, release) not in self._loaded:
             loaded_engine = loaded.load(self._as_it_is, self._gpus[index], self.gpu_memory, release)
             self._loaded[index, release] = loaded_engine

@@ -33,6 +33,7 @@ def _copies(model: Model, capability: tuple[int, int]) -> Sequence[Model]:
 
 
 def _is_capable(capability: tuple[int, int], copy: Model, scheme: quantisation.Scheme) -> bool:
+    """True if the compute capability (major, minor) has kernels for the copy's scheme."""
     method = str((copy.quantization_config or {}).get("quant_method"))
     least = (7, 5) if method in OLDER and scheme.name == "INT4" else CAPABLE.get(scheme.name, (99, 0))
     return capability >= least

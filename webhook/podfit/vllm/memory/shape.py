@@ -127,7 +127,7 @@ def of(model: Model) -> Shape | None:
         extra = model.num_nextn_predict_layers * (
             sum(part.elements for part in variants[order[-1]])
             + 2 * hidden * hidden
-            + (2 * vocab * hidden if _family(model) & OWN_TABLES else 0)
+            + (2 * vocab * hidden if _model_types(model) & OWN_TABLES else 0)
         )
     embedding = vocab * hidden
     if per_layer := number(model.config, "hidden_size_per_layer_input"):  # Gemma 3n, Gemma 4 E
@@ -135,7 +135,7 @@ def of(model: Model) -> Shape | None:
         embedding += hidden * layers * per_layer
     if copies := number(model.config, "altup_num_inputs"):  # Gemma 3n
         embedding += 2 * (copies - 1) * hidden * hidden
-    if _family(model) & POSITIONS:
+    if _model_types(model) & POSITIONS:
         embedding += hidden * (
             number(model.config, "max_position_embeddings", "n_positions", "max_target_positions") or 0
         )
@@ -200,7 +200,7 @@ def _layer(
         return None
     if kind in STATELESS:
         return _mlp(model, hidden, moe=kind == "moe")
-    if (model.layer_types and any(text in STATELESS for text in model.layer_types)) or _family(model) & PURE_MAMBA:
+    if (model.layer_types and any(text in STATELESS for text in model.layer_types)) or _model_types(model) & PURE_MAMBA:
         return mixer  # Nemotron-H: a layer is either a mixer or an MLP
     mlp = _mlp(model, hidden, moe=moe)
     return (
@@ -248,7 +248,8 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
 
 
 def head_dims(model: Model, kind: str) -> tuple[int, int, int] | None:
-    """(KV heads, key width, value width) of one attention layer; Gemma 4's full-attention layers have other sizes."""
+    """(KV heads, key width, value width) of one attention layer; Gemma 4's full-attention layers have other sizes. None
+    if unknown."""
     config, heads, width = model.config, model.num_key_value_heads, model.head_dim
     if kind == "full_attention" and "sliding_attention" in model.layer_types:
         heads = number(config, "num_global_key_value_heads") or heads
@@ -265,7 +266,7 @@ def head_dims(model: Model, kind: str) -> tuple[int, int, int] | None:
 
 
 def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
-    """The projections of queries, keys, values and output."""
+    """The projections of queries, keys, values and output. None if a size is unknown."""
     sizes, heads = head_dims(model, kind), model.num_attention_heads
     if sizes is None or not heads:
         return None
@@ -282,7 +283,8 @@ def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
 
 
 def delta_net(model: Model) -> tuple[int, int, int, int] | None:
-    """Gated DeltaNet: (key width, value width, value heads, convolution kernel), widths over all heads."""
+    """Gated DeltaNet: (key width, value width, value heads, convolution kernel), widths over all heads. None for other
+    models."""
     config = model.config
     key_heads, key = number(config, "linear_num_key_heads"), number(config, "linear_key_head_dim")
     value_heads, value = number(config, "linear_num_value_heads"), number(config, "linear_value_head_dim")
@@ -292,7 +294,8 @@ def delta_net(model: Model) -> tuple[int, int, int, int] | None:
 
 
 def delta_attention(model: Model) -> tuple[int, int, int] | None:
-    """Kimi Delta Attention: (width over all heads, heads, convolution kernel) (vLLM 0.33 layers/kda.py)."""
+    """Kimi Delta Attention: (width over all heads, heads, convolution kernel) (vLLM 0.33 layers/kda.py). None for other
+    models."""
     config = model.config
     nested = _linear_attention(config)
     heads = number(nested, "num_heads") or number(config, "linear_num_heads")
@@ -321,7 +324,7 @@ class Mamba(NamedTuple):
 
 
 def mamba(model: Model) -> Mamba | None:
-    """The sizes, which Nemotron-H, Bamba, Granite 4, Falcon-H1 and Jamba name differently."""
+    """The sizes, which Nemotron-H, Bamba, Granite 4, Falcon-H1 and Jamba name differently. None for other models."""
     config = model.config
     state = number(config, "ssm_state_size", "mamba_d_state", "state_size")
     kernel = number(config, "conv_kernel", "mamba_d_conv", "conv_kernel_size") or 4
@@ -339,7 +342,7 @@ def mamba(model: Model) -> Mamba | None:
 
 
 def _mamba(model: Model, hidden: int) -> Layer | None:
-    """The tensors of a Mamba or Mamba 2 part."""
+    """The tensors of a Mamba or Mamba 2 part. None if a size is unknown."""
     sizes = mamba(model)
     if sizes is None:
         return None
@@ -357,7 +360,7 @@ def _mamba(model: Model, hidden: int) -> Layer | None:
 
 
 def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
-    """The tensors of a dense MLP, or of router, experts and shared experts."""
+    """The tensors of a dense MLP, or of router, experts and shared experts. None if a size is unknown."""
     config, inner = model.config, _intermediate(model)
     matrices = 2 if is_ungated(model) else 3
     dense = inner
@@ -392,14 +395,14 @@ def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
 
 
 def _intermediate(model: Model) -> int | None:
-    """Width of the dense MLP. Qwen 1 states twice the width; LFM2 uses two thirds, rounded up to
-    `block_multiple_of`."""
+    """Width of the dense MLP. Qwen 1 states twice the width; LFM2 uses two thirds, rounded up to `block_multiple_of`.
+    None if unknown."""
     inner = model.intermediate_size
     if inner and model.model_type == "qwen":
         return inner // 2
-    if not inner and _family(model) & FOURFOLD:
+    if not inner and _model_types(model) & FOURFOLD:
         return 4 * (model.hidden_size or 0) or None
-    if inner and "lfm2" in _family(model) and model.config.get("block_auto_adjust_ff_dim"):
+    if inner and "lfm2" in _model_types(model) and model.config.get("block_auto_adjust_ff_dim"):
         multiple = number(model.config, "block_multiple_of") or 256
         return -(-(2 * inner // 3) // multiple) * multiple
     return inner
@@ -413,9 +416,10 @@ def routed_width(model: Model) -> int:
 
 def is_ungated(model: Model) -> bool:
     """True if the MLP has two matrices instead of gate, up and down."""
-    return bool(_family(model) & NOT_GATED)
+    return bool(_model_types(model) & NOT_GATED)
 
 
-def _family(model: Model) -> set[str]:
+def _model_types(model: Model) -> set[str]:
+    """The model's type as read, and as its config.json states it."""
     own = model.config.get("model_type")
     return {model.model_type or "", own if isinstance(own, str) else ""}

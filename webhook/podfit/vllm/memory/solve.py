@@ -102,7 +102,7 @@ def alternatives(
     finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
         ((False, 1, 0), lambda: _utilization(search)),
         ((False, 1, 0), lambda: _cache_memory(search)),
-        ((False, 1, 0), lambda: iter(()) if full else _length(search)),
+        ((False, 1, 0), lambda: iter(()) if full else _shorter_length(search)),
         ((False, 1, 0), lambda: iter(()) if full else _batch(search)),
         ((False, 1, 1), lambda: _product(search, products)),
         ((False, 2, 1), lambda: _more_gpus(search)),
@@ -184,6 +184,7 @@ def _gpu_share(search: Search) -> float:
 
 
 def share_of(args: EngineArgs) -> float:
+    """The `--gpu-memory-utilization` in effect: 0 to 1, the release's default if it is not set."""
     given = args.given.get("gpu_memory_utilization")
     usual = default_utilization(args.release or newest_read())
     return given if isinstance(given, int | float) and not isinstance(given, bool) else usual
@@ -235,14 +236,16 @@ def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None
     return low * 1024
 
 
-def _lost(search: Search, tokens: int) -> float:
+def _lost_share(search: Search, tokens: int) -> float:
+    """Share of the context length that is lost at `tokens`, 0 to 1."""
     full_length = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release) or tokens
     return 1 - tokens / full_length
 
 
-def _length(search: Search) -> Iterator[Alternative]:
+def _shorter_length(search: Search) -> Iterator[Alternative]:
+    """The longest shorter --max-model-len that fits; none if no length does."""
     if tokens := _longest(search, {}):
-        yield Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}, loss=_lost(search, tokens))
+        yield Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}, loss=_lost_share(search, tokens))
 
 
 def _batch(search: Search) -> Iterator[Alternative]:
@@ -299,7 +302,7 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
                 f"{count} GPUs with {how} and --max-model-len {tokens}",
                 {**changes, "gpus": count, "max_model_len": tokens},
                 edits=3,
-                loss=1 + (1 - now / count) + _lost(search, tokens),
+                loss=1 + (1 - now / count) + _lost_share(search, tokens),
             )
 
 
@@ -366,12 +369,13 @@ def _both(search: Search, alternatives: Sequence[Alternative]) -> Iterator[Alter
                 f"--gpu-memory-utilization {share:g} and --max-model-len {tokens}",
                 {**also, "max_model_len": tokens},
                 edits=2,
-                loss=_lost(search, tokens) + 0.05,
+                loss=_lost_share(search, tokens) + 0.05,
             )
             return
 
 
 def _least_capability(search: Search) -> tuple[int, int]:
+    """(major, minor) of the least capable GPU; (0, 0) if one is not known."""
     return min((gpu.compute_capability or (0, 0) for gpu in search.accelerator.gpus), default=(0, 0))
 
 

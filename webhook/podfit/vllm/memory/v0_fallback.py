@@ -149,6 +149,7 @@ def _no_backend(memory_arguments: MemoryArguments, release: Release) -> bool:
 
 
 def _no_stages(memory_arguments: MemoryArguments, release: Release) -> bool:
+    """True if V1 of this release has no pipeline parallelism, or has it only on Ray."""
     if memory_arguments.parallel.pp <= 1 or release >= DRAFTS:
         return False
     return release < IN_V1 or memory_arguments.args.given.get("distributed_executor_backend") != "ray"

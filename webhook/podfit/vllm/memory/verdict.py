@@ -222,6 +222,7 @@ def _with_cache(
     if left.floor < certain:
 
         def short() -> str:
+            """`why`, and by how much one request does not fit, even at the favorable end."""
             estimate = ledger.estimated_max_model_len
             text = f"{why()}; one request of {least:,} tokens needs {human(certain)}"
             return f"{text}; the estimated maximum model length is {estimate:,}" if estimate else text
@@ -272,17 +273,19 @@ def _with_cache(
         return "fits", request, None
     cause: Cause = "request" if left.likely > 0 else "blocks"
     if left.likely < needed:
-        return "unsure", lambda: f"{request()}{_after(of_compile_cache(ledger, needed))}", cause
+        return "unsure", lambda: f"{request()}{_as_clause(of_compile_cache(ledger, needed))}", cause
     deficit = most - left.low
 
     def low() -> str:
+        """`request`, and why it may not fit."""
         cold = of_compile_cache(ledger, needed) or f"the low end of the estimate is short by {human(deficit)}"
         return f"{request()}; {cold}; {leaning.sentence(left, needed)}"
 
     return "unsure", low, cause
 
 
-def _after(sentence: str) -> str:
+def _as_clause(sentence: str) -> str:
+    """The sentence as a further clause; "" for none."""
     return f"; {sentence}" if sentence else ""
 
 

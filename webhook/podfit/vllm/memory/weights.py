@@ -139,7 +139,7 @@ def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
 
 @lru_cache(256)
 def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
-    """Elements and bytes of the weights, by how vLLM divides them over ranks."""
+    """Elements and bytes of the weights, by how vLLM divides them over ranks. None if their size is unknown."""
     counted = shape.of(model)
     if any(model.config.get(field) for field in ENGRAMS):
         return None
@@ -307,6 +307,7 @@ def _keeps_draft(model: Model, scheme: Scheme) -> bool:
 
 
 def _is_in_blocks(model: Model, scheme: Scheme) -> bool:
+    """True if the checkpoint is in fp8 with block scales, and all of its layers are of the usual kinds."""
     config = model.quantization_config or {}
     blocks = config.get("quant_method") == "fp8" and config.get("weight_block_size") is not None
     return blocks and scheme.experts is None and not set(model.layer_types) - {"full_attention", "sliding_attention"}

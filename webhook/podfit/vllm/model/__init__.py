@@ -83,8 +83,8 @@ def find(args: EngineArgs, workload: Workload, container: Container, facts: Fact
 
 
 def _find(args: EngineArgs, workload: Workload, container: Container, facts: Facts) -> Fact[Model] | None:
-    """The served model by the order in `vllm.facts`: annotation, given files, catalog, path, other names in the
-    object."""
+    """The served model by the order in `vllm.facts`: annotation, given files, catalog, path, other names in the object.
+    None if nothing identifies it."""
     annotation = annotated(workload)
     if annotation and (row := _exact_model(annotation, facts)):
         # The annotation gives the shape. A served name that names a quantization means other weight sizes.
@@ -168,7 +168,7 @@ def _given_model(name: str, facts: Facts) -> Fact[Model] | None:
 
 
 def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
-    """The model that a name identifies, exactly or by its last part."""
+    """The model that a name identifies, exactly or by its last part. None if it identifies none."""
     if fact := _exact_model(hub_id(name) or name, facts):
         return fact
     ending = last_part(name)
@@ -184,7 +184,7 @@ def _model_of_name(name: str, facts: Facts) -> Fact[Model] | None:
 
 
 def hub_id(uri: str) -> str | None:
-    """The id in KServe's `hf://ORG/NAME[:REVISION]`."""
+    """The id in KServe's `hf://ORG/NAME[:REVISION]`; None for other addresses."""
     if "://" not in uri:
         return None
     hub = hub_name(re.sub("^huggingface://", "hf://", uri.strip()))

@@ -26,6 +26,7 @@ def ids() -> Mapping[str, str]:
 
 @cache
 def aliases() -> Mapping[str, str]:
+    """Lower-case alias → id of its entry in the catalog."""
     entries: dict[str, str] = json.loads(data.rows("models")["aliases"])
     return entries
 
@@ -51,6 +52,7 @@ def _sources() -> list[str]:
 
 @cache
 def row_of(name: str) -> Mapping[str, Any]:
+    """The catalog's entry of that id, as JSON."""
     entries: dict[str, Any] = json.loads(data.rows("models")[name])
     return entries
 
@@ -108,7 +110,8 @@ _LONGEST = 256
 
 @lru_cache(512)  # a cluster serves a few models
 def _by_id(name: str) -> Fact[Model] | None:
-    """The fact for an id or alias; also of an owner that was renamed, of a relative, and of a mirror."""
+    """The fact for an id or alias; also of an owner that was renamed, of a relative, and of a mirror. None if the
+    catalog has none of these."""
     key = name.lower()
     owner, _, last = key.partition("/")
     renamed = f"{RENAMED[owner]}/{last}".lower() if owner in RENAMED else key

@@ -126,7 +126,7 @@ def _dtype(config: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
 
 def _quantization(config: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The first quantization config found. `_text_only` marks one of the language model alone: other parts are not
-    quantized."""
+    quantized. None if there is none."""
     for item in (config, given):
         for key in ("quantization_config", "compression_config", "hf_quant_config"):
             if quantization := mapping(item.get(key)):
@@ -136,7 +136,7 @@ def _quantization(config: Mapping[str, Any], given: Mapping[str, Any]) -> Mappin
 
 def _key_value_heads(text: Mapping[str, Any], heads: int | None) -> int | None:
     """Key/value heads: one per query head unless config.json has fewer. Falcon's `multi_query` means one, unless it
-    uses the new architecture (vLLM 0.33 config/model.py, get_total_num_kv_heads)."""
+    uses the new architecture (vLLM 0.33 config/model.py, get_total_num_kv_heads). None if unknown."""
     if text.get("multi_query") is True and not text.get("new_decoder_architecture"):
         return 1
     attention = text.get("attn_config")

@@ -43,10 +43,11 @@ def quantised_copies(model: Model) -> tuple[Model, ...]:
         row = by_id(name)
         if row and row.may_deny and row.value.quantization_config and shape(row.value)[:-1] == shape(model)[:-1]:
             models.append(row.value)
-    return tuple(sorted(models, key=lambda copy: (_owner(copy.id), copy.id)))
+    return tuple(sorted(models, key=lambda copy: (_owner_rank(copy.id), copy.id)))
 
 
-def _owner(name: str) -> int:
+def _owner_rank(name: str) -> int:
+    """Sort key: preferred owners first, by their position in `_OWNERS`."""
     owner = name.partition("/")[0].lower()
     return _OWNERS.index(owner) if owner in _OWNERS else len(_OWNERS)
 

@@ -60,7 +60,7 @@ def _stated_layers(config: Mapping[str, Any], layers: int) -> list[str] | None:
     if period := integer(config.get("full_attention_interval")):  # Qwen3-Next
         return ["linear_attention" if (index + 1) % period else "full_attention" for index in count]
     if isinstance(blocks := config.get("block_configs"), list):  # NAS models
-        return [_block(block) for block in blocks]
+        return [_block_kind(block) for block in blocks]
     if isinstance(pattern := config.get("layer_pattern"), list) and pattern:
         return [pattern[index % len(pattern)] for index in count]
     for key in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
@@ -75,6 +75,7 @@ def _stated_layers(config: Mapping[str, Any], layers: int) -> list[str] | None:
     return None
 
 
-def _block(block: object) -> str:
+def _block_kind(block: object) -> str:
+    """ "mlp" if the block has no attention of its own, else "full_attention"."""
     attention = attention_of(block)
     return "mlp" if attention.get("no_op") or attention.get("replace_with_linear") else "full_attention"

@@ -43,6 +43,7 @@ def derived_max_model_len(model: Model, release: Release | None, within_window: 
 @lru_cache(256)
 def longest_max_model_len(model: Model, release: Release | None, within_window: bool = False) -> int | None:
     """The longest --max-model-len, in tokens, that vLLM accepts from this config without VLLM_ALLOW_LONG_MAX_MODEL_LEN.
+    None if releases differ, or if it is unknown.
 
     It exceeds the default for LongRoPE models, and if config.json has a `model_max_length`. `within_window`: for a
     model with `--disable-sliding-window`.
@@ -65,7 +66,7 @@ def _same_in_releases(
 
 
 def _default_length(model: Model, release: Release, within_window: bool) -> int | None:
-    """The context length in tokens that this release takes by default."""
+    """The context length in tokens that this release takes by default; None if config.json states none."""
     kinds = {_rope_type(scaling) for scaling in _rope_scalings(model.config)}
     if release >= LONGROPE and "longrope" in kinds:  # beyond it, answers to short prompts get worse
         original = integer(model.config.get("original_max_position_embeddings"))
@@ -82,7 +83,7 @@ def _longest_length(model: Model, release: Release, within_window: bool) -> int 
 
 def _scaled_length(model: Model, release: Release, within_window: bool) -> int | None:
     """The stated context length, or the window if that is less, × the factors of RoPE scaling that extend it. YaRN
-    starts from its own original length, whatever the window is."""
+    starts from its own original length, whatever the window is. None if none is stated."""
     length = model.max_position_embeddings
     if length and within_window and model.sliding_window:
         length = min(length, model.sliding_window)

@@ -22,7 +22,8 @@ _LONGEST_NAME = 256
 
 
 def model_of_name(name: str) -> Fact[Model] | None:
-    """The model that a name identifies: an id, a path or URI that ends in one, or an id with a quantization added."""
+    """The model that a name identifies: an id, a path or URI that ends in one, or an id with a quantization added. None
+    if it identifies none."""
     if len(name) > _LONGEST_NAME or re.search(r"^\s|\s--?\w|\s$", name):
         return None
     if row := by_id(name):
@@ -82,7 +83,8 @@ def normalize_name(name: str) -> str:
 
 
 def _by_last_part(name: str) -> Fact[Model] | None:
-    """The only model with that last part: copies by several owners count as one if shape and scheme are equal."""
+    """The only model with that last part: copies by several owners count as one if shape and scheme are equal. None if
+    they differ, or if there is none."""
     rows = last_parts().get(normalize_name(name.rpartition("/")[2]), ())
     if not rows:
         return None
@@ -96,7 +98,8 @@ def _by_last_part(name: str) -> Fact[Model] | None:
 
 def _model_of_last_part(name: str) -> Fact[Model] | None:
     """The only fine-tune or copy with that last part. Else the common shape of the models whose last part begins with
-    it (`gemma-3-27b`, `llama-3-70b-instruct`), without quantized copies."""
+    it (`gemma-3-27b`, `llama-3-70b-instruct`), without quantized copies. None if they differ, or if
+    there are none."""
     normalized = normalize_name(name.rpartition("/")[2])
     if not normalized:
         return None
@@ -171,7 +174,8 @@ _MOST_WORDS = 24
 
 
 def _by_beginning(name: str) -> Fact[Model] | None:
-    """The model whose published name, with its size, begins this name: it is a quantized copy or a fine-tune of it."""
+    """The model whose published name, with its size, begins this name: it is a quantized copy or a fine-tune of it.
+    None if no name does."""
     words = normalize_name(name).split("-")[:_MOST_WORDS]
     for end in range(len(words) - 1, 1, -1):
         beginning, rest = "-".join(words[:end]), "-".join(words[end:])
@@ -219,7 +223,8 @@ SIZED = regex(
 
 
 def size_of(name: str) -> Fact[Model] | None:
-    """A model with only a known number of parameters, from its name: "70B", "8x7B", "235B-A22B"."""
+    """A model with only a known number of parameters, from its name: "70B", "8x7B", "235B-A22B". None if the name has
+    no size."""
     if len(name) > _LONGEST_NAME:
         return None
     for part in reversed(_path_parts(name)[-2:]):

@@ -7,6 +7,7 @@ from typing import Any
 
 
 def integer(value: object) -> int | None:
+    """The value if it is a whole number from 0 on, and not a bool; else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
@@ -22,6 +23,7 @@ def _single_value(value: object) -> object:
 
 
 def text_of(value: object) -> str | None:
+    """The value if it is a text with characters; else None."""
     return value if isinstance(value, str) and value else None
 
 
@@ -31,9 +33,11 @@ def strings(value: object) -> tuple[str, ...]:
 
 
 def mapping(value: object) -> Mapping[str, Any] | None:
+    """The value if it is an object with keys; else None."""
     return value if isinstance(value, Mapping) and value else None
 
 
 def attention_of(block: object) -> Mapping[str, Any]:
+    """The `attention` of a block of a NAS model; empty if it has none."""
     value = block.get("attention") if isinstance(block, Mapping) else None
     return value if isinstance(value, Mapping) else {}

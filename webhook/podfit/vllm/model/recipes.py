@@ -100,7 +100,7 @@ def families(kind: Kind) -> dict[str, tuple[str, ...]]:
         recipe = _recipe(json.loads(row))
         if names := recipe.parsers(kind):
             named.setdefault(family(recipe.id), []).append(names)
-    return {name: tuple(dict.fromkeys(_all(items))) for name, items in named.items() if _agree(items, kind)}
+    return {name: tuple(dict.fromkeys(_flat(items))) for name, items in named.items() if _agree(items, kind)}
 
 
 def _agree(recipes: list[tuple[str, ...]], kind: Kind) -> bool:
@@ -108,7 +108,7 @@ def _agree(recipes: list[tuple[str, ...]], kind: Kind) -> bool:
     return all(any(same_format(name, text, kind) for name in names for text in recipes[0]) for names in recipes)
 
 
-def _all(recipes: Iterable[tuple[str, ...]]) -> Iterable[str]:
+def _flat(recipes: Iterable[tuple[str, ...]]) -> Iterable[str]:
     return (name for names in recipes for name in names)
 
 

@@ -115,12 +115,13 @@ def ledger(
         cuda,
     )
     if RARE_ARGUMENTS.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
-        return _usual(kind)
+        return _usual_ledger(kind)
     return _ledger(kind, args, env, settings)
 
 
 @lru_cache(256)
-def _usual(kind: HostSettings) -> HostLedger:
+def _usual_ledger(kind: HostSettings) -> HostLedger:
+    """The host ledger of an engine without arguments that change it."""
     return _ledger(kind, EngineArgs(kind.release if kind.known else None), {}, None)
 
 

@@ -62,6 +62,7 @@ def checked_bytes(args: EngineArgs, cut: Parallel, running: Processes, release: 
 
 
 def _has_rings(cut: Parallel, running: Processes) -> bool:
+    """True if the engine's processes pass messages through ring buffers in /dev/shm."""
     return cut.world_size > 1 or (cut.dp > 1 and (running.workers > 0 or cut.dp_local > 1))
 
 
