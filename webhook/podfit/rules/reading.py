@@ -260,7 +260,7 @@ def _with_known_plan(engine: Engine, *, on_processors: bool) -> Engine:
 
 
 def _no_plan(reason: str) -> MemoryPlan:
-    return MemoryPlan("unsure", lambda: reason, None, None, None)
+    return MemoryPlan(verdict="unsure", tell=lambda: reason, gpu=None, host=None, startup=None)
 
 
 def _stage(name: str, errors: list[tuple[str, Exception]], compute: Callable[[], T], fallback: T) -> T:

@@ -360,8 +360,19 @@ def _scanned_finding(graded: GradedFinding) -> ScannedFinding:
     """The record that a scan keeps of one finding."""
     finding = graded.finding
     return ScannedFinding(
-        graded.rule, graded.mode, graded.level, graded.plane, graded.threatens, graded.path, finding.message,
-        finding.details,
-        finding.certainty, finding.suggestions, finding.computed, graded.why_softened,
-        graded.softened_by, graded.exempted is not None, graded.would,
-    )  # fmt: skip
+        rule=graded.rule,
+        mode=graded.mode,
+        level=graded.level,
+        plane=graded.plane,
+        threatens=graded.threatens,
+        path=graded.path,
+        message=finding.message,
+        details=finding.details,
+        certainty=finding.certainty,
+        suggestions=finding.suggestions,
+        computed=finding.computed,
+        why=graded.why_softened,
+        softened_by=graded.softened_by,
+        accepted=graded.exempted is not None,
+        would=graded.would,
+    )

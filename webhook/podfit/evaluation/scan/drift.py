@@ -103,10 +103,16 @@ def _drift_of_container(
         if planned is not None and not up:
             why = "no Pod of it is running"
         yield Drift(
-            row.object, row.container, plane, line, unit, planned, worst.value if worst else None,
-            len({(use.namespace, use.pod) for use in uses}),
-            worst.source if worst and planned is not None else why,
-        )  # fmt: skip
+            object=row.object,
+            container=row.container,
+            plane=plane,
+            line=line,
+            unit=unit,
+            planned=planned,
+            used=worst.value if worst else None,
+            pods=len({(use.namespace, use.pod) for use in uses}),
+            source=worst.source if worst and planned is not None else why,
+        )
 
 
 def _drift_order(drift: Drift) -> tuple[int, float, str, str]:

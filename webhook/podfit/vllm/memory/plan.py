@@ -102,14 +102,14 @@ def plan(
         )
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     return MemoryPlan(
-        release_plan.verdict,
-        release_plan.tell,
-        release_plan.ledger,
-        hosted,
-        starting,
-        size,
-        release_plan.cause,
-        resolved,
+        verdict=release_plan.verdict,
+        tell=release_plan.tell,
+        gpu=release_plan.ledger,
+        host=hosted,
+        startup=starting,
+        checkpoint=size,
+        cause=release_plan.cause,
+        resolved=resolved,
     )
 
 

@@ -44,7 +44,7 @@ PRODUCTS = (
 )  # fmt: skip
 """GPU models that clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
 CHANGES_OUTPUT = "(changes the model's output)"
-Rank = tuple[bool, int, float]
+Order = tuple[bool, int, float]
 """(it changes the model's output, number of edits, loss): the order of changes, best first."""
 
 
@@ -66,7 +66,7 @@ class Alternative:
     """The arguments that were planned instead, if the change is not an argument (a checkpoint outside the catalog)."""
 
     @property
-    def rank(self) -> Rank:
+    def order(self) -> Order:
         """The key by which changes are sorted: less is better."""
         return self.changes_output, self.edits, self.loss
 
@@ -99,7 +99,7 @@ def alternatives(
     search = Search(args, model, accelerator, gpu_memory, env, steps)
     items: list[Alternative] = []
     full = search.is_full()  # then only more memory or smaller weights help
-    finders: Sequence[tuple[Rank, Callable[[], Iterator[Alternative]]]] = (
+    finders: Sequence[tuple[Order, Callable[[], Iterator[Alternative]]]] = (
         ((False, 1, 0), lambda: _utilization(search)),
         ((False, 1, 0), lambda: _cache_memory(search)),
         ((False, 1, 0), lambda: iter(()) if full else _shorter_length(search)),
@@ -114,7 +114,7 @@ def alternatives(
     try:
         for best, finder in finders:
             better = (
-                [alternative for alternative in _choices(items) if alternative.rank < best]
+                [alternative for alternative in _choices(items) if alternative.order < best]
                 if len(items) >= most
                 else ()
             )
@@ -122,7 +122,7 @@ def alternatives(
                 items.extend(finder())
     except SpentError:
         pass
-    return sorted(_choices(items), key=lambda alternative: alternative.rank)[:most]
+    return sorted(_choices(items), key=lambda alternative: alternative.order)[:most]
 
 
 def _choices(alternatives: Sequence[Alternative]) -> Sequence[Alternative]:

@@ -102,17 +102,17 @@ def ledger(
     vLLM's ROCm build; `cuda`: it is its CUDA build.
     """
     kind = HostSettings(
-        release,
-        args.release is not None,
-        settings.parallel if settings else parallel.read(args, env),
-        settings.v1 if settings else release >= (0, 8),
-        settings.eager if settings else bool(args.given.get("enforce_eager")),
-        bool(model and model.vision_config and not args.given.get("language_model_only")),
-        "amd" if amd else settings.gpu.vendor if settings else "nvidia",
-        model,
-        checkpoint,
-        checkpoint_source,
-        cuda,
+        release=release,
+        known=args.release is not None,
+        cut=settings.parallel if settings else parallel.read(args, env),
+        v1=settings.v1 if settings else release >= (0, 8),
+        eager=settings.eager if settings else bool(args.given.get("enforce_eager")),
+        vision=bool(model and model.vision_config and not args.given.get("language_model_only")),
+        vendor="amd" if amd else settings.gpu.vendor if settings else "nvidia",
+        model=model,
+        checkpoint=checkpoint,
+        files=checkpoint_source,
+        cuda=cuda,
     )
     if RARE_ARGUMENTS.isdisjoint(args.given) and env.keys().isdisjoint(VARIABLES):
         return _usual_ledger(kind)
