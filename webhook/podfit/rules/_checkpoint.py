@@ -16,8 +16,8 @@ OVERRIDING = "deepseek_v4"
 
 
 def is_the_known(engine: Engine, but: str | None = None) -> bool:
-    """Nothing says that vLLM reads another config.json than that of the model that is known: an annotation does, for it
-    names a model of the same shape. `but`: an argument that does not count."""
+    """True if nothing says that vLLM reads another config.json than that of the model that is known: an annotation
+    does, for it names a model of the same shape. `but`: an argument that does not count."""
     args = engine.args
     read = engine.model.value.revision if engine.model else None
     known = {but, "revision" if read is not None and read == args.given.get("revision") else None}
@@ -43,7 +43,7 @@ def method(engine: Engine) -> str:
 
 
 def is_certain(engine: Engine) -> bool:
-    """`method` is what vLLM will find: the model's own config.json is known, and none but it may be read."""
+    """True if `method` is what vLLM will find: the model's own config.json is known, and none but it may be read."""
     if engine.model is None or not engine.model.may_deny or not is_the_known(engine):
         return False
     known = engine.model.value

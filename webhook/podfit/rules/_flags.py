@@ -39,7 +39,7 @@ def is_since(engine: Engine, first: Release) -> bool:
 
 
 def is_changed(engine: Engine) -> bool:
-    """Python code of the user may run in place of vLLM's or Transformers' code.
+    """True if Python code of the user may run in place of vLLM's or Transformers' code.
 
     Files may be mounted or written over it, a variable or a folder may come first in Python's search path, or the vLLM
     that runs may not be the image's."""
@@ -50,7 +50,8 @@ def is_changed(engine: Engine) -> bool:
 
 
 def runs_vllms_code(engine: Engine) -> bool:
-    """The image is vLLM's own, of any release, or one that the policy vouches for, and nothing changes its code."""
+    """True if the image is vLLM's own, of any release, or one that the policy vouches for, and nothing changes its
+    code."""
     image = engine.field("image")
     official = engine.vouched or (isinstance(image, str) and release.is_official(image))
     return official and not is_changed(engine)
@@ -106,7 +107,7 @@ def value_certainty(engine: Engine) -> Certainty:
 
 
 def names_plugins(engine: Engine) -> bool:
-    """VLLM_PLUGINS names the plugins to load, which shows that the image has some; its value need not be known.
+    """True if VLLM_PLUGINS names the plugins to load, which shows that the image has some; its value need not be known.
 
     A variable that an unseen `envFrom` source may set does not count: vLLM's own image has no plugins."""
     return "VLLM_PLUGINS" in engine.declared or "VLLM_PLUGINS" in engine.command.env
@@ -172,7 +173,7 @@ def command_text(engine: Engine) -> str:
 
 
 def has_a_sign(engine: Engine) -> bool:
-    """A word of the command has an equals sign, or ends with a colon."""
+    """True if a word of the command has an equals sign, or ends with a colon."""
     text = engine.once(command_text)
     return "=" in text or ":\0" in text or text[-1:] == ":"
 
@@ -236,8 +237,8 @@ def unknown(engine: Engine) -> Iterator[UnrecognizedFlag]:
 
 
 def spoilt(engine: Engine, dest: str) -> bool:
-    """The argument is there, and vLLM's parser rejects it: its value, its name, or for being no word
-    of its own. The rule that reports the cause is enough; later effects do not matter."""
+    """True if the argument is there, and vLLM's parser rejects it: its value, its name, or for being no word of its
+    own. The rule that reports the cause is enough; later effects do not matter."""
     args, flag = engine.args, f"--{dest.replace('_', '-')}"
     if dest in args.given or dest in args.unresolved:
         return False

@@ -68,19 +68,19 @@ RAY_FALLBACK = Release(0, 11, 1)
 
 
 def refuses(engine: Engine) -> bool:
-    """This release does not look for a Ray cluster by itself."""
+    """True if this release does not look for a Ray cluster by itself."""
     return is_since(engine, RAY_FALLBACK)
 
 
 def joins_ray(engine: Engine) -> bool:
-    """A script makes a Ray cluster of Pods that this object does not show."""
+    """True if a script makes a Ray cluster of Pods that this object does not show."""
     if refuses(engine) or not engine.command.shell or (engine.group is not None and engine.group.closed):
         return False
     return _RAY_SCRIPT.search(engine.raw_command) is not None
 
 
 def makes_ray(engine: Engine) -> bool:
-    """The container starts or joins a Ray cluster."""
+    """True if the container starts or joins a Ray cluster."""
     return "RAY_ADDRESS" in engine.command.env or (
         engine.command.shell and _RAY_SCRIPT.search(engine.raw_command) is not None
     )
@@ -129,7 +129,7 @@ _TOLD_ELSEWHERE = regex(r"executor[-_]backend|nnodes|headless")
 
 
 def _over_nodes(engine: Engine) -> bool:
-    """`--nnodes`: every Pod is one of the nodes, and takes its part of the ranks."""
+    """True with `--nnodes`: every Pod is one of the nodes, and takes its part of the ranks."""
     return (engine.args.get("nnodes") or 1) > 1 and engine.args.get("distributed_executor_backend") != "ray"
 
 
@@ -139,7 +139,7 @@ def _is_in_ray(engine: Engine) -> bool:
 
 
 def sees_more(engine: Engine) -> bool:
-    """The container may see more GPUs than it asks for, or a custom executor class uses others.
+    """True if the container may see more GPUs than it asks for, or a custom executor class uses others.
 
     A privileged container sees every GPU of the node (nvidia-container-toolkit); NVIDIA_VISIBLE_DEVICES of the Pod is
     what the container runtime reads where the device plugin sets none.
@@ -185,7 +185,7 @@ def sizes(engine: Engine) -> str:
 
 
 def divides_model(engine: Engine) -> bool:
-    """The tensor-parallel size divides the model, as far as it is known; else no number of GPUs helps."""
+    """True if the tensor-parallel size divides the model, as far as it is known; else no number of GPUs helps."""
     size = parallel.size(engine.args, "tensor_parallel_size")
     return engine.model is None or divisible(engine.model.value, size, engine.args)
 
@@ -205,7 +205,7 @@ def other_sizes(engine: Engine, count: Count) -> tuple[str, ...]:
 
 
 def may_fit(engine: Engine, changes: Mapping[str, Any]) -> bool:
-    """The model probably fits its GPU with these changes, or that is unknown."""
+    """True if the model probably fits its GPU with these changes, or that is unknown."""
     if engine.model is None or engine.gpu is None:
         return True
     changed = with_changes(engine.args, changes)

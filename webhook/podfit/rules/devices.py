@@ -25,7 +25,7 @@ def vendor_of(requested: Requested, image: object) -> str:
 
 
 def is_on_processors(image: object, requested: Requested, args: EngineArgs, env: Mapping[str, str]) -> bool:
-    """Return whether it is vLLM's CPU backend, and no device is requested: weights and KV cache are host memory."""
+    """True if it is vLLM's CPU backend, and no device is requested: weights and KV cache are host memory."""
     if requested is not None or any(variable in env for variable in gpu.maker.JAX):
         return False
     if "cpu" in (args.given.get("device"), args.written.get("device"), env.get("VLLM_TARGET_DEVICE")):
@@ -35,5 +35,5 @@ def is_on_processors(image: object, requested: Requested, args: EngineArgs, env:
 
 
 def is_gpu(resource: str) -> bool:
-    """Return whether a device resource is of GPUs, not of TPUs, Gaudis or Neuron cores."""
+    """True if a device resource is of GPUs, not of TPUs, Gaudis or Neuron cores."""
     return resource.startswith(_GPUS) or "gpu" in resource

@@ -150,12 +150,12 @@ class Engine:
 
     @cached_property
     def served(self) -> bool:
-        """The container answers HTTP on a port (a follower or a joining worker does not)."""
+        """True if the container answers HTTP on a port (a follower or a joining worker does not)."""
         return self.command.serves and not self.args.get("headless")
 
     @property
     def pulls_newest(self) -> bool:
-        """The image names no release, and is replaced with each one (`latest`)."""
+        """True if the image names no release, and is replaced with each one (`latest`)."""
         image = self.field("image")
         return self.release is None and isinstance(image, str) and release.pulls_newest(image)
 
@@ -222,7 +222,8 @@ class Engine:
 
     @cached_property
     def spans_pods(self) -> bool:
-        """The engine's processes are, or may be, in more than one Pod, or can't be counted from this command line."""
+        """True if the engine's processes are, or may be, in more than one Pod, or can't be counted from this command
+        line."""
         get = self.args.get
         return (
             self.workload.pods_per_replica != 1
@@ -241,7 +242,7 @@ class Engine:
 
     @cached_property
     def alone(self) -> bool:
-        """The whole engine runs in this one Pod, and no other Pod can join it."""
+        """True if the whole engine runs in this one Pod, and no other Pod can join it."""
         get = self.args.get
         if not self.spans_pods:
             return True
@@ -298,7 +299,7 @@ class Engine:
 
     @cached_property
     def on_processors(self) -> bool:
-        """It is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
+        """True if it is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
         return is_on_processors(self.field("image"), self.requested, self.args, self.command.env)
 
     @cached_property

@@ -75,7 +75,7 @@ def lack(engine: Engine, model: Gpu) -> str | None:
 
 
 def is_supported(engine: Engine, model: Gpu) -> bool:
-    """The image's build of vLLM has kernels for the GPU model, as far as its compute capability shows."""
+    """True if the image's build of vLLM has kernels for the GPU model, as far as its compute capability shows."""
     return model.compute_capability is None or model.compute_capability >= _least_capability(engine)
 
 
@@ -250,7 +250,7 @@ def is_one_name(models: Iterable[Gpu]) -> bool:
 
 
 def differs(engine: Engine) -> bool:
-    """The plans of the GPUs that the container may get have several results."""
+    """True if the plans of the GPUs that the container may get have several results."""
     return engine.gpus is not None and len({planned.verdict for planned in engine.gpus.gpus}) > 1
 
 

@@ -32,7 +32,7 @@ def written(engine: Engine, path: FieldPath, size: int) -> str:
 
 
 def offload_is_to_blame(engine: Engine) -> bool:
-    """The limit would be enough without what is offloaded."""
+    """True if the limit would be enough without what is offloaded."""
     host, limit = engine.plan.host, engine.memory_limit
     if host is None or limit is None:
         return False
@@ -113,7 +113,7 @@ def advised_request(engine: Engine) -> int | None:
 
 
 def computable(engine: Engine) -> bool:
-    """The ledger is this container's: a fix may rest on it."""
+    """True if the ledger is this container's: a fix may rest on it."""
     model = engine.model
     known = model is not None and not model.value.is_minimum
     return known and engine.command.entry != "worker" and not engine.spans_pods and not engine.doubt
@@ -125,7 +125,7 @@ def elsewhere(engine: Engine) -> bool:
 
 
 def writable(engine: Engine) -> bool:
-    """`resources` of the container are in the object, or may."""
+    """True if `resources` of the container are in the object, or may."""
     return not engine.container.synthetic or "resources" in engine.container.places
 
 
@@ -139,13 +139,13 @@ MOST_ON_A_GUESS = 3
 
 
 def is_guess(engine: Engine) -> bool:
-    """The model or the release is unknown, or a guess that only informs."""
+    """True if the model or the release is unknown, or a guess that only informs."""
     return engine.model is None or not engine.model.may_deny or engine.release is None
 
 
 def raise_limit(engine: Engine, size: int) -> tuple[Edit, ...]:
-    """Raises the container's own limit, and with it a request below the likely need; the Pod's limit is shared with
-    what is not known here."""
+    """Edits that raise the container's own limit, and with it a request below the likely need; the Pod's limit is
+    shared with what is not known here."""
     where, host = engine.at("resources", "limits", "memory"), engine.plan.host
     if host is None or where != engine.memory_at or not computable(engine) or not writable(engine):
         return ()

@@ -83,7 +83,7 @@ LONG_DELAY = 60
 
 
 def follows(engine: Engine) -> bool:
-    """The Pod is a worker next to a leader that is spelled out (LeaderWorkerSet): requests go to the leader."""
+    """True if the Pod is a worker next to a leader that is spelled out (LeaderWorkerSet): requests go to the leader."""
     parts = engine.workload.path.parts
     if "workerTemplate" not in parts:
         return False
@@ -100,7 +100,7 @@ def may_not_serve(engine: Engine) -> bool:
 
 
 def unreachable(engine: Engine) -> bool:
-    """No probe of the kubelet can ask vLLM, which listens on a socket in the file system."""
+    """True if no probe of the kubelet can ask vLLM, which listens on a socket in the file system."""
     return bool(engine.args.get("uds"))
 
 
@@ -137,7 +137,7 @@ def probe_of_vllm(engine: Engine, name: str) -> Mapping[str, Any] | None:
 
 
 def misses(engine: Engine, port: int | None) -> bool:
-    """vLLM listens on another port, and nothing else can listen on this one: the probe is meant for vLLM."""
+    """True if vLLM listens on another port, and nothing else can listen on this one: the probe is meant for vLLM."""
     if port is None or engine.port is None or port == engine.port or not 0 < engine.port < 1 << 16:
         return False
     return alone(engine) and not others_listen(engine, port) and health(engine) is not None
@@ -161,7 +161,8 @@ def port_number(engine: Engine, port: Any) -> int | None:
 
 
 def alone(engine: Engine) -> bool:
-    """vLLM is all that could listen: no other container in the Pod, no script that could start something else."""
+    """True if vLLM is all that could listen: no other container in the Pod, no script that could start something
+    else."""
     return len(engine.workload.containers) == 1 and not engine.command.shell
 
 
@@ -174,8 +175,8 @@ _SECOND_LISTENERS = ("debugpy", "ddtrace-run", "prometheus_client")
 
 
 def others_listen(engine: Engine, port: int | None) -> bool:
-    """Something else than this container's vLLM may listen on the port: the node's programs, a hook's, an injected
-    sidecar, a debugger."""
+    """True if something else than this container's vLLM may listen on the port: the node's programs, a hook's, an
+    injected sidecar, a debugger."""
     if engine.pod("hostNetwork") is True or port in _OF_A_MESH or engine.field("lifecycle", "postStart"):
         return True
     metadata = engine.workload.metadata
@@ -188,7 +189,7 @@ def others_listen(engine: Engine, port: int | None) -> bool:
 
 
 def is_vllm(engine: Engine) -> bool:
-    """The server is vLLM's own, not a wrapper's or a fork's that may have other routes."""
+    """True if the server is vLLM's own, not a wrapper's or a fork's that may have other routes."""
     image = engine.field("image")
     return isinstance(image, str) and is_official(image) and not engine.command.own_flags
 
@@ -278,7 +279,7 @@ def startup_probe_fix(engine: Engine) -> tuple[Edit, ...]:
 
 
 def writable(engine: Engine, name: str) -> bool:
-    """The field is in the object, or may."""
+    """True if the field is in the object, or may."""
     return not engine.container.synthetic or name in engine.container.places
 
 

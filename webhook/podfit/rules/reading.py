@@ -284,8 +284,8 @@ def _host_ledger_on_processors(engine: Engine) -> HostLedger | None:
 
 
 def _is_on_gpus(engine: Engine) -> bool:
-    """Return whether a GPU is requested or known, or something speaks for one: a claim, an operator that adds the
-    resources, or vLLM's own image.
+    """True if a GPU is requested or known, or something speaks for one: a claim, an operator that adds the resources,
+    or vLLM's own image.
 
     Processes, memory and start-up time are known of vLLM on GPUs. The runtime of a TPU, a Gaudi or a Neuron core
     compiles for half an hour and has other processes."""

@@ -138,7 +138,7 @@ def proposed(engine: Engine) -> Release:
 
 
 def _starts(engine: Engine, release: Release) -> bool:
-    """No rule that depends on the release reports a failure there, and no memory is too small."""
+    """True if no rule that depends on the release reports a failure there, and no memory is too small."""
     if shm_mounts.is_refused(engine, release):
         return False
     if release in engine.once(_readings).engines or engine.cached_object.take_one_of(

@@ -162,7 +162,7 @@ class Facts:
 
     @property
     def nodes_closed(self) -> bool:
-        """No new nodes will come, by the policy or by the description of the nodes."""
+        """True if no new nodes will come, by the policy or by the description of the nodes."""
         return self.assume.nodes == "closed" or self.fleet_complete
 
     @cached_property

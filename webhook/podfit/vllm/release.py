@@ -93,7 +93,8 @@ def release_of_image(image: str, images: Images) -> Release | None:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """`fnmatchcase`, which compiles an expression per pattern, only if the text between wildcards is in the name."""
+    """True if the name matches the pattern. `fnmatchcase` compiles each pattern, so the text between wildcards is
+    searched first."""
     literal = () if "[" in pattern else pattern.replace("?", "*").split("*")
     return all(part in name for part in literal) and fnmatchcase(name, pattern)
 
@@ -157,13 +158,14 @@ _WITHIN = regex(r"(?<![^-_.])v?(0\.\d{1,2}\.\d{1,2}(?:\.post\d+)?)(?![^-_])")
 
 
 def _is_vllms(repository: str) -> bool:
-    """The repository is vLLM's, or one of builds of it whose tags have vLLM's numbers."""
+    """True if the repository is vLLM's, or one of builds of it whose tags have vLLM's numbers."""
     last = repository.rpartition("/")[2].lower()
     return "vllm" in last and _ITS_NAME.search(last) is not None and not _OWN_NUMBERS.search(repository)
 
 
 def pulls_newest(image: str) -> bool:
-    """The image is vLLM's, or a build of it, without a tag or as `latest`: it is replaced with every release."""
+    """True if the image is vLLM's, or a build of it, without a tag or as `latest`: it is replaced with every
+    release."""
     if len(image) > LONGEST or "@" in image:
         return False
     head, colon, tag = image.strip().rpartition(":")
@@ -228,7 +230,7 @@ def newest_read() -> Release:
 
 
 def is_read(release: Release) -> bool:
-    """The release is not newer than what was read. A patch of a minor release that was read counts as read."""
+    """True if the release is not newer than what was read. A patch of a minor release that was read counts as read."""
     return release[:2] <= newest_read()[:2]
 
 

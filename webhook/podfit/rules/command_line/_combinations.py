@@ -60,7 +60,7 @@ def batches(engine: Engine) -> Iterator[Finding]:
 
 
 def _unchunked(engine: Engine, longest: int) -> bool:
-    """Chunked prefill is certainly off."""
+    """True if chunked prefill is certainly off."""
     if "enable_chunked_prefill" in engine.args.unresolved:
         return False
     given, release = engine.args.given.get("enable_chunked_prefill"), engine.release
@@ -136,7 +136,7 @@ def _lookahead(it: Given) -> str | None:
 
 
 def _aligned_states(it: Given) -> bool:
-    """Prefix caching keeps the states of the model's layers in the mode "align"."""
+    """True if prefix caching keeps the states of the model's layers in the mode "align"."""
     if not it.prefix_caching or not kv_releases.keeps_states(it.model):
         return False
     return kv_specs.state_mode(it.model, kv_specs.stored(it.settings)) == "align"

@@ -78,7 +78,7 @@ class Given:
 
     @property
     def in_vllm(self) -> bool:
-        """The model runs in vLLM's own implementation."""
+        """True if the model runs in vLLM's own implementation."""
         return self.args.get("model_impl") in (None, "auto", "vllm")
 
     @property
@@ -179,13 +179,13 @@ def _doubt(engine: Engine, check: Check) -> str | None:
 
 
 def _is_checked(check: Check, release: Release) -> bool:
-    """The releases that were read on both sides of this one have the check. A patch after the newest may lack it, as
-    0.11.1 lacked five of 0.11.0."""
+    """True if the releases that were read on both sides of this one have the check. A patch after the newest may lack
+    it, as 0.11.1 lacked five of 0.11.0."""
     return all(near is not None and _applies(check, near) for near in neighbours(release))
 
 
 def _is_unseen(engine: Engine, variable: str) -> bool:
-    """The environment may hold the variable, with a value that the manifest does not show."""
+    """True if the environment may hold the variable, with a value that the manifest does not show."""
     if variable in engine.command.env:
         return False
     elsewhere = variable in engine.declared or bool(engine.command.decided & {variable, "*"})

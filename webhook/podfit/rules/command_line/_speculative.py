@@ -122,7 +122,7 @@ DRAFTER_NAMES = ("eagle-", "eagle3", "dflash", "dspark")
 
 
 def _is_of_another_method(drafter: object) -> bool:
-    """vLLM may find by the drafter's name or config.json that it is not a plain model."""
+    """True if vLLM may find by the drafter's name or config.json that it is not a plain model."""
     if not isinstance(drafter, str):
         return False
     known = model_of_name(drafter)
@@ -131,7 +131,8 @@ def _is_of_another_method(drafter: object) -> bool:
 
 
 def _is_draft_model(it: Given, obj: Mapping[str, Any]) -> bool:
-    """The drafter is a plain model. Without a method vLLM decides by its config.json, so that has to be known."""
+    """True if the drafter is a plain model. Without a method vLLM decides by its config.json, so that has to be
+    known."""
     drafter, method = obj.get("model"), _method(obj)
     if not isinstance(drafter, str) or drafter in NGRAM or _is_of_another_method(drafter):
         return False

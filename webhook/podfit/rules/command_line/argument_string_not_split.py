@@ -102,7 +102,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_one_value(words: Sequence[str]) -> bool:
-    """`--served-model-name my model`: no other flag follows, so that the blank may be the value's."""
+    """True for `--served-model-name my model`: no other flag follows, so that the blank may be the value's."""
     return len(words) > 2 and "=" not in words[0] and not any(word.startswith("-") for word in words[1:])
 
 

@@ -72,7 +72,7 @@ def _per_gpu(engine: Engine) -> Iterator[Given]:
 
 
 def _has_the_check(it: Given) -> bool:
-    """The connector is the lmcache package's, and prefixes are cached."""
+    """True if the connector is the lmcache package's, and prefixes are cached."""
     first, past = CHECKED
     config = it.args.get("kv_transfer_config")
     if not first <= it.release < past or not isinstance(config, Mapping) or config.get("kv_connector") != CONNECTOR:

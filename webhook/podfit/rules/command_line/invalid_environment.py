@@ -220,7 +220,8 @@ def _disallowed_values(engine: Engine) -> Iterator[Finding]:
 
 
 def _has_an_engine(engine: Engine) -> bool:
-    """Surely more than the API server runs here: with --data-parallel-size-local 0 its engines are in other Pods."""
+    """True if surely more than the API server runs here: with --data-parallel-size-local 0 its engines are in other
+    Pods."""
     local = "data_parallel_size_local"
     return engine.args.given.get(local) != 0 and local not in engine.args.unresolved
 

@@ -203,7 +203,7 @@ def _refusal_certainty(engine: Engine, error: ArgumentError) -> Certainty:
 
 
 def _is_a_choice(engine: Engine, error: ArgumentError) -> bool:
-    """A release takes the rejected value, or what was probably meant by it is known."""
+    """True if a release takes the rejected value, or what was probably meant by it is known."""
     value = engine.args.written.get(error.dest) if error.dest else None
     return _meant.choice(error.message) is not None or value in builtin().choices(error.dest or "")
 
@@ -274,7 +274,7 @@ def _out_of_bounds_findings(engine: Engine, refused: Mapping[str, settings.Refus
 
 
 def _is_switched_on(engine: Engine, switch: str | None) -> bool:
-    """The class is filled at all: the switch that it needs is given."""
+    """True if the class is filled at all: the switch that it needs is given."""
     return switch is None or bool(engine.args.given.get(switch))
 
 
@@ -511,14 +511,14 @@ def _flag_meant(engine: Engine, index: int) -> str | None:
 
 
 def _is_value_of(engine: Engine, index: int) -> bool:
-    """The word before it was meant to be its flag: what is said of that explains it."""
+    """True if the word before it was meant to be its flag: what is said of that explains it."""
     words = engine.command.words
     alone = 0 < index < len(words) and not words[index].text.startswith("-") and "=" not in words[index - 1].text
     return alone and _flag_meant(engine, index - 1) is not None
 
 
 def _takes(engine: Engine, dest: str, text: str) -> bool:
-    """The release's parser takes the text for this argument, and makes a number of it."""
+    """True if the release's parser takes the text for this argument, and makes a number of it."""
     known = parser(engine)
     option, _ = known.spellings.get(f"--{dest.replace('_', '-')}", (None, False)) if known else (None, False)
     if option is None or known is None:

@@ -110,7 +110,8 @@ pkg/controller/v1beta1/inferenceservice/components/predictor.go)."""
 
 
 def _by_kserve(engine: Engine, name: str) -> bool:
-    """KServe or OME sets the variable; and an InferenceService adds what it likes to its runtime's containers."""
+    """True if KServe or OME sets the variable; and an InferenceService adds what it likes to its runtime's
+    containers."""
     group, kind = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0], engine.workload.kind
     return group in ("serving.kserve.io", "ome.io") and (kind in RUNTIMES or name in _OF_KSERVE)
 
@@ -170,7 +171,7 @@ def _refused(engine: Engine, word: Word) -> tuple[str, str] | None:
 
 
 def _is_direct(engine: Engine) -> bool:
-    """Nothing is between Kubernetes and vLLM that might expand it after all."""
+    """True if nothing is between Kubernetes and vLLM that might expand it after all."""
     group = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0]
     command = engine.field("command")
     first = command[0] if isinstance(command, list) and command else "vllm"

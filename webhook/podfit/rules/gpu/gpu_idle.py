@@ -44,15 +44,15 @@ class GpuIdle(Rule):
 
 
 def _holds_the_load(engine: Engine) -> bool:
-    """The GPUs that are used hold so many requests that gpu-memory-wasted would report more of them."""
+    """True if the GPUs that are used hold so many requests that gpu-memory-wasted would report more of them."""
     ledger = engine.plan.gpu
     concurrency = ledger.max_concurrency if ledger is not None and engine.plan.verdict == "fits" else None
     return concurrency is not None and concurrency >= GpuMemoryWasted.requests
 
 
 def _shared_out(engine: Engine) -> bool:
-    """Something else may use them: arguments that can't be seen, a script that gives each of its processes some of the
-    GPUs, a program around vLLM."""
+    """True if something else may use them: arguments that can't be seen, a script that gives each of its processes some
+    of the GPUs, a program around vLLM."""
     if engine.args.open or not engine.command.complete:
         return True
     words = f"{engine.raw_command} {list(engine.command.env)}"

@@ -57,13 +57,13 @@ class GpuLacksDtype(Rule):
 
 
 def _is_read(engine: Engine) -> bool:
-    """The model's dtype is its own, and vLLM reads the config.json that has it."""
+    """True if the model's dtype is its own, and vLLM reads the config.json that has it."""
     fact = engine.model
     return fact is not None and fact.may_deny and not fact.value.dtype_inherited and is_the_known(engine)
 
 
 def _takes_its_own(engine: Engine) -> bool:
-    """Before 0.9 `auto` was config.json's dtype, whatever the GPU; from there on a GPU without it gets float16."""
+    """True if `--dtype auto` is config.json's dtype on any GPU (before 0.9); later, a GPU without it gets float16."""
     return engine.release is not None and engine.release < FALLS_BACK
 
 

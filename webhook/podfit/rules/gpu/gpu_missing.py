@@ -71,7 +71,7 @@ def _names_processors(engine: Engine) -> bool:
 
 
 def _brought_otherwise(engine: Engine) -> bool:
-    """The container may get a GPU without a request, or needs none.
+    """True if the container may get a GPU without a request, or needs none.
 
     The signs are
 

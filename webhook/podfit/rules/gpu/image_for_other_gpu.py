@@ -73,7 +73,7 @@ vLLM's docker/versions.json names begin with 7.5)."""
 
 
 def _may_be_for_another(image: str) -> bool:
-    """A quick look before the thorough one: `_vendor` calls no image another vendor's than NVIDIA's without it."""
+    """False if `_vendor` certainly finds no other vendor than NVIDIA: a quick look before the thorough one."""
     return "rocm" in image or "-xpu" in image
 
 

@@ -171,7 +171,7 @@ def _without_latents(model: Model, dtype: object, release: Release, has: tuple[i
 
 
 def _asks_for_others(engine: Engine) -> bool:
-    """A backend is named, or something else decides which one is asked."""
+    """True if a backend is named, or something else decides which one is asked."""
     args, env = engine.args, engine.command.env
     variables = (
         {MLA_OFF_VARIABLE, "VLLM_ATTENTION_BACKEND"}

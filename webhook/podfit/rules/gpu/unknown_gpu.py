@@ -65,7 +65,7 @@ def _of_no_node(engine: Engine) -> tuple[str, ...]:
 
 
 def _has_no_answer(engine: Engine, where: str | None) -> bool:
-    """A named GPU would not be checked either: the model is unknown, its plan is unsure, or there is none."""
+    """True if a named GPU would not be checked either: the model is unknown, its plan is unsure, or there is none."""
     if where is None:
         return engine.model is None or engine.facts.plans_table
     return where.startswith(gpu_set.UNSURE)

@@ -32,7 +32,7 @@ def too_long(engine: Engine) -> int | None:
 
 
 def is_short(engine: Engine) -> bool:
-    """The KV cache is there, and likely too small for one request."""
+    """True if the KV cache is there, and likely too small for one request."""
     ledger = engine.plan.gpu
     return ledger is not None and 0 < ledger.kv_cache.likely < (ledger.least_kv_cache_bytes or 0)
 

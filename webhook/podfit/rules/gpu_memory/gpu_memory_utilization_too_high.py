@@ -34,7 +34,7 @@ def _lower(engine: Engine, share: float) -> tuple[str, ...]:
 
 
 def _has_others(engine: Engine) -> bool:
-    """Another process may hold a part of the GPU: another container, or one that the policy assumes."""
+    """True if another process may hold a part of the GPU: another container, or one that the policy assumes."""
     return (engine.gpu is not None and engine.gpu.value.shared) or engine.facts.assume.free_gpu_memory is not None
 
 

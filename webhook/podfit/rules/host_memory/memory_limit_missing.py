@@ -58,18 +58,18 @@ class MemoryLimitMissing(Rule):
 
 
 def _absent(engine: Engine) -> bool:
-    """No limit at all, rather than one that can't be read."""
+    """True if there is no limit at all, rather than one that can't be read."""
     return engine.field("resources", "limits", "memory") is None and engine.pod("resources", "limits", "memory") is None
 
 
 def _has_request(engine: Engine) -> bool:
-    """The container or its Pod has a memory request, of any size."""
+    """True if the container or its Pod has a memory request, of any size."""
     own, shared = engine.field("resources", "requests", "memory"), engine.pod("resources", "requests", "memory")
     return own is not None or shared is not None
 
 
 def _is_reserved(engine: Engine, size: int) -> bool:
-    """The container, or its Pod, requests at least `size` bytes of memory."""
+    """True if the container, or its Pod, requests at least `size` bytes of memory."""
     requests = (engine.field("resources", "requests", "memory"), engine.pod("resources", "requests", "memory"))
     return any((try_parse(request) or 0) >= size for request in requests)
 

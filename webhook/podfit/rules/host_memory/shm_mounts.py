@@ -34,18 +34,18 @@ def besides(engine: Engine) -> int:
 
 
 def covered(engine: Engine, size: int) -> bool:
-    """The memory limit holds a full /dev/shm of that size and what vLLM needs besides."""
+    """True if the memory limit holds a full /dev/shm of that size and what vLLM needs besides."""
     limit = engine.memory_limit
     return limit is None or besides(engine) + size <= limit
 
 
 def has_workers(engine: Engine) -> bool:
-    """vLLM's workers run here: with --data-parallel-size-local 0 all of them are in other Pods."""
+    """True if vLLM's workers run here: with --data-parallel-size-local 0 all of them are in other Pods."""
     return engine.args.given.get("data_parallel_size_local") != 0
 
 
 def is_refused(engine: Engine, release: Release) -> bool:
-    """The release does not start with what is at /dev/shm."""
+    """True if the release does not start with what is at /dev/shm."""
     size = engine.shm.size
     if size is None or engine.command.entry == "worker" or not has_workers(engine):
         return False
@@ -53,12 +53,12 @@ def is_refused(engine: Engine, release: Release) -> bool:
 
 
 def is_refused_by_newest(engine: Engine) -> bool:
-    """The image is replaced with each release, and the newest one does not start with what is at /dev/shm."""
+    """True if the image is replaced with each release, and the newest one does not start with what is at /dev/shm."""
     return engine.pulls_newest and is_refused(engine, newest_read())
 
 
 def may_be_resized(engine: Engine) -> bool:
-    """/dev/shm may be larger than the container runtime's default.
+    """True if /dev/shm may be larger than the container runtime's default.
 
     A command or a hook may mount it again, or the Pod runs in a sandbox with its own /dev/shm (gVisor: no limit; Kata:
     half of the guest's memory)."""

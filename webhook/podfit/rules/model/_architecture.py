@@ -17,7 +17,7 @@ _PLUGGED = regex(r"ascend|gaudi|hpu|neuron|spyre|rbln|metax|musa|kunlun|tpu|vllm
 
 
 def is_looked_up(engine: Engine) -> bool:
-    """vLLM looks the model's architecture up in its registry: no argument has it look up another one, or in
+    """True if vLLM looks the model's architecture up in its registry: no argument has it look up another one, or in
     Transformers at once."""
     given = engine.args.given
     image = engine.field("image")
@@ -29,7 +29,7 @@ def is_looked_up(engine: Engine) -> bool:
 
 
 def trusts_code(engine: Engine) -> bool:
-    """The checkpoint's own code may run, and bring what vLLM lacks."""
+    """True if the checkpoint's own code may run, and bring what vLLM lacks."""
     return bool(engine.args.given.get("trust_remote_code")) or "trust_remote_code" in engine.args.unresolved
 
 

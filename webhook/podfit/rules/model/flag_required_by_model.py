@@ -57,25 +57,25 @@ def has_architecture(*names: str, key: str | None = None) -> Callable[[Model], b
 
 
 def has_dual_chunks(model: Model) -> bool:
-    """Its config.json turns on dual chunk attention, and its class passes it on."""
+    """True if its config.json turns on dual chunk attention, and its class passes it on."""
     qwen = any(name.startswith(("Qwen2", "Qwen3")) for name in model.architectures)
     return qwen and is_object(model.config.get("dual_chunk_attention_config"))
 
 
 def is_unnamed_vl2(model: Model) -> bool:
-    """A DeepSeek-VL2, whose config.json names the architecture of its language model at most."""
+    """True for a DeepSeek-VL2, whose config.json names the architecture of its language model at most."""
     language = {"DeepseekForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"}
     return model.model_type == "deepseek_vl_v2" and language.issuperset(model.architectures)
 
 
 def is_given(engine: Engine, *dests: str) -> bool:
-    """One of these arguments is given, or its value is not known."""
+    """True if one of these arguments is given, or its value is not known."""
     args = engine.args
     return any(dest in args.given or not args.is_sure(dest) for dest in dests)
 
 
 def is_tokenizer_mistral(engine: Engine) -> bool:
-    """vLLM takes, or may take, Mistral's tokenizer, or needs none: the model gets text alone."""
+    """True if vLLM takes, or may take, Mistral's tokenizer, or needs none: the model gets text alone."""
     limits = engine.args.given.get("limit_mm_per_prompt")
     text_alone = is_given(engine, "language_model_only", "skip_tokenizer_init") or (
         isinstance(limits, Mapping) and 0 in limits.values()
@@ -86,14 +86,14 @@ def is_tokenizer_mistral(engine: Engine) -> bool:
 
 
 def is_kv_cache_fp8(engine: Engine) -> bool:
-    """The KV cache is stored in FP8, or its layout is another backend's."""
+    """True if the KV cache is stored in FP8, or its layout is another backend's."""
     dtype = str(engine.args.given.get("kv_cache_dtype", "auto"))
     other = is_given(engine, "attention_backend", "attention_config") or engine.vendor != "nvidia"
     return other or not engine.args.is_sure("kv_cache_dtype") or dtype.startswith("fp8")
 
 
 def is_graph_piecewise(engine: Engine) -> bool:
-    """vLLM captures no full CUDA graphs, or may capture none."""
+    """True if vLLM captures no full CUDA graphs, or may capture none."""
     config = engine.args.given.get("compilation_config")
     mode = config.get("cudagraph_mode", "FULL") if isinstance(config, Mapping) else "FULL"
     other = is_given(engine, "enforce_eager", "optimization_level") or not engine.args.is_sure("compilation_config")
@@ -101,7 +101,7 @@ def is_graph_piecewise(engine: Engine) -> bool:
 
 
 def has_dual_chunk_backend(engine: Engine) -> bool:
-    """The backend of dual chunk attention is, or may be, chosen, and CUDA graphs are off."""
+    """True if the backend of dual chunk attention is, or may be, chosen, and CUDA graphs are off."""
     unseen = BACKEND in engine.declared or bool(engine.field("envFrom"))
     chosen = engine.command.env.get(BACKEND, DUAL_CHUNKS if unseen else None) == DUAL_CHUNKS
     return chosen and is_given(engine, "enforce_eager")

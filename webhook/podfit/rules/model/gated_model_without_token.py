@@ -45,7 +45,7 @@ class GatedModelWithoutToken(Rule):
 
 
 def _is_gated(name: str, engine: Engine) -> bool:
-    """The hub demands a token for this repository. A mirror of a gated model is not gated."""
+    """True if the hub demands a token for this repository. A mirror of a gated model is not gated."""
     if engine.model is None:
         return name.lower() in catalogue.gated()
     model = engine.model.value
@@ -65,7 +65,7 @@ TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 
 
 def _may_have_token(engine: Engine) -> bool:
-    """A token, or another place than the hub, is given somewhere, or may be where it can't be seen."""
+    """True if a token, or another place than the hub, is given somewhere, or may be where it can't be seen."""
     known, env = engine.command.env, engine.field("env")
     if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in OTHER_TOKEN_SOURCES):
         return True
@@ -85,14 +85,14 @@ def _may_have_token(engine: Engine) -> bool:
 
 
 def _mentions(cached_object: CachedObject) -> bool:
-    """The object mentions a token or a login, in any place."""
+    """True if the object mentions a token or a login, in any place."""
     text = json.dumps(cached_object.object, default=str).lower()
     ends = [match.end() for match in islice(ANNOUNCED.finditer(text), MENTIONS + 1)]
     return len(ends) > MENTIONS or any(MENTION.search(text, max(0, end - BEFORE), end) for end in ends)
 
 
 def _may_be_there(engine: Engine) -> bool:
-    """A volume may hold the checkpoint, or the login's file."""
+    """True if a volume may hold the checkpoint, or the login's file."""
     kept = engine.workload.once(_kept_volumes)
     return any(str(item.get("name")) in kept for item in as_list(engine.field("volumeMounts")) if is_object(item))
 

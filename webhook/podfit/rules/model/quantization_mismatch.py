@@ -161,7 +161,7 @@ class QuantizationMismatch(Rule):
 
 
 def _has_no_other_file(model: Model, method_name: str) -> bool:
-    """Only config.json can describe the quantization method.
+    """True if only config.json can describe the quantization method.
 
     A model outside the catalog may have another file for it. Only the methods of NO_FILE do not look for such a
     file."""
@@ -174,7 +174,7 @@ def _is_within(spans: Mapping[str, tuple[Release, Release | None]], method_name:
 
 
 def _differ(method_name: str, has: str, release: Release) -> bool:
-    """vLLM rejects the method for such a checkpoint."""
+    """True if vLLM rejects the method for such a checkpoint."""
     if has == "mxfp4":
         return method_name in CHECKPOINT_FORMAT and OTHERS_SINCE <= release < MXFP4_UNTIL
     if has not in CHECKPOINT_FORMAT.values():

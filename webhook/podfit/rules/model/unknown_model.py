@@ -116,7 +116,7 @@ def _without_organisation(engine: Engine, id_: str) -> Iterator[Finding]:
 
 
 def _names_one(word: Word) -> bool:
-    """`--model NAME` in one word, which `argument-string-not-split` reports."""
+    """True for `--model NAME` in one word, which `argument-string-not-split` reports."""
     return re.match(r"--model\b", word.text) is not None
 
 

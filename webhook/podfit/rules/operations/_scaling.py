@@ -15,7 +15,7 @@ REPLICATED_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "Rollout", "Deplo
 
 
 def leads(engine: Engine) -> bool:
-    """The container serves, in a kind with replicas that are alike (not the nodes of one engine)."""
+    """True if the container serves, in a kind with replicas that are alike (not the nodes of one engine)."""
     if not engine.served or engine.container.init or engine.workload.kind not in REPLICATED_KINDS:
         return False
     return engine.workload.kind == "LeaderWorkerSet" or not (engine.spans_pods or joins_ray(engine))

@@ -49,7 +49,7 @@ class NixlSideChannelHost(Rule):
 
 
 def _is_routed_by_aibrix(engine: Engine) -> bool:
-    """AIBrix' gateway writes the prefill Pod's IP into each request, in place of the address that vLLM sends
+    """True if AIBrix' gateway writes the prefill Pod's IP into each request, in place of the address that vLLM sends
     (vllm-project/aibrix pkg/plugins/gateway/algorithms/pd_disaggregation.go)."""
     labels = mapping(engine.workload.metadata.get("labels"))
     return engine.workload.kind in AIBRIX or any(str(name).startswith("model.aibrix.ai/") for name in labels)

@@ -67,6 +67,7 @@ def _placeholder(text: str) -> str | None:
 
 
 def _finding(path: FieldPath, message: str) -> Finding:
+    """The likely finding of a placeholder at `path`."""
     return Finding(
         path,
         message,

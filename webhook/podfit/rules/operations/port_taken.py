@@ -58,7 +58,7 @@ class PortTaken(Rule):
 
 
 def _alone(release: Release | None, args: EngineArgs) -> bool:
-    """A server of that release lets no other process listen on its port."""
+    """True if a server of that release lets no other process listen on its port."""
     if release is None or not is_read(release):
         return False
     several = any((args.get(dest) or 1) != 1 for dest in ("api_server_count", "data_parallel_size"))
@@ -73,6 +73,6 @@ def _is_vllms(engine: Engine, name: str) -> bool:
 
 
 def _ends(engine: Engine, name: str) -> bool:
-    """An init container that is done before the others start; a restartable one is a sidecar."""
+    """True for an init container that is done before the others start; a restartable one is a sidecar."""
     container = engine.workload.by_name.get(name)
     return container is not None and container.init and container.spec.get("restartPolicy") != "Always"

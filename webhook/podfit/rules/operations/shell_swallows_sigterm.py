@@ -51,7 +51,7 @@ class ShellSwallowsSigterm(Rule):
 
 
 def _stops_itself(engine: Engine) -> bool:
-    """The Pod is to end by itself, or its script handles the signal."""
+    """True if the Pod is to end by itself, or its script handles the signal."""
     script = (engine.command.script_path or engine.command.path).get(engine.workload.object)
     return engine.workload.kind in RUN_TO_COMPLETION_KINDS or (
         isinstance(script, str) and len(script) <= LONG and _TRAP.search(script) is not None

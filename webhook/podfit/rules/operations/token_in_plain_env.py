@@ -99,7 +99,7 @@ def _is_token(value: str, *, named: bool) -> bool:
 
 
 def _literal(engine: Engine, value: str) -> bool:
-    """The words of the command hold it: it did not come from a variable."""
+    """True if the words of the command hold it: it did not come from a variable."""
     return any(
         value in word.text and not word.unknown and "env" not in word.path.parts for word in engine.command.words
     )

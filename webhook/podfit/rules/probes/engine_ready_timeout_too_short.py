@@ -72,7 +72,7 @@ class EngineReadyTimeoutTooShort(Rule):
 
 
 def _is_likely(engine: Engine, startup: Startup, limit: int) -> bool:
-    """The start takes longer in 80 % of cases, without a download whose rate no policy sets."""
+    """True if the start takes longer in 80 % of cases, without a download whose rate no policy sets."""
     known = startup if engine.facts.assume.download_bandwidth is not None else startup.without("download")
     return known.share_longer(limit) >= LIKELY and not engine.weights_doubtful
 

@@ -99,12 +99,12 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def _usual(engine: Engine) -> bool:
-    """vLLM's port is known, and a port (0 is one of the kernel's choice)."""
+    """True if vLLM's port is known, and a port (0 is one of the kernel's choice)."""
     return engine.port is not None and 0 < engine.port < 1 << 16
 
 
 def _unnamed(engine: Engine, action: str, port: object) -> bool:
-    """The probe's port is a name that this container's own ports lack.
+    """True if the probe's port is a name that this container's own ports lack.
 
     The kubelet looks the name up only there (kubernetes pkg/probe/util.go). If it is missing, a startup probe never
     passes, and the Pod is never ready (pkg/kubelet/prober/worker.go discards the result)."""
@@ -118,12 +118,12 @@ _PORT_NAME = regex(r"[a-z0-9-]{1,15}")
 
 
 def _runs_as_written(engine: Engine) -> bool:
-    """The container is in the object as it will run; an operator may add ports to what it makes."""
+    """True if the container is in the object as it will run; an operator may add ports to what it makes."""
     return str(engine.workload.object.get("apiVersion")) in ("v1", "apps/v1", "batch/v1")
 
 
 def _by_another_server(engine: Engine, port: int) -> bool:
-    """The script starts several servers, and another one listens there."""
+    """True if the script starts several servers, and another one listens there."""
     if len(_SERVER.findall(engine.raw_command)) < 2:
         return False
     return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", engine.raw_command) is not None

@@ -58,7 +58,7 @@ class DriverTooOldForImage(Rule):
 
 
 def _loads_compatibility(engine: Engine) -> bool:
-    """The container's compatibility libraries replace the driver's, or may do so."""
+    """True if the container's compatibility libraries replace the driver's, or may do so."""
     env = engine.command.env
     if engine.release is None or engine.release < OPT_IN or "compat" in env.get("LD_LIBRARY_PATH", ""):
         return True

@@ -69,7 +69,7 @@ class QuantitySuspicious(Rule):
 
 
 def _is_fatal(engine: Engine, side: str, name: str) -> bool:
-    """The Pod can't run with such a quantity.
+    """True if the Pod can't run with such a quantity.
 
     Memory: a container with so small a limit does not start. Cores: no node has so many free for a request. A limit
     without a request is also the request; with a separate request, a huge limit only limits nothing."""
@@ -79,7 +79,8 @@ def _is_fatal(engine: Engine, side: str, name: str) -> bool:
 
 
 def _is_fraction(given: object) -> bool:
-    """Resources with a domain are whole (kubernetes pkg/apis/core/validation ValidateResourceQuantityValue)."""
+    """True for a fraction, which resources with a domain must not have (kubernetes pkg/apis/core/validation
+    ValidateResourceQuantityValue)."""
     text = str(given).strip()
     if text.isdecimal() or isinstance(given, _NO_NUMBER):
         return False
@@ -97,7 +98,7 @@ def _not_whole(engine: Engine, side: str, name: str, text: str) -> Finding:
 
 
 def _is_odd(name: str, given: object) -> bool:
-    """It is not a quantity, or none that can be meant."""
+    """True if it is not a quantity, or none that can be meant."""
     if given is None or isinstance(given, _NO_NUMBER):
         return False
     size = try_parse(given)

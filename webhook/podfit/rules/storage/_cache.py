@@ -40,12 +40,12 @@ class Volume(NamedTuple):
 
     @property
     def read_only(self) -> bool:
-        """Nothing can be written there."""
+        """True if nothing can be written there."""
         return self.mount.read_only or self.spec.get("readOnly") is True or self.kind in ("image", "config")
 
     @property
     def known(self) -> bool:
-        """The claim's size and access modes are known."""
+        """True if the claim's size and access modes are known."""
         return self.kind in ("template", "ephemeral") or (self.kind == "claim" and "spec" in self.spec)
 
     @property
@@ -104,7 +104,7 @@ def _directory(engine: Engine) -> tuple[str, str] | None:
 
 
 def _hidden(engine: Engine) -> bool:
-    """One of the variables may be set outside the manifest."""
+    """True if one of the variables may be set outside the manifest."""
     declared = engine.declared
     if not declared.isdisjoint(_VARIABLES) and not declared.intersection(_VARIABLES) <= engine.command.env.keys():
         return True
@@ -116,7 +116,7 @@ def _hidden(engine: Engine) -> bool:
 
 
 def is_sure(engine: Engine) -> bool:
-    """Nothing outside the manifest may move the cache or supply the files.
+    """True if nothing outside the manifest may move the cache or supply the files.
 
     A Secret used by `envFrom` may set HF_HOME or HF_HUB_OFFLINE. vLLM prefers a directory `org/name` in its working
     directory to the hub's model."""
@@ -200,6 +200,6 @@ def candidates(engine: Engine, cache: Cache) -> list[Volume]:
 
 
 def looks_like_a_cache(volume: Volume) -> bool:
-    """The volume's name or path says that it is for the files of models."""
+    """True if the volume's name or path says that it is for the files of models."""
     words = f"{volume.mount.name} {volume.mount.path}".lower()
     return _CACHE.search(words) is not None and _OTHER.search(words) is None

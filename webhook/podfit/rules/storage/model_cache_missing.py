@@ -61,7 +61,7 @@ class ModelCacheMissing(Rule):
 
 
 def _compiled(engine: Engine) -> tuple[str, ...]:
-    """The time that vLLM's own cache would save: torch.compile's results, at VLLM_CACHE_ROOT."""
+    """The suggestion of a volume for vLLM's own cache of compiled code, with the time saved; none if unknown."""
     seconds = compile_cache.compilation_saved(engine)
     if seconds is None:
         return ()

@@ -58,7 +58,7 @@ class OfflineWithoutCache(Rule):
 
 
 def _shared(engine: Engine, mount: object) -> bool:
-    """Another container of the Pod mounts the volume, and may fill it."""
+    """True if another container of the Pod mounts the volume, and may fill it."""
     name = getattr(mount, "name", None)
     others = (other for other in engine.workload.containers if other.path != engine.container.path)
     return any(item.get("name") == name for other in others for item in mappings(other.spec.get("volumeMounts")))

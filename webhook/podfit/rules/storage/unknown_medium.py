@@ -55,7 +55,7 @@ def _odd_mounts(workload: Workload) -> list[volumes.Mount]:
 
 
 def _is_odd(empty_dir: object) -> bool:
-    """It names a medium, and none that is known or still to be filled in."""
+    """True if it names a medium, and none that is known or still to be filled in."""
     medium = mapping(empty_dir).get("medium") if empty_dir else None
     return isinstance(medium, str) and not _is_known(medium) and not _is_filled_in(medium)
 

@@ -77,7 +77,7 @@ class Placement(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """The Pod may get a GPU that is not in `kinds`, even if no further node comes."""
+        """True if the Pod may get a GPU that is not in `kinds`, even if no further node comes."""
         return self.held or not self.fresh or bool(self.unnamed or self.more_kinds)
 
 
@@ -181,7 +181,8 @@ def _untolerated_taints(node: Node, tolerations: Sequence[JSON], added: frozense
 
 
 def _is_tolerated(taint: JSON, tolerations: Sequence[JSON], added: frozenset[str]) -> bool:
-    """k8s.io/api core/v1 Toleration.ToleratesTaint, for the effects that keep a Pod off a node."""
+    """True if a toleration allows the taint: k8s.io/api core/v1 Toleration.ToleratesTaint, for the effects that keep a
+    Pod off a node."""
     key, effect = str(taint.get("key")), taint.get("effect")
     if effect not in ("NoSchedule", "NoExecute") or key in added or key.startswith(PASSING):
         return True

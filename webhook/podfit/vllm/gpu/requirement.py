@@ -37,7 +37,8 @@ class NodeRequirement(NamedTuple):
         return value is not None and self.compares(value)
 
     def compares(self, value: str | float) -> bool:
-        """`Gt` and `Lt` compare integers; False if one of the values is not an integer."""
+        """True if `value` is above (`Gt`) or below (`Lt`) the required integer; False if one of them is not an
+        integer."""
         there, than = _as_number(value), _as_number(self.values[0] if self.values else "")
         if there is None or than is None:
             return False

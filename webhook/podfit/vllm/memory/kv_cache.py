@@ -211,7 +211,8 @@ def _groups(layers: Layers, how: Stored, *, packed: bool) -> Sequence[Layers]:
 
 
 def _is_uniform(layers: Layers, release: Release) -> bool:
-    """is_kv_cache_spec_uniform, and from 0.11 UniformTypeKVCacheSpecs.is_uniform_type."""
+    """True if the layers are of one kind: is_kv_cache_spec_uniform, and from 0.11
+    UniformTypeKVCacheSpecs.is_uniform_type."""
     specs = {spec for _, spec in layers}
     return len({spec._replace(page=0, heads=0) for spec in specs} if release >= since.SIZES else specs) == 1
 

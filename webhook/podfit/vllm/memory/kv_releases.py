@@ -150,5 +150,5 @@ def supports_manager(connector: Mapping[str, Any], release: Release, *, built_in
 
 
 def keeps_states(model: Model) -> bool:
-    """Some of the model's layers keep a state per request."""
+    """True if some of the model's layers keep a state per request."""
     return model.model_type == "falcon_h1" or not STATEFUL.isdisjoint(model.layer_types)

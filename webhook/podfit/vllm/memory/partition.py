@@ -70,12 +70,12 @@ class Partition:
 
     @property
     def fits_none(self) -> bool:
-        """The engine does not fit a single candidate."""
+        """True if the engine does not fit a single candidate."""
         return bool(self.gpus) and all(gpu.verdict == "does-not-fit" for gpu in self.gpus)
 
     @property
     def is_unsure(self) -> bool:
-        """No candidate certainly fits or fails."""
+        """True if no candidate certainly fits or fails."""
         return all(gpu.verdict == "unsure" for gpu in self.gpus)
 
     @cached_property

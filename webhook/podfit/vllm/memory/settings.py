@@ -154,7 +154,7 @@ class Settings:
 
     @property
     def uses_mla(self) -> bool:
-        """Multi-head latent attention stores latents from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
+        """True if the cache stores latents: from 0.7.1; before, and with VLLM_MLA_DISABLE=1, whole heads."""
         return self.release >= (0, 7, 1) and self.kernels.variable("VLLM_MLA_DISABLE") != "1"
 
 
@@ -445,7 +445,7 @@ def _whole_prompt(release: Release, v1: bool, memory_arguments: MemoryArguments,
 
 
 def _is_h100(gpu: Gpu | None) -> bool:
-    """An H100 or H200, by name."""
+    """True for an H100 or H200, by name."""
     return gpu is not None and any(name in gpu.name.lower() for name in ("h100", "h200"))
 
 
@@ -461,8 +461,8 @@ def _chunked(
     pooling: bool,
     whole_prompts: bool,
 ) -> bool:
-    """V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts above 32,768 without a pooler,
-    a vision tower or LoRA."""
+    """True if chunked prefill is on. V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts
+    above 32,768 without a pooler, a vision tower or LoRA."""
     if v1 and release < ALWAYS_CHUNKED_UNTIL and not pooling:
         return True
     if memory_arguments.chunked is not None:

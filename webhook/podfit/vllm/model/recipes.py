@@ -128,6 +128,7 @@ def family(model: str) -> str:
 
 
 def _recipe(row: dict[str, Any]) -> Recipe:
+    """The recipe of one row of facts."""
     return Recipe(
         id=row["id"],
         minimum=parse(row["minimum"]) if row.get("minimum") else None,

@@ -92,7 +92,7 @@ def kv_cache(
 
 
 def _uses_shared_region(release: Release, vendor: str) -> bool:
-    """The workers of an engine share one file in /dev/shm for offloaded KV cache blocks."""
+    """True if the workers of an engine share one file in /dev/shm for offloaded KV cache blocks."""
     if vendor == "amd":
         return IN_SHM <= release < ROCM_PINS
     return release >= (XPU_IN_SHM if vendor == "intel" else IN_SHM) and vendor in ("nvidia", "intel")
