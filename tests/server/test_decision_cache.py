@@ -247,6 +247,6 @@ def test_every_finding_counts() -> None:
     """One body may hold hundreds of containers, each with findings of its own."""
     decision = review.decide("validate", asked(doomed(GOOD_POD)), POLICY, FACTS)
     pairs = [(str(number), "annotation") for number in range(1000)]
-    more = replace(decision, exempted=tuple(pairs))
+    more = decision._replace(exempted=tuple(pairs))
 
     assert verdicts_._weight(more) - verdicts_._weight(decision) >= 1000 * sys.getsizeof(pairs[0])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from podfit.base.printable import one_line, shortened
@@ -52,8 +51,10 @@ class Shadowed(NamedTuple):
     rules: tuple[FoundRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+_NONE: Mapping[str, str] = {}
+
+
+class Decision(NamedTuple):
     """The decision of a review, with everything that the answer, the metrics and the log need."""
 
     request: Request
@@ -71,7 +72,11 @@ class Decision:
     """The status that the API server returns to the client of a denial."""
     patch: str | None = None
     """JSON Patch, in base64; None where nothing changes."""
-    versions: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = _NONE
+    """The findings, for the audit log and the access log: rule=mode, and rule=reason of the exempted ones.
+
+    `would` and `would-rules`: the same without the limit of `enforce.mode`, if that is different."""
+    versions: Mapping[str, str] = _NONE
     error: Exception | None = None
     """podfit's own failure: the object is allowed, the edge logs and counts it."""
     remembered: bool = False
@@ -80,7 +85,7 @@ class Decision:
     @property
     def would_deny(self) -> bool:
         """The validating webhook would deny without the limit of `enforce.mode`, and does not."""
-        return self.outcome == "allowed" and any(would == "deny" for _, _, would in self.rules)
+        return _would_deny(self.outcome, self.rules)
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -94,26 +99,31 @@ class Decision:
             response["patchType"] = "JSONPatch"
             response["patch"] = self.patch
         if self.outcome != "skipped":
-            response["auditAnnotations"] = {"decision": self.outcome, **self.annotations(), **self.versions}
+            response["auditAnnotations"] = {"decision": self.outcome, **self.annotations, **self.versions}
         return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
-    def annotations(self) -> dict[str, str]:
-        """The findings, for the audit log and the access log: rule=mode, and rule=reason of the exempted ones.
 
-        `would` and `would-rules`: the same without the limit of `enforce.mode`, if that is different."""
-        modes: dict[str, Mode] = {}
-        unlimited: dict[str, Mode] = {}
-        for rule, mode, would in self.rules:
-            modes[rule] = harder_mode(mode, modes.get(rule, "ignore"))
-            unlimited[rule] = harder_mode(would, unlimited.get(rule, "ignore"))
-        limited = {rule: f"{modes[rule]}({would})" for rule, would in unlimited.items() if would != modes[rule]}
-        lists: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(self.exempted), "would-rules": limited}
-        entries = {
-            key: bounds.join_bounded([f"{rule}={words[rule]}" for rule in sorted(words)])
-            for key, words in lists.items()
-            if words
-        }
-        return {**entries, "would": "denied"} if self.would_deny else entries
+def _would_deny(outcome: Outcome, rules: Iterable[FoundRule]) -> bool:
+    return outcome == "allowed" and any(would == "deny" for _, _, would in rules)
+
+
+def _annotations(
+    outcome: Outcome, rules: Iterable[FoundRule], exempted: Iterable[tuple[str, str]] = ()
+) -> dict[str, str]:
+    """The annotations of a decision; they are made once and remembered with it."""
+    modes: dict[str, Mode] = {}
+    unlimited: dict[str, Mode] = {}
+    for rule, mode, would in rules:
+        modes[rule] = harder_mode(mode, modes.get(rule, "ignore"))
+        unlimited[rule] = harder_mode(would, unlimited.get(rule, "ignore"))
+    limited = {rule: f"{modes[rule]}({would})" for rule, would in unlimited.items() if would != modes[rule]}
+    lists: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(exempted), "would-rules": limited}
+    entries = {
+        key: bounds.join_bounded([f"{rule}={words[rule]}" for rule in sorted(words)])
+        for key, words in lists.items()
+        if words
+    }
+    return {**entries, "would": "denied"} if _would_deny(outcome, rules) else entries
 
 
 def validate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
@@ -160,15 +170,19 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
     report = lint(request.object or {}, policy, facts, where="admission", old=old, namespace=request.namespace)
     if not report.results and not report.errors and not report.unread:
         return Decision(request, "skipped")  # no vLLM in it
+    outcome: Outcome = "denied" if report.denied else "allowed"
+    rules = _rules_and_modes(report.findings)
+    exempted = tuple([(finding.rule, finding.exempted) for finding in report.findings if finding.exempted])
     return Decision(
         request,
-        "denied" if report.denied else "allowed",
-        _rules_and_modes(report.findings),
+        outcome,
+        rules,
         report.errors,
-        exempted=tuple((finding.rule, finding.exempted) for finding in report.findings if finding.exempted),
+        exempted=exempted,
         shadowed=tuple(map(_shadowed, report.shadows)),
         warnings=tuple(denial.warnings(report)),
         status=_status(report) if report.denied else None,
+        annotations=_annotations(outcome, rules, exempted),
         versions=_versions(policy, facts),
     )
 
@@ -205,13 +219,16 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
         else None
     )
     operations = json_patch(report.object, repaired.edits) if repaired else []
+    outcome: Outcome = "patched" if operations else "allowed"
+    rules = _rules_and_modes(report.findings)
     return Decision(
         request,
-        "patched" if operations else "allowed",
-        _rules_and_modes(report.findings),
+        outcome,
+        rules,
         report.errors,
         warnings=_repaired(repaired) if repaired and operations else (),
         patch=base64.b64encode(json.dumps(operations).encode()).decode() if operations else None,
+        annotations=_annotations(outcome, rules),
         versions=_versions(policy, facts),
     )
 

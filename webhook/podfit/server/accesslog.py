@@ -49,7 +49,7 @@ class AccessLog:
         """An answered review: `seconds` from its first byte's reading to its answer, `waited` for a thread before."""
         if self._lines is None:
             return
-        request, audit = decision.request, decision.annotations()
+        request, audit = decision.request, decision.annotations
         line = {
             "webhook": webhook,
             "uid": request.uid[:LONGEST],

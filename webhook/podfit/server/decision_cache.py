@@ -13,7 +13,6 @@ import hashlib
 import marshal
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from operator import itemgetter
 from threading import Lock
 
@@ -75,15 +74,15 @@ class DecisionCache:
         with self._lock:
             cached = self._kept.get(key)
         if cached is not None:
-            return replace(cached[0], request=request, remembered=True)
+            return cached[0]._replace(request=request, remembered=True)
         decision = compute(essential)
         if decision.error is None and not _may_soften(decision):
-            kept = replace(decision, request=_NOBODY)
+            kept = decision._replace(request=_NOBODY)
             weight = _weight(kept)
             if weight <= self._kept.maxsize // 64:  # one must not push out all others
                 with self._lock:
                     self._kept[key] = kept, weight
-        return replace(decision, request=request)
+        return decision._replace(request=request)
 
 
 def _may_soften(decision: Decision) -> bool:
@@ -97,9 +96,10 @@ def _weight(decision: Decision) -> int:
     pairs = (
         len(decision.rules) + len(decision.exempted) + sum(len(shadowed.rules) + 1 for shadowed in decision.shadowed)
     )
+    texts = (decision.patch or "", status.get("message", ""), *decision.warnings, *decision.annotations.values())
     return (
         _ENTRY
-        + sum(len(text) for text in (decision.patch or "", status.get("message", ""), *decision.warnings))
+        + sum(map(len, texts))
         + sum(len(cause["message"]) + len(cause["field"]) + _CAUSE for cause in causes)
         + pairs * _PAIR
     )
