@@ -58,6 +58,20 @@ def test_a_link_out_of_the_folder_is_skipped_with_a_note(fix: Fix, deploy: Path,
     assert f"note: {deploy / 'link.yaml'}: skipped: a link to {outside}" in err
 
 
+@pytest.mark.parametrize("target", ["gone.yaml", "folder", "loop.yaml", "/dev/null"])
+@pytest.mark.parametrize("pattern", ["", "*.yaml", "**/*.yaml"])
+def test_a_link_that_leads_to_no_file_is_skipped_with_a_note(fix: Fix, deploy: Path, target: str, pattern: str) -> None:
+    (deploy / "folder").mkdir()
+    (deploy / "loop.yaml").symlink_to("loop.yaml")
+    (deploy / "link.yaml").symlink_to(target)
+
+    code, err = fix(deploy / pattern if pattern else deploy)
+
+    assert code == 0
+    assert is_repaired(deploy / "pod.yaml")
+    assert err.count(f"note: {deploy / 'link.yaml'}: skipped: a link that leads to no file\n") == 1
+
+
 def test_a_link_within_the_given_folders_stays_a_link(fix: Fix, deploy: Path, tmp_path: Path) -> None:
     (tmp_path / "overlays").mkdir()
     (tmp_path / "overlays" / "link.yaml").symlink_to("../deploy/pod.yaml")

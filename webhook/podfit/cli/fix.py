@@ -95,6 +95,11 @@ def run(args: argparse.Namespace) -> int:
     policy, facts = policies.in_force(args)
     links: list[str] = []
     inputs, problems = edge.read(args.files, facts, excluded=_excluding(args, links))
+    links += [
+        f"{name}: skipped: a link that leads to no file"
+        for name in dict.fromkeys(edge.links_to_no_file(args.files))
+        if not (args.exclude and args.exclude(name))
+    ]
     inputs, cluster_notes = cluster_surroundings.joined(inputs, args)
     inputs, runtime_notes = cluster_runtimes.joined(inputs, args, args.files)
     problems += [str(error) for source in inputs for error in source.manifests.errors]

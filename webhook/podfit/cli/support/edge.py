@@ -152,17 +152,30 @@ def _globbed(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
         if not any(sign in name for sign in "*?[") or Path(name).exists():
             yield name, False
             continue
-        path = Path(name)
-        root = Path(path.anchor) if path.is_absolute() else Path()
         try:
-            file_names = sorted(
-                str(match) for match in root.glob(str(path.relative_to(path.anchor))) if match.is_file()
-            )
+            file_names = sorted(str(match) for match in _matches(Path(name)) if match.is_file())
         except ValueError as error:
             raise UnusableError(f"{name}: {str(error).lower()}") from error
         if not file_names:
             raise UnusableError(f"{name}: no file matches")
         yield from ((text, True) for text in file_names)
+
+
+def _matches(path: Path) -> Iterator[Path]:
+    """Manifests by name in the folder, or else matches of the pattern, files or not; raises ValueError."""
+    if path.is_dir():
+        return (
+            match
+            for match in path.rglob("*")
+            if match.suffix in MANIFEST_SUFFIXES and not _hidden(match.relative_to(path))
+        )
+    return (Path(path.anchor) if path.is_absolute() else Path()).glob(str(path.relative_to(path.anchor)))
+
+
+def links_to_no_file(names: Sequence[str]) -> Iterator[str]:
+    """The links in the given folders and of the given patterns that lead to no regular file: `files` lacks them."""
+    for path in (Path(name) for name in names if Path(name).is_dir() or not Path(name).exists()):
+        yield from sorted(str(link) for link in _matches(path) if link.is_symlink() and not os.path.isfile(link))  # noqa: PTH113 - also of a loop
 
 
 def files(names: Sequence[str]) -> Iterator[str]:
@@ -201,11 +214,7 @@ def _walked(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
     for name, met in _globbed(names):
         path = Path(name)
         if name != "-" and path.is_dir():
-            matches = [
-                str(file)
-                for file in sorted(path.rglob("*"))
-                if file.suffix in MANIFEST_SUFFIXES and file.is_file() and not _hidden(file.relative_to(path))
-            ]
+            matches = [str(file) for file in sorted(_matches(path)) if file.is_file()]
             if not matches:
                 raise UnusableError(f"{name}: no file in it ends in {', '.join(MANIFEST_SUFFIXES)}")
             yield from ((text, True) for text in matches)
