@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
+from podfit.cli.support.hub_cache import CachedModels
 from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import builtin, load
 from podfit.vllm.facts import Facts, GivenModel
@@ -52,6 +53,24 @@ def test_of_the_catalog_it_is_a_warning_without_a_policy(pod: dict[str, Any]) ->
     (found,) = (one for one in lint(pod, builtin(), Facts()).findings if one.rule == "max-model-len-too-long")
     assert found.mode == "warn"
     assert "may allow more by now" in (found.why_softened or "")
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        {"acme/ours": GivenModel({"max_position_embeddings": 4096}, "models.yaml: config.json")},
+        CachedModels({}, reads_cache=False, asks_hub=False),
+    ],
+    ids=["a config.json of another model", "an empty cache"],
+)
+def test_files_of_other_models_do_not_make_the_catalog_certain(
+    pod: dict[str, Any], models: Mapping[str, GivenModel]
+) -> None:
+    pod["spec"]["containers"][0]["args"] = [QWEN, "--max-model-len", "131072"]
+    report = lint(pod, builtin(), Facts(models=models), where="check")
+    (graded,) = (graded for graded in report.findings if graded.rule == "max-model-len-too-long")
+    assert graded.mode == "warn"
+    assert "may allow more by now" in (graded.why_softened or "")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from podfit.rules.gpu_memory._length import ALLOWS
 from podfit.rules.rule import Finding, Rule, parameter
 from podfit.vllm.memory.arguments import embeds
 from podfit.vllm.model import Model
+from podfit.vllm.model.given import key
 from podfit.vllm.release import Release
 
 READ_SINCE = Release(0, 6, 6)
@@ -60,7 +61,7 @@ class MaxModelLenTooLong(Rule):
         unread = _unread(engine, model)
         allowed = f"that the config.json of {model.id} allows" if unread is None else f"that are known of {model.id}"
         why = unread or _uncertain(engine, model)
-        if why is None and not engine.facts.models and not self.believe_catalog:
+        if why is None and not self.believe_catalog and not _is_given(engine, model):
             why = MAY_BE_OLD
         yield Finding(
             path=engine.argument("max_model_len"),
@@ -82,6 +83,14 @@ def _shorter(engine: Engine, longest: int) -> tuple[str, ...]:
         if alternative.changes.keys() == {"max_model_len"}
     )
     return (next(alone, f"--max-model-len {longest}"),)
+
+
+def _is_given(engine: Engine, model: Model) -> bool:
+    """True if the config.json is the user's own, also in one snapshot that --revision names; False: the catalog's."""
+    models = engine.facts.models
+    if model.revision is not None:
+        return f"{model.id}@{model.revision}" in models
+    return key(model.id) in models or "*" in models
 
 
 def _unread(engine: Engine, model: Model) -> str | None:
