@@ -86,6 +86,13 @@ CAUSES = (
             "cpu-kv-cache-unbounded",
             "shm-not-in-limit",
         ),
+        meanings=(
+            (
+                r"died unexpectedly(?! \(exit code)",
+                "This line does not say what ended the process. `kubectl describe pod` shows OOMKilled if it was memory. "
+                "A full /dev/shm (SIGBUS) and a crash (SIGSEGV) print this line, too.",
+            ),
+        ),
     ),
     Cause(
         "host-memory-exhausted",
