@@ -46,6 +46,28 @@ def test_a_shortage_that_rests_on_the_size_of_a_drafter_is_only_possible(
 
 
 @pytest.mark.parametrize(
+    ("size", "certainty"),
+    [("$(( $RANKS * 8 ))", "possible"), ("1", "certain")],
+    ids=["only the script knows it", "given"],
+)
+def test_a_parallel_size_of_unknown_value_makes_a_shortage_only_possible(
+    pod: dict[str, Any], size: str, certainty: str
+) -> None:
+    """With experts on 16 GPUs, each has a tenth of the weights that one would have."""
+    command = f"exec vllm serve deepseek-ai/DeepSeek-R1-0528 --enable-expert-parallel --data-parallel-size {size}"
+    pod["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-H200"}
+    pod["spec"]["containers"][0] |= {
+        "image": "vllm/vllm-openai:v0.25.0",
+        "command": ["bash", "-c", command],
+        "args": [],
+    }
+    (result,) = lint(pod, builtin(), Facts(), where="check").results
+    shortages = [item.finding for item in result.findings if item.rule == "gpu-memory-exceeded"]
+    assert [item.certainty for item in shortages] == [certainty]
+    assert ("--data-parallel-size" in " ".join(shortages[0].details)) == (certainty == "possible")
+
+
+@pytest.mark.parametrize(
     ("left", "outcomes"),
     [(3, "vLLM failed in 10 of 13 published start-ups with likely too little"),
      (4, "vLLM started in 9 of 16 published start-ups with only likely enough")],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty
-from podfit.vllm.memory import draft, leaning
+from podfit.vllm.memory import draft, leaning, verdict
 from podfit.vllm.memory.ledger import GpuLedger
 
 LIKELY = 0.8
@@ -28,17 +29,19 @@ def sentence(probability: float, outcomes: str = "") -> str:
     return f"{likelier}: {outcomes}" if outcomes else likelier
 
 
-def of_kv_cache(ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
+def of_kv_cache(engine: Engine, ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
     """The certainty that less than `needed` bytes are left for the KV cache, and a detail that limits it.
 
     A shortage that rests on what is unknown of the model or of its drafter is only possible. It is likely if even the
-    favorable end is too little."""
+    favorable end is too little. Arguments of unknown value may divide the weights by any number."""
     left = ledger.kv_cache
     probability = left.share_below(needed)
     grade = certainty(probability)
     doubt = ledger.model.unknown
     if doubt is None and draft.is_unknown(ledger.resolved.settings):
         doubt = "the size of the drafter"
+    if grade is not None and (unknown := verdict.unresolved(engine.args, verdict.DECIDING_ARGUMENTS)):
+        return "possible", f"whether it is enough depends on the unknown value of {unknown}"
     if grade is None or doubt is None:
         return grade, sentence(probability, leaning.sentence(left, needed)) if grade else ""
     if left.high < needed / ledger.times_fewer:

@@ -89,8 +89,8 @@ CAUSES = (
         meanings=(
             (
                 r"died unexpectedly(?! \(exit code)",
-                "This line does not say what ended the process. `kubectl describe pod` shows OOMKilled if it was memory. "
-                "A full /dev/shm (SIGBUS) and a crash (SIGSEGV) print this line, too.",
+                "This line does not say what ended the process. `kubectl describe pod` shows OOMKilled if it was "
+                "memory. A full /dev/shm (SIGBUS) and a crash (SIGSEGV) print this line, too.",
             ),
         ),
     ),

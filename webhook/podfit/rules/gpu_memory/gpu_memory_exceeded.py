@@ -53,7 +53,7 @@ class GpuMemoryExceeded(Rule):
         rest = budget - weights - ledger.kv_cache.likely
         note, least = ledger.weights.note, "at least " if ledger.weights.is_bound else ""
         certain = engine.plan.verdict == "does-not-fit" and ledger.kv_cache.floor <= 0
-        certainty, limited = _shortage.of_kv_cache(ledger, 0)
+        certainty, limited = _shortage.of_kv_cache(engine, ledger, 0)
         yield Finding(
             path=engine.command.path,
             message=f"short by {least}{human(-ledger.kv_cache.likely)} on each GPU before any KV cache: "

@@ -53,7 +53,7 @@ class KvCacheTooSmall(Rule):
         given = "max_model_len" in engine.args.given
         fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
         certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
-        likelihood, limited = _shortage.of_kv_cache(ledger, needed)
+        likelihood, limited = _shortage.of_kv_cache(engine, ledger, needed)
         longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
         request_bytes = ledger.request_bytes or needed
         short = f" (short by {human(request_bytes - there)})" if request_bytes > there >= 0 else ""

@@ -41,7 +41,7 @@ class RequestNeverFinishes(Rule):
             return
         if not ledger.checks_only:  # vLLM's own check counts as much as a request takes
             return
-        certainty, limited = _shortage.of_kv_cache(ledger, needed)
+        certainty, limited = _shortage.of_kv_cache(engine, ledger, needed)
         if certainty is None:
             return
         yield Finding(

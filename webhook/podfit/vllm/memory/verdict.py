@@ -24,7 +24,7 @@ from podfit.vllm.memory.ledger import Cause, GpuLedger, Verdict
 from podfit.vllm.memory.settings import ResolvedArguments
 from podfit.vllm.memory.weights import Checkpoint
 
-PARALLEL_SIZES = (
+DECIDING_ARGUMENTS = (
     "tensor_parallel_size",
     "pipeline_parallel_size",
     "data_parallel_size",
@@ -110,7 +110,7 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
     left, loaded, share = ledger.kv_cache, ledger.weights, resolved.budget.utilization
     if not 0 < share <= 1:
         return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
-    if args.unresolved and (doubts := _unresolved(args, PARALLEL_SIZES)):
+    if args.unresolved and (doubts := unresolved(args, DECIDING_ARGUMENTS)):
         return "unsure", lambda: f"the value of {doubts} is unknown; {arithmetic(ledger, resolved)}", None
     excess = ledger.total.high - ledger.budget.high
     outside = budget.context(resolved.settings)
@@ -135,7 +135,7 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
         )
     if (estimate := ledger.loading) is not None and estimate.floor > ledger.total.high:
         return "does-not-fit", lambda: _too_much_to_load(resolved, ledger, estimate), "loading"
-    if args.unresolved and (peaks := _unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
+    if args.unresolved and (peaks := unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
         return "unsure", lambda: f"the value of {peaks} is unknown; {arithmetic(ledger, resolved)}", None
     overridden = args.given.get("num_gpu_blocks_override")
     if overridden and not resolved.settings.v1:  # V0 applies it before the checks (vLLM 0.6 engine/llm_engine.py)
@@ -195,7 +195,7 @@ def _too_much_to_load(resolved: ResolvedArguments, ledger: GpuLedger, line: Esti
     )
 
 
-def _unresolved(args: EngineArgs, which: Sequence[str]) -> str:
+def unresolved(args: EngineArgs, which: Sequence[str]) -> str:
     """The arguments whose values are unknown, as flags."""
     return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
 
