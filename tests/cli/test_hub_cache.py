@@ -118,6 +118,30 @@ def test_the_revision_names_a_snapshot_that_is_not_the_branchs(snapshot: Path) -
     assert models.get("acme/chat-9b@../../refs") is None
 
 
+CONFIG_MAP = """---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: other
+  labels: {podfit.dev/model-config: "true"}
+  annotations: {podfit.dev/model: MODEL}
+data:
+  config.json: |
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "source"), [("acme/other", "Hugging Face cache"), ("acme/chat-9b", "ConfigMap other")]
+)
+def test_a_config_map_of_the_input_overrides_the_cache_for_its_own_model_alone(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, source: str
+) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(f"{POD}{CONFIG_MAP.replace('MODEL', model)}    {json.dumps(CONFIG)}\n")
+    result = checked(capsys, manifest, "--no-config", "--hf-cache")
+    assert result["plan"]["model"]["source"].startswith(source)
+
+
 def test_the_project_file_can_switch_it_on(snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest, project = tmp_path / "pod.yaml", tmp_path / "podfit.yaml"
     manifest.write_text(POD)

@@ -123,7 +123,7 @@ class Cluster:
         changes. What was given by hand wins over a ConfigMap."""
         snapshot = self.snapshot()
         if self._facts is None or self._facts[0] is not base or self._facts[1] is not snapshot:
-            models = {**self._models, **base.models} if self._models else base.models
+            models = given.joined(base.models, self._models) if self._models else base.models
             self._facts = (base, snapshot, replace(base, cluster=snapshot, models=models))
         return self._facts[2]
 

@@ -36,7 +36,7 @@ class Surroundings:
 
     def facts(self, base: Facts) -> Facts:
         """`base` with them. Models of the user override those of ConfigMaps."""
-        return replace(base, cluster=self.snapshot, models={**self.models, **base.models})
+        return replace(base, cluster=self.snapshot, models=given.joined(base.models, self.models))
 
 
 def read(

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from podfit.base.printable import one_line
-from podfit.cli.support import hub_cache, policies, user_cluster
+from podfit.cli.support import policies, user_cluster
 from podfit.kube import workload
 from podfit.kube.snapshot import Snapshot
 from podfit.report.files import ManifestFile
+from podfit.vllm.model import given
 
 MAX_NAMESPACES = 8
 """Namespaces whose objects are listed one by one; of an input with more, all namespaces are listed."""
@@ -54,7 +55,7 @@ def joined(sources: list[ManifestFile], args: argparse.Namespace) -> tuple[list[
         facts = replace(
             source.facts,
             companions=replace(companions, around=joined_snapshots[id(near)]),
-            models=hub_cache.joined(source.facts.models, around.models),
+            models=given.joined(source.facts.models, around.models),
         )
         return source._replace(facts=facts)
 

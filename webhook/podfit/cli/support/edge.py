@@ -385,8 +385,7 @@ def measured(folder: Path) -> tuple[prints.MeasuredStart, ...]:
 
 
 def with_config_maps(known: Facts, documents: Iterable[manifest.Document]) -> tuple[Facts, list[str]]:
-    """The facts with the models and the measurements of labelled ConfigMaps among the documents, and what can't be read
-    of them."""
+    """The facts with the models and measurements of labeled ConfigMaps among the documents, and errors in these."""
     entries: dict[str, GivenModel] = {}
     printed: tuple[prints.MeasuredStart, ...] = ()
     errors: list[str] = []
@@ -396,5 +395,6 @@ def with_config_maps(known: Facts, documents: Iterable[manifest.Document]) -> tu
         printed += prints.of_config_map(document.object)[0]
         errors += problems
     if entries or printed:
-        known = replace(known, models={**entries, **known.models}, given_measured=(*printed, *known.given_measured))
+        models = given.joined(known.models, entries)
+        known = replace(known, models=models, given_measured=(*printed, *known.given_measured))
     return known, errors

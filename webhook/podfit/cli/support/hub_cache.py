@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from podfit.cli.support import checkpoints, edge
 from podfit.vllm.facts import Facts, GivenModel
 from podfit.vllm.model import COMMIT, by_id
+from podfit.vllm.model.given import LazyModels
 from podfit.vllm.model.recipes import is_id
 
 
@@ -36,15 +37,8 @@ def added(facts: Facts, args: argparse.Namespace) -> Facts:
     return replace(facts, models=CachedModels(facts.models, reads_cache=bool(args.hf_cache), asks_hub=args.hub))
 
 
-def joined(models: Mapping[str, GivenModel], more: Mapping[str, GivenModel]) -> Mapping[str, GivenModel]:
-    """`models`, and those of `more` that it lacks; ids that are in neither are still looked up."""
-    if isinstance(models, CachedModels):
-        return replace(models, given={**more, **models.given})
-    return {**more, **models}
-
-
 @dataclass(frozen=True)
-class CachedModels(Mapping[str, GivenModel]):
+class CachedModels(LazyModels):
     """The given models, and those of the cache and the hub by id. A snapshot is read once, when it is first looked up.
 
     `ORG/NAME@COMMIT` is the snapshot that `--revision COMMIT` names: a denial may be based on it. The snapshot of
@@ -53,7 +47,6 @@ class CachedModels(Mapping[str, GivenModel]):
     A model whose bytes the catalog has counted is not looked up: the cache would say the same.
     """
 
-    given: Mapping[str, GivenModel]
     reads_cache: bool
     asks_hub: bool
     snapshots: dict[str, GivenModel | None] = field(default_factory=dict)
@@ -77,6 +70,7 @@ class CachedModels(Mapping[str, GivenModel]):
         return len(self.given) + 1
 
     def _read(self, name: str) -> GivenModel | None:
+        """The model of `ORG/NAME` or `ORG/NAME@COMMIT`. None, with a note on standard error, if it can't be read."""
         model_id, _, commit = name.partition("@")
         if not is_id(model_id) or ((entry := by_id(model_id)) is not None and entry.value.dtype_parameters):
             return None

@@ -16,6 +16,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from podfit.base import numbers
@@ -91,6 +92,20 @@ def is_read(path: str, *, beside_config: bool) -> bool:
         and not name.endswith(measured.ENDING)
         and ("--" in name or not (folder or beside_config))
     )
+
+
+@dataclass(frozen=True)
+class LazyModels(Mapping[str, GivenModel]):
+    """Given models, and others that are read when they are looked up by id. Iteration yields the given ones alone."""
+
+    given: Mapping[str, GivenModel]
+
+
+def joined(models: Mapping[str, GivenModel], more: Mapping[str, GivenModel]) -> Mapping[str, GivenModel]:
+    """`models`, and those of `more` that it lacks; ids that are in neither are still looked up."""
+    if isinstance(models, LazyModels):
+        return replace(models, given={**more, **models.given})
+    return {**more, **models}
 
 
 def of_config_map(obj: Mapping[str, Any]) -> tuple[dict[str, GivenModel], list[str]]:
