@@ -16,6 +16,7 @@ __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:
+    """A name of `podfit.report.programs`, which is imported at its first use."""
     if name not in __all__:
         raise AttributeError(f"module 'podfit' has no attribute {name!r}")
     from podfit.report import programs

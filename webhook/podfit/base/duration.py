@@ -31,6 +31,7 @@ def estimate(likely: float, low: float, high: float) -> str:
 
 
 def _parts(seconds: float) -> tuple[str, str]:
+    """(number, unit) as text: hours from two hours on, minutes from two minutes on, else seconds."""
     for least, width, unit in ((7200, 3600, "h"), (120, 60, "min")):
         if seconds >= least:
             return f"{seconds / width:.0f}", unit

@@ -25,6 +25,7 @@ class cached_property(Generic[T]):  # noqa: N801 - as functools has it
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object | None, owner: type) -> Self | T:
+        """The value, computed at the first access and then an attribute of the instance; on the class, this object."""
         if instance is None:
             return self
         value = instance.__dict__[self.name] = self.function(instance)
@@ -44,6 +45,7 @@ class _Regex:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
+        """Compile at the first access; from then on the pattern's methods are attributes of this object."""
         compiled = re.compile(self.pattern, self._flags)
         for attribute in ("match", "fullmatch", "search", "finditer", "findall", "split", "sub", "subn", "groups"):
             self.__dict__[attribute] = getattr(compiled, attribute)

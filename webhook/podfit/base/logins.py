@@ -52,7 +52,7 @@ _search = cache(re.compile)
 
 
 def passwords(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of passwords: `curl -u NAME:PASSWORD`, `mysql -pPASSWORD`, `docker login -p PASSWORD` …"""
+    """Yield (start, end) of passwords: `curl -u NAME:PASSWORD`, `mysql -pPASSWORD`, `docker login -p PASSWORD` …"""
     for word, form in _FORMS:
         if word in text:
             yield from (match.span(1) for match in _search(form).finditer(text) if not match[1].isdecimal())
@@ -76,7 +76,7 @@ _LOGS_IN = regex(r"\blogin\b|-stdin\b")
 
 
 def handed_on(text: str, is_secret_name: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
-    """Yield the places of texts that a shell gives to a variable, a file or a login for secrets. `is_secret_name`:
+    """Yield (start, end) of texts that a shell gives to a variable, a file or a login for secrets. `is_secret_name`:
     whether a name is that of a secret."""
     if "<<" not in text and "echo" not in text and "printf" not in text:
         return

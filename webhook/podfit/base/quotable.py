@@ -117,6 +117,7 @@ class Quotable:
         return spans
 
     def _in_word(self, text: str, match: re.Match[str], *, strict: bool) -> Iterator[Span]:
+        """The hidden spans of one word: all of it, or those of its parts that are hidden; never an escape."""
         start, end = match.span()
         escaped = text[start - 1 : start] == "\\" and canonical(match[0]) not in self._hidden
         if escaped and (escape := _ESCAPE.match(match[0])):

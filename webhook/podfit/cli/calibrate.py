@@ -181,6 +181,7 @@ def _input(
 
 
 def _read(path: Path) -> str:
+    """The text of a log, at most its first MAX_INPUT_BYTES; raises UnusableError (exit 3) if it can't be read."""
     try:
         with path.open("rb") as file:
             return edge.log_text(file.read(MAX_INPUT_BYTES))

@@ -219,6 +219,7 @@ def _without(ids: Sequence[str], files: Sequence[str], rule_ids: Collection[str]
 
 
 def _write(output: Output, outcome: Checked, args: argparse.Namespace) -> None:
+    """Write one format of the result to its file or to standard output. Only text has colors and last lines."""
     if output.format == "text":
         colours = output.file is None and terminal.colors()
         detail: text.Detail = "quiet" if args.quiet else "all" if args.verbose else "normal"

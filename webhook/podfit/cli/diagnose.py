@@ -119,6 +119,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def _diagnoses(name: str, args: argparse.Namespace) -> Iterator[Diagnosis]:
+    """The diagnoses of one argument: standard input, a log file, or a Pod of the cluster. Raises UnusableError."""
     path = Path(name)
     if name == "-":
         yield from diagnose(edge.log_text(_end(sys.stdin.buffer)))
@@ -139,6 +140,7 @@ def _end(stream: BinaryIO) -> bytes:
 
 
 def _read(path: Path) -> str:
+    """The text of a log, at most its last MAX_INPUT_BYTES; raises UnusableError (exit 3) if it can't be read."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -173,7 +175,7 @@ def _events(client: Client, pod: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _trouble(pod: dict[str, Any]) -> tuple[bool, int]:
-    """Not ready, and how often it restarted: of a workload's Pods, the one with the most is looked at."""
+    """(not ready, number of restarts) of a Pod: of a workload's Pods, the one with the most is looked at."""
     from podfit.cluster.objects import is_ready
 
     statuses = pod.get("status", {}).get("containerStatuses") or []

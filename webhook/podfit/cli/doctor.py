@@ -97,6 +97,7 @@ def _progress(at: str) -> None:
 
 
 def _text(lines: list[CheckResult], colour: bool) -> str:
+    """A line for each check, with its remedy below, and a line with their counts."""
     width = max(len(line.about) for line in lines)
     texts = []
     for line in lines:

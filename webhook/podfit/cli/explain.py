@@ -148,6 +148,7 @@ def _draws() -> bool:
 
 
 def _rule(name: str) -> type[Rule]:
+    """The rule of this id; raises UnusableError with the nearest ids."""
     rules = all_rules()
     if name not in rules:
         near = nearest(name, rules, 3)

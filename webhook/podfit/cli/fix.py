@@ -137,6 +137,7 @@ def _excluding(args: argparse.Namespace, links: list[str]) -> Callable[[str], bo
     roots = [tree.resolve() for tree in edge.trees(args.files)]
 
     def excluded(name: str) -> bool:
+        """True if an option excludes the file, or it links out of the given folders, which is added to `links`."""
         if args.exclude and args.exclude(name):
             return True
         target = os.path.realpath(name)

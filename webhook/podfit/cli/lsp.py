@@ -75,6 +75,7 @@ class ClusterNodes:
 
 
 def _settings_of(nodes: ClusterNodes, path: str) -> Settings:
+    """The settings of the project file nearest to a manifest; without it, and with `problem`, if it is not usable."""
     config = project.nearest_file(Path(path).parent)
     try:
         return _settings(nodes, *(("--config", str(config)) if config else ("--no-config",)))
@@ -102,6 +103,7 @@ def _settings(nodes: ClusterNodes, *options: str) -> Settings:
 
 
 def _with_nodes(settings: Settings, nodes: ReadFleet | str) -> Settings:
+    """The settings with the cluster's nodes. `nodes` as a text is the reason why they are unknown: a note."""
     if isinstance(nodes, str):
         reason = nodes.removeprefix(f"--nodes {fleet.CLUSTER}: ").rstrip(".")
         return replace(settings, note=f"`nodes: cluster` in {project.NAME}: {reason}. Findings are without these nodes")

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _files(name: str) -> list[Path]:
+    """The manifests of a file, folder or pattern; raises ToolError if there are none."""
     from podfit.mcp.tools import ToolError
 
     try:

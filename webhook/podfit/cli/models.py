@@ -128,6 +128,7 @@ def run_add(args: argparse.Namespace) -> int:
 
 
 def _write(into: Path, name: str, config: Mapping[str, Any]) -> None:
+    """Write a model's config.json as INTO/ORG--NAME.json, and print that path; raises UnusableError (exit 3)."""
     target = into / f"{name.strip('/').replace('/', '--')}.json"
     try:
         into.mkdir(parents=True, exist_ok=True)
@@ -138,6 +139,7 @@ def _write(into: Path, name: str, config: Mapping[str, Any]) -> None:
 
 
 def _print_config_map(names: list[str], config: Mapping[str, Any], namespace: str | None) -> None:
+    """Print the ConfigMap of a model; raises UnusableError (exit 3) if it is too large for one."""
     obj = given.config_map(names[0], config, names)
     if namespace:
         obj["metadata"]["namespace"] = namespace

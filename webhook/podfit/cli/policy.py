@@ -123,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_of_exceptions(policy: Policy) -> None:
+    """Warn of each exception of a policy that has ended or soon ends (EXPIRY_WARNING)."""
     for exception in (entry for layer in policy.everything for entry in layer.exceptions):
         if exception in policy.expired:
             edge.tell(f"warning: {exception.place}: expires: ended on {exception.until}: it no longer applies")
@@ -188,6 +189,7 @@ def run_test(args: argparse.Namespace) -> int:
 
 
 def _object(folder: Path, name: str) -> Mapping[str, Any]:
+    """The first object in a file of a test; raises ValueError if there is none."""
     path = folder / name
     manifests = edge.read_manifests(str(path))
     if manifests.errors or not manifests.documents:
@@ -196,6 +198,7 @@ def _object(folder: Path, name: str) -> Mapping[str, Any]:
 
 
 def _nodes(folder: Path, name: str) -> Facts:
+    """The facts with the nodes that a file of a test describes."""
     from podfit.vllm.facts import Facts
 
     nodes = fleet.read(fleet.relative_to(folder, name))
@@ -242,7 +245,7 @@ def _changes_text(what: str, rule_changes: list[RuleChange]) -> str:
 
 
 def _rehearsed_objects(args: argparse.Namespace) -> Iterator[tuple[str, RehearsedObject, Facts]]:
-    """Every object, with its place in the input and the facts about its surroundings."""
+    """(place in the input, object, facts about its surroundings) of every object."""
     from podfit.evaluation import review
     from podfit.evaluation.rehearsal import RehearsedObject
     from podfit.vllm.facts import Facts
@@ -266,7 +269,7 @@ def _rehearsed_objects(args: argparse.Namespace) -> Iterator[tuple[str, Rehearse
 
 
 def _recorded(log: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The objects that were created or replaced, of an audit log or of recorded AdmissionReviews, a line each; raises
+    """(line number, object) created or replaced, in an audit log or recorded AdmissionReviews, a line each; raises
     UnusableError if there are only events without their objects."""
     held, bare = 0, 0
     for number, line in enumerate(log.splitlines(), 1):

@@ -141,6 +141,7 @@ def _limit(value: str) -> int:
 
 
 def _address(value: str) -> tuple[str, int]:
+    """`HOST:PORT` → both; the host is empty for every interface. Raises ArgumentTypeError."""
     host, _, port = value.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{value!r} is not a valid HOST:PORT; :9095 is every interface")
@@ -148,6 +149,7 @@ def _address(value: str) -> tuple[str, int]:
 
 
 def _minutes(value: str) -> float:
+    """A number of minutes from 0.1 to 10,000; raises ArgumentTypeError."""
     try:
         minutes = float(value)
     except ValueError:
@@ -373,6 +375,7 @@ spec: {{rules: {{{rule}: {{mode: {mode}}}}}}}
 
 
 def _write(output: Output, scan: Scan, drift: list[Drift] | None, args: argparse.Namespace) -> None:
+    """Write one format of the result; text without a drift goes to the terminal page by page."""
     from podfit.report import drift as drifted
     from podfit.report import scan as scan_report
 

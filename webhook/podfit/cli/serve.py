@@ -85,6 +85,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _kinds(text: str) -> tuple[str, ...]:
+    """`KIND,…` → the watched kinds, none for "none"; raises ArgumentTypeError for an unknown one."""
     known = [kind.name for kind in WATCHED_KINDS]
     names = () if text in ("none", "") else tuple(text.split(","))
     if wrong := [name for name in names if name not in known]:
@@ -133,6 +134,7 @@ def run(args: argparse.Namespace) -> int:
     from podfit.server.edge import worker
 
     def begin() -> None:
+        """Start the threads in the worker process. The memory limit depends on their number."""
         memory.bound(args.threads + 1 + PEOPLE + (0 if cluster is None else len(cluster.watched)))
         gc.collect()
         gc.freeze()  # tables and rules live as long as the process: looking through them took 40 ms each time
@@ -160,6 +162,7 @@ def _live(files: Sequence[str], cluster: Cluster | None) -> Live:
     from podfit.server.acceptance import Acceptance
 
     def objects() -> dict[str, Mapping[str, Any]] | None:
+        """Name → Policy object of the cluster. None while it is not known: it was never read, or is too large."""
         snapshot = cluster.snapshot()
         entries = snapshot.objects.get(POLICIES)
         if entries is None or snapshot.unknown.get(POLICIES):

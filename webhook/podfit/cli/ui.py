@@ -117,6 +117,7 @@ def _desk(args: argparse.Namespace) -> Desk:
         return [(name, Path(name).stat().st_mtime) for name in edge.files(names) if Path(name).exists()]
 
     def open_files() -> Opened:
+        """The manifests as they are now, read again only if a file has changed; the problems alone if that fails."""
         nonlocal opened
         try:
             now = state()

@@ -155,6 +155,7 @@ class Client:
         self._connect(access)
 
     def _connect(self, access: Access) -> None:
+        """Make the client for these credentials: no retries, no discovery, and TLS in memory."""
         self._access = access
         access.configuration.retries = urllib3.Retry(False)  # callers decide what to try again, and when
         self._api = ApiClient(access.configuration)
@@ -239,6 +240,7 @@ class Client:
         body: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """The answer to one request, closed at the end. Raises AccessError, StatusError or UnreachableError."""
         self._renew_credentials()
         try:
             answer = self._dynamic.request(
@@ -282,6 +284,7 @@ class Client:
     def _decoded(
         self, answer: urllib3.BaseHTTPResponse, hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
     ) -> dict[str, Any]:
+        """The JSON object of an answer, `items: null` as an empty list; raises UnreachableError if it is not one."""
         try:
             value = json.loads(answer.read(_MOST), object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
@@ -296,6 +299,7 @@ class Client:
         return UnreachableError(f"{self._access.configuration.host} ({self._access.title}): {why}")
 
     def _refusal(self, error: DynamicApiError) -> StatusError:
+        """The API server's error with its message, or the text of a proxy, and when to try again."""
         text, headers, resume = error.body or "", error.headers or {}, None
         try:
             value = json.loads(text)
@@ -331,6 +335,7 @@ def _with_headers(
 
 
 def _date(header: str | None) -> datetime:
+    """The time in an HTTP header; this machine's if there is none."""
     try:
         return parsedate_to_datetime(header or "").astimezone(UTC)
     except ValueError:

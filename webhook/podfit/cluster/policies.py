@@ -75,6 +75,6 @@ def _list_objects(client: Client, name: str) -> dict[tuple[str, str], JSON]:
 
 
 def _name(obj: JSON) -> tuple[str, str]:
-    """The key of an object: its name and namespace."""
+    """(name, namespace) of an object, "None" without one."""
     metadata = mapping(obj.get("metadata"))
     return str(metadata.get("name")), str(metadata.get("namespace"))

@@ -62,6 +62,7 @@ class Prometheus:
                 yield Used(namespace, pod, None, "gpu", TOKENS, tokens, "vllm:cache_config_info")
 
     def _query(self, query: str) -> list[tuple[Mapping[str, str], float]]:
+        """The (labels, value) of each sample of a query; raises PrometheusError."""
         try:
             answer = self._pool.request(
                 "POST", f"{self._url}/api/v1/query", fields={"query": query}, encode_multipart=False,

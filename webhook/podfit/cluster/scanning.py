@@ -186,6 +186,7 @@ class Scanner:
         by_namespace: dict[str, Companions] = {}
 
         def companions_of(namespace: str) -> Companions:
+            """The objects of a namespace and those without one; made once per namespace."""
             if namespace not in by_namespace:
                 by_namespace[namespace] = Companions(
                     (*entries.get(namespace, ()), *(shared if namespace else ())), is_complete=is_complete
@@ -209,6 +210,7 @@ class Scanner:
         return entries
 
     def _config_map(self, resource: Resource, namespace: str, name: str) -> JSON | None:
+        """The ConfigMap of this name. None if it is absent or can't be read; the scan notes the latter."""
         try:
             return {"apiVersion": "v1", "kind": "ConfigMap", **get(self._client, resource.path(name, namespace), {})}
         except (StatusError, UnreachableError) as error:
@@ -266,6 +268,7 @@ class Scanner:
             self._scan.pods[ref.namespace, ref.name] = top
 
     def _is_wanted(self, obj: JSON) -> bool:
+        """True if the object is of the selected kinds, and the selector certainly selects its labels."""
         if self._selection.kinds is not None and group_and_kind(obj) not in self._selection.kinds:
             return False
         if self._selection.selector is None:

@@ -64,6 +64,7 @@ def per_shape(function: Callable[[LogLine], T]) -> Callable[[LogLine], T]:
     results: dict[Shape, T] = {}
 
     def remembered(line: LogLine) -> T:
+        """The remembered result of the line's shape."""
         shape = line.shape
         try:
             return results[shape]

@@ -322,6 +322,7 @@ class _Reader:
                 yield self._sighting(index, signature, weak)
 
     def _sighting(self, index: int, compiled: Compiled, weak: bool) -> Sighting:
+        """The sighting of a cause at a line, with the evidence; of a validation error also the lines below it."""
         line = self.lines[index]
         below = self._below(index, BELOW) if _VALIDATION.search(line.text) else []
         log_lines = (*below[:1], line, *below[1:])

@@ -109,5 +109,5 @@ class Index:
 
 
 def _grams(text: str) -> set[tuple[str, str, str]]:
-    """The pieces of `LEAST` characters."""
+    """The pieces of `LEAST` characters, each as a tuple of them."""
     return set(zip(text, text[1:], text[2:], strict=False))

@@ -96,6 +96,7 @@ def _raised(log_values: Known, short: float, why: str) -> Iterator[str]:
 
 
 def _cache_too_small(log_values: Known) -> Iterator[str]:
+    """The longest request that fits, as vLLM estimates, and the share of the GPU that the KV cache needs."""
     longest = log_values.start.longest if log_values.start else None
     length = re.search(r"max seq len \((\d+)\)", log_values.text)
     if longest:
@@ -218,6 +219,7 @@ def _unloaded(log_values: Known, match: re.Match[str], free: re.Match[str]) -> s
 
 
 def _taken(log_values: Known) -> Iterator[str]:
+    """The share of the GPU that is free, from the line about free memory at start-up; none without it."""
     match = re.search(rf"\((-?\d+(?:\.\d+)?)/{_GIB}\).* utilization \((\d(?:\.\d+)?)", log_values.text)
     if not match or float(match[2]) <= 0:
         return
@@ -233,6 +235,7 @@ def _taken(log_values: Known) -> Iterator[str]:
 
 
 def _host_memory(log_values: Known) -> Iterator[str]:
+    """The memory limit that the host memory plan needs; none without a plan."""
     engine = log_values.engine
     host = engine.plan.host if engine else None
     if engine is None or host is None:
@@ -249,6 +252,7 @@ def _host_memory(log_values: Known) -> Iterator[str]:
 
 
 def _too_few_gpus(log_values: Known) -> Iterator[str]:
+    """The number of GPUs that the parallel sizes need, or the size for the present ones."""
     match = re.search(
         r"(?:World|Tensor parallel) size \((\d+)\) (?:is larger than the number of|exceeds) available GPUs \((\d+)\)",
         log_values.text,
@@ -261,6 +265,7 @@ def _too_few_gpus(log_values: Known) -> Iterator[str]:
 
 
 def _too_long(log_values: Known) -> Iterator[str]:
+    """The longest --max-model-len that the model has."""
     if match := re.search(
         r"max_model_len \((\d+)\) is greater than the derived max_model_len \(\w+=(\d+)", log_values.text
     ):
@@ -268,6 +273,7 @@ def _too_long(log_values: Known) -> Iterator[str]:
 
 
 def _indivisible(log_values: Known) -> Iterator[str]:
+    """The largest power of two below --tensor-parallel-size, up to 64, that divides the attention heads."""
     if match := re.search(
         r"attention heads \((\d+)\) must be divisible by tensor parallel size \((\d+)\)", log_values.text
     ):
@@ -282,6 +288,7 @@ def _mamba_blocks(log_values: Known) -> Iterator[str]:
 
 
 def _dtype(log_values: Known) -> Iterator[str]:
+    """The dtype, of weights or of the KV cache, that the GPU has."""
     if match := re.search(r"Your (.+?) GPU has compute capability (\d+\.\d)", log_values.text):
         yield f"Set --dtype half on the {match[1]}, whose compute capability is {match[2]}."
     elif match := re.search(r"on (.+?) \(compute capability (\d+\.\d)\)", log_values.text):
@@ -300,6 +307,7 @@ def _timeout(log_values: Known) -> Iterator[str]:
 
 
 def _offload_region(log_values: Known) -> Iterator[str]:
+    """Remedies for a bad address (Errno 14) in the offload's region: /dev/shm is smaller than it."""
     if "[Errno 14]" in log_values.text:
         yield (
             "/dev/shm ends before the region. At a first start it is too small: use a larger sizeLimit of the memory "
@@ -329,6 +337,7 @@ def _unknown_model(log_values: Known) -> Iterator[str]:
 
 
 def _cpu_memory(log_values: Known) -> Iterator[str]:
+    """The share of host memory that is free for the CPU backend; without it, the memory limit."""
     match = re.search(rf"memory on node .*?\((\d+(?:\.\d+)?)/{_GIB}\).*?utilization \((\d+(?:\.\d+)?)", log_values.text)
     if match and float(match[2]) > 0:
         share = math.floor(float(match[1]) / float(match[2]) * 100) / 100

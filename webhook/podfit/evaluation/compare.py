@@ -339,8 +339,8 @@ def _tokens(planned: MemoryPlan) -> int | None:
 
 
 def _finding_identity(finding: GradedFinding) -> tuple[str, str, str]:
-    """How a finding is recognized where numbers and indices move: mode without the limit of `enforce.mode`, rule, and
-    the field; of an argument's rule, the flag too."""
+    """(mode without the limit of `enforce.mode`, rule, field) of a finding, the same if numbers and indices
+    move; of an argument's rule, the flag too."""
     field = re.sub(r"\[\d+\]", "[]", str(finding.field_path))
     flag = re.search(r"--[a-z][\w-]*", finding.finding.message)
     return finding.would, finding.rule, f"{field} {flag[0] if flag else ''}"

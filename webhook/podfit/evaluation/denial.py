@@ -89,6 +89,7 @@ def headline(problems: Sequence[tuple[str, Problem]], kind: str, name: str) -> s
 
 
 def _headline(problems: Sequence[tuple[str, Problem]], whose: str) -> str:
+    """One line: the worst threat, the number of problems, rules, containers; without the rules if it is too long."""
     threat = next(threat for threat in THREATS if any(problem.threatens == threat for _, problem in problems))
     containers = list(dict.fromkeys(f'"{_short(container, 24)}"' for container, _ in problems))
     named = quoted_rules(*(problem for _, problem in problems if problem.threatens == threat))
@@ -185,6 +186,7 @@ def _suggestions(finding: GradedFinding, width: int) -> list[str]:
 
 
 def _suggestion_lines(lead: str, suggestions: Sequence[str], width: int) -> list[str]:
+    """The suggestions as wrapped lines, one paragraph each, with the lead before the first."""
     if len(suggestions) < 2:
         return wrapped(f"{lead}: {suggestions[0]}", "  ", "    ", width) if suggestions else []
     first = f"  {lead}:  "
@@ -260,7 +262,7 @@ _SURE = {"certain": 0, "likely": 1, "possible": 2}
 
 
 def weight(finding: GradedFinding) -> tuple[bool, int, int]:
-    """The position of a finding among the warnings."""
+    """(not softened, threat, certainty): the order of warnings, the least first."""
     return (not finding.is_softened, _THREAT_ORDER[finding.threatens], _SURE[finding.certainty])
 
 

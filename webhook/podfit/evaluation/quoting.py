@@ -145,6 +145,7 @@ def _add(text: str, texts: _Texts, is_public: bool) -> None:
 
 
 def _add_annotations(annotations: Mapping[Any, Any], texts: _Texts) -> None:
+    """Add the values; of kubectl's last applied object, its texts. Models and accepted rules are public."""
     for name, value in annotations.items():
         if name == LAST_APPLIED:
             with suppress(ValueError, RecursionError):
@@ -280,6 +281,7 @@ def _has_one_value(option: Option) -> bool:
 
 
 def _add_value(text: str, option: Option | None, texts: _Texts, *, literal: bool) -> None:
+    """Add the value of an option, public unless it may be a secret; a URL without its query."""
     if option is not None and gives(option.dest):
         _add(text, texts, is_public=not is_secret(text))
     elif option is _UNKNOWN:

@@ -159,12 +159,14 @@ def _settled(
 
 
 def _finding_identity(result: Result, finding: GradedFinding) -> tuple[str, str, str]:
-    """How a finding is known again when others are repaired: what is in a list moves, and keeps its words."""
+    """(rule, container, field) of a finding, the same after other repairs; in a list, whose items move, with its
+    message instead of the field."""
     path = finding.field_path
     in_list = bool(path.parts) and isinstance(path.parts[-1], int)
     return finding.rule, result.engine.container.name, finding.message if in_list else str(path)
 
 
 def _key(finding: GradedFinding) -> tuple[str, str, str]:
+    """(rule, field, message) of a finding."""
     # The message too: all words of a script have one path, and what moves up in a list takes another's.
     return finding.rule, str(finding.field_path), finding.message

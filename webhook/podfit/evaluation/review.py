@@ -273,6 +273,7 @@ def _compared_part(obj: JSON) -> dict[str, Any]:
 
 
 def _status(report: Report) -> dict[str, Any]:
+    """The status of a denial: the message for people, and a cause for each finding."""
     rows = [
         (finding.rule, one_line(finding.path), one_line(finding.finding.message)) for finding in denial.denials(report)
     ]

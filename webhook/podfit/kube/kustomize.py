@@ -67,6 +67,7 @@ def sign_of_patch(obj: JSON) -> str | None:
 
 
 def _has_directive(obj: JSON) -> bool:
+    """True if a mapping anywhere in the object has a patch directive."""
     queue: list[Any] = [obj]
     for value in queue:  # grows while it is walked
         if isinstance(value, Mapping):

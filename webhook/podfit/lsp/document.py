@@ -89,6 +89,7 @@ class CheckedText:
         return self._rewritten(repairs.edits(repairs.repaired(self.source, self.settings.policy, rules, audited=False)))
 
     def _rewritten(self, edits: suggested.DocumentEdits) -> str | None:
+        """The text with the edits; None if it can't be edited in place, or stays as it is."""
         try:
             after = rewrite(self.text, edits)
         except ValueError:

@@ -167,6 +167,7 @@ def lenses(checked: CheckedText, places: Places) -> list[types.CodeLens]:
 
 
 def _lens(report: Report, result: Result) -> str:
+    """The text above a container's arguments: GPU memory, requests at once and the GPU."""
     engine = result.engine
     ledger = engine.plan.gpu
     gpu = f" on {gpu_set.planned_name(engine)}" if engine.gpu else ""

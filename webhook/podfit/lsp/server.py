@@ -115,6 +115,7 @@ def create(reader: Reader) -> LanguageServer:
                 changed(uri, opened.version, 0)
 
     def changed(uri: str, version: int | None, wait: float) -> None:
+        """Check the document after `wait` seconds, instead of an earlier check that is still to come."""
         if not uri.endswith(reader.suffixes):
             return
         opened = state.texts.setdefault(uri, Open())

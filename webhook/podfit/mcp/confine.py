@@ -48,6 +48,7 @@ def confine(root: Path) -> None:
     is_installed, is_imported = _code()
 
     def opened(path: str, flags: int) -> None:
+        """Raise OutsideError unless a file is only read, and is below the root or part of the installation."""
         real = Path(os.path.realpath(path))
         if flags & _WRITES:
             raise OutsideError(path)
@@ -57,6 +58,7 @@ def confine(root: Path) -> None:
             raise OutsideError(path)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        """An audit hook of Python: raises OutsideError for forbidden events and for paths outside of the root."""
         if event in FORBIDDEN:
             raise OutsideError(event)
         if event == "open" and not isinstance(arguments[0], int):

@@ -50,6 +50,7 @@ _ONE_AT_A_TIME = anyio.CapacityLimiter(1)
 
 
 async def _list(_: object, __: PaginatedRequestParams | None) -> ListToolsResult:
+    """The tools with the JSON schemas of their arguments and of their output."""
     return ListToolsResult(
         tools=[
             Tool(

@@ -44,6 +44,7 @@ def text(all_of_them: Sequence[StartComparison]) -> str:
 
 
 def _line(row: PrintedLine, comparison: StartComparison) -> str:
+    """One row: likely, interval, printed value and error, in bytes; of the KV cache in tokens."""
     if row.name == "kv_cache_tokens":
         texts = [f"{number:,}" for number in (row.likely, row.low, row.high, row.printed)]
     else:

@@ -67,6 +67,7 @@ class Item(NamedTuple):
         return self._hashed()
 
     def _hashed(self, *names: str) -> str:
+        """16 hexadecimal digits of rule, object, container, field without its indices, and `names`."""
         from hashlib import sha256  # only baselines and reports want it, and a start waits for it
 
         field = re.sub(r"\[\d+\]", "[]", str(self.finding.field_path))
@@ -252,7 +253,7 @@ def audited(file: str, document: Document, report: Report) -> Iterator[str]:
 
 
 def commented(document: Document, report: Report) -> Iterator[tuple[Result, GradedFinding]]:
-    """The findings that a comment in the file accepts, those too that are not shown."""
+    """(result, finding) of each finding that a comment in the file accepts, also of those that are not shown."""
     if comments := _comments(document.text):
         for result in report.results:
             for finding in result.findings:
@@ -387,6 +388,7 @@ def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checke
     left = Counter(str(row["fingerprint"]) for row in rows)
 
     def accept(item: Item) -> Item:
+        """The item, accepted if the baseline has its fingerprint more often than items before it."""
         if item.accepted is not None:
             return item
         fingerprint = item.fingerprint_1 if version == 1 else item.fingerprint

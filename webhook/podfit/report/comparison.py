@@ -43,6 +43,7 @@ def render_json(changes: Sequence[ContainerComparison]) -> str:
 
 
 def _tree(change: ContainerComparison) -> dict[str, Any]:
+    """One container's comparison as in docs/schemas/diff.json; sizes in bytes."""
     return {
         "object": subject.object_reference(change.side.report.object),
         "container": change.side.engine.container.name,
@@ -79,6 +80,7 @@ def _bytes(line: Estimate | None) -> dict[str, int | None] | None:
 
 
 def _finding(finding: GradedFinding) -> dict[str, Any]:
+    """One finding as in docs/schemas/diff.json."""
     return {
         "rule": finding.rule,
         "level": finding.level,
@@ -104,6 +106,7 @@ def _is_masked(change: ContainerComparison, difference: Difference) -> bool:
 
 
 def _masked(side: Side | None, name: str, value: Any) -> Any:
+    """The value of a field with stars for secrets; numbers and None stay, all else becomes text."""
     if side is None or value is None:
         return value
     masked_value = side.report.secrets.masked_value(value, name)
@@ -171,6 +174,7 @@ def _ledger(title: str, changes: Sequence[EstimateChange]) -> list[str]:
 
 
 def _name(change: ContainerComparison) -> str:
+    """The object and its container for people; with the file if several have that name."""
     side = change.side
     container = subject.printable_name(side.engine.container.name)
     name = f'{subject.describe_object(side.report.object)}, container "{container}"'
@@ -188,6 +192,7 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _arrow(difference: Difference, before: Any = None, after: Any = None) -> str:
+    """`old → new`, or the value alone if both are equal. `before` and `after` replace those of the difference."""
     old, new = (
         _value(difference.before if before is None else before),
         _value(difference.after if after is None else after),
@@ -211,6 +216,7 @@ def _spelt(name: str) -> str:
 
 
 def _value(value: Any) -> str:
+    """A value for people: integers with separators, floats with four digits, None as ABSENT."""
     if value is None:
         return ABSENT
     if isinstance(value, bool):
@@ -237,6 +243,7 @@ def _counts(change: EstimateChange) -> bool:
 
 
 def _row(change: EstimateChange) -> str:
+    """One line of a memory table: likely before and after, the change, and what is certain."""
     name = LINE_NAMES.get(change.name, change.name)
     before, after = change.before, change.after
     floors = " → ".join(dict.fromkeys(left(line.floor) if line else ABSENT for line in (before, after)))
@@ -256,6 +263,7 @@ def _delta(change: EstimateChange) -> str:
 
 
 def _findings(change: ContainerComparison) -> list[str]:
+    """A line for each new finding (+), then for each that is gone (-)."""
     lines = [
         f"+ {HEADINGS[finding.heading]}  {finding.rule}: {one_line(finding.finding.message)}"
         for finding in change.appeared

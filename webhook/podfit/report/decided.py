@@ -71,7 +71,7 @@ def cap(policy: Policy, subject: Subject | None) -> PolicyValue | None:
 
 
 def _applying(policy: Policy, subject: Subject | None) -> Iterator[tuple[Layer, bool]]:
-    """The policies that select an object, or may, in their order."""
+    """(policy, it certainly selects the object) of those that select an object, or may, in their order."""
     for layer in policy.everything:
         selected = True if subject is None else layer.match.selects(subject)
         if selected is not False and not layer.shadow:

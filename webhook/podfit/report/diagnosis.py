@@ -226,6 +226,7 @@ def _shorten(sections: Sequence[list[str]], spare: Sequence[list[str]], most: in
 
 
 def _contradicted(case: DiagnosedPod, width: int) -> list[str]:
+    """A wrapped warning if the log is not of this manifest; none if it may be."""
     if not case.contradictions:
         return []
     named = "; ".join(one_line(case.secrets.line(str(item))) for item in case.contradictions)
@@ -329,6 +330,7 @@ def _rule(pod: DiagnosedPod) -> str:
 
 
 def _pod(case: DiagnosedPod, width: int) -> list[str]:
+    """The plans of the Pod's containers, the reported findings, and the changes of a repair; none without a Pod."""
     if case.report is None:
         return []
     out = []

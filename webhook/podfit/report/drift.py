@@ -68,6 +68,7 @@ def _unknown(drifts: Sequence[Drift], limit: int) -> Iterator[str]:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """One row of the table: the first cell to the right, the others to the left, the last as long as it is."""
     *fixed, last = cells
     texts = [f"{cell:>{width}}" if place == 0 else f"{cell:<{width}}" for place, (cell, width) in
              enumerate(zip(fixed, widths, strict=True))]  # fmt: skip

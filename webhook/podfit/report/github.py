@@ -20,6 +20,7 @@ def render(checked: Checked) -> str:
 
 
 def _item(item: Item, checked: Checked) -> str:
+    """A workflow command that annotates the finding's lines; columns only within one line."""
     finding = item.finding.finding
     command = "error" if checked.fails(item) else "notice" if item.finding.level == "advice" else "warning"
     mark = item.mark

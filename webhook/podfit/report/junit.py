@@ -70,6 +70,7 @@ def _cases(container: CheckedContainer, checked: Checked) -> list[str]:
 
 
 def _finding(item: Item, checked: Checked) -> str:
+    """The element of a finding: skipped if accepted, failure if it fails the run, else none."""
     if item.accepted is not None:
         return f"<skipped>{_text(f'{item.accepted.by}: {item.accepted.reason}')}</skipped>"
     if not checked.fails(item):

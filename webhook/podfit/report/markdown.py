@@ -62,6 +62,7 @@ def _container(container: CheckedContainer) -> list[str]:
 
 
 def _row(item: Item) -> str:
+    """One row of the table of findings."""
     finding = item.finding.finding
     mark = HEADINGS[item.finding.heading]
     mark = f"**{mark}**" if item.finding.level == "denied" else mark

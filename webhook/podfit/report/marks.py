@@ -86,7 +86,7 @@ class Marked:
     # ── finding ──
 
     def _child(self, at: Node, part: str) -> tuple[Node | None, Node | None, tuple[int, int] | None]:
-        """The key, the value and, where the value is an alias, where that is."""
+        """(key, value, (start, end) of the alias if the value is one); the key of an item of a list is None."""
         if isinstance(at, MappingNode):
             for key, value in reversed(at.value):
                 if isinstance(key, ScalarNode) and key.value == part:
@@ -97,7 +97,7 @@ class Marked:
         return None, None, None
 
     def _alias(self, value: Node, after: int) -> tuple[int, int] | None:
-        """Where the alias is that `value` is the target of; None where `value` itself is after `after`."""
+        """(start, end) of the alias at `after` whose target is `value`; None if `value` itself is after `after`."""
         if value.start_mark.index >= after:
             return None
         match = _ALIAS.match(self.text, after)

@@ -107,6 +107,7 @@ def _experts(obj: dict[str, Any]) -> str | None:
 
 
 def _parameters(obj: dict[str, Any]) -> str:
+    """The number of parameters in billions; with the formula's number if it differs by more than 2%."""
     stated, formula = obj["parameters"], obj["parameters_by_formula"]
     if not stated:
         return f"{formula / 1e9:.2f} billion, from the architecture" if formula else "not known"

@@ -116,6 +116,7 @@ def tree(need: NeedsQuestion, ways: Sequence[Way]) -> dict[str, Any]:
 
 
 def _row(way: Way) -> dict[str, Any]:
+    """One way to run the model as in docs/schemas/needs.json; memory in bytes."""
     offer = way.offer
     return {
         "product": offer.stock.product,

@@ -161,6 +161,7 @@ def table(engine: Engine, secrets: Secrets, refusal: str | None = None, *, assum
 
 
 def _model_line(engine: Engine, secrets: Secrets) -> str:
+    """The model's id, size and source for people; its name, without secrets, if it is unknown."""
     if engine.model is None:
         return f"{secrets.masked(engine.args.model or 'none named', is_value=True)}: not known here"
     fact = engine.model
@@ -169,6 +170,7 @@ def _model_line(engine: Engine, secrets: Secrets) -> str:
 
 
 def _accelerator_line(engine: Engine) -> str:
+    """Count, name and source of the GPUs for people."""
     if engine.gpu is None:
         return "not known here"
     gpu = engine.gpu.value
@@ -245,6 +247,7 @@ def _sources(lines: Iterable[tuple[str, Estimate]], release: Release | None) -> 
 
 
 def _gpu_table(ledger: GpuLedger, release: Release | None) -> list[str]:
+    """The lines of the GPU memory table, then those of the KV cache, then the sources."""
     lines = [
         ("total", ledger.total, " "),
         *([("while loading", ledger.loading, " ")] if ledger.loading else []),
@@ -302,6 +305,7 @@ def _longest(ledger: GpuLedger) -> str:
 
 
 def _host_table(ledger: HostLedger, release: Release | None) -> list[str]:
+    """The lines of the host memory table, then the sources."""
     rows = [_row(name, line) for name, line in ledger.lines]
     rows += [_row("steady", ledger.steady, "="), _row("peak", ledger.peak, "="), _row("/dev/shm", ledger.shm)]
     sources = _sources([*ledger.lines, ("/dev/shm", ledger.shm)], release)

@@ -145,6 +145,7 @@ def _facts(gpu: str | None) -> Facts:
 
 
 def _policy(text: str | None) -> Policy:
+    """The policy in the YAML text, the built-in one for None; raises ValueError with its problems."""
     if text is None:
         return builtin()
     try:
@@ -154,6 +155,7 @@ def _policy(text: str | None) -> Policy:
 
 
 def _check(report: Report, result: Result) -> Check:
+    """The decision, plan and reported findings of one container."""
     findings = [finding for finding in result.findings if finding.is_reported]
     planned = _plan(as_plan.tree(result.engine, report.secrets), findings)
     return Check(
@@ -170,6 +172,7 @@ def _plan(tree: Mapping[str, Any], findings: Sequence[GradedFinding]) -> Plan:
 
 
 def _finding(finding: GradedFinding) -> Finding:
+    """The public form of a finding."""
     return Finding(
         rule=finding.rule,
         level=finding.level,

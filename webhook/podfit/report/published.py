@@ -50,6 +50,7 @@ def published(obj: JSON) -> dict[str, Any]:
 
 
 def _value(field: str, value: object, parent: str = "") -> Any:
+    """A value with each text hidden that is neither a name nor a label; its field decides."""
     if isinstance(value, str):
         return value.partition("?")[0] if field in NAMES or parent in LABELS else HIDDEN
     if isinstance(value, Mapping):
@@ -66,6 +67,7 @@ def _value(field: str, value: object, parent: str = "") -> Any:
 
 
 def _variable(entry: object) -> Any:
+    """An environment variable. Its value stays if it is a number or a boolean of vLLM's, and not a secret."""
     variable = mapping(entry)
     name, text = str(variable.get("name")), variable.get("value")
     entries = {str(key): _value(str(key), item, "env") for key, item in variable.items()}
@@ -112,6 +114,7 @@ def _option(flag: str) -> Option | None:
 
 
 def _may_show(text: str, option: Option | None) -> bool:
+    """True if an option's value may be published: a model, a choice, a boolean or a number."""
     if option is None:
         return False
     if option.dest in MODEL_DESTS:

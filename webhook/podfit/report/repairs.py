@@ -31,6 +31,7 @@ def repaired(
     stay as they are, besides those that a comment accepts."""
 
     def of(document: Document) -> Repaired:
+        """The repairs of one document, without findings that its comments or a baseline accept."""
         report = (
             lint(document.object, policy, source.facts, where="check", namespace=namespace)
             if "podfit:" in document.text

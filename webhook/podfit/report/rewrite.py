@@ -47,6 +47,7 @@ def _content(text: str) -> bool:
 
 
 def _document(text: str, changes: Sequence[Edit]) -> str:
+    """One YAML document with the changes; raises ValueError if its anchors or merge keys share what changes."""
     before = manifest.load(text)
     target = before
     for operation in json_patch(before, changes):
@@ -131,6 +132,7 @@ def tokens(pointer: str) -> list[str]:
 
 
 def _get(obj: Any, parts: Sequence[str]) -> Any:
+    """The value at a path of keys and indices; None if there is none."""
     for part in parts:
         if isinstance(obj, list):
             obj = obj[int(part)] if part.isdigit() and int(part) < len(obj) else None

@@ -54,6 +54,7 @@ def render(checked: Checked) -> str:
 
 
 def _rule(rule_id: str, page: str) -> dict[str, Any]:
+    """The rule's reportingDescriptor; `page` is the URL of its documentation."""
     rule = all_rules()[rule_id]
     return {
         "id": rule_id,

@@ -69,6 +69,7 @@ def ref(ref: Ref) -> dict[str, Any]:
 
 
 def _row(row: ScannedContainer) -> dict[str, Any]:
+    """One container as in docs/schemas/scan.json; None if unknown."""
     return {
         "object": ref(row.object),
         "container": row.container,
@@ -96,6 +97,7 @@ def as_span(span: Span) -> dict[str, int]:
 
 
 def _finding(row: ScannedFinding) -> dict[str, Any]:
+    """One finding as in docs/schemas/scan.json."""
     return {
         "rule": row.rule, "level": row.level, "mode": row.mode, "would": row.would, "plane": row.plane,
         "path": row.path, "message": row.message,
@@ -105,6 +107,7 @@ def _finding(row: ScannedFinding) -> dict[str, Any]:
 
 
 def _broken(new_denial: NewDenial) -> dict[str, Any]:
+    """One object that the policy of --what-if would deny."""
     return {
         "object": ref(new_denial.object),
         "container": new_denial.container,

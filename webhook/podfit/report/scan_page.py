@@ -62,6 +62,7 @@ def _e(value: object) -> str:
 
 
 def _cards(scan: Scan) -> str:
+    """The numbers of all workloads and of each state, as boxes."""
     rows = [
         ("vLLM workloads", scan.workloads(), ""),
         *((_WORDS[state], scan.workloads(state), state) for state in _states(scan)),
@@ -76,6 +77,7 @@ def _states(scan: Scan) -> list[State]:
 
 
 def _not_whole(scan: Scan) -> str:
+    """The kinds that were not read and the errors, folded; empty without any."""
     lines = [f"{kind}: not read: {why}" for kind, why in scan.not_read.items()] + scan.errors
     if not lines:
         return ""
@@ -103,6 +105,7 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], na
 
 
 def _cells(columns: Sequence[str], cells: Sequence[str]) -> Iterator[str]:
+    """The cells of one row; one that `_by` made has the value that it is sorted by."""
     for column, cell in zip(columns, cells, strict=True):
         by, sign, text = cell.partition("\0")
         sort = f' data-by="{_e(by)}"' if sign else ""
@@ -118,6 +121,7 @@ def _badge(kind: str, word: str) -> str:
 
 
 def _rules(scan: Scan) -> Iterator[list[str]]:
+    """A row per heading and rule: rule, mode, plane, and the number of workloads."""
     for heading, rule, rows in scan.headings():
         badge = _badge(_BADGES[heading], HEADINGS[heading])
         count = len({row.object for row, _ in rows})
@@ -139,6 +143,7 @@ def _spaces(scan: Scan) -> Iterator[list[str]]:
 
 
 def _what_if(broken: list[NewDenial]) -> Iterator[str]:
+    """The heading and the table of workloads that would be denied."""
     count = len({new_denial.object for new_denial in broken})
     yield f"<h2>What if</h2><p>{many(count, 'more workload')} would be denied if applied again.</p>"
     rows = ([_e(denial.object.namespace), _named(denial.object), f"<code>{_e(denial.rule)}</code>", _e(denial.message)]
@@ -155,6 +160,7 @@ _COLUMNS = ("state", "namespace", "workload", "container", "model", "GPU", "vLLM
 
 
 def _workloads(scan: Scan) -> Iterator[list[str]]:
+    """A row per container by decision, namespace and name; the cells of `_COLUMNS`."""
     for row in sorted(scan.rows, key=lambda row: (DECISION_ORDER[row.state], row.object.namespace, row.object.name)):
         findings = [finding for finding in row.findings if finding.is_reported]
         gpu = f"{f'{row.gpus} × ' if row.gpus else ''}{row.gpu}" if row.gpu else "unknown"
@@ -174,6 +180,7 @@ def _size(row: ScannedContainer, plane: Any, line: str) -> str:
 
 
 def _findings(row: ScannedContainer, findings: Sequence[ScannedFinding]) -> str:
+    """The number of findings, which unfolds to a list, the most severe first; empty without any."""
     if not findings:
         return ""
     items = "".join(

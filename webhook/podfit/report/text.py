@@ -47,6 +47,7 @@ def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
 
 
 def _summary(engine: Engine, secrets: Secrets, *, why: bool) -> str:
+    """One line: model, GPUs, release and if GPU memory suffices; `why`: with the arithmetic."""
     fact = engine.leader.model if engine.leader else engine.model
     guessed = model.guess(fact) if fact else None
     named = engine.model.value.id if engine.model and not guessed else _written_model(engine, secrets)
@@ -157,6 +158,7 @@ def highlighted(text: str) -> str:
     levels = {words: heading for heading, words in HEADINGS.items()}
 
     def painted(match: re.Match[str]) -> str:
+        """The matched text with its level and rule, or its label, in color."""
         if words := match["level"]:
             painted_words = f"{coloured(words, levels[words])}{match['gap']}{coloured(match['rule'], 'rule')}"
         else:

@@ -61,6 +61,7 @@ class Acceptance:
             self._reported[name] = items
 
     def _write(self, name: str, generation: object, problems: tuple[str, ...], spec: object) -> None:
+        """Patch a Policy's status if it differs. A condition that stays keeps its time of transition."""
         path = f"/apis/podfit.dev/v1alpha1/policies/{name}/status"
         status = self._client.get_unreduced(path).get("status") or {}
         condition_list = status.get("conditions") or []

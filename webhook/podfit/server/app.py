@@ -65,6 +65,7 @@ def create_app(
     app = Flask("podfit", static_folder=None)
 
     def holding() -> tuple[Policy, Facts]:
+        """The policy and the facts of this moment."""
         return (
             policy.policy if isinstance(policy, Live) else policy,
             cluster.facts(facts) if cluster is not None else facts,
@@ -80,6 +81,7 @@ def create_app(
 
     @app.get("/readyz")
     def readyz() -> Response:
+        """200 with notes on what is stale or wrong; 503 while the server must not get reviews."""
         why = ready.why_not() if ready else None
         items = [
             *(ready.problems() if ready else ()),
@@ -97,6 +99,7 @@ def create_app(
 
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Response:
+        """An answer in JSON, counted by code."""
         code = error.code or 500
         metrics.bad_request(code)
         words = {

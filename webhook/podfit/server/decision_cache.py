@@ -91,6 +91,7 @@ def _may_soften(decision: Decision) -> bool:
 
 
 def _weight(decision: Decision) -> int:
+    """About the bytes that a decision takes in memory."""
     status = decision.status or {}
     causes = status.get("details", {}).get("causes", ())
     pairs = (
@@ -125,6 +126,7 @@ def _is_name_made_up(obj: JSON) -> bool:
 
 
 def _without_made_up(obj: JSON | None) -> JSON | None:
+    """The object without its status and the metadata that the API server makes; not a mapping: as it is."""
     if obj is None or not isinstance(metadata := obj.get("metadata", {}), Mapping):
         return obj
     left = dict(metadata)

@@ -148,6 +148,7 @@ def hooks(configurations: Mapping[str, JSON]) -> Iterator[JSON]:
 
 
 def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Iterator[CheckResult]:
+    """A line for each webhook configuration: its webhooks, or that it is absent or can't be read."""
     for kind, configuration in configurations.items():
         validating = kind.startswith("validating")
         about = "validating" if validating else "mutating"
@@ -428,6 +429,7 @@ def _rules(policy: JSON, ports: Iterable[JSON]) -> Iterator[JSON]:
 
 
 def _is_in(port: JSON, value: JSON) -> bool:
+    """True if a NetworkPolicy's port, by name or number or as a range, covers the container's TCP port."""
     first, number = value.get("port"), port.get("containerPort")
     if value.get("protocol", "TCP") != "TCP":
         return False
@@ -467,6 +469,7 @@ def _mutators(mutators: tuple[JSON, ...] | Unseen, entries: Mapping[str, JSON]) 
 
 
 def _mutates_pods(configuration: JSON) -> bool:
+    """True if a webhook of the configuration is called when a Pod is created."""
     return any(
         {"pods", "*", "*/*", "pods/*"} & set(rule.get("resources") or ())
         and {"", "*"} & set(rule.get("apiGroups") or ())

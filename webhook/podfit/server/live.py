@@ -147,7 +147,7 @@ class Live:
         Thread(target=self.run, args=(Event(),), name="policies", daemon=True).start()
 
     def _texts(self) -> Iterator[tuple[str, str | None]]:
-        """Name and text of each policy file."""
+        """Name and text of each policy file; None as the text of one that can't be read."""
         for place in self._places:
             if place.is_dir():
                 inside = (

@@ -130,6 +130,7 @@ def _limit() -> int | None:
 
 
 def _limit_files() -> Iterator[Path]:
+    """The files with memory limits: at the mount, and of this process's cgroup and those above it."""
     yield from CGROUP_LIMITS.values()
     for line in _text(OWN_CGROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -140,6 +141,7 @@ def _limit_files() -> Iterator[Path]:
 
 
 def _text(path: Path) -> str:
+    """The file's text without surrounding white space; empty if it can't be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -61,6 +61,7 @@ def create_app(token: str, desk: Desk) -> Flask:
 
     @app.before_request
     def guard() -> Response | None:
+        """An error unless Host, Origin and token are this server's, so that no other page can use it; else None."""
         port = request.environ.get("SERVER_PORT")
         own = (f"127.0.0.1:{port}", f"localhost:{port}")
         if request.host not in own:
@@ -79,6 +80,7 @@ def create_app(token: str, desk: Desk) -> Flask:
 
     @app.get(f"/{token}/")
     def page() -> str:
+        """The page, with releases from the newest and the whole GPUs."""
         releases = [str(release) for release in reversed(desk.policy.releases.table.releases)]
         gpus = sorted(name for name, row in products().items() if "mig" not in row)
         return render_template(
@@ -107,6 +109,7 @@ def create_app(token: str, desk: Desk) -> Flask:
         can't be used."""
 
         def view() -> Response:
+            """`answer` to the JSON object of the request; 400 and 422 for one that it can't use."""
             value = request.get_json()
             if not isinstance(value, dict):
                 return _error(400, f"expected a JSON object, got {type(value).__name__}")
@@ -128,6 +131,7 @@ def create_app(token: str, desk: Desk) -> Flask:
 
     @app.errorhandler(HTTPException)
     def http_error(error: HTTPException) -> Response:
+        """An error answer in JSON that names what was expected."""
         words = {
             400: "the body is not valid JSON",
             404: f"no such path {request.path!r}",

@@ -117,6 +117,7 @@ def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, str, Sequen
 
 
 def _finding(item: Item) -> dict[str, Any]:
+    """One finding with its lines, as JSON for the page."""
     accepted = {"by": item.accepted.by, "reason": item.accepted.reason} if item.accepted else None
     return {
         **as_json.finding(item.report, item.finding),
@@ -131,6 +132,7 @@ def _finding(item: Item) -> dict[str, Any]:
 
 
 def _container(container: CheckedContainer) -> dict[str, Any]:
+    """One container's charts, tiles and changes, as JSON for the page."""
     explanation = explained.explain(container.report, container.result)
     return {
         "title": explanation.title,

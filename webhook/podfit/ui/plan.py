@@ -138,6 +138,7 @@ def _given(obj: Mapping[str, Any], facts: Facts) -> Facts:
 
 
 def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]:
+    """The answer for the page: state, charts, changes, findings, sliders, and the manifest of this command."""
     engine, secrets = result.engine, report.secrets
     explanation = explained.explain(report, result)
     findings = [finding for finding in result.findings if is_spoken_of(finding) and finding.is_reported]
@@ -252,7 +253,7 @@ def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
 
 
 def _manifest(engine: Engine) -> tuple[str | None, str]:
-    """The manifest to copy, else what it lacks."""
+    """(the manifest to copy, ""), or (None, what it lacks)."""
     try:
         return generate.render("yaml", engine), ""
     except ValueError as error:

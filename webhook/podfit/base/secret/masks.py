@@ -194,6 +194,7 @@ def _common(text: str, other: str) -> int:
 
 
 def _parts(place: Place) -> tuple[str | int, ...]:
+    """The keys and indices of a place from the root, which is linked from its end."""
     parts: list[str | int] = []
     while place is not None:
         place, part = place

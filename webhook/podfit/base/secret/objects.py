@@ -62,6 +62,7 @@ def _of_mapping(
     texts: list[str],
     secret_leaves: list[tuple[Place, str]],
 ) -> None:
+    """Queue the values of a mapping. Append its texts to `texts`, and secrets with their places to `secret_leaves`."""
     named = tree.get("name") or tree.get("key")
     own: tuple[str, ...] = VALUE_KEYS if isinstance(named, str) and gives(named) else ()
     held = ("data", "stringData") if tree.get("kind") == "Secret" else ()

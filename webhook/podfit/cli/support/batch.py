@@ -36,6 +36,7 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _line(line: str, policy: Policy, facts: Facts) -> dict[str, Any]:
+    """The answer to one line of JSON, with `error` if it is not a case."""
     try:
         case = json.loads(line)
     except ValueError as error:
@@ -89,6 +90,7 @@ def engine_of(case: Mapping[str, Any], policy: Policy) -> Engine | None:
 
 
 def _argv(case: Mapping[str, Any]) -> list[str]:
+    """The case's command line; raises UnusableError if it is not a list of strings with at least one."""
     argv = case.get("argv")
     if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
         raise edge.UnusableError("argv: expected a list of strings")
@@ -96,6 +98,7 @@ def _argv(case: Mapping[str, Any]) -> list[str]:
 
 
 def _version(case: Mapping[str, Any]) -> str | None:
+    """The case's release of vLLM; None, or empty, if it sets none. Raises UnusableError."""
     version = case.get("vllm_version")
     if version is not None and (not isinstance(version, str) or (version and release.parse(version) is None)):
         raise edge.UnusableError(f'vllm_version: {version!r} is not a version such as "0.27.1"')
@@ -129,7 +132,7 @@ _RESOURCE = regex(r"([a-z0-9.-]+\.[a-z]+/[\w.-]+):([1-9]\d{0,3})")
 
 
 def _resource(text: Any) -> tuple[str, int] | None:
-    """The devices that a case requests without a name of a GPU."""
+    """(resource, count) of the devices that a case requests without a name of a GPU; None if it requests none."""
     match = _RESOURCE.fullmatch(text) if isinstance(text, str) else None
     return (match[1], int(match[2])) if match else None
 

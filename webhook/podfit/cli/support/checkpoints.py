@@ -117,6 +117,7 @@ def from_hub(name: str, revision: str) -> GivenModel:
 
 
 def _counted_by_hub(hub: Any, name: str, revision: str) -> Counted:
+    """The counts from the headers that the hub has; empty, with a note, if it has none."""
     try:
         files = hub.get_safetensors_metadata(name, revision=revision).files_metadata
     except Exception as error:
@@ -126,6 +127,7 @@ def _counted_by_hub(hub: Any, name: str, revision: str) -> Counted:
 
 
 def _tensors(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """For each safetensors file of the hub's answer, its header as in the file: name → dtype, shape and offsets."""
     for value in files.values():
         yield {
             name: {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": tensor.data_offsets}

@@ -48,6 +48,7 @@ def joined(sources: list[ManifestFile], args: argparse.Namespace) -> tuple[list[
     joined_snapshots: dict[int, Snapshot] = {}  # the files of one input share what is around them
 
     def with_cluster(source: ManifestFile) -> ManifestFile:
+        """The file with the cluster's objects and models behind its own."""
         companions = source.facts.companions
         near = companions.around
         if id(near) not in joined_snapshots:

@@ -154,6 +154,7 @@ def node_objects(fleet: Fleet) -> Iterator[JSON]:
 
 
 def _node(kind: NodeKind, model: gpu.Gpu, name: str) -> JSON:
+    """A Node with the labels, taints and allocatable GPUs of a described kind."""
     maker = min(gpu.maker.of_gpus([model]))
     resource = kind.resource or gpu.maker.RESOURCES.get(maker, gpu.maker.RESOURCES["nvidia"])
     return {

@@ -14,6 +14,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 def _memory(value: Any) -> Any:
+    """A size with a unit (48Gi) → bytes; raises ValueError if it is none, or not positive."""
     size = quantity.try_parse(value)
     if size is None or size <= 0:
         raise ValueError("expected a size such as 48Gi")

@@ -122,6 +122,7 @@ def texts(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """(name for messages, path) of each policy: a folder's YAML files without hidden ones and schemas."""
     for name in names:
         policy_path = path(name)
         if policy_path.is_dir():

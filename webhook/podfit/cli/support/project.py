@@ -70,6 +70,7 @@ def announce(path: Path | None) -> None:
 
 
 def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[object] | None:
+    """The parsed `formats`, None without any; raises UnusableError with the line of the file."""
     try:
         return [args.formats(output) for output in project.formats] or None
     except argparse.ArgumentTypeError as error:
@@ -94,6 +95,7 @@ def nearest_file(start: Path) -> Path | None:
 
 
 def _upwards(start: Path) -> Iterator[Path]:
+    """The folder and its parents up to the repository's root or the home folder; it alone if neither is above."""
     home = Path.home()
     folders = [start, *start.parents]
     last = next((path for path in folders if (path / ".git").exists() or path == home), start)
@@ -107,6 +109,7 @@ def _is_object(path: Path) -> bool:
 
 
 def _read(path: Path) -> Project:
+    """The project file, with defaults if it is empty; raises UnusableError with a line for each problem."""
     from pydantic import ValidationError  # only a project file needs it, and a start would wait for it
 
     from podfit.cli.support.project_model import Project, described
@@ -158,6 +161,7 @@ def _exclude(folder: Path, patterns: list[str]) -> Callable[[str], bool]:
     roots = (folder.resolve(), Path.cwd())
 
     def excluded(name: str) -> bool:
+        """True if a pattern matches the file's path, or a folder above it, from the root that contains it."""
         path = Path(name).resolve()
         root = next((other_path for other_path in roots if path.is_relative_to(other_path)), None)
         place = (path.relative_to(root) if root else path).as_posix()

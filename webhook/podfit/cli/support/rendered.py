@@ -43,6 +43,7 @@ def manifests(args: argparse.Namespace) -> list[tuple[str, bytes]]:
 
 
 def _output(words: Sequence[str]) -> bytes:
+    """The standard output of a program; raises UnusableError (exit 3) with its error text, without secrets."""
     import subprocess  # a start that renders nothing need not wait for it
     from shutil import which
 

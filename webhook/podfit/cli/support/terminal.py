@@ -74,6 +74,7 @@ def wrapped(rendered: str, columns: int) -> str:
 
 
 def _broken(line: str, columns: int) -> Iterator[str]:
+    """The line in pieces of at most `columns`, indented by 4 more; rows of a table and long words stay."""
     if _ROW.search(line):
         yield line
         return

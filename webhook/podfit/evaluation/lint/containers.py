@@ -114,6 +114,7 @@ class _Reader:
         return _Pod(pod, Surroundings(object=obj, releases=self.policy.releases, scripts=self.scripts), [])
 
     def _read_container(self, position: int, pod: _Pod, container: Container) -> None:
+        """Read one container's engine, and charge its work. After an error in podfit the container has no engine."""
         steps = self.scripts.spent
         try:
             engine = reading.read(pod.workload, container, self.facts, pod.surroundings)

@@ -220,6 +220,7 @@ class _Run:
         return self.terms.applicable_rules(self.evaluation.place, engine.workload.completes, unknown, by_release)
 
     def _context(self, setting: Setting) -> Context:
+        """The context in which findings of one setting are graded."""
         evaluation, containers = self.evaluation, self.containers
         return Context(
             setting=setting,

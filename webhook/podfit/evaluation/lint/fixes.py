@@ -32,6 +32,7 @@ def rewrites_secret(fix: Iterable[Edit], obj: JSON, secrets: Secrets) -> bool:
 
 
 def _rewrites_secret(edit: Edit, obj: JSON, secrets: Secrets) -> bool:
+    """True if the new value, or the text that it replaces, contains a secret; removal rewrites nothing."""
     if edit.op == "remove":
         return False
     old = edit.path.get(obj)
@@ -56,6 +57,7 @@ def unrepairable_rules(
 def _refusals(
     edits: Mapping[str, list[Edit]], subject: Subject, obj: JSON, policy: Policy, facts: Facts
 ) -> Iterator[tuple[str, str]]:
+    """(rule, reason) for each rule after whose repairs the namespace may deny the object."""
     for rule, its_edits in edits.items():
         repaired, _ = edited(obj, [its_edits])
         reason = namespace_limits.refusal(obj, repaired, subject.namespace, facts.snapshot, policy.kinds)

@@ -49,6 +49,7 @@ def limit_to_presumed(findings: Sequence[GradedFinding]) -> Sequence[GradedFindi
 
 
 def _limited_to_presumed(finding: GradedFinding, modes: Mapping[str, Mode]) -> GradedFinding:
+    """The finding with at most the mode of the rule that it presumes; "ignore" if that rule reports nothing."""
     rule = finding.unmasked.presumes
     mode = modes.get(rule, "ignore") if rule else finding.mode
     if STRENGTH[mode] >= STRENGTH[finding.mode]:
@@ -66,6 +67,7 @@ def without_yielding(findings: Sequence[GradedFinding]) -> Sequence[GradedFindin
 
 
 def _yields(finding: GradedFinding, modes: Mapping[str, Mode]) -> bool:
+    """True if a rule that the finding yields to reports with the same mode or a stronger one."""
     stronger = (
         rule in modes and STRENGTH[modes[rule]] >= STRENGTH[finding.mode] for rule in finding.unmasked.yields_to
     )
@@ -73,6 +75,7 @@ def _yields(finding: GradedFinding, modes: Mapping[str, Mode]) -> bool:
 
 
 def _strongest_modes(findings: Sequence[GradedFinding]) -> Mapping[str, Mode]:
+    """Rule → the strongest mode of its findings."""
     modes: dict[str, Mode] = {}
     for finding in findings:
         modes[finding.rule] = harder_mode(modes.get(finding.rule, "ignore"), finding.mode)

@@ -214,7 +214,7 @@ def _quote_value(value: object) -> str:
 
 
 def _selectors(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
-    """Conditions whose values do not go with their operator."""
+    """(place, problem) of each condition whose values do not go with its operator."""
     spec = obj.get("spec")
     matches = [FieldPath(("spec", "match"))]
     exceptions = spec.get("exceptions") if isinstance(spec, Mapping) else None

@@ -30,7 +30,7 @@ def doubtful_matches(policy: Policy) -> Iterator[tuple[str, str, str]]:
 
 
 def _of_layer(layer: Layer, kinds: Iterable[str]) -> Iterator[tuple[Place, str]]:
-    """The problems of one policy."""
+    """(place, problem) of each doubtful match of one policy."""
     if problem := nothing_selected((layer.match,), kinds):
         yield ("spec", "match"), problem
         return

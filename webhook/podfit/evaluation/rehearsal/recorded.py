@@ -45,6 +45,7 @@ _Modes = Mapping[str, tuple[Mode, str]]
 
 
 def _modes(obj: JSON, findings: Sequence[Mapping[str, Any]], policy: Policy) -> _Modes:
+    """Rule → mode under a policy. A recorded finding that is uncertain or softened denies nothing."""
     terms = policy.of(Subject.of(obj, Facts(), None))
     entries: dict[str, tuple[Mode, str]] = {}
     for finding in findings:
@@ -67,6 +68,7 @@ def _is_denied(modes: _Modes) -> bool:
 
 
 def _changes(name: str, modes: _Modes, after: _Modes) -> Iterator[RuleChange]:
+    """The rules whose mode differs, by id. Both mappings have the same rules."""
     for rule in sorted(modes):
         (old, message), (new, _) = modes[rule], after[rule]
         if old != new:

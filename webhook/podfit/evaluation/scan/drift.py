@@ -116,7 +116,7 @@ def _drift_of_container(
 
 
 def _drift_order(drift: Drift) -> tuple[int, float, str, str]:
-    """The order of the report: lines outside the plan first, the largest difference first."""
+    """(state, -difference, object, line): lines outside the plan first, the largest difference first."""
     place = {"above": 0, "below": 0, "as-planned": 1, "unknown": 2}[drift.state]
     off = float("inf") if drift.off is None and place == 0 else abs(drift.off or 0.0)  # where nothing was planned
     return place, -off, str(drift.object), drift.line

@@ -96,6 +96,7 @@ def _first(templates: Sequence[int], spec: JSON, shared: _Shared) -> Sequence[in
 
 
 def _asks_for_a_device(template: JSON) -> bool:
+    """True if a container of the template has a limit of an extended resource, such as nvidia.com/gpu."""
     several = as_list(mapping(template.get("containerSet")).get("containers"))
     ones = [mapping(item) for item in (template.get("container"), template.get("script"), *several)]
     items = [mapping(mapping(item.get("resources")).get("limits")) for item in ones]

@@ -46,6 +46,7 @@ def with_runtimes(workloads: list[Workload], lookup: RuntimeLookup) -> list[Work
 
 
 def _with_runtime(workload: Workload, lookup: RuntimeLookup) -> Workload:
+    """The predictor or worker with the containers of its serving runtime; unchanged if no runtime is known."""
     name = runtime_name(workload.object)
     runtime = lookup(workload, name) if name else None
     spec = mapping(mapping(runtime).get("spec"))

@@ -68,6 +68,7 @@ def render(explained: Sequence[Explained]) -> str:
 
 
 def _section(explanation: Explained) -> Iterator[str]:
+    """One container as HTML: its decision, charts, results, changes, findings and origins."""
     yield f"<article>\n<h1>{_text(explanation.title)}</h1>"
     yield f'<p class="soft">{_text(explanation.summary)}</p>'
     yield f'<p class="verdict {explanation.state}">{_text(explanation.standing)}</p>'
@@ -108,6 +109,7 @@ def _section(explanation: Explained) -> Iterator[str]:
 
 
 def _chart(chart: Chart) -> Iterator[str]:
+    """A table whose rows have a bar each."""
     yield f'<table class="waterfall"><caption>{_text(chart.title)}</caption>'
     scale = f'<th scope="col">0 … {human(chart.scale)}</th>'
     yield f'<thead><tr><th scope="col">line</th><th scope="col">likely</th>{scale}</tr></thead><tbody>'
@@ -116,6 +118,7 @@ def _chart(chart: Chart) -> Iterator[str]:
 
 
 def _row(bar: Bar, scale: int) -> str:
+    """One row: name, size, and its bar in percent of `scale` (bytes)."""
     start, size = 100 * bar.start / scale, 100 * bar.size / scale
     text = "; ".join(part for part in (bar.interval, bar.note) if part)
     least = f", at least {human(bar.line.floor)}" if bar.line and bar.line.floor and bar.kind == "used" else ""

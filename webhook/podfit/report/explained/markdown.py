@@ -25,6 +25,7 @@ def memory(explanation: Explained) -> str:
 
 
 def _section(explanation: Explained) -> Iterator[str]:
+    """The lines of one container: decision, tables, results, changes, findings and origins."""
     yield from (f"## {escaped(explanation.title)}", "", escaped(explanation.summary), "")
     yield from (
         f"**{escaped(explanation.standing)}**",
@@ -54,6 +55,7 @@ def _section(explanation: Explained) -> Iterator[str]:
 
 
 def _table(chart: Chart) -> Iterator[str]:
+    """The lines of one chart's table."""
     yield from (f"### {escaped(chart.title)}", "", "| | likely | 95 % interval | |", "| --- | ---: | --- | --- |")
     for bar in chart.bars:
         yield f"| {escaped(bar.name)} | {human(bar.size)} | {one_line(bar.interval)} | {escaped(bar.note)} |"

@@ -67,6 +67,7 @@ def _head(explanation: Explained) -> Iterator[tuple[str, str, int]]:
 
 
 def _chart(chart: Chart, top: int) -> Iterator[str]:
+    """One chart from the height `top` on (pixels): title, grid with four steps, and a row for each bar."""
     left = MARGIN + LABEL + SIZE
     room = WIDTH - MARGIN - left
     scale = room / chart.scale

@@ -125,6 +125,7 @@ def _cells(bar: Bar, scale: int, length: int) -> str:
 
 
 def _origins(origins: Iterable[Origin], width: int) -> list[str]:
+    """Wrapped lines, one paragraph per number: its name, value and source."""
     rows = list(origins)
     name = max((len(row.what) for row in rows), default=0)
     out = []

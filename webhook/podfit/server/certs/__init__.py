@@ -206,6 +206,7 @@ def write(folder: Path, hosts: Iterable[str], now: datetime | None = None) -> tu
 
 
 def _read(folder: Path, name: str) -> Pair | None:
+    """The PEM texts of NAME.crt and NAME.key in a folder; None if either is absent."""
     try:
         return Pair((folder / f"{name}.crt").read_bytes(), (folder / f"{name}.key").read_bytes())
     except FileNotFoundError:
@@ -227,6 +228,7 @@ def _write(folder: Path, name: str, pair: Pair) -> tuple[Path, ...]:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, start: datetime, end: datetime
 ) -> x509.CertificateBuilder:
+    """A certificate to sign, with a random serial number, valid from SKEW before `start`."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -240,6 +242,7 @@ def _builder(
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """The key usage of a CA (`signs_certificates`), or of a server."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
@@ -254,6 +257,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _host(name: str) -> x509.GeneralName:
+    """The subject alternative name of an IP address or a DNS name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -261,6 +265,7 @@ def _host(name: str) -> x509.GeneralName:
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+    """Both as PEM; the key is not encrypted."""
     return Pair(
         certificate.public_bytes(Encoding.PEM),
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),

@@ -215,6 +215,7 @@ class Keeper:
         return Observation(secret, by_path, unreadable, now)
 
     def _get(self, path: str) -> tuple[JSONDict | None, datetime]:
+        """(object, None if it is absent; the API server's time). Raises StatusError."""
         try:
             return self._client.send("GET", path)
         except StatusError as error:
@@ -233,6 +234,7 @@ class Keeper:
         self._replica = replica
 
     def _judge(self, observation: Observation) -> None:
+        """Set the state that readiness and metrics show: unread objects, pause, and trust in the CA."""
         self.state.rights = observation.unreadable
         states = [registration.state(value, observation.now) for value in observation.configurations.values()]
         self.state.off = None if observation.unreadable else any(state != "on" for state in states)
@@ -271,6 +273,7 @@ class Keeper:
                 self._write("PUT", path, {**configuration, "webhooks": hooks})
 
     def _write(self, method: str, path: str, body: JSONDict) -> None:
+        """Create or replace an object. Logs that it did, unless it is gone or another client was faster."""
         try:
             self._client.send(method, path, body)
         except StatusError as error:

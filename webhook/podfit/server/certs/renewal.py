@@ -340,6 +340,7 @@ def _pair(certificate: tuple[bytes, ...], key: bytes) -> Pair | None:
 
 
 def _decoded(text: str | None) -> bytes:
+    """The bytes of a base64 text; empty if it is absent or not valid."""
     try:
         return base64.b64decode(text or "", validate=True)
     except (binascii.Error, ValueError):
