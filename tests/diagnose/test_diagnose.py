@@ -1020,3 +1020,17 @@ def test_two_manifests_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
 
     assert main(["diagnose", str(tmp_path / "log.txt"), pod, "--manifest", pod]) == 2
     assert "error: 2 manifests" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("end", "is_open"),
+    [
+        ("died unexpectedly, shutting down executor.", True),
+        ("died unexpectedly (exit code: -9), shutting down.", False),
+    ],
+    ids=["no exit code", "SIGKILL"],
+)
+def test_a_worker_that_died_without_an_exit_code_may_have_died_of_something_else(end: str, is_open: bool) -> None:
+    """A full /dev/shm and a crash print the same line."""
+    text = f"ERROR 04-22 15:14:04 [multiproc_executor.py:135] Worker proc VllmWorker-1 {end}\n"
+    assert ("does not say what ended the process" in str(_one(text).remedy)) is is_open

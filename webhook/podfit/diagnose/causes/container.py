@@ -17,12 +17,6 @@ CAUSES = (
             ),
         ),
         ("port-taken",),
-        meanings=(
-            (
-                r"\btcp://[^/\s']*:56\d\d\b",
-                "5600 and the next ports are those of NIXL's side channel: give one VLLM_NIXL_SIDE_CHANNEL_PORT.",
-            ),
-        ),
     ),
     Cause(
         "service-link-clash",
