@@ -81,7 +81,7 @@ def _namespaces(client: Client, kind: WatchedKind, namespaces: Collection[str]) 
     """The namespaces in which objects of a kind are listed; None is all. A user's context is not podfit's namespace."""
     if kind.own_namespace:
         return [client.namespace if client.in_pod else None]
-    return (kind.namespaced and sorted(namespaces)) or [None]
+    return sorted(namespaces) if kind.namespaced and namespaces else [None]
 
 
 def _query(kind: WatchedKind) -> dict[str, str]:

@@ -49,9 +49,10 @@ def _container(container: CheckedContainer) -> list[str]:
     state = next(words for heading, words in HEADINGS.items() if heading in open_headings)
     first = container.items[0]
     engine = container.result.engine
-    template = engine.workload.template and f", template {code(subject.printable_name(engine.workload.template))}"
+    template = engine.workload.template
+    which = f", template {code(subject.printable_name(template))}" if template else ""
     name = code(subject.printable_name(engine.container.name))
-    out = [f"### {escaped(first.object)}{template or ''}, container {name}: {state}", ""]
+    out = [f"### {escaped(first.object)}{which}, container {name}: {state}", ""]
     out += [escaped(summary(engine, container.report.secrets)), ""]
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
     chosen = chosen_of((item for item in container.items if item.accepted is None), all_advice=False)

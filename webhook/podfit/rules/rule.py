@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from podfit.kube.patch import Edit
@@ -39,6 +40,8 @@ FACTS: dict[str, tuple[str, ...]] = {
     "plan.startup": ("model", "gpu"),
 }
 """A need of a rule → the facts of the engine that it is made of."""
+FACT_GETTERS = {name: attrgetter(name) for name in FACTS}
+"""A need of a rule, or a fact → what reads it from an engine."""
 
 PROBABLY = " (probably fits)"
 """The end of a suggestion that the planner's estimate supports, but not its minimum."""

@@ -79,7 +79,8 @@ class Lanes:
         Python decodes a body without a break for other threads. A new connection needs the event loop five times until
         its answer is sent, and without a pause it waits for as many large bodies."""
         begun = time.monotonic()
-        time.sleep(pause := max(0.0, self._rested - begun))
+        pause = max(0.0, self._rested - begun)
+        time.sleep(pause)
         begun += pause
         try:
             return self._reviews.answer(webhook, body, query, arrived)

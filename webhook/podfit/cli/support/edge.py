@@ -175,7 +175,7 @@ def _matches(path: Path) -> Iterator[Path]:
 def links_to_no_file(names: Sequence[str]) -> Iterator[str]:
     """The links in the given folders and of the given patterns that lead to no regular file: `files` lacks them."""
     for path in (Path(name) for name in names if Path(name).is_dir() or not Path(name).exists()):
-        yield from sorted(str(link) for link in _matches(path) if link.is_symlink() and not os.path.isfile(link))  # noqa: PTH113 - also of a loop
+        yield from sorted(str(link) for link in _matches(path) if link.is_symlink() and not link.is_file())
 
 
 def files(names: Sequence[str]) -> Iterator[str]:

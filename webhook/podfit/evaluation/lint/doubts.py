@@ -8,14 +8,12 @@ there before the update.
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from podfit.evaluation.lint.consequence import Context, Doubt
 from podfit.evaluation.lint.exemptions import exempting_annotation, valid_exception
 from podfit.evaluation.lint.results import printable
 from podfit.evaluation.lint.update import finding_keys
 from podfit.rules.engine import Engine
-from podfit.rules.rule import FACTS, Finding
+from podfit.rules.rule import FACT_GETTERS, FACTS, Finding
 from podfit.vllm.facts import Fact
 from podfit.vllm.release import newer_than_read
 
@@ -118,7 +116,7 @@ def several_pods(finding: Finding, engine: Engine, context: Context) -> str | No
 
 def fact_informs(finding: Finding, engine: Engine, context: Context) -> str | None:
     """A source of a fact may be wrong (`podfit.vllm.facts`)."""
-    facts = [attrgetter(fact)(engine) for name in _rests_on(finding, context) for fact in FACTS[name]]
+    facts = [FACT_GETTERS[fact](engine) for name in _rests_on(finding, context) for fact in FACTS[name]]
     sources = [fact.source for fact in facts if isinstance(fact, Fact) and not fact.may_deny]
     return f"based on {_basis(sources[0])}" if sources else None
 

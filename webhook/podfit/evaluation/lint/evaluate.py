@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
-from operator import attrgetter
 
 from podfit.base.lazy import cached_property
 from podfit.base.secret import FORMS, Secrets
@@ -24,7 +23,7 @@ from podfit.kube.workload import JSON
 from podfit.rules import releases
 from podfit.rules.engine import Engine
 from podfit.rules.reading import next_server
-from podfit.rules.rule import FACTS, Finding, Place
+from podfit.rules.rule import FACT_GETTERS, Finding, Place
 from podfit.vllm.facts import Assumed, Facts
 
 MAX_FINDINGS_PER_OBJECT = 1024
@@ -280,4 +279,4 @@ def _with_consequence(finding: Finding, engine: Engine, context: Context) -> Gra
 
 def _unknown_facts(engine: Engine) -> frozenset[str]:
     """Return the names of the facts that are unknown."""
-    return frozenset([name for name in FACTS if attrgetter(name)(engine) is None])
+    return frozenset([name for name, get in FACT_GETTERS.items() if get(engine) is None])
