@@ -236,17 +236,16 @@ def _tell_repairs(file: FixedFile, sentence: str) -> None:
 
 def _tell_rest(fixed: Sequence[FixedFile], args: argparse.Namespace) -> None:
     """The findings that are left, the most important first, and how many of both there are."""
-    outcomes = [(file.name, whose, repaired) for file in fixed for whose, repaired in _outcomes(file)]
-    left = [(graded, name, whose) for name, whose, repaired in outcomes for graded in repaired.left]
-    for finding, name, whose in sorted(left, key=lambda row: list(HEADINGS).index(row[0].heading)):
-        edge.tell(
-            f"{name}: not repaired ({HEADINGS[finding.heading]}): {whose}{finding.rule}: {finding.finding.message}"
-        )
-    count = sum(len(repaired.repairs) for _, _, repaired in outcomes)
-    findings = sum(repaired.fixed for _, _, repaired in outcomes)
-    done = many(count, "repair") if count else "no repair applies"
-    done += f" for {many(findings, 'finding')}" if findings > count else ""
-    of = f" of {', '.join(args.rule)}" if args.rule else ""
-    edge.tell(f"note: {done}{of}; {many(len(left), 'finding') if left else 'no finding'} left")
+    outcomes = [(file.name, place, repaired) for file in fixed for place, repaired in _outcomes(file)]
+    left = [(graded, name, place) for name, place, repaired in outcomes for graded in repaired.left]
+    for graded, name, place in sorted(left, key=lambda row: list(HEADINGS).index(row[0].heading)):
+        message = f"{place}{graded.rule}: {graded.finding.message}"
+        edge.tell(f"{name}: not repaired ({HEADINGS[graded.heading]}): {message}")
+    repair_count = sum(len(repaired.repairs) for _, _, repaired in outcomes)
+    repaired_count = sum(repaired.fixed for _, _, repaired in outcomes)
+    repairs = many(repair_count, "repair") if repair_count else "no repair applies"
+    findings = f" for {many(repaired_count, 'finding')}" if repaired_count > repair_count else ""
+    rules = f" of {', '.join(args.rule)}" if args.rule else ""
+    edge.tell(f"note: {repairs}{findings}{rules}; {many(len(left), 'finding') if left else 'no finding'} left")
     if not args.write and any(file.is_changed and file.name != "-" for file in fixed):
         edge.tell("note: nothing is changed yet; --write changes the files")

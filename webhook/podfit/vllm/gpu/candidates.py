@@ -16,13 +16,15 @@ PLANNED_MAKERS = frozenset({"nvidia", "amd"})
 def of_table(
     workload: Workload, container: Container, request: DeviceRequest, build: str | None = None
 ) -> tuple[Gpu, ...]:
-    """Whole GPUs of the table; none for devices of another maker. `request` and `build` are as for `gpu.find`."""
+    """Whole GPUs of the table; none for devices of a maker that is not planned.
+
+    `request`: the devices that the container requests. `build`: the maker for whose GPUs the image is built."""
     claimed = request.claimed
     if claimed is not None and claimed.possible:
         return claimed.possible
     resource, _ = request.resource_and_count or (None, None)
-    makers = maker.of_resources(resource, container.resources) or build or "nvidia"
-    if makers not in PLANNED_MAKERS:
+    vendor = maker.of_resources(resource, container.resources) or build or "nvidia"
+    if vendor not in PLANNED_MAKERS:
         return ()
-    gpus = labels.left_by_requirements(workload, tuple(gpu for gpu in all_products() if gpu.vendor == makers))
+    gpus = labels.left_by_requirements(workload, tuple(gpu for gpu in all_products() if gpu.vendor == vendor))
     return with_hami_limits(gpus, container.resources, workload.spec.get("nodeSelector"))

@@ -151,42 +151,51 @@ def state_block(model: Model, settings: Settings) -> int | None:
 
 @remembered(256)
 def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
-    """The KV cache groups of the layers from `first` up to, but without, `last`; None if a layer is unknown."""
+    """The KV cache groups of one stage: the layers from `first` up to, but without, `last` (None: to the end). None if
+    a layer is unknown."""
     specs = kv_specs.of(model, how)
     if specs is None:
         return None
-    known = specs.known and model.kv_heads_known
-    layers, release = model.num_hidden_layers or 0, how.release
-    past = layers if last is None else last
+    layer_count, release = model.num_hidden_layers or 0, how.release
+    end = layer_count if last is None else last
 
-    def is_here(index: int) -> bool:
-        return first <= index and (index < past or past == layers)  # a drafter comes after the last layer
+    def is_in_stage(index: int) -> bool:
+        return first <= index and (index < end or end == layer_count)  # a drafter comes after the last layer
 
-    own = [layer for layer in specs.layers if is_here(layer[0])]
-    if not own:
+    layers = [(index, spec) for index, spec in specs.layers if is_in_stage(index)]
+    if not layers:
         return None
-    counted = tuple((spec, count * spec.page) for spec, count in Counter(spec for _, spec in own).items())
+    known = specs.known and model.kv_heads_known
+    checked = tuple((spec, count * spec.page) for spec, count in Counter(spec for _, spec in layers).items())
     try:
-        groups = _groups(specs.layers if release >= since.SIZES else own, how, packed=specs.packed)
+        layer_groups = _groups(specs.layers if release >= since.SIZES else layers, how, packed=specs.packed)
     except LayoutError as error:
-        page = max(spec.page for _, spec in own)
-        return Layout((), page, counted, known, specs.sure_blocks, refusal=error)
-    mine = [_projected(group, is_here, release) for group in groups]
-    per_block = max(group.page for group in mine)
-    of_all = how.v1 and since.ALL_STAGES <= release < since.OWN_STAGE and len(own) < len(specs.layers)
+        page = max(spec.page for _, spec in layers)
+        return Layout((), page, checked, known, specs.sure_blocks, refusal=error)
+    groups = [_projected(group, is_in_stage, release) for group in layer_groups]
+    per_block = max(group.page for group in groups)
+    of_all_stages = how.v1 and since.ALL_STAGES <= release < since.OWN_STAGE and len(layers) < len(specs.layers)
     if how.v1 and release >= since.FIRST_GROUP:
-        among = [_projected(group, lambda _: True, release) for group in groups] if of_all else mine
-        counted = _of_groups(among, all_of_them=release >= since.ALL_GROUPS)
+        checked_groups = [_projected(group, lambda _: True, release) for group in layer_groups]
+        checked = _of_groups(checked_groups if of_all_stages else groups, all_of_them=release >= since.ALL_GROUPS)
     if specs.packed:
-        parts = [[layer for layer in group if is_here(layer[0])] for group in groups]
+        parts = [[(index, spec) for index, spec in group if is_in_stage(index)] for group in layer_groups]
         per_block = kv_packed.bytes_per_block(parts, release)
-        checked = kv_packed.checked_bytes_per_block(parts, release)
-        counted = tuple((spec, count * checked) for spec, count in Counter(group.spec for group in mine).items())
+        checked_per_block = kv_packed.checked_bytes_per_block(parts, release)
+        checked = tuple(
+            (spec, count * checked_per_block) for spec, count in Counter(group.spec for group in groups).items()
+        )
     return Layout(
-        tuple(mine), per_block, counted, known, specs.sure_blocks, per_block if release >= since.NULL_BLOCK else 0,
-        of_all_stages=of_all, by_bytes=specs.packed and release < kv_packed.DENSE,
-        unknown_per_token=specs.unknown_per_token if len(groups) == 1 and model.kv_heads_known else None,
-    )  # fmt: skip
+        groups=tuple(groups),
+        bytes_per_block=per_block,
+        checked=checked,
+        known=known,
+        sure_blocks=specs.sure_blocks,
+        null=per_block if release >= since.NULL_BLOCK else 0,
+        of_all_stages=of_all_stages,
+        by_bytes=specs.packed and release < kv_packed.DENSE,
+        unknown_per_token=specs.unknown_per_token if len(layer_groups) == 1 and model.kv_heads_known else None,
+    )
 
 
 def _of_groups(groups: Sequence[KvCacheGroup], *, all_of_them: bool) -> tuple[tuple[Spec, int], ...]:
