@@ -78,14 +78,14 @@ def test_what_fits_is_whole(count: int) -> None:
     blocks = [f"block {number}" for number in range(count)]
 
     assert bounds.message(FIRST, blocks, count, LAST) == "\n\n".join([FIRST, *blocks, LAST])
-    rows = [("rule", "spec", block) for block in blocks]
+    rows = [bounds.Cause("rule", "spec", block) for block in blocks]
     assert bounds.causes(rows) == [{"reason": "rule", "field": "spec", "message": block} for block in blocks]
     assert bounds.join_bounded(blocks) == ",".join(blocks)
     assert bounds.warnings(blocks) == blocks
 
 
 def _many_causes(count: int) -> list[dict[str, str]]:
-    return bounds.causes([("rule", "spec", "m" * 100)] * count)
+    return bounds.causes([bounds.Cause("rule", "spec", "m" * 100)] * count)
 
 
 def test_causes_end_with_how_many_more_there_are() -> None:
@@ -101,7 +101,7 @@ def test_causes_end_with_how_many_more_there_are() -> None:
 
 @pytest.mark.parametrize("text", ["m" * 20_000, "é" * 20_000, "<" * 20_000, "😀" * 20_000])
 def test_a_cause_is_short(text: str) -> None:
-    (cause,) = bounds.causes([("rule", text, text)])
+    (cause,) = bounds.causes([bounds.Cause("rule", text, text)])
 
     assert bounds.size(cause["message"]) <= bounds.TEXT >= bounds.size(cause["field"])
 

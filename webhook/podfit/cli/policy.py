@@ -116,8 +116,8 @@ def run(args: argparse.Namespace) -> int:
         _tell_of_exceptions(policy)
         _tell_of_denials(policy)
         _tell_of_ignored_fields(policy)
-        for place, path, doubt in doubtful_matches(policy):
-            edge.tell(f"warning: {place}: {path}: {doubt}")
+        for doubt in doubtful_matches(policy):
+            edge.tell(f"warning: {doubt.place}: {doubt.path}: {doubt.problem}")
         print(f"ok: {denial.many(len(texts), 'policy file')}")
     return 2 if problems else 0
 

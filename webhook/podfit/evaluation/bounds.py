@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 MESSAGE = 8 << 10
 """Bytes of `status.message`."""
@@ -25,7 +26,15 @@ WARNINGS = 4096
 webhooks (k8s.io/apiserver pkg/endpoints/filters/warning.go)."""
 _LINES = WARNINGS // WARNING
 _MORE = 80
-"""Bytes that are reserved for "and N more"."""
+"""Bytes that are reserved for "and N more", in JSON."""
+
+
+class Cause(NamedTuple):
+    """One cause of a denial, before its texts are cut."""
+
+    reason: str
+    field: str
+    text: str
 
 
 def size(text: str) -> int:
@@ -49,7 +58,7 @@ def message(first: str, blocks: Iterable[str], count: int, last: str) -> str:
     If the first block does not fit, it ends after the last line that does. `count`: the number of blocks.
     """
     between = size("\n\n")
-    room = MESSAGE - size(first) - size(last) - _MORE - 3 * between
+    room = MESSAGE - size(first) - size(last) - _MORE - 3 * between  # around the blocks, and before "and N more"
     texts: list[str] = []
     for block in blocks:
         fits = size(block) + between <= room
@@ -63,7 +72,7 @@ def message(first: str, blocks: Iterable[str], count: int, last: str) -> str:
 
 
 def _leading_lines(lines: Iterable[str], room: int) -> str:
-    """The first lines, as many as fit into `room` bytes of JSON."""
+    """Return the first lines, as many as fit into `room` bytes of JSON; empty if the first does not fit."""
     texts: list[str] = []
     for line in lines:
         if size(line) + size("\n") > room:
@@ -73,13 +82,14 @@ def _leading_lines(lines: Iterable[str], room: int) -> str:
     return "\n".join(texts)
 
 
-def causes(rows: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
-    """Return a cause per finding (reason, field, message) as long as they fit; then one that says "and N more"."""
+def causes(rows: Sequence[Cause]) -> list[dict[str, str]]:
+    """Return `details.causes`: the causes that fit into MAX_CAUSES_BYTES; then one that says "and N more"."""
     items: list[dict[str, str]] = []
-    room = MAX_CAUSES_BYTES - 2 - len(", ") - len(json.dumps(_cause("podfit", "(more)", "")).encode()) - _MORE
-    for reason, field, text in rows:
-        cause = _cause(reason, cut(field, TEXT), cut(text, TEXT))
-        room -= len(json.dumps(cause)) + len(", ") + 5 * sum(map((field + text).count, "<>&"))
+    room = MAX_CAUSES_BYTES - len("[]") - len(", ") - len(json.dumps(_cause("podfit", "(more)", ""))) - _MORE
+    for row in rows:
+        cause = _cause(row.reason, cut(row.field, TEXT), cut(row.text, TEXT))
+        escapes = 5 * sum(map((row.field + row.text).count, "<>&"))  # as in `size`; at least those of the cut texts
+        room -= len(json.dumps(cause)) + len(", ") + escapes
         if room < 0:
             return [*items, _cause("podfit", "(more)", f"and {len(rows) - len(items):,} more")]
         items.append(cause)
@@ -87,11 +97,12 @@ def causes(rows: Sequence[tuple[str, str, str]]) -> list[dict[str, str]]:
 
 
 def _cause(reason: str, field: str, text: str) -> dict[str, str]:
+    """Return a cause as the API server expects it (metav1.StatusCause)."""
     return {"reason": reason, "field": field, "message": text}
 
 
 def join_bounded(words: Sequence[str], most: int = TEXT, between: str = ",") -> str:
-    """Join the words that fit into `most` bytes, and add how many more there are."""
+    """Join all words if they fit into `most` bytes of JSON; else the first that do, and "+N" for the N others."""
     text = between.join(words)
     if size(text) <= most:
         return text
@@ -106,7 +117,8 @@ def join_bounded(words: Sequence[str], most: int = TEXT, between: str = ",") -> 
 
 
 def warning(line: str, after: str = "") -> str:
-    """Return the line and `after` as one warning. A line that is too long ends between two words."""
+    """Return the line and `after` as one warning. A line that is too long ends between two words, or within one that
+    is longer than half of the line. `after` is never cut."""
     if _is_short(line + after):
         return line + after
     end = min(len(line), WARNING - len(after) - 1)
@@ -118,11 +130,13 @@ def warning(line: str, after: str = "") -> str:
 
 
 def _is_short(line: str) -> bool:
+    """Return whether the line can be a warning as it is."""
     return len(line) <= WARNING and len(line.encode()) <= WARNING_BYTES
 
 
 def warnings(lines: Sequence[str]) -> list[str]:
-    """Return the lines that the API server passes on; then one that says how many more there are."""
+    """Return the lines if the API server passes on all of them; else the first ones, and one that says how many more
+    there are."""
     if len(lines) <= _LINES and sum(len(line.encode()) for line in lines) <= WARNINGS:
         return [*lines]
     texts: list[str] = []

@@ -90,9 +90,10 @@ class ContainerComparison:
         """ "unchanged": nothing that podfit looks at, or only the number of a release whose sources were read."""
         if self.before is None or self.after is None:
             return "removed" if self.after is None else "added"
+        _release, *other_facts = self.facts
         changes = (
             self.has_unread_release,
-            any(not value.same for value in (*self.facts[1:], *self.settings, *self.defaults, *self.flags)),
+            any(not value.same for value in (*other_facts, *self.settings, *self.defaults, *self.flags)),
             any(not amount.same for amount in (*self.gpu, *self.host)),
             self.appeared or self.gone,
             self.lost_flags or self.gained_flags,
@@ -102,7 +103,7 @@ class ContainerComparison:
 
     @property
     def has_unread_release(self) -> bool:
-        """The release changes, and of one of the two it is unknown what changes with it."""
+        """The release changes, and podfit has not read the sources of both; False if a side has no container."""
         releases = [side.engine.release for side in (self.before, self.after) if side]
         return len({*releases}) > 1 and not all(release and is_read(release) for release in releases)
 
@@ -118,7 +119,8 @@ class ContainerComparison:
 
     @cached_property
     def settings(self) -> tuple[Difference, ...]:
-        """The settings that decide the ledgers, as each release derives them, that differ."""
+        """The settings of the ledgers that differ, as each release derives them, without the arguments in `flags`.
+        Empty if a side has none (`settings_of`)."""
         before, after = (settings_of(side.engine) if side else {} for side in (self.before, self.after))
         flag_names = {difference.name for difference in self.flags}
         names = (name for name in {**before, **after} if name not in flag_names)
@@ -200,13 +202,16 @@ class ContainerComparison:
         )
 
     def _is_of_one(self, has: Callable[[Release | None], bool | None], *, before: bool) -> bool:
-        """Only the older (`before`), or only the newer release has something."""
+        """Only the older (`before`), or only the newer release has something. False if it is unknown of one of them
+        (`has` returns None), or if a side has no container."""
         if self.before is None or self.after is None:
             return False
-        return (has(self.before.engine.release), has(self.after.engine.release)) == (before, not before)
+        has_old, has_new = has(self.before.engine.release), has(self.after.engine.release)
+        return (has_old, has_new) == (before, not before)
 
     @property
     def _written_names(self) -> list[str]:
+        """The names of the newer side's arguments as they are written; empty without one."""
         return sorted(_written_arguments(self.after.engine)) if self.after else []
 
     @cached_property
@@ -227,7 +232,8 @@ class ContainerComparison:
 
     @cached_property
     def numbers(self) -> tuple[Difference, ...]:
-        """The differences of the plans' results: tokens, requests, seconds."""
+        """The plans' results on both sides, also if they are equal: tokens, requests, tokens, seconds. A value is None
+        if there is no plan for it."""
         return (
             _difference("kv_cache_tokens", self, lambda engine: _tokens(engine.plan)),
             _difference("max_concurrency", self, lambda engine: engine.plan.gpu and engine.plan.gpu.max_concurrency),
@@ -240,20 +246,18 @@ class ContainerComparison:
     @cached_property
     def appeared(self) -> tuple[GradedFinding, ...]:
         """Findings that only the newer side has, or that became a denial."""
-        known = {_finding_identity(finding) for finding in self.before.findings} if self.before else set()
-        return (
-            tuple(finding for finding in self.after.findings if _finding_identity(finding) not in known)
-            if self.after
-            else ()
-        )
+        if self.after is None:
+            return ()
+        known = {(finding.would, _identity(finding)) for finding in self.before.findings} if self.before else set()
+        return tuple(finding for finding in self.after.findings if (finding.would, _identity(finding)) not in known)
 
     @cached_property
     def gone(self) -> tuple[GradedFinding, ...]:
         """Findings that only the older side has."""
         if self.before is None:
             return ()
-        left = {_finding_identity(finding)[1:] for finding in self.after.findings} if self.after else set()
-        return tuple(finding for finding in self.before.findings if _finding_identity(finding)[1:] not in left)
+        left = {_identity(finding) for finding in self.after.findings} if self.after else set()
+        return tuple(finding for finding in self.before.findings if _identity(finding) not in left)
 
     @property
     def newly_denied(self) -> tuple[GradedFinding, ...]:
@@ -272,13 +276,13 @@ def compare(placed_objects: Sequence[Placed], new: Sequence[Placed]) -> list[Con
 
 
 def _difference(name: str, change: ContainerComparison, of: Any) -> Difference:
-    """The difference of the values that the function `of` reads from the engines of both sides."""
+    """The values that the function `of` reads from the engines of both sides; None for a side without a container."""
     before, after = (of(side.engine) if side else None for side in (change.before, change.after))
     return Difference(name, before, after)
 
 
 def _accelerator_name(engine: Engine) -> str | None:
-    """The GPU and its count, for people: "2 × NVIDIA L4"."""
+    """The GPU and its count, for people: "2 × NVIDIA L4"; None if the GPU is unknown."""
     if engine.gpu is None:
         return None
     accelerator = engine.gpu.value
@@ -286,7 +290,8 @@ def _accelerator_name(engine: Engine) -> str | None:
 
 
 def settings_of(engine: Engine) -> dict[str, Any]:
-    """The settings that the release derives from the arguments, by name; empty where model or GPU are not known."""
+    """The settings that the release derives from the arguments, by name. Empty if model or GPU is unknown, or if the
+    planner cannot resolve the arguments."""
     if engine.model is None or engine.gpu is None:
         return {}
     release_plan = plan.judge(
@@ -297,16 +302,19 @@ def settings_of(engine: Engine) -> dict[str, Any]:
         return {}
     entries = {name: read(resolved) for name, read in _NOTABLE.items()}
     entries["engine_generation"] = "V1" if resolved.settings.v1 else "V0"
-    entries["cuda_graphs"] = "none" if resolved.settings.eager else _graphs(cuda_graphs.charged(resolved.settings))
+    charged = "inside the budget" if cuda_graphs.charged(resolved.settings) else "outside the budget"
+    entries["cuda_graphs"] = "none" if resolved.settings.eager else charged
     return entries
 
 
 def _keys(value: object) -> list[str]:
+    """The top-level keys of a JSON argument, sorted; empty if its value is not an object."""
     return sorted(str(key) for key in value) if isinstance(value, Mapping) else []
 
 
 def _same(before: object, after: object) -> bool:
-    """Two values as they are written: a flag that one release does not know has no type there."""
+    """Return whether two values are the same as text or as numbers. The value of a flag that one release does not know
+    is text there."""
     if str(before) == str(after):
         return True
     if isinstance(before, bool) or isinstance(after, bool):
@@ -315,10 +323,6 @@ def _same(before: object, after: object) -> bool:
         return float(str(before)) == float(str(after))
     except ValueError:
         return False
-
-
-def _graphs(charged: bool) -> str:
-    return "inside the budget" if charged else "outside the budget"
 
 
 def _written_arguments(engine: Engine) -> dict[str, Any]:
@@ -335,12 +339,13 @@ def _host_lines(planned: MemoryPlan) -> dict[str, Estimate]:
 
 
 def _tokens(planned: MemoryPlan) -> int | None:
+    """The likely number of tokens in the KV cache; None without a plan of it."""
     return planned.gpu.kv_cache_tokens[1] if planned.gpu and planned.gpu.kv_cache_tokens else None
 
 
-def _finding_identity(finding: GradedFinding) -> tuple[str, str, str]:
-    """(mode without the limit of `enforce.mode`, rule, field) of a finding, the same if numbers and indices
-    move; of an argument's rule, the flag too."""
+def _identity(finding: GradedFinding) -> tuple[str, str]:
+    """(rule, field) by which a finding is recognized on the other side, the same if numbers and indices change. The
+    first flag that its message names is added to the field, since all arguments are in one field."""
     field = re.sub(r"\[\d+\]", "[]", str(finding.field_path))
     flag = re.search(r"--[a-z][\w-]*", finding.finding.message)
-    return finding.would, finding.rule, f"{field} {flag[0] if flag else ''}"
+    return finding.rule, f"{field} {flag[0] if flag else ''}"

@@ -34,10 +34,11 @@ PLANES = {
 
 
 MIN_REMEDY_WIDTH, WIDTH = 60, 100
+"""Characters of a line of text for people: the least on a narrow terminal, and the default."""
 
 
 _UNIT = regex(r"(?<=\d) (?=(?:[KMGT]i?B|B|s|%)\b|%)| (?=·$)")
-"""The space between a number and its unit, and before what parts two suggestions, where no line ends."""
+"""The spaces at which no line ends: between a number and its unit, and before the "·" after a suggestion."""
 
 
 REFUSAL_HEADLINE_LENGTH = 200
@@ -49,6 +50,7 @@ THREATS = {
     "uptime": "vLLM would not stay up",
     "practice": "the policy does not allow this",
 }
+"""`Rule.threatens` in words, the worst first."""
 
 
 def place(engine: Engine) -> str:
@@ -89,7 +91,8 @@ def headline(problems: Sequence[tuple[str, Problem]], kind: str, name: str) -> s
 
 
 def _headline(problems: Sequence[tuple[str, Problem]], whose: str) -> str:
-    """One line: the worst threat, the number of problems, rules, containers; without the rules if it is too long."""
+    """One line: the worst threat, the number of problems, rules, containers; without the rules if it is too long.
+    `problems`: at least one, each with its container; `whose`: the object, for people."""
     threat = next(threat for threat in THREATS if any(problem.threatens == threat for _, problem in problems))
     containers = list(dict.fromkeys(f'"{_short(container, 24)}"' for container, _ in problems))
     named = quoted_rules(*(problem for _, problem in problems if problem.threatens == threat))
@@ -123,6 +126,7 @@ def _few(words: list[str], count: int, total: int | None = None) -> str:
 
 
 def quoted_rules(*problems: Problem) -> list[str]:
+    """Return the ids of the problems' rules, each once, in the order of the problems."""
     return list(dict.fromkeys(problem.rule for problem in problems))
 
 
@@ -141,7 +145,7 @@ FEW_PROBLEMS = 3
 
 
 def denials(report: Report) -> list[GradedFinding]:
-    """Return the findings that deny, the most important first: by threat, and the first few of each rule."""
+    """Return all findings that deny: by threat, and within one the first FEW_PROBLEMS of each rule before the rest."""
     count: Counter[str] = Counter()
     ranked = []
     for finding in report.findings:
@@ -171,7 +175,7 @@ def lead(finding: Finding) -> str:
 
 
 def advice(finding: Finding) -> list[str]:
-    """A finding's suggestions as lines: one in its line, several as a list of which one is enough."""
+    """A finding's suggestions as lines: one in its line, several as a list of which one is enough; empty without."""
     if len(finding.suggestions) < 2:
         return [f"{lead(finding)}: {suggestion}" for suggestion in finding.suggestions]
     return [f"{lead(finding)}:", *(f"- {suggestion}" for suggestion in finding.suggestions)]
@@ -198,10 +202,11 @@ def _suggestion_lines(lead: str, suggestions: Sequence[str], width: int) -> list
 
 
 def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, *, cut: bool = False) -> list[str]:
-    """The text in lines of at most `width` characters, none of which ends between a number and its unit; `cut`: nor is
-    wider where a single word is."""
+    """The text in lines of at most `width` characters, none of which ends between a number and its unit. `first` and
+    `rest` are the indents (default of `rest`: `first`). A word that is wider has its own line; `cut`: is broken."""
     rest = first if rest is None else rest
-    if text == text.strip() != "" and text.isprintable() and "  " not in text and not cut:
+    has_plain_spaces = text == text.strip() != "" and text.isprintable() and "  " not in text
+    if has_plain_spaces and not cut:
         return _broken(text, first, rest, width)
     lines = textwrap.wrap(
         _UNIT.sub("\N{NO-BREAK SPACE}", text),
@@ -215,8 +220,7 @@ def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, 
 
 
 def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
-    """Wrap a text without white space to fix, as most are, into lines of `width` characters: textwrap takes fifteen
-    times as long for it."""
+    """Return `wrapped` of a text with single spaces alone, as most are: textwrap takes fifteen times as long for it."""
     lines, indent, start = [], first, 0
     unbroken = _UNIT.sub("\N{NO-BREAK SPACE}", text) if len(first) + len(text) > width else text
     while start + (room := width - len(indent)) < len(text):
@@ -230,7 +234,8 @@ def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
 
 
 def warnings(report: Report) -> list[str]:
-    """One line per finding that warns, by importance, but only the first pieces of advice."""
+    """The warnings of a decision: notes on what podfit has not read, one line per finding that warns, by importance,
+    and one per rule that failed. Of the advice, which comes last, only the first SHOWN_ADVICE."""
     warned = sorted((finding for finding in report.findings if finding.mode == "warn"), key=importance)
     serious = sum(finding.level != "advice" for finding in warned)
     findings = warned[: serious + SHOWN_ADVICE]
@@ -290,8 +295,8 @@ MAX_CHANGE_LENGTH = 96
 
 
 def warning(finding: GradedFinding, after: str = "") -> str:
-    """One finding as a warning: with its place where that fits into the line. If the problem does not fit either, the
-    change comes first."""
+    """One finding as a warning: with its place if that fits into the line. If the problem alone does not fit either, a
+    short change comes first. `after`: a note that must stay on the line; then the problem is cut."""
     line = one_line(f"podfit {finding.rule}: {finding.message}")
     placed = f"{line} ({one_line(finding.path)}){after}"
     if bounds.warning(placed) == placed:
@@ -306,10 +311,11 @@ def warning(finding: GradedFinding, after: str = "") -> str:
 
 
 def _in_vain(finding: GradedFinding) -> str:
-    """A note that the author's annotation has no effect, and why."""
+    """A note that the author's annotation has no effect, and why; empty if the author has none for the rule."""
     for note in finding.notes:
         if note.startswith(f"annotation {IGNORE}"):
-            return f"; its annotation {note.partition(' ')[2].partition(' ')[2]}"
+            annotation_problem = note.partition(" ")[2].partition(" ")[2]  # "annotation NAME does not count: …"
+            return f"; its annotation {annotation_problem}"
     return ""
 
 

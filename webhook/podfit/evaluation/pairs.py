@@ -8,8 +8,16 @@ from typing import NamedTuple
 from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.rules.engine import Engine
 
-Key = tuple[str, str, str, str]
-"""Kind, namespace and name of an object, and the path and name of its container."""
+
+class Key(NamedTuple):
+    """An object, as far as both sides name it, and one of its containers."""
+
+    kind: str
+    namespace: str
+    """Empty if the object names none."""
+    name: str
+    container: str
+    """The path of its Pod template, and its name."""
 
 
 class Placed(NamedTuple):
@@ -70,7 +78,7 @@ def _sides_by_key(placed: Iterable[Placed]) -> dict[Key, list[Side]]:
         name = str(metadata.get("name") or metadata.get("generateName") or "")
         for result in report.results:
             container = f"{result.engine.workload.path}/{result.engine.container.name}"
-            key = (str(report.object.get("kind")), str(metadata.get("namespace") or ""), name, container)
+            key = Key(str(report.object.get("kind")), str(metadata.get("namespace") or ""), name, container)
             sides.setdefault(key, []).append(Side(report, result, file))
     return sides
 
@@ -81,13 +89,14 @@ def _with_renamed_container(
     """Return the old side with the only container under its new name, if each side has only one in the same object."""
     if len(sides_before) == len(after) == 1 and sides_before.keys() != after.keys():
         (old,), (new,) = sides_before, after
-        if old[:3] == new[:3]:
+        if old._replace(container=new.container) == new:
             return {new: sides_before[old]}
     return sides_before
 
 
 def _matched(sides: Sequence[Side], new: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
-    """Return the two sides of each object of one name: first those of one file, then the others in their order."""
+    """Return the pairs of containers of one key: those of one file, then the others in their order. First every new
+    side, with None if no old one is left; then (old side, None)."""
     left = dict(enumerate(sides))
     partners: dict[int, Side] = {}
     for is_partner in (lambda side, other: side.file == other.file, lambda side, other: True):

@@ -73,19 +73,20 @@ _PROGRAM = ("vllm", "serve", "exec", "python", "python3", "sh", "bash", "api_ser
 def quotable(obj: JSON, engines: Sequence[Engine]) -> Quotable | None:
     """The words that may be quoted of an object with these engines, and those that must not be; None if it has more
     text than MOST_TEXT."""
-    texts = _Texts([], [])
+    texts = _Texts(public=[], private=[])
     _walk(obj, texts)
     maps = engines[0].facts.config_maps if engines else {}
     for name in config_map_names(obj) if maps else ():
         data = mapping(mapping(maps.get(name)).get("data"))
         texts.public += map(str, data)
         for key, value in data.items():
-            _add(str(value), texts, is_open_variable(str(key)))
+            _add(str(value), texts, is_public=is_open_variable(str(key)))
     private = list(chain(texts.private, *map(_command_texts, engines)))
     if sum(map(len, private)) > MOST_TEXT or sum(map(len, texts.public)) > MOST_TEXT:
         return None
 
     def make_public() -> frozenset[str]:
+        """The words that may be quoted; they are needed only for a text that quotes something."""
         for engine in engines:
             _add_engine(engine, obj, texts)
         return words_of(texts.public) | _own_words()
@@ -114,7 +115,8 @@ def _own_words() -> frozenset[str]:
 
 
 def _walk(obj: JSON, texts: _Texts) -> None:
-    """Add the names and texts of the object, without the words of vLLM's commands."""
+    """Add the names and texts of the object, without the words of vLLM's commands. The stack has for each value: the
+    field above, its own field, the value, and whether it is in a field of which only the names are quoted."""
     stack: list[tuple[str, str, object, bool]] = [("", "", obj, False)]
     while stack:
         parent, name, value, closed = stack.pop()
@@ -123,14 +125,14 @@ def _walk(obj: JSON, texts: _Texts) -> None:
             if "?" in value:
                 value, _, query = value.partition("?")
                 texts.private.append(query)
-            _add(value, texts, may_show)
+            _add(value, texts, is_public=may_show)
         elif isinstance(value, dict | Mapping):  # to ask an abstract class takes ten times as long
             texts.public += map(str, value)
             if name == "annotations":
                 _add_annotations(value, texts)
             elif "name" in value and isinstance(text := value.get("value"), str):
                 texts.public.append(str(value["name"]))
-                _add(text, texts, name != "httpHeaders" and is_open_variable(str(value["name"])))
+                _add(text, texts, is_public=name != "httpHeaders" and is_open_variable(str(value["name"])))
                 stack += [(name, str(key), item, closed) for key, item in value.items() if key not in ("name", "value")]
             else:
                 stack += [(name, str(key), item, closed or name in CLOSED) for key, item in value.items()]
@@ -138,7 +140,8 @@ def _walk(obj: JSON, texts: _Texts) -> None:
             stack += [(parent, name, item, closed) for item in value]
 
 
-def _add(text: str, texts: _Texts, is_public: bool) -> None:
+def _add(text: str, texts: _Texts, *, is_public: bool) -> None:
+    """Add a text. The names of variables in a private one, which may be a script, are public."""
     (texts.public if is_public else texts.private).append(text)
     if not is_public and ("=" in text or "$" in text):
         texts.public += [item or other for item, other in _REFERENCE.findall(text)]
@@ -152,7 +155,7 @@ def _add_annotations(annotations: Mapping[Any, Any], texts: _Texts) -> None:
                 _walk(mapping(json.loads(str(value))), texts)
         else:
             is_model = name == MODEL_ANNOTATION and _SIMPLE.fullmatch(str(value)) is not None
-            _add(str(value), texts, is_model or str(name).startswith(IGNORE))
+            _add(str(value), texts, is_public=is_model or str(name).startswith(IGNORE))
 
 
 def is_open_variable(name: str) -> bool:
@@ -192,7 +195,7 @@ def _add_engine(engine: Engine, obj: JSON, texts: _Texts) -> None:
             is_sure=not command.guessed,
         )
         for name, value in command.env.items():
-            _add(value, texts, is_open_variable(name) and _SIMPLE.fullmatch(value) is not None)
+            _add(value, texts, is_public=is_open_variable(name) and _SIMPLE.fullmatch(value) is not None)
         texts.private += command.config.values()
     config = "\n".join(engine.command.config.values())
     for dest, value in chain(engine.args.given.items(), engine.args.written.items()):
@@ -207,7 +210,7 @@ def _add_engine(engine: Engine, obj: JSON, texts: _Texts) -> None:
 
 
 def _written(engine: Engine, field: str, obj: JSON) -> list[str]:
-    """The texts of a list of the container that the object has as they are, not filled with a Workflow's parameters."""
+    """The texts of `command` or `args` that the object has as they are, not filled with a Workflow's parameters."""
     texts, before = strings(engine.field(field)), frozenset(strings(engine.at(field).get(obj)))
     return [text for text in texts if text in before] if any("{{" in text for text in before) else texts
 
@@ -225,7 +228,8 @@ def _add_words(
     is_sure: bool,
 ) -> None:
     """Add the words of a command. `is_literal`: the manifest has the word as it is, and not by way of a variable.
-    `is_sure`: they are vLLM's; else a word without a flag may be anything of a program that is not known."""
+    `is_sure`: they are vLLM's; else a word without a flag may be anything of a program that is not known. A word of
+    several lines or words may be a command line in one word, whose parts are added, unless it is an option's value."""
     option: Option | None = None
     for word in all_words:
         literal, lines = is_literal(word), word.text.split()
@@ -241,7 +245,7 @@ def _add_words(
 
 
 def _begun(text: str, parser: Parser) -> Option | None:
-    """The option whose JSON the word contains after `=`."""
+    """The option whose JSON the word contains after `=`; None if it is not such a word."""
     flag = _FLAG.fullmatch(text)
     option = _option(flag[1], parser) if flag and flag[2] else None
     return option if option is not None and _is_json(option) else None
@@ -252,7 +256,8 @@ def _is_json(option: Option | None) -> bool:
 
 
 def _add_word(text: str, option: Option | None, parser: Parser, texts: _Texts, *, literal: bool) -> Option | None:
-    """Add one word; return the option whose values the next words are."""
+    """Add one word; return the option whose values the next words are, None if they are of none. `option`: that of this
+    word, as returned for the one before."""
     flag = _FLAG.fullmatch(text)
     if flag is None:
         _add_value(text, option, texts, literal=literal)
@@ -269,7 +274,7 @@ def _add_word(text: str, option: Option | None, parser: Parser, texts: _Texts, *
 
 
 def _option(flag: str, parser: Parser) -> Option:
-    """The option of a flag as it is spelled, also of `--config.key`."""
+    """The option of a flag as it is spelled, also of `--config.key`; _UNKNOWN if no option has it."""
     name = flag.replace("_", "-") if flag.startswith("--") else flag
     option, _ = parser.spellings.get(name) or parser.spellings.get(name.partition(".")[0]) or (_UNKNOWN, True)
     return option
@@ -290,7 +295,7 @@ def _add_value(text: str, option: Option | None, texts: _Texts, *, literal: bool
         _add_json(text, _typed_keys(option), texts)
     else:
         url, _, query = text.partition("?") if "://" in text else (text, "", "")
-        _add(url, texts, literal or _SIMPLE.fullmatch(url) is not None)
+        _add(url, texts, is_public=literal or _SIMPLE.fullmatch(url) is not None)
         texts.private.append(query)
 
 
@@ -302,6 +307,8 @@ _ADAPTER = frozenset({"name", "path", "base_model_name"})
 
 
 def _typed_keys(option: Option | None) -> frozenset[str]:
+    """The keys of a JSON option whose values may be quoted: a choice, a number, a boolean, or the name or path of an
+    adapter. Empty without an option."""
     if option is not None and option.dest == "lora_modules":
         return _ADAPTER
     return settings.typed_keys(option.dest) if option else frozenset()

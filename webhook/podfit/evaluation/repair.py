@@ -24,11 +24,11 @@ class Repaired(NamedTuple):
     left: tuple[GradedFinding, ...]
     """The findings for which the repaired object is still denied or warned, of the selected rules."""
     settled: tuple[tuple[GradedFinding, ...], ...] = ()
-    """For each of `made`: other findings that its repair removed, in the order of the rules."""
+    """For each of `repairs`: other findings that it removed, in the order of the rules."""
 
     @property
     def fixed(self) -> int:
-        """How many findings the repairs removed."""
+        """The number of findings that the repairs removed."""
         return len(self.repairs) + sum(map(len, self.settled))
 
     @property
@@ -54,13 +54,12 @@ def repair(
     accepted: Iterable[tuple[Result, GradedFinding]] = (),
     rows: Sequence[Result] | None = None,
 ) -> Repaired:
-    """Repairs every finding whose fix is applied there.
+    """Repair every finding whose fix is applied there.
 
     One at a time in each Pod template, each on what the one before it left: a volume that one fix adds changes what the
-    next one computes. A finding that survives its own fix is left alone. `rules`: only these, where any are named.
-    `audited`: findings that are only audited are repaired, too.
-    `namespace`: where the object goes, in case it does not say so. `accepted`: findings of `obj` that stay as they are.
-    `rows`: what `lint` says of `obj`, for a caller who has asked already.
+    next one computes. A finding that survives its own fix is left alone. `rules`: only these, if any are named.
+    `audited`: findings that are only audited are repaired, too. `namespace`: where the object goes if it names none.
+    `accepted`: findings of `obj` that stay as they are. `rows`: the results of `lint` for `obj`, if they are known.
     """
     items: list[GradedFinding] = []
     settled: list[list[GradedFinding]] = []
@@ -75,9 +74,13 @@ def repair(
             for finding in result.findings
             if _finding_identity(result, finding) not in kept
         ]
-        repairable = [pair for pair in findings if _must_apply(pair[0], rules, audited) and _key(pair[0]) not in tried]
+        repairable = [
+            (finding, result)
+            for finding, result in findings
+            if _must_apply(finding, rules, audited=audited) and _key(finding) not in tried
+        ]
         if not repairable or not rounds:
-            left = [finding for finding, _ in findings if _is_told(finding, rules)]
+            left = [finding for finding, _ in findings if _is_left(finding, rules)]
             return Repaired(tuple(items), tuple(left), tuple(map(tuple, settled)))
         rounds -= 1
         chosen = _apart(repairable)
@@ -87,24 +90,26 @@ def repair(
         done = [*compress(chosen, changed)]
         items += done
         results = lint(obj, policy, facts, where=where, namespace=namespace).results
-        advised = [pair for pair in findings if _is_told(pair[0], rules)]
+        advised = [(finding, result) for finding, result in findings if _is_left(finding, rules)]
         settled += _settled(done, advised, results)
 
 
 _READINGS, _ROUNDS = 2048, 8
-"""How many containers are evaluated again for all repairs of an object, and how often each is in any case."""
+"""Evaluations of containers for all repairs of an object, and the rounds that an object with many containers gets."""
 _IN_A_REVIEW = 256
-"""The limit in a review, which must end in time: each takes one to four milliseconds."""
+"""Evaluations in a review, which must end in time: each takes one to four milliseconds."""
 
 
 def _rounds(where: Place, containers: int) -> int:
+    """The number of rounds of repairs, each of which evaluates all containers again."""
     if where == "admission":
         return max(1, _IN_A_REVIEW // max(1, containers))
     return max(_ROUNDS, _READINGS // max(1, containers))
 
 
 def _apart(pairs: Sequence[tuple[GradedFinding, Result]]) -> list[GradedFinding]:
-    """The first finding, and with it the first of each other Pod template, where their fixes touch nothing else."""
+    """The findings of one round: the first one, and the first of each other Pod template, if the fixes of all of them
+    are within their templates. `pairs` is not empty."""
     first, result = pairs[0]
     chosen = {result.engine.workload.path: first}
     if _is_within(first, result):
@@ -120,21 +125,24 @@ def _is_within(finding: GradedFinding, result: Result) -> bool:
     return all(edit.path.parts[: len(parts)] == parts for edit in finding.finding.fix)
 
 
-def _must_apply(finding: GradedFinding, rules: Collection[str], audited: bool) -> bool:
-    """True if the finding has a fix that applies, of one of the rules (none named: of any)."""
+def _must_apply(finding: GradedFinding, rules: Collection[str], *, audited: bool) -> bool:
+    """True if the finding has a fix that applies, of one of the rules (none named: of any). `audited`: also if it is
+    only audited."""
     return finding.applies and (audited or finding.is_reported) and (not rules or finding.rule in rules)
 
 
-def _is_told(finding: GradedFinding, rules: Collection[str]) -> bool:
-    """True if the finding counts for what is left."""
+def _is_left(finding: GradedFinding, rules: Collection[str]) -> bool:
+    """True if the finding counts as left until it is repaired: it denies or warns, and is of one of the rules (none
+    named: of any)."""
     return finding.is_reported and (not rules or finding.rule in rules)
 
 
 def _settled(
     done: Sequence[GradedFinding], before: Sequence[tuple[GradedFinding, Result]], results: Iterable[Result]
 ) -> list[list[GradedFinding]]:
-    """For each repair: other findings that are gone after it. If several repairs may be the reason, the one in the same
-    Pod template counts."""
+    """For each repair: findings of `before`, other than the repaired ones, that are not in `results` any more. If
+    several repairs may be the reason, the first one in the same Pod template counts. A finding is not gone if the same
+    rule now reports another one in its container."""
     items = [(graded, result) for result in results for graded in result.findings if graded.is_reported]
     known = {_finding_identity(result, graded) for graded, result in before}
     now = {_finding_identity(result, graded) for graded, result in items}

@@ -68,7 +68,19 @@ class Request(NamedTuple):
 
 def unread(uid: str) -> Request:
     """Return a request of which nothing but its uid could be read."""
-    return Request(uid, "", "", "", "", "", None, None, None, None, dry_run=False)
+    return Request(
+        uid=uid,
+        operation="",
+        group="",
+        kind="",
+        resource="",
+        subresource="",
+        namespace=None,
+        name=None,
+        object=None,
+        old_object=None,
+        dry_run=False,
+    )
 
 
 def parse(body: bytes) -> Request:
@@ -115,7 +127,8 @@ def _without_claimed_owners(request: Request) -> Request:
 
 
 def _check_kinds_agree(request: Request, version: str, resource: Mapping[str, Any]) -> None:
-    """Check that the object is of the kind, and the kind of the resource, that the request names; raises BadReview."""
+    """Check that the object is of the kind, and the kind of the resource, that the request names; raises BadReview.
+    Other operations than CREATE and UPDATE are allowed unread."""
     if request.operation not in ("CREATE", "UPDATE"):
         return
     if request.object is None:
@@ -134,7 +147,7 @@ def _check_kinds_agree(request: Request, version: str, resource: Mapping[str, An
     if request.subresource:
         return  # deployments/scale carries a Scale
     named = (_string_field(resource, "group", "resource.group", optional=True), request.resource)
-    kind = (request.group, request.kind)
+    kind = (request.group, request.kind)  # if neither of the two is Kubernetes' own, nothing is known
     if _RESOURCES.get(named, kind) != kind or _KINDS.get(kind, named) != named:
         _refuse(f"request.kind {_quote(request.kind)} is not the kind of request.resource {_quote(request.resource)}")
 
@@ -200,11 +213,15 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _quote(value: object) -> str:
-    """Return a value of the request for one line of text: short, quoted, without control characters."""
+    """Return a value of the request for one line of text: short, quoted, without control characters; "missing" for
+    None."""
+    if value is None:
+        return "missing"
     quoted = json.dumps(FORMS.masked(value)) if isinstance(value, str) else f"a JSON {_type(value)}"
-    return "missing" if value is None else quoted if len(quoted) <= 80 else f"{quoted[:79]}…"
+    return quoted if len(quoted) <= 80 else f"{quoted[:79]}…"
 
 
 def _type(value: object) -> str:
+    """Return the name of a value's type in JSON."""
     names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
     return names.get(type(value), "null")

@@ -38,8 +38,15 @@ podfit, allowed; late: podfit was too slow, allowed."""
 
 _LINT = "next: podfit policy lint FILE says the same before anything is applied; docs/policies.md has every field"
 _MIRROR = "kubernetes.io/config.mirror"
-FoundRule = tuple[str, Mode, Mode]
-"""A finding's rule, its mode, and its mode without the limit of `enforce.mode`."""
+
+
+class FoundRule(NamedTuple):
+    """A finding, as far as the metrics and the log need it."""
+
+    rule: str
+    mode: Mode
+    would: Mode
+    """The mode without the limit of `enforce.mode`."""
 
 
 class Shadowed(NamedTuple):
@@ -104,18 +111,19 @@ class Decision(NamedTuple):
 
 
 def _would_deny(outcome: Outcome, rules: Iterable[FoundRule]) -> bool:
-    return outcome == "allowed" and any(would == "deny" for _, _, would in rules)
+    """Return whether only `enforce.mode` keeps the validating webhook from denying. The mutating one never denies."""
+    return outcome == "allowed" and any(finding.would == "deny" for finding in rules)
 
 
 def _annotations(
     outcome: Outcome, rules: Iterable[FoundRule], exempted: Iterable[tuple[str, str]] = ()
 ) -> dict[str, str]:
-    """The annotations of a decision; they are made once and remembered with it."""
+    """`Decision.annotations`, without empty ones."""
     modes: dict[str, Mode] = {}
     unlimited: dict[str, Mode] = {}
-    for rule, mode, would in rules:
-        modes[rule] = harder_mode(mode, modes.get(rule, "ignore"))
-        unlimited[rule] = harder_mode(would, unlimited.get(rule, "ignore"))
+    for finding in rules:
+        modes[finding.rule] = harder_mode(finding.mode, modes.get(finding.rule, "ignore"))
+        unlimited[finding.rule] = harder_mode(finding.would, unlimited.get(finding.rule, "ignore"))
     limited = {rule: f"{modes[rule]}({would})" for rule, would in unlimited.items() if would != modes[rule]}
     lists: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(exempted), "would-rules": limited}
     entries = {
@@ -188,7 +196,8 @@ def _validate(request: Request, policy: Policy, facts: Facts) -> Decision:
 
 
 def _of_policy(request: Request) -> Decision:
-    """podfit's own object: a policy that can't be used is denied when the admin applies it."""
+    """The decision on podfit's own object: a policy that can't be used is denied when the admin applies it. Skipped:
+    a request that sets no spec (DELETE, `status`), and a policy that is being deleted."""
     from podfit.evaluation.policy import document  # pydantic, where there is a policy
 
     if request.operation not in ("CREATE", "UPDATE") or request.object is None or request.subresource:
@@ -203,15 +212,16 @@ def _of_policy(request: Request) -> Decision:
     problems = [(one_line(str(path)), secrets.line(message)) for path, message in wrong]
     lines = (f"{path or 'policy'}: {line}" for path, line in problems)
     message = bounds.message(first, lines, len(problems), _LINT)
-    causes = bounds.causes([("FieldValueInvalid", path, line) for path, line in problems])
+    causes = bounds.causes([bounds.Cause("FieldValueInvalid", path, line) for path, line in problems])
     return Decision(request, "denied", status=_forbidden(message, causes))
 
 
 def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
-    """The patch, without warnings: the validating webhook sees the changed object and reports the rest."""
+    """The decision of the mutating webhook: the patch, with a warning per repair alone. The validating webhook sees the
+    changed object and reports the rest."""
     report = lint(request.object or {}, policy, facts, where="admission", namespace=request.namespace)
     if not report.results and not report.errors:
-        return Decision(request, "skipped")
+        return Decision(request, "skipped")  # no vLLM in it
     # All that a second call would repair is repaired now: API servers call again where others changed the object.
     repaired = (
         repair(report.object, policy, facts, where="admission", namespace=request.namespace, rows=report.results)
@@ -234,12 +244,13 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
 
 
 def _repaired(repaired: Repaired) -> tuple[str, ...]:
+    """A warning for each repair."""
     return tuple(bounds.warnings([denial.warning(finding, "; repaired") for finding in repaired.repairs]))
 
 
 def _rules_and_modes(findings: Iterable[GradedFinding]) -> tuple[FoundRule, ...]:
     """Each finding's rule and modes."""
-    return tuple((finding.rule, finding.mode, finding.would) for finding in findings)
+    return tuple(FoundRule(finding.rule, finding.mode, finding.would) for finding in findings)
 
 
 def _shadowed(shadow: Shadow) -> Shadowed:
@@ -249,13 +260,16 @@ def _shadowed(shadow: Shadow) -> Shadowed:
 
 
 def _is_allowed_at_once(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> bool:
-    """Allowed at once: nothing that we evaluate is asked for, or denying it would do harm."""
+    """Return whether the request is allowed without an evaluation: it changes nothing that podfit evaluates, a denial
+    would do harm, or this webhook does not patch such objects."""
     if request.operation not in ("CREATE", "UPDATE") or request.object is None:
         return True
     if request.subresource and not (request.is_pod and request.subresource == "resize"):
         return True
     metadata = mapping(request.object.get("metadata"))
-    if metadata.get("deletionTimestamp") or _MIRROR in mapping(metadata.get("annotations")):
+    if metadata.get("deletionTimestamp"):  # then only finalizers are removed
+        return True
+    if _MIRROR in mapping(metadata.get("annotations")):  # the kubelet runs a static Pod in any case
         return True
     if request.operation == "UPDATE" and _compared_part(request.object) == _compared_part(request.old_object or {}):
         return True
@@ -268,18 +282,19 @@ def _is_allowed_at_once(webhook: Webhook, request: Request, policy: Policy, fact
 
 
 def _compared_part(obj: JSON) -> dict[str, Any]:
-    """All of an object but labels, annotations, finalizers and status."""
+    """All of an object but its metadata and status."""
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
 
 
 def _status(report: Report) -> dict[str, Any]:
     """The status of a denial: the message for people, and a cause for each finding."""
     rows = [
-        (finding.rule, one_line(finding.path), one_line(finding.finding.message)) for finding in denial.denials(report)
+        bounds.Cause(finding.rule, one_line(finding.path), one_line(finding.finding.message))
+        for finding in denial.denials(report)
     ]
     return _forbidden(denial.refusal(report), bounds.causes(rows))
 
 
 def _forbidden(message: str, causes: list[dict[str, str]]) -> dict[str, Any]:
-    """The only form that kubectl shows whole: 403, Forbidden, with causes next to the message for machines."""
+    """The status of a denial, in the only form of which kubectl shows the whole message; `causes` are for programs."""
     return {"code": 403, "reason": "Forbidden", "message": message, "details": {"causes": causes}}

@@ -29,7 +29,7 @@ def printable_name(name: object) -> str:
 
 
 def object_reference(obj: JSON) -> dict[str, Any]:
-    """Its kind, namespace and name, null where they are not given."""
+    """The object's apiVersion, kind, namespace and name, as JSON; None if it has none."""
     metadata = mapping(obj.get("metadata"))
     return {
         "apiVersion": obj.get("apiVersion"),

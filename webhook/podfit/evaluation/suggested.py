@@ -24,8 +24,8 @@ def rooted(document: Document, changes: Sequence[Edit]) -> tuple[Edit, ...]:
 def is_proved(
     obj: JSON, result: Result, finding: GradedFinding, changes: Sequence[Edit], policy: Policy, facts: Facts
 ) -> bool:
-    """With the edits the finding is gone, and the container has no other one that is denied or likely and was not
-    there before."""
+    """Return whether with the edits the finding is gone, and the container has no new one that is denied or likely.
+    False if the edits are none, or do not all fit the object."""
     if not changes:
         return False
     try:
@@ -38,12 +38,11 @@ def is_proved(
     if now is None or not all(done):
         return False
     before = {(graded.rule, graded.finding.message) for graded in result.findings}
-    return not any(
-        (graded.rule == finding.rule and str(graded.field_path) == str(finding.field_path))
-        or (graded.level != "advice" and graded.is_reported and (graded.rule, graded.finding.message) not in before)
-        for graded in now.findings
-        if graded.is_reported
-    )  # fmt: skip
+    reported = [graded for graded in now.findings if graded.is_reported]
+    place = (finding.rule, str(finding.field_path))
+    is_left = any((graded.rule, str(graded.field_path)) == place for graded in reported)
+    new = [graded for graded in reported if (graded.rule, graded.finding.message) not in before]
+    return not is_left and all(graded.level == "advice" for graded in new)
 
 
 def proved_edits(

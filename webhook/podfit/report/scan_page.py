@@ -122,7 +122,7 @@ def _badge(kind: str, word: str) -> str:
 
 def _rules(scan: Scan) -> Iterator[list[str]]:
     """A row per heading and rule: rule, mode, plane, and the number of workloads."""
-    for heading, rule, rows in scan.headings():
+    for heading, rule, rows in scan.headings():  # a group has at least one row
         badge = _badge(_BADGES[heading], HEADINGS[heading])
         count = len({row.object for row, _ in rows})
         yield [f"<code>{_e(rule)}</code>", _by(list(HEADINGS).index(heading), badge),

@@ -62,7 +62,7 @@ class AccessLog:
             "name": (request.name or "")[:LONGEST],
             "dry_run": request.dry_run,
             "decision": decision.outcome,
-            "rules": join_bounded(sorted({f"{rule}={mode}" for rule, mode, _ in decision.rules}), RULES),
+            "rules": join_bounded(sorted({f"{item.rule}={item.mode}" for item in decision.rules}), RULES),
             **{name: audit.get(key, "") for name, key in AUDIT_KEYS.items()},
             "remembered": decision.remembered,
             "policy": decision.versions.get("policy-version", ""),

@@ -254,16 +254,17 @@ class Metrics:
         for error in decision.errors:
             self._errors.labels(error.rule).inc()
         if webhook == "validate":
-            for rule, mode, would in decision.rules:
-                self._finding_row(rule, mode, would, dry_run).inc()
+            for finding in decision.rules:
+                self._finding_row(finding.rule, finding.mode, finding.would, dry_run).inc()
             if decision.would_deny:
                 self._would_deny.labels(self._namespaces.label(request.namespace or ""), dry_run).inc()
             for rule, by in decision.exempted:
                 self._exempted.labels(rule, by, dry_run).inc()
             for shadow in decision.shadowed:
                 self._shadow_reviews.labels(shadow.policy, shadow.outcome, dry_run).inc()
-                for rule, mode, would in shadow.rules:
-                    self._shadow_findings.labels(shadow.policy, rule, mode, would, dry_run).inc()
+                for finding in shadow.rules:
+                    labels = (shadow.policy, finding.rule, finding.mode, finding.would, dry_run)
+                    self._shadow_findings.labels(*labels).inc()
 
     def bad_request(self, code: int) -> None:
         """Counts a request that was answered with an HTTP error."""

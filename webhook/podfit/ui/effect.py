@@ -69,7 +69,7 @@ def _objects(opened: Opened, problems: list[str]) -> Iterator[PlacedObject]:
                 problems.append(f"{file.source.name}: {error}")
 
 
-def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[recorded.Changed]:
+def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[recorded.ObjectChanges]:
     """The changes of the policy, compared with the default, for each object in the files of the command line."""
     opened, default = desk.open(), builtin()
     items = [(candidate, desk.decisions.of(candidate, opened)) for candidate in (default, policy)]
@@ -80,7 +80,7 @@ def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[record
         before, after = (known[number] for _, known in items)
         name = subject.describe_object(obj.object)
         rows = tuple(rule_changes(where, name, before, after))
-        yield _namespace(obj), name, before.denied != after.denied, rows
+        yield recorded.ObjectChanges(_namespace(obj), name, before.denied != after.denied, rows)
 
 
 def _namespace(obj: RehearsedObject) -> str:
@@ -98,10 +98,10 @@ def _scan(text: str) -> Mapping[str, Any]:
     return value
 
 
-def _tree(changed_objects: Iterable[recorded.Changed], note: str, problems: Iterable[str] = ()) -> dict[str, Any]:
+def _tree(changed_objects: Iterable[recorded.ObjectChanges], note: str, problems: Iterable[str] = ()) -> dict[str, Any]:
     """Changes of each object, grouped by what changes, then by namespace and rule."""
     objects = list(changed_objects)
-    rows = [(namespace, rule_change) for namespace, _, _, of_one in objects for rule_change in of_one]
+    rows = [(changed.namespace, rule_change) for changed in objects for rule_change in changed.rules]
     groups = []
     for what in ORDER:
         of_group = [(namespace, rule_change) for namespace, rule_change in rows if rule_change.what == what]
@@ -120,7 +120,7 @@ def _tree(changed_objects: Iterable[recorded.Changed], note: str, problems: Iter
     changed = len({(rule_change.where, rule_change.object) for _, rule_change in rows})
     return {
         "objects": len(objects),
-        "decided": sum(otherwise for _, _, otherwise, _ in objects),
+        "decided": sum(item.is_decided_otherwise for item in objects),
         "changed": changed,
         "summary": summary(len(objects), changed),
         "groups": groups,

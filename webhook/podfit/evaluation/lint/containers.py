@@ -86,7 +86,7 @@ class _Reader:
     def read(self, obj: JSON) -> str | None:
         """Read the containers of the object, those with devices first: the others must not use up the work.
 
-        Return what is not read, for people."""
+        Return a note on what is not read, for people; None if all is, or if the object's workloads cannot be read."""
         try:
             workloads = with_runtimes(workload.find(obj, self.policy.kinds), self.facts.companions.serving_runtime)
         except Exception as error:
@@ -111,7 +111,8 @@ class _Reader:
         return next((pod.unevaluated for pod in workloads if pod.unevaluated), None)
 
     def _pod(self, pod: Workload, obj: CachedObject) -> _Pod:
-        return _Pod(pod, Surroundings(object=obj, releases=self.policy.releases, scripts=self.scripts), [])
+        """A Pod template before its containers are read. `obj`: the object that has it, maybe a serving runtime."""
+        return _Pod(pod, Surroundings(object=obj, releases=self.policy.releases, scripts=self.scripts), positions=[])
 
     def _read_container(self, position: int, pod: _Pod, container: Container) -> None:
         """Read one container's engine, and charge its work. After an error in podfit the container has no engine."""
@@ -142,7 +143,8 @@ class _Reader:
 def _work(engine: Engine) -> int:
     """Return the work on a container with vLLM, with the servers that start after the first has failed."""
     is_known = engine.release is not None
-    per_word = WORK_PER_WORD * (1 if is_known else REJECTED_VALUES if engine.args.errors else UNKNOWN_RELEASE)
+    of_unknown = REJECTED_VALUES if engine.args.errors else UNKNOWN_RELEASE
+    per_word = WORK_PER_WORD * (1 if is_known else of_unknown)
     layers = engine.model.value.described_layers - FREE_LAYERS if engine.model is not None else 0
     planned = max(0, layers) // LAYERS_PER_WORK * (1 if is_known else UNKNOWN_GENERATION)
     commands = (engine.command, *engine.command.then)
@@ -157,7 +159,7 @@ def _needs_device(container: Container) -> bool:
 
 def _texts_of_command(engine: Engine) -> list[Any]:
     """Return the parts of a container's command that can contain secrets: words and variables after expansion by a
-    shell and by Kubernetes, and arguments by name."""
+    shell and by Kubernetes, and arguments by name, also by the name that a misspelled one probably means."""
     args = engine.args
     misspelled = {
         flag.suggestion: args.written.get(flag.flag.lstrip("-").replace("-", "_"))

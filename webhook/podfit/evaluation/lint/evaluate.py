@@ -117,7 +117,8 @@ class _Evaluation:
         return replace(finding, consequence=limited)
 
     def _unlimited_results(self, terms: Terms, errors: list[RuleError]) -> tuple[Result, ...]:
-        """Return the findings without the limit of `enforce.mode`."""
+        """Return the findings without the limit of `enforce.mode`. They are graded again if a repair turns out to be
+        one that the namespace may deny, since then a finding is not softened for its repair."""
         containers = self.containers(self.object, terms.assume)
         errors += containers.errors
         denied_before = cache(lambda: self._denied_before(terms))
@@ -187,7 +188,7 @@ class _Run:
         errors += [RuleError.of(rule, error) for rule, error in applicable.wrong]
         findings: list[GradedFinding] = []
         check, settings = releases.checker(engine), applicable.settings
-        if engine.command.unnamed:
+        if engine.command.unnamed:  # the only sign of vLLM is a GPU: most rules would be about a guess
             settings = tuple(setting for setting in settings if setting.rule.of_unnamed)
         for setting in settings:
             try:
@@ -201,7 +202,8 @@ class _Run:
         return self._after_steps(findings, engine)
 
     def _after_steps(self, findings: Sequence[GradedFinding], engine: Engine) -> Sequence[GradedFinding]:
-        """Return the findings after the steps over all of them."""
+        """Return the findings after the steps over all of them. The last one is only for a denial of a server after
+        which the script starts another one."""
         findings = steps.without_yielding(steps.limit_to_presumed(findings))
         if not engine.command.then or not _is_denied(findings):
             return findings
@@ -244,7 +246,7 @@ class _Run:
 
 
 def _bounded(finding: Finding, others: Iterator[Finding], most: int) -> Sequence[Finding]:
-    """Return at most `most` findings of one rule; the last one says so if there are more."""
+    """Return at most `most` findings of one rule, `finding` and `others`; the last one says so if there are more."""
     findings = [finding, *islice(others, most)]
     if len(findings) <= most:
         return findings

@@ -14,12 +14,13 @@ from podfit.rules.rule import IGNORE
 
 
 def valid_exception(context: Context) -> PolicyException | None:
-    """Return the first exception that covers the rule and the object and has not ended."""
+    """Return the first exception that covers the rule and the object and has not ended; None if there is none."""
     return next((exception for exception in _exceptions(context) if exception.holds(context.now)), None)
 
 
 def exempting_annotation(engine: Engine, context: Context) -> str | None:
-    """Return the reason in the author's annotation, if the policy allows the annotation."""
+    """Return the reason in the author's annotation; None without one, or if the policy does not allow the
+    annotation."""
     reason = engine.workload.annotations.get(f"{IGNORE}{context.rule.id()}")
     if reason is None or not reason.strip() or not context.terms.may_ignore(context.rule.id()):
         return None
@@ -27,7 +28,8 @@ def exempting_annotation(engine: Engine, context: Context) -> str | None:
 
 
 def invalid_exemptions(engine: Engine, context: Context) -> Iterator[str]:
-    """Yield a note on each exemption that does not count, of a finding that is not exempted."""
+    """Yield a note on each exemption that does not count. Only for a finding that is not exempted: each exception that
+    covers it has ended, and its annotation is not valid."""
     if context.now is not None:
         for exception in _exceptions(context):
             yield f"the exception in policy {exception.policy} ({exception.owner}) ended: {exception.until}"

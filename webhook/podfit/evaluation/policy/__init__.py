@@ -116,8 +116,8 @@ class Policy:
         """A short hash of everything the policies say, for audit annotations and metrics."""
         if not self._memo.version:
             self._memo.version = self._content_hash()
-        # A decision that an exception made is none any more when that has ended.
-        return self._memo.version + (f"-{ended}" if (ended := len(self.expired)) else "")
+        ended = len(self.expired)  # a remembered decision that an exception made must not outlive it
+        return f"{self._memo.version}-{ended}" if ended else self._memo.version
 
     def _content_hash(self) -> str:
         """A short hash of everything that the policy says."""
@@ -159,7 +159,7 @@ def of_layers(layers: Iterable[Layer]) -> Policy:
             continue
         kinds |= layer.kinds
         releases = _with_known_releases(releases, layer)
-        if layer.match.everything and not active and not shadows:
+        if layer.match.everything and not active and not shadows:  # nothing comes before it that may select or not
             base = layer.over(base)
         else:
             active.append(layer)
@@ -179,24 +179,22 @@ def what_if(policy: Policy, changes: Iterable[Layer]) -> Policy:
 
 
 def _with_known_releases(releases: Releases, layer: Layer) -> Releases:
-    """The known releases, with those that a policy adds."""
+    """The known releases, with those and the images that a policy adds; raises PolicyError if the table rejects one."""
     lessons = list(releases.make_table.lessons) if isinstance(releases.make_table, taught.TaughtTable) else []
     table = releases.table
     for known_release in layer.known:
         path = FieldPath(("spec", "releases", "known", known_release.name))
         try:
-            table = taught.teach_release(
-                table, known_release.name, known_release.like, known_release.removed, known_release.options
-            )
+            table = taught.teach_release(table, *known_release)
         except taught.TaughtError as error:
-            named = (
+            named = (  # the places of the words that the error quotes
                 path.join("removed", index)
                 for index, word in enumerate(known_release.removed)
                 if repr(word) in str(error)
             )
             path = next(named, path / "like" if repr(known_release.like) in str(error) else path)
             raise PolicyError([f"{layer.place(*path.parts)}: {path}: {error}"]) from None
-        lessons.append((known_release.name, known_release.like, known_release.removed, known_release.options))
+        lessons.append(known_release)
     images = (*layer.images, *releases.images)
     return Releases(images, taught.TaughtTable(lessons)) if lessons else Releases(images)
 
@@ -209,7 +207,8 @@ def load(texts: Iterable[tuple[str, str]]) -> Policy:
 
 
 def is_schema(text: str) -> bool:
-    """The text of a file is a JSON Schema (`schema.json`, which editors read next to the policies), and no policy."""
+    """Return whether a file is a JSON Schema (`schema.json`, which editors read next to the policies): JSON with a
+    schema's keys and without a policy's. False for a broken file, which is reported as a policy."""
     if not text.lstrip().startswith("{"):
         return False
     try:

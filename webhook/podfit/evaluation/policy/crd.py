@@ -154,7 +154,7 @@ def _children_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) 
 
 
 def _one_of(options: list[Mapping[str, Any]], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A field that may be absent, or that takes a number and its text."""
+    """The schema of a field with several types: one type and null, a number and its text, or else any value."""
     left = [structural(option, definitions) for option in options if option.get("type") != "null"]
     if len(left) == 1:
         return left[0]

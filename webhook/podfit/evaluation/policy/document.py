@@ -45,7 +45,8 @@ def of_object(obj: Mapping[str, Any], name: str) -> Layer:
 
 
 def _read_file(name: str, text: str) -> tuple[list[Layer], list[str]]:
-    """The layers of a policy file, and its problems as "file:line: path: message"."""
+    """The layers of a policy file, and its problems as "file:line: path: message", by line. A place with a trap has no
+    other problem, since what was read there is not what the author wrote."""
     read = manifest.read(text, name)
     items = [(error.line or 1, f"policy: {error.message}") for error in read.errors]
     items += [(note.line or 1, f"policy: {note.message}") for note in read.notes]
@@ -71,7 +72,7 @@ def _read_file(name: str, text: str) -> tuple[list[Layer], list[str]]:
 
 
 def _traps_by_place(text: str) -> dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]]:
-    """For each document of a YAML stream: place → line and message. JSON has none."""
+    """Index of each document of a YAML stream → place → (line, message) of its traps; empty for JSON."""
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
         try:
@@ -81,10 +82,10 @@ def _traps_by_place(text: str) -> dict[int, dict[tuple[str | int, ...], list[tup
         else:
             return {}
     entries: dict[int, dict[tuple[str | int, ...], list[tuple[int, str]]]] = {}
-    for index, line, path, message in traps.find(text):
-        if path[-1:] == ("mode",) and "false" in message:
-            message += "; the mode is `ignore`"
-        entries.setdefault(index, {}).setdefault(path, []).append((line, message))
+    for trap in traps.find(text):
+        means_ignore = trap.path[-1:] == ("mode",) and "false" in trap.message  # `mode: off`
+        message = f"{trap.message}; the mode is `ignore`" if means_ignore else trap.message
+        entries.setdefault(trap.document, {}).setdefault(trap.path, []).append((trap.line, message))
     return entries
 
 
@@ -117,7 +118,7 @@ def check(obj: Mapping[str, Any]) -> Wrong:
             wrong.append((place, f"{rule_id!r} is not a rule{nearest(rule_id, all_rules())}"))
         elif isinstance(item, Mapping):
             wrong += _validate(shape.rule_shape(rule_id), item, place, {path for path, _ in wrong})
-    return wrong + list(_selectors(obj))
+    return wrong + list(_selector_problems(obj))
 
 
 def validate(model: type[BaseModel], obj: Mapping[str, Any]) -> Wrong:
@@ -126,7 +127,8 @@ def validate(model: type[BaseModel], obj: Mapping[str, Any]) -> Wrong:
 
 
 def _validate(model: type[BaseModel], obj: Mapping[str, Any], at: FieldPath, field_paths: set[FieldPath]) -> Wrong:
-    """pydantic's errors as (path, message), without those at a place that is wrong already."""
+    """pydantic's errors as (path, message), without those at `field_paths`, which are reported already. `at`: the path
+    of `obj` in the policy."""
     try:
         # As JSON: a policy has its types, and nothing is converted into others.
         model.model_validate_json(json.dumps(obj, default=str))
@@ -163,7 +165,7 @@ _EXPECTED_TYPES = {
 
 
 def _describe_problem(path: FieldPath, problem: Any, model: type[BaseModel], at: FieldPath) -> str:
-    """pydantic's error as a message of ours."""
+    """pydantic's error as a message of ours. `at`: the path of the model's object in the policy."""
     kind, given = problem["type"], problem.get("input")
     if kind == "extra_forbidden":
         siblings = _siblings(model, path.parts[len(at.parts) : -1])
@@ -184,7 +186,7 @@ def _describe_problem(path: FieldPath, problem: Any, model: type[BaseModel], at:
 
 
 def _siblings(model: type[BaseModel], parts: tuple[str | int, ...]) -> list[str]:
-    """The fields allowed at a place of a model."""
+    """The fields allowed at a place of a model; empty if the place has no model."""
     current: Any = model
     for part in parts:
         if isinstance(part, int):
@@ -213,7 +215,7 @@ def _quote_value(value: object) -> str:
     return "nothing" if value is None else json.dumps(value, default=str)[:60]
 
 
-def _selectors(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+def _selector_problems(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
     """(place, problem) of each condition whose values do not go with its operator."""
     spec = obj.get("spec")
     matches = [FieldPath(("spec", "match"))]
@@ -226,15 +228,18 @@ def _selectors(obj: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
         for selector in ("namespaceSelector", "objectSelector"):
             value = match.join(selector, "matchExpressions").get(obj)
             for index, item in enumerate(value if isinstance(value, list) else ()):
-                if isinstance(item, Mapping) and (problem := _requirement_problem(item)):
+                problem = _requirement_problem(item) if isinstance(item, Mapping) else None
+                if problem:
                     yield match.join(selector, "matchExpressions", index, "values"), problem
 
 
 def _requirement_problem(requirement: Mapping[str, Any]) -> str | None:
-    """The problem of the values of a selector's expression; None if they fit its operator."""
+    """The problem of the values of a selector's expression; None if they fit its operator. `values:` without a value is
+    reported as empty already."""
     operator, values = requirement.get("operator"), requirement.get("values")
+    is_empty = values is None and "values" in requirement
     if operator in ("In", "NotIn") and values in (None, []):
-        return None if values is None and "values" in requirement else f"required with {operator}: at least one value"
+        return None if is_empty else f"required with {operator}: at least one value"
     if operator in ("Exists", "DoesNotExist") and values:
         return f"not with {operator}, which asks for no value"
     return None
@@ -331,7 +336,7 @@ def _known_release_of(name: str, known_release_shape: shape.KnownReleaseShape) -
 
 
 def _dest_of_flags(flags: Iterable[str]) -> str:
-    """argparse's: the first long flag, with underscores."""
+    """The dest that argparse derives: the first long flag, else the first flag, with underscores."""
     long = [flag for flag in flags if flag.startswith("--")] or list(flags)
     return long[0].lstrip("-").replace("-", "_")
 
@@ -341,13 +346,19 @@ def _exception_of(read: shape.ExceptionShape, policy: str, place: str) -> Policy
     expires = expiry_time(read.expires)
     assert expires is not None  # noqa: S101 - it was checked
     return PolicyException(
-        tuple(read.rules), _match_of(read.match), read.reason.strip(), read.owner.strip(), expires, read.expires,
-        policy, place,
-    )  # fmt: skip
+        rules=tuple(read.rules),
+        match=_match_of(read.match),
+        reason=read.reason.strip(),
+        owner=read.owner.strip(),
+        expires=expires,
+        until=read.expires,
+        policy=policy,
+        place=place,
+    )
 
 
 def _places(obj: Mapping[str, Any]) -> Iterator[FieldPath]:
-    """Every place of `spec`."""
+    """The path of `spec` and of everything in it, whatever is there."""
     queue = [FieldPath(("spec",))]
     for path in queue:  # grows while it is walked
         yield path

@@ -14,7 +14,17 @@ from podfit.vllm.facts import Assumed
 from podfit.vllm.release import Images
 
 OwnedPods = Literal["warn", "deny"]
-_Who = tuple[Place, frozenset[str], frozenset[str], frozenset[str]]
+
+
+class _EngineSort(NamedTuple):
+    """An engine, as far as the choice of its rules needs it (`Terms.applicable_rules`)."""
+
+    place: Place
+    completes: frozenset[str]
+    unknown: frozenset[str]
+    unknown_by_release: frozenset[str]
+
+
 _REMEMBERED = 1024
 """Sorts of engines whose rules are kept. A cluster has some dozens."""
 
@@ -61,14 +71,13 @@ class ApplicableRules(NamedTuple):
     """Rules with an invalid declaration, whose terms are unknown; a bug in one stops no other."""
 
     @classmethod
-    def of(cls, settings: Iterable[Setting], who: _Who) -> ApplicableRules:
+    def of(cls, settings: Iterable[Setting], sort: _EngineSort) -> ApplicableRules:
         """The rules that are not ignored, and for which `Rule.has_a_say` is true."""
-        where, completes, unknown, unknown_by_release = who
         chosen, wrong = list[Setting](), list[tuple[str, Exception]]()
         for setting in settings:
-            facts = unknown_by_release if setting.rule.by_release else unknown
+            unknown = sort.unknown_by_release if setting.rule.by_release else sort.unknown
             try:
-                if setting.mode != "ignore" and setting.rule.has_a_say(where, facts, completes):
+                if setting.mode != "ignore" and setting.rule.has_a_say(sort.place, unknown, sort.completes):
                     chosen.append(setting)
             except Exception as error:
                 wrong.append((setting.rule.id(), error))
@@ -120,7 +129,9 @@ class Terms:
     """Rules that an author may silence with an annotation; "*" is every rule."""
     exceptions: tuple[PolicyException, ...] = ()
 
-    _applicable_rules: dict[_Who, ApplicableRules] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _applicable_rules: dict[_EngineSort, ApplicableRules] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def applicable_rules(
         self, where: Place, completes: frozenset[str], unknown: frozenset[str], unknown_by_release: frozenset[str]
@@ -128,12 +139,12 @@ class Terms:
         """The rules that apply at a place to an engine. `completes`: what its operator fills in. `unknown`: facts of
         the engine that are not known (words of `rule.FACTS`). `unknown_by_release`: those for rules that depend on the
         release. Cached, since most engines are equal in these."""
-        who = (where, completes, unknown, unknown_by_release)
-        applicable_rules = self._applicable_rules.get(who)
+        sort = _EngineSort(where, completes, unknown, unknown_by_release)
+        applicable_rules = self._applicable_rules.get(sort)
         if applicable_rules is None:
             if len(self._applicable_rules) >= _REMEMBERED:
                 self._applicable_rules.clear()
-            applicable_rules = self._applicable_rules[who] = ApplicableRules.of(self.settings.values(), who)
+            applicable_rules = self._applicable_rules[sort] = ApplicableRules.of(self.settings.values(), sort)
         return applicable_rules
 
     def mode(self, rule: str) -> Mode:
@@ -145,8 +156,8 @@ class Terms:
         return rule in self.allow_ignore or "*" in self.allow_ignore
 
     def capped(self) -> Terms:
-        """With what `at_most` leaves before any rule is evaluated. Otherwise it limits the findings, not the settings:
-        `lint` says of each finding what it would be without the limit."""
+        """The terms with what `at_most` leaves of them before any rule is evaluated: "ignore" turns every rule off, and
+        "audit" the patches. All else is a limit of the findings, which `lint` reports with and without it."""
         if self.patches:
             return self
         settings = self.settings

@@ -35,7 +35,7 @@ class Subject(NamedTuple):
 
     @classmethod
     def of(cls, obj: JSON, facts: Facts, namespace: str | None = None) -> Subject:
-        """`namespace`: where the object goes, in case it does not say so itself."""
+        """The subject of an object. `namespace`: where it goes if it does not name its namespace."""
         metadata = mapping(obj.get("metadata"))
         kind = str(obj.get("kind") or "")
         named = metadata.get("namespace") or namespace

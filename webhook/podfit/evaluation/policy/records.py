@@ -72,7 +72,7 @@ def shape_fields(record: Any) -> dict[str, Any]:
 
 
 def _shape_default(default: Any) -> Any:
-    """A parameter's default as a shape has it."""
+    """A parameter's default as a shape has it: a shape instead of a dataclass, not validated again."""
     record: Any = type(default)
     if not _is_record(record):
         return default
@@ -97,7 +97,8 @@ def _shape_type(hint: Any, form: str | None) -> Any:
 
 
 def _limits_by_gpu(hint: Any, bounds: dict[str, Any]) -> Any:
-    """The type of a tuple of limits by GPU, of which a policy may write one; None for another type."""
+    """The type of a parameter that is a tuple of dataclasses: a policy may write one alone, or only its `value`, in
+    place of a list. None for another type. `bounds`: those of the value."""
     inner = get_args(hint)
     if get_origin(hint) is not tuple or not _is_record(inner[0]):
         return None

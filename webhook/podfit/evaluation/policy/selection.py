@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.policy.layer import Layer
@@ -19,18 +20,27 @@ from podfit.kube.workload.table import WORKLOAD_KINDS
 Place = tuple[str | int, ...]
 
 
-def doubtful_matches(policy: Policy) -> Iterator[tuple[str, str, str]]:
-    """Each doubtful match of all policies: "file:line", the path of the field, and the problem."""
+class DoubtfulMatch(NamedTuple):
+    """A match that is valid and hardly intended."""
+
+    place: str
+    """ "file:line"."""
+    path: str
+    problem: str
+
+
+def doubtful_matches(policy: Policy) -> Iterator[DoubtfulMatch]:
+    """Each doubtful match of all policies."""
     kinds = {f"{kind}.{group}" if group else kind for group, kind in WORKLOAD_KINDS}
     kinds.update(kind for layer in policy.everything for kind in layer.kinds)
     for layer in policy.everything:
         for place, problem in _of_layer(layer, kinds):
             path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-            yield layer.place(*place), path, problem
+            yield DoubtfulMatch(layer.place(*place), path, problem)
 
 
 def _of_layer(layer: Layer, kinds: Iterable[str]) -> Iterator[tuple[Place, str]]:
-    """(place, problem) of each doubtful match of one policy."""
+    """(path, problem) of each doubtful match of one policy. A policy that selects nothing has no other."""
     if problem := nothing_selected((layer.match,), kinds):
         yield ("spec", "match"), problem
         return
@@ -56,11 +66,17 @@ def has_labels_alone(matches: Sequence[Match]) -> bool:
 
 
 def _limits_namespaces(match: Match) -> bool:
-    """True if a match names the namespaces in which it selects objects, by their names or by a label."""
-    if match.namespaces is not None and not any({"*"} <= set(pattern) <= {"*", "?"} for pattern in match.namespaces):
+    """True if a match names the namespaces in which it selects objects, by their names or by a label. A pattern such as
+    `*` and the existence of the label that every namespace has are no limit."""
+    if match.namespaces is not None and not any(map(_is_any_name, match.namespaces)):
         return True
     conditions = match.namespace_selector.requirements if match.namespace_selector is not None else ()
     return any((condition.key, condition.operator) != (NAMESPACE_NAME, "Exists") for condition in conditions)
+
+
+def _is_any_name(pattern: str) -> bool:
+    """True if a pattern has wildcards alone, a `*` among them."""
+    return "*" in pattern and not pattern.strip("*?")
 
 
 def nothing_selected(matches: Sequence[Match], kinds: Iterable[str]) -> str | None:
@@ -73,7 +89,7 @@ def nothing_selected(matches: Sequence[Match], kinds: Iterable[str]) -> str | No
 
 
 def _no_kind(matches: Sequence[Match], kinds: frozenset[str]) -> str | None:
-    """Why no kind is left."""
+    """The reason why no kind is left; None if one is, or if no match has kinds. `kinds`: those that podfit checks."""
     left = kinds
     for match in matches:
         if match.kinds is None:
@@ -97,7 +113,8 @@ def _is_kind(kind: str, word: str) -> bool:
 
 
 def _no_labels(selectors: Sequence[Selector | None]) -> str | None:
-    """Why no set of labels fulfills all selectors."""
+    """The reason why no set of labels fulfills all selectors; None if one does. A selector that is None is fulfilled by
+    any."""
     entries: dict[str, list[Requirement]] = {}
     for selector in selectors:
         for requirement in selector.requirements if selector is not None else ():
@@ -112,7 +129,7 @@ def _no_labels(selectors: Sequence[Selector | None]) -> str | None:
 
 
 def _no_namespace(matches: Sequence[Match]) -> str | None:
-    """Why no namespace is left by its name."""
+    """The reason why no namespace is left by its name; None if one may be."""
     names = [requirement for match in matches for requirement in _name_conditions(match.namespace_selector)]
     allowed = [match.namespaces for match in matches if match.namespaces is not None]
     allowed += [requirement.values for requirement in names if requirement.operator == "In"]

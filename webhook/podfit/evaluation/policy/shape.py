@@ -220,7 +220,7 @@ class SpecShape(Strict):
 
 
 WRITTEN = ("name", "labels", "annotations")
-"""Fields of metadata that people write."""
+"""Fields of metadata that authors write."""
 
 
 class Metadata(Strict):

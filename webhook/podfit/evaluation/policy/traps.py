@@ -8,7 +8,7 @@ not read them alike, so a policy may not have them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.lazy import regex
 from podfit.kube.manifest import scalar
@@ -25,8 +25,19 @@ _ONLY_SOME = regex(
 _SIXTY = regex(r"[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 
 
-def find(text: str) -> Iterator[tuple[int, int, tuple[str | int, ...], str]]:
-    """(document, line, path in the document, what is wrong), in the order of the text, which must be readable YAML."""
+class Trap(NamedTuple):
+    """A text that YAML readers read differently."""
+
+    document: int
+    """The index of its document in the stream."""
+    line: int
+    path: tuple[str | int, ...]
+    """Its place in the document."""
+    message: str
+
+
+def find(text: str) -> Iterator[Trap]:
+    """Yield the traps in the order of the text, which must be readable YAML."""
     import yaml
     from yaml.events import (
         AliasEvent,
@@ -51,9 +62,9 @@ def find(text: str) -> Iterator[tuple[int, int, tuple[str | int, ...], str]]:
             if is_key:
                 stack[-1].place = value
             for message in _trap_messages(event, is_key):
-                yield index, _line(event), tuple(frame.place for frame in stack), message
+                yield Trap(index, _line(event), tuple(frame.place for frame in stack), message)
             if isinstance(event, CollectionStartEvent):
-                stack.append(_Frame(isinstance(event, MappingStartEvent)))
+                stack.append(_Frame(mapping=isinstance(event, MappingStartEvent)))
             elif isinstance(event, ScalarEvent | AliasEvent):
                 _end_value(stack)
 
@@ -65,7 +76,7 @@ def _line(event: Any) -> int:
 class _Frame:
     """A list or an object that is being read."""
 
-    def __init__(self, mapping: bool) -> None:
+    def __init__(self, *, mapping: bool) -> None:
         self.mapping = mapping
         self.waits_for_key = mapping
         self.place: str | int = "" if mapping else 0
@@ -73,7 +84,8 @@ class _Frame:
 
 
 def _end_value(stack: list[_Frame]) -> None:
-    """A value, or a key, has ended."""
+    """Move to what comes next in the innermost list or object: its next key, value or item. At the end of a document
+    there is none."""
     if not stack:
         return
     frame = stack[-1]

@@ -34,7 +34,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def _validator(problem: Callable[[str], str | None]) -> AfterValidator:
-    """Rejects a text that `problem` has something to say about."""
+    """A validator that rejects a text for which `problem` returns a message."""
 
     def check(text: str) -> str:
         """The text; raises ValueError with the problem."""
@@ -56,7 +56,7 @@ def expiry_time(text: str) -> datetime | None:
 
 
 def _form(parse: Callable[[str], object], form: str) -> AfterValidator:
-    """Rejects a text for which `parse` returns nothing."""
+    """A validator that rejects a text for which `parse` returns None. `form`: what is expected, for people."""
     return _validator(lambda word: None if parse(word) else f"{word!r} is not {form}")
 
 
@@ -65,7 +65,8 @@ def _rule_problem(word: str) -> str | None:
 
 
 def _kind_problem(word: str) -> str | None:
-    """A group that is not in the table is a custom one; a word without one must be known."""
+    """The problem of a word of `kinds`; None if podfit knows the kind, or if its group is not in podfit's table (a
+    custom resource)."""
     if not _KIND.fullmatch(word):
         return f"{word!r} is not a kind: Deployment, or with the API group LeaderWorkerSet.leaderworkerset.x-k8s.io"
     kind, _, group = word.partition(".")
@@ -113,7 +114,7 @@ def _validate_rate(value: int | str) -> int | str:
 
 
 def _no_number(value: object) -> object:
-    """To Python, and so to pydantic, 1 is true."""
+    """The value; raises ValueError for a number, since to Python, and so to pydantic, 1 is true."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise ValueError(f"expected true, false, 'certain' or 'manual', got {value}")
     return value

@@ -31,7 +31,9 @@ class RuleChange:
     """ "Deployment prod/llama-70b"."""
     rule: str
     before: str
+    """The rule's hardest mode, or "none"; empty for a change of the patch."""
     after: str
+    """As `before`."""
     message: str
 
 
@@ -50,24 +52,39 @@ def summary(objects: int, changed: int) -> str:
     return f"{many(objects, 'object')}: {changed} would get another decision"
 
 
-def rule_changes(
-    where: str, name: str, rehearsed_decision: RehearsedDecision, after: RehearsedDecision
-) -> Iterator[RuleChange]:
-    """The changes for one object between two decisions, rule by rule."""
-    for rule in sorted(rehearsed_decision.modes.keys() | after.modes.keys()):
-        old, new = rehearsed_decision.modes.get(rule, "none"), after.modes.get(rule, "none")
+def rule_changes(where: str, name: str, before: RehearsedDecision, after: RehearsedDecision) -> Iterator[RuleChange]:
+    """The changes for one object between two decisions, rule by rule: first of modes, then of patches.
+    `where`, `name`: the file and the object, for people."""
+    for rule in sorted(before.modes.keys() | after.modes.keys()):
+        old, new = before.modes.get(rule, "none"), after.modes.get(rule, "none")
         if old != new:
-            finding = after.worst(rule) or rehearsed_decision.worst(rule)
+            finding = after.worst(rule) or before.worst(rule)
             message = f"{finding.finding.path}: {finding.finding.message}" if finding else ""
-            yield RuleChange(kind_of_change(old, new), where, name, rule, old, new, message)
-    for rule in sorted(set(rehearsed_decision.patched) ^ set(after.patched)):
-        what: What = "newly patched" if rule in after.patched else "no longer patched"
-        finding = after.worst(rule) or rehearsed_decision.worst(rule)
-        yield RuleChange(what, where, name, rule, "", "", finding.finding.message if finding else "")
+            yield RuleChange(
+                what=kind_of_change(old, new),
+                where=where,
+                object=name,
+                rule=rule,
+                before=old,
+                after=new,
+                message=message,
+            )
+    for rule in sorted(set(before.patched) ^ set(after.patched)):
+        finding = after.worst(rule) or before.worst(rule)
+        yield RuleChange(
+            what="newly patched" if rule in after.patched else "no longer patched",
+            where=where,
+            object=name,
+            rule=rule,
+            before="",
+            after="",
+            message=finding.finding.message if finding else "",
+        )
 
 
 def kind_of_change(old: str, new: str) -> What:
-    """How a rule's mode changes: newly denied, no longer warned …"""
+    """The kind of a change from mode `old` to another mode `new`, each a mode or "none"; a denial counts before a
+    warning."""
     if "deny" in (old, new):
         return "newly denied" if new == "deny" else "no longer denied"
     if "warn" in (old, new):

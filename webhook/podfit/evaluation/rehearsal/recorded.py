@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.printable import clean, shortened
 from podfit.evaluation import subject
@@ -16,12 +16,21 @@ from podfit.rules import all_rules
 from podfit.rules.rule import Mode
 from podfit.vllm.facts import Facts
 
-Changed = tuple[str, str, bool, tuple[RuleChange, ...]]
-"""Namespace, object, whether it is denied under one policy only, changes."""
+
+class ObjectChanges(NamedTuple):
+    """The effect of another policy on one object."""
+
+    namespace: str
+    """Empty if it has none."""
+    name: str
+    """Kind, namespace and name, for people."""
+    is_decided_otherwise: bool
+    """It is denied under one of the two policies only."""
+    rules: tuple[RuleChange, ...]
 
 
-def changes(scan: Mapping[str, Any], policy: Policy, new: Policy) -> Iterator[Changed]:
-    """For each object in a scan's JSON: its namespace, its name, whether its decision changes, and what changes."""
+def changes(scan: Mapping[str, Any], policy: Policy, new: Policy) -> Iterator[ObjectChanges]:
+    """Yield the changes of each object in a scan's JSON, also of one with none."""
     held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
     for row in map(mapping, as_list(scan.get("results"))):
         obj = _object(mapping(row.get("object")))
@@ -31,10 +40,11 @@ def changes(scan: Mapping[str, Any], policy: Policy, new: Policy) -> Iterator[Ch
         before, after = _modes(obj, findings, policy), _modes(obj, findings, new)
         otherwise = _is_denied(before) != _is_denied(after)
         namespace = str(mapping(obj["metadata"]).get("namespace") or "")
-        yield namespace, name, otherwise, tuple(_changes(name, before, after))
+        yield ObjectChanges(namespace, name, otherwise, tuple(_changes(name, before, after)))
 
 
 def _object(reference: Mapping[str, Any]) -> JSON:
+    """The object of a scan's row, as far as a policy's `match` needs it: without labels."""
     metadata = {word: str(reference[word]) for word in ("namespace", "name") if reference.get(word)}
     return {"apiVersion": str(reference.get("apiVersion") or ""), "kind": str(reference.get("kind") or ""),
             "metadata": metadata}  # fmt: skip
@@ -45,7 +55,8 @@ _Modes = Mapping[str, tuple[Mode, str]]
 
 
 def _modes(obj: JSON, findings: Sequence[Mapping[str, Any]], policy: Policy) -> _Modes:
-    """Rule → mode under a policy. A recorded finding that is uncertain or softened denies nothing."""
+    """Rule → its hardest mode under a policy. A recorded finding that is uncertain or softened denies nothing; left
+    out are accepted ones, and rules that this podfit does not have."""
     terms = policy.of(Subject.of(obj, Facts(), None))
     entries: dict[str, tuple[Mode, str]] = {}
     for finding in findings:
@@ -72,4 +83,12 @@ def _changes(name: str, modes: _Modes, after: _Modes) -> Iterator[RuleChange]:
     for rule in sorted(modes):
         (old, message), (new, _) = modes[rule], after[rule]
         if old != new:
-            yield RuleChange(kind_of_change(old, new), "scan", name, rule, old, new, message)
+            yield RuleChange(
+                what=kind_of_change(old, new),
+                where="scan",
+                object=name,
+                rule=rule,
+                before=old,
+                after=new,
+                message=message,
+            )

@@ -146,7 +146,7 @@ class ScannedContainer(NamedTuple):
     model: str | None
     gpu: str | None
     gpus: int | None
-    """A container's."""
+    """The GPUs that the container requests; None if that is unknown."""
     release: str | None
     replicas: int | None
     verdict: Verdict
@@ -196,14 +196,14 @@ class Scan:
     ready: set[str] = field(default_factory=set)
     """The uids of workloads with a running, ready Pod whose vLLM has the workload's present image and command."""
     cut_short: bool = False
-    """The API server failed in the midst of it: what is here is less than another reading would find."""
+    """The API server failed before the end: another reading may have more."""
     kinds_read: set[Key] = field(default_factory=set)
     """Kinds of workloads of which everything was seen."""
     kinds_missed: set[Key] = field(default_factory=set)
     """Kinds of which the cluster may have more workloads than were seen."""
 
     def workloads(self, state: State | None = None) -> int:
-        """How many there are; one with a denied container is denied, and so on."""
+        """The number of workloads in this state (`states`); None: of all."""
         return sum(state in (None, value) for value in self.states.values())
 
     @property
@@ -217,14 +217,14 @@ class Scan:
 
     @property
     def states(self) -> dict[Ref, State]:
-        """The worst of each workload's containers."""
+        """Workload → the worst state of its containers."""
         entries: dict[Ref, State] = {}
         for row in self.rows:
             entries[row.object] = min(row.state, entries.get(row.object, "clean"), key=DECISION_ORDER.__getitem__)
         return entries
 
     def namespaces(self) -> list[tuple[str, Counter[State]]]:
-        """Namespace → how many of its workloads are in which state, the worst first."""
+        """(namespace, number of its workloads per state), the namespace with the most denied ones first."""
         entries: dict[str, Counter[State]] = {}
         for ref, state in self.states.items():
             entries.setdefault(ref.namespace, Counter())[state] += 1
@@ -240,27 +240,47 @@ class Scan:
         """Each finding that denies or warns, or would if the policy enforced, with its container."""
         return ((row, finding) for row in self.rows for finding in row.findings if finding.is_reported)
 
-    def rules(self) -> list[tuple[Mode, Mode, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
-        """Mode, mode without `enforce.mode`, and rule → its findings: denials first, then the most frequent."""
+    def rules(self) -> list[FindingsByMode]:
+        """The reported findings by mode and rule: denials first, then the most frequent."""
         entries: dict[tuple[Mode, Mode, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
         for row, finding in self.findings:
             entries.setdefault((finding.mode, finding.would, finding.rule), []).append((row, finding))
-        ranked = sorted(
-            entries.items(), key=lambda entry: (entry[0][0] != "deny", entry[0][1] != "deny", -len(entry[1]), entry[0])
-        )
-        return [(*key, rows) for key, rows in ranked]
 
-    def headings(self) -> list[tuple[Heading, str, list[tuple[ScannedContainer, ScannedFinding]]]]:
-        """Heading and rule → its findings, in the order of `HEADINGS`, then the most frequent first."""
+        def rank(group: FindingsByMode) -> tuple[bool, bool, int, str, str, str]:
+            return (group.mode != "deny", group.would != "deny", -len(group.rows), group.mode, group.would, group.rule)
+
+        return sorted([FindingsByMode(*key, rows) for key, rows in entries.items()], key=rank)
+
+    def headings(self) -> list[FindingsByHeading]:
+        """The reported findings by heading and rule, in the order of `HEADINGS`, then the most frequent first."""
         entries: dict[tuple[Heading, str], list[tuple[ScannedContainer, ScannedFinding]]] = {}
         for row, finding in self.findings:
             entries.setdefault((finding.heading, finding.rule), []).append((row, finding))
         order = list(HEADINGS)
-        ranked = sorted(entries.items(), key=lambda entry: (order.index(entry[0][0]), -len(entry[1]), entry[0][1]))
-        return [(heading, rule, rows) for (heading, rule), rows in ranked]
+        groups = [FindingsByHeading(*key, rows) for key, rows in entries.items()]
+        return sorted(groups, key=lambda group: (order.index(group.heading), -len(group.rows), group.rule))
+
+
+class FindingsByMode(NamedTuple):
+    """The findings of one rule with one mode, each with its container."""
+
+    mode: Mode
+    would: Mode
+    """The mode without the limit of `enforce.mode`."""
+    rule: str
+    rows: list[tuple[ScannedContainer, ScannedFinding]]
+
+
+class FindingsByHeading(NamedTuple):
+    """The findings of one rule under one heading, each with its container."""
+
+    heading: Heading
+    rule: str
+    rows: list[tuple[ScannedContainer, ScannedFinding]]
 
 
 DECISION_ORDER: Mapping[State, int] = {"denied": 0, "would_deny": 1, "warned": 2, "clean": 3}
+"""State → its place in lists: the worst first."""
 
 
 class Owners:
@@ -276,7 +296,8 @@ class Owners:
         """Namespace and name of a LeaderWorkerSet → the workload that it comes of."""
 
     def top(self, obj: JSON) -> str | None:
-        """The uid of the workload that the object comes of; None where it comes of none."""
+        """The uid of the workload that the object comes of, by an owner that was added before; None if it comes of
+        none. Pods own what belongs to a LeaderWorkerSet, which is known by its label."""
         owners = mappings(mapping(obj.get("metadata")).get("ownerReferences"))
         for owner in owners:
             if (top := self._tops.get(str(owner.get("uid")))) is not None:
@@ -286,7 +307,7 @@ class Owners:
         return None
 
     def add(self, obj: JSON, top: str | None = None) -> None:
-        """The object is a workload itself, or comes of that one."""
+        """Add an object that may own others. `top`: the uid of the workload that it comes of; None: it is one."""
         uid = mapping(obj.get("metadata")).get("uid")
         if uid:
             self._tops[str(uid)] = str(uid) if top is None else top
@@ -308,15 +329,13 @@ def _pod_group(obj: JSON) -> str:
 
 
 def retired(obj: JSON) -> bool:
-    """A ReplicaSet of an earlier roll-out: it has an owner, and no Pods."""
-    metadata = mapping(obj.get("metadata"))
-    return obj.get("kind") == "ReplicaSet" and mapping(obj.get("spec")).get("replicas") == 0 and (
-        bool(metadata.get("ownerReferences"))
-    )  # fmt: skip
+    """Return whether the object is a ReplicaSet of an earlier roll-out: it has an owner, and no Pods."""
+    is_owned = bool(mapping(obj.get("metadata")).get("ownerReferences"))
+    return obj.get("kind") == "ReplicaSet" and mapping(obj.get("spec")).get("replicas") == 0 and is_owned
 
 
 def has_ended(obj: JSON) -> bool:
-    """A Pod or a Job that has ended, or whatever is being deleted: nothing will start there again."""
+    """Return whether nothing will start there again: a Pod or Job that has ended, or any object being deleted."""
     if mapping(obj.get("metadata")).get("deletionTimestamp"):
         return True
     status = mapping(obj.get("status"))
@@ -335,24 +354,27 @@ def _scanned_container(ref: Ref, result: Result, secrets: Secrets) -> ScannedCon
     """The record that a scan keeps of one container's result, with secrets masked."""
     engine: Engine = result.engine
     model = engine.model.value.id if engine.model else engine.args.model
+    _resource, gpus = engine.requested or (None, None)
+    tokens = engine.plan.gpu.kv_cache_tokens if engine.plan.gpu else None
     return ScannedContainer(
         object=ref,
         container=engine.container.name,
         model=model and secrets.line(secrets.masked(model, is_value=True)),
         gpu=engine.gpu.value.name if engine.gpu else None,
-        gpus=engine.requested[1] if engine.requested else None,
+        gpus=gpus,
         release=str(engine.release) if engine.release else None,
         replicas=engine.workload.replicas,
         verdict=engine.plan.verdict,
         why=secrets.line(engine.plan.why),
         planned=planned_lines(engine.plan),
-        tokens=Span(*tokens) if (tokens := engine.plan.gpu and engine.plan.gpu.kv_cache_tokens) else None,
+        tokens=Span(*tokens) if tokens else None,
         findings=tuple(_scanned_finding(finding) for finding in result.findings if finding.mode != "ignore"),
         template=_digest(engine.workload.spec),
     )
 
 
 def _digest(spec: JSON) -> str:
+    """The first 64 bits of a PodSpec's SHA-256, in hex."""
     return hashlib.sha256(json.dumps(spec, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

@@ -56,14 +56,15 @@ class Drift(NamedTuple):
 
     @property
     def off(self) -> float | None:
-        """used / likely - 1."""
+        """used / likely - 1; None if one of the two is unknown, or if nothing was planned."""
         if self.used is None or self.planned is None or not self.planned.likely:
             return None
         return self.used / self.planned.likely - 1
 
     @property
     def state(self) -> State:
-        """Outside of the 95 % interval is a contradiction."""
+        """The place of the measurement: above or below the plan's 95 % interval (bytes: with SLACK), or within it;
+        unknown without a plan or a measurement."""
         if self.used is None or self.planned is None:
             return "unknown"
         slack = SLACK if self.unit == "bytes" else 0
@@ -81,14 +82,17 @@ def compare(scan: Scan, used: Iterable[Used], names: frozenset[str]) -> list[Dri
         if top is not None:
             measured.setdefault((top, use.plane, use.line), []).append(use)
     up = set(scan.pods.values())
-    drifts = [drift for row in scan.rows for drift in _drift_of_container(row, measured, names, row.object.uid in up)]
+    drifts = [
+        drift for row in scan.rows for drift in _drift_of_container(row, measured, names, is_up=row.object.uid in up)
+    ]
     return sorted(drifts, key=_drift_order)
 
 
 def _drift_of_container(
-    row: ScannedContainer, measured: Mapping[tuple[str, Plane, str], list[Used]], names: frozenset[str], up: bool
+    row: ScannedContainer, measured: Mapping[tuple[str, Plane, str], list[Used]], names: frozenset[str], *, is_up: bool
 ) -> Iterator[Drift]:
-    """Each planned line of a container next to what its Pods use."""
+    """Each line of `names` of a container's plan next to what its Pods use. `measured`: uid of a workload, plane and
+    line → measurements. `is_up`: a Pod of it is running."""
     for plane, line, unit in COMPARED_LINES:
         if f"{plane}/{line}" not in names:
             continue
@@ -97,10 +101,10 @@ def _drift_of_container(
             use for use in measured.get((row.object.uid, plane, line), ()) if use.container in (None, row.container)
         ]
         if not uses and (planned is None or line in OPTIONAL_LOG_LINES):
-            continue  # neither side knows anything
+            continue  # neither side has a number, or not every release prints the line
         worst = max(uses, key=lambda use: abs(use.value - planned.likely) if planned else use.value, default=None)
         why = "no plan: what is missing is in its findings" if planned is None else "not measured"
-        if planned is not None and not up:
+        if planned is not None and not is_up:
             why = "no Pod of it is running"
         yield Drift(
             object=row.object,

@@ -35,7 +35,7 @@ STEADY, PEAK = "steady", "peak"
 
 
 def planned_lines(plan: MemoryPlan) -> Planned:
-    """The lines of both ledgers; names are those of the ledgers with `_` for what is not a letter."""
+    """The lines of both ledgers, in bytes. The host's names are in lower case with `_` for what is not a letter."""
     entries: dict[Plane, dict[str, Span]] = {}
     if plan.gpu is not None:
         lines = {name: Span.of(plan.gpu.amount(name)) for name in TITLES}
@@ -47,8 +47,8 @@ def planned_lines(plan: MemoryPlan) -> Planned:
 
 
 def _used_of_gpu(ledger: GpuLedger) -> Span:
-    """The KV cache takes what the other lines leave of the budget, so their doubts cancel out. Doubtful are then
-    the budget, and lines that some releases have outside of it."""
+    """Bytes of one GPU that vLLM uses once it serves: the sum of all lines. The KV cache takes what the other lines
+    leave of the budget, so their doubts cancel out. Left are those of the budget, and of lines outside of it."""
     likely = sum(max(0, ledger.amount(name).likely) for name in TITLES)
     doubtful = [ledger.budget, *(charge.amount for charge in ledger.charges if charge.line.may_be_outside)]
     low = likely - sum(amount.likely - amount.low for amount in doubtful)

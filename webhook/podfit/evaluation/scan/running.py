@@ -10,7 +10,7 @@ from podfit.kube.workload import JSON
 
 
 def is_ready(pod: JSON) -> bool:
-    """A Pod that runs and serves."""
+    """Return whether a Pod runs and serves."""
     status = mapping(pod.get("status"))
     return status.get("phase") == "Running" and any(
         item.get("type") == "Ready" and item.get("status") == "True" for item in mappings(status.get("conditions"))
@@ -18,7 +18,7 @@ def is_ready(pod: JSON) -> bool:
 
 
 def starts(containers: Iterable[Any]) -> set[int]:
-    """How containers start: image, command and arguments, each as one number of this process."""
+    """Return a hash of each container's image, command and arguments. It is valid in this process alone."""
     return {
         hash(repr([mapping(container).get(field) for field in ("image", "command", "args")]))
         for container in containers
