@@ -97,7 +97,7 @@ def texts(path: Path, obj: JSONDict, facts: Facts) -> Iterator[str]:
         report = lint(obj, builtin(), facts, where=where)
         for judged in report.findings:
             finding = judged.finding
-            yield from (finding.message, *finding.details, *finding.suggestions, judged.why_softened or "", judged.path)
+            yield from (finding.message, *finding.details, *judged.suggestions, judged.why_softened or "", judged.path)
         yield from (error.error for error in report.errors)
 
 

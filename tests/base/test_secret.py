@@ -55,7 +55,7 @@ def test_a_secret_is_in_no_message(form: list[str], key: str) -> None:
     said = [*denial.warnings(report), *([denial.refusal(report)] if report.denied else [])]
     for judged in report.findings:
         finding = judged.finding
-        said += [finding.message, *finding.details, *finding.suggestions, judged.why_softened or ""]
+        said += [finding.message, *finding.details, *judged.suggestions, judged.why_softened or ""]
     assert not report.errors
     assert report.findings
     assert not [line for line in said if key in line]

@@ -103,7 +103,7 @@ def test_of_mixed_nodes_the_smallest_gpu_that_fits_is_suggested_first() -> None:
     large = [node(f"h100-{number}", "NVIDIA-H100-80GB-HBM3") for number in range(3)]
     (finding,) = MixedGpuNodes().check(engine(Facts(cluster=snapshot(*large, T4, L4))))
 
-    assert [text.rpartition(" ")[2] for text in finding.suggestions] == ["NVIDIA-L4", "NVIDIA-H100-80GB-HBM3"]
+    assert [str(change).rpartition(" ")[2] for change in finding.suggestions] == ["NVIDIA-L4", "NVIDIA-H100-80GB-HBM3"]
 
 
 def test_known_nodes_that_do_not_match_are_mentioned() -> None:

@@ -115,7 +115,7 @@ def test_what_is_computed_of_doubtful_weights_says_so() -> None:
     result = judged(*args, tag="v0.10.2")
     (cache,) = found(result, "model-cache-missing")
     assert cache.finding.message.endswith("the model is downloaded again at each restart")
-    assert cache.finding.suggestions[0].startswith("a PersistentVolumeClaim mounted at")
+    assert cache.suggestions[0].startswith("a PersistentVolumeClaim mounted at")
     (probe,) = found(result, "startup-probe-missing")
     assert probe.finding.details[-1].startswith("how large the weights are is doubtful: ")
     (sure,) = found(judged(), "model-cache-missing")

@@ -188,4 +188,4 @@ def test_a_token_in_the_command_gets_the_variable_that_replaces_it(
 ) -> None:
     pod["spec"]["containers"][0].update(args=["--model", QWEN, *args], image="vllm/vllm-openai:v0.11.0")
     findings = [item for item in lint(pod, builtin(), Facts()).findings if item.rule == "token-in-plain-env"]
-    assert [item.finding.suggestions[0].partition(" (")[0] for item in findings] == [change]
+    assert [item.suggestions[0].partition(" (")[0] for item in findings] == [change]

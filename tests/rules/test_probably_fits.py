@@ -6,8 +6,8 @@ from typing import Any
 
 from podfit.evaluation.denial import block
 from podfit.evaluation.lint import GradedFinding, lint
+from podfit.evaluation.lint.results import PROBABLY
 from podfit.evaluation.policy import builtin
-from podfit.rules.rule import PROBABLY
 from podfit.vllm.facts import Facts
 
 
@@ -25,16 +25,11 @@ def _short(length: int, **args: str) -> GradedFinding | None:
     return next((one for one in found if one.rule == "kv-cache-too-small"), None)
 
 
-def _probable(judged: GradedFinding) -> list[str]:
-    return [one.removesuffix(PROBABLY) for one in judged.finding.suggestions if one.endswith(PROBABLY)]
-
-
 def test_the_length_near_the_estimate_is_offered_next_to_the_certain_one() -> None:
     judged = _short(40960)
     assert judged is not None
-    sure = [one for one in judged.finding.suggestions if not one.endswith(PROBABLY)]
-    certain = next(int(one.split()[1]) for one in sure if one.startswith("--max-model-len"))
-    likely = next(int(one.split()[1]) for one in _probable(judged) if one.startswith("--max-model-len"))
+    certain = next(int(one.split()[1]) for one in judged.sure_suggestions if one.startswith("--max-model-len"))
+    likely = next(int(one.split()[1]) for one in judged.probable_suggestions if one.startswith("--max-model-len"))
 
     assert likely > 1.1 * certain
     assert likely % 1024 == 0

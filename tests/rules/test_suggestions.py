@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from podfit.evaluation.policy import builtin
 from podfit.kube.patch import edited
 from podfit.rules import suggestion
 from podfit.rules.engine import Engine
+from podfit.vllm import change
+from podfit.vllm.change import Change
 from podfit.vllm.facts import Facts
 from podfit.vllm.memory.division import divisible
 
@@ -57,7 +60,7 @@ def suggestions(obj: dict[str, Any]) -> tuple[Engine, list[tuple[str, str]]]:
     assert not report.errors
     (result,) = report.results
     shown = [judged for judged in result.findings if judged.is_reported]
-    return result.engine, [(judged.rule, text) for judged in shown for text in judged.finding.suggestions]
+    return result.engine, [(judged.rule, text) for judged in shown for text in judged.suggestions]
 
 
 def contradictions(obj: dict[str, Any]) -> Iterator[str]:
@@ -130,26 +133,99 @@ def test_a_lower_share_is_not_suggested_where_the_model_then_does_not_fit() -> N
     assert (rule, "--gpu-memory-utilization 0.95") not in suggestions(large)[1]
 
 
+NEW_LENGTH = ["--max-model-len=4096", "--max-num-seqs", "8"]
+
+
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("made", "text", "words"),
     [
-        ("--max-num-seqs 128", ["--max-num-seqs", "128"]),
-        ("--max-num-seqs 128 and --enforce-eager", ["--max-num-seqs", "128", "--enforce-eager"]),
-        ("--max-num-seqs 8 and --max-model-len 4096", ["--max-model-len=4096", "--max-num-seqs", "8"]),
-        ("--cudagraph-capture-sizes 1 2 4", ["--cudagraph-capture-sizes", "1", "2", "4"]),
-        ("--max-num-batched-tokens 256 or more", None),
-        ("--gpu-memory-utilization 0.47 for each", None),
-        ("--dtype bfloat16 on a GPU of compute capability 8.0 or higher", None),
-        ("--trust-remote-code, after a look at the repository's code", None),
+        (change.flags("--max-num-seqs 128"), "--max-num-seqs 128", ["--max-num-seqs", "128"]),
+        (change.flags("--enforce-eager", remark=" (slower)"), "--enforce-eager (slower)", ["--enforce-eager"]),
+        (
+            change.flags("--max-num-seqs 8", "--max-model-len 4096"),
+            "--max-num-seqs 8 and --max-model-len 4096",
+            NEW_LENGTH,
+        ),
+        (
+            change.flags("--cudagraph-capture-sizes 1 2 4"),
+            "--cudagraph-capture-sizes 1 2 4",
+            ["--cudagraph-capture-sizes", "1", "2", "4"],
+        ),
+        (
+            change.words(("--hf-overrides", '{"a": 1}')),
+            '--hf-overrides {"a": 1}',
+            ["--hf-overrides", '{"a": 1}'],
+        ),
     ],
 )
-def test_the_remark_of_a_suggestion_is_not_written_into_the_command(text: str, words: list[str] | None) -> None:
+def test_the_flags_of_a_change_are_written_and_its_text_is_not(made: Change, text: str, words: list[str]) -> None:
     obj = pod("Qwen/Qwen3-14B", "NVIDIA-L4", 1, 1, 0.9)
+
+    args = written(obj, "args", made)["args"]
+
+    assert str(made) == text
+    assert [word for word in args if word not in obj["spec"]["containers"][0]["args"]] == words
+
+
+@pytest.mark.parametrize(
+    ("field", "made", "text", "key", "value"),
+    [
+        ("image", change.release("0.28.0"), "vLLM 0.28.0 or newer", "image", "vllm/vllm-openai:v0.28.0"),
+        (
+            "resources",
+            change.limit("memory", "8Gi"),
+            "memory: 8Gi",
+            "resources",
+            {"limits": {"nvidia.com/gpu": "1", "memory": "8Gi"}},
+        ),
+        (
+            "resources",
+            Change("2 GPUs", gpus=2),
+            "2 GPUs",
+            "resources",
+            {"limits": {"nvidia.com/gpu": "2", "memory": "400Gi"}},
+        ),
+    ],
+)
+def test_a_change_of_a_field_is_written(field: str, made: Change, text: str, key: str, value: object) -> None:
+    container = written(pod("Qwen/Qwen3-14B", "NVIDIA-L4", 1, 1, 0.9), field, made)
+
+    assert (str(made), container[key]) == (text, value)
+
+
+def test_what_is_left_out_is_the_named_flag_or_what_the_finding_is_about() -> None:
+    obj = pod("Qwen/Qwen3-14B", "NVIDIA-L4", 1, 1, 0.9)
+    args = obj["spec"]["containers"][0]["args"]
+
+    by_name = written(obj, "args", change.without("--max-model-len"))["args"]
     engine, _ = suggestions(obj)
+    here, _ = edited(obj, [suggestion.edits(engine, engine.at("args", 1), change.leave_out(": it is not needed"))])
 
-    changes = suggestion.edits(engine, engine.at("args"), text)
-    after, _ = edited(obj, [changes])
+    assert by_name == here["spec"]["containers"][0]["args"] == [args[0], *args[2:]]
 
-    assert bool(changes) is (words is not None)
-    args = after["spec"]["containers"][0]["args"]
-    assert [word for word in args if word not in obj["spec"]["containers"][0]["args"]] == (words or [])
+
+def test_nothing_is_written_of_a_change_of_which_a_part_cannot_be() -> None:
+    obj = pod("Qwen/Qwen3-14B", "NVIDIA-L4", 1, 1, 0.9)
+
+    assert written(obj, "args", Change("…", without="--port", gpus=2)) == obj["spec"]["containers"][0]
+
+
+def test_no_program_writes_a_change_whose_text_has_a_secret() -> None:
+    """Its text has stars, and the text that it would write has the secret."""
+    obj = pod("Qwen/Qwen3-14B", "NVIDIA-L4", 1, 1, 0.9)
+    obj["spec"]["containers"][0]["args"].append("--api-key=s3cr3t-of-the-server")
+    (first, *_) = lint(obj, builtin(), Facts(), where="check").findings
+    open_change, secret = change.flags("--port 8001"), change.flags("--api-key=s3cr3t-of-the-server")
+    graded = replace(first, unmasked=first.unmasked._replace(suggestions=(secret, open_change), probable=()))
+
+    assert [text.partition("=")[0] for text in graded.suggestions] == ["--api-key", "--port 8001"]
+    assert "s3cr3t" not in str(graded.suggestions)
+    assert graded.changes == [("--port 8001", open_change)]
+
+
+def written(obj: dict[str, Any], field: str, made: Change) -> dict[str, Any]:
+    """The container after the change that a finding about the field suggests."""
+    engine, _ = suggestions(obj)
+    after, _ = edited(obj, [suggestion.edits(engine, engine.at(field), made)])
+    container: dict[str, Any] = after["spec"]["containers"][0]
+    return container

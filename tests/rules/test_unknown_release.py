@@ -127,7 +127,7 @@ def test_a_release_in_a_part_of_the_name_denies_nothing_that_vllm_decides(pod: d
 def test_the_proposed_tag_is_of_a_release_without_a_failure_here(
     pod: dict[str, Any], args: str, tag: str | None
 ) -> None:
-    (text,) = judged(pod, LATEST, *args.split())["unpinned-image"].finding.suggestions
+    (text,) = judged(pod, LATEST, *args.split())["unpinned-image"].suggestions
     assert f"vllm/vllm-openai:{tag}," in text or tag is None
     if tag is None:
         named = text.partition(":v")[2].partition(",")[0]
@@ -218,5 +218,5 @@ def test_several_ranks_with_too_little_shared_memory(pod: dict[str, Any], image:
 def test_the_proposed_tag_starts_without_shared_memory(pod: dict[str, Any], args: str, tag: str) -> None:
     pod["spec"]["volumes"] = []
     pod["spec"]["containers"][0]["volumeMounts"] = []
-    (text,) = judged(pod, LATEST, *args.split(), gpus=2)["unpinned-image"].finding.suggestions
+    (text,) = judged(pod, LATEST, *args.split(), gpus=2)["unpinned-image"].suggestions
     assert f"vllm/vllm-openai:{tag}," in text

@@ -261,7 +261,7 @@ def test_a_selector_is_only_proposed_where_every_container_of_the_pod_fits() -> 
 
     def selectors(obj: JSONDict) -> list[str]:
         report = lint(obj, builtin(), Facts(cluster=snapshot(*nodes)))
-        return [text for one in report.findings if one.rule == "mixed-gpu-nodes" for text in one.finding.suggestions]
+        return [text for one in report.findings if one.rule == "mixed-gpu-nodes" for text in one.suggestions]
 
     assert selectors(alone) == ["nodeSelector nvidia.com/gpu.product: NVIDIA-L4"]
     assert selectors(both) == []

@@ -20,7 +20,7 @@ from podfit.evaluation import bounds, subject
 from podfit.evaluation.lint import GradedFinding, Report
 from podfit.kube.workload import controller_of
 from podfit.rules.engine import Engine
-from podfit.rules.rule import IGNORE, PROBABLY, Finding, Heading, Level
+from podfit.rules.rule import IGNORE, Heading, Level
 from podfit.vllm.release import newer_than_read
 
 PLANES = {
@@ -166,15 +166,16 @@ def block(finding: GradedFinding, mark: str = "", width: int = WIDTH) -> str:
     return "\n".join(lines)
 
 
-def lead(finding: Finding) -> str:
+def lead(finding: GradedFinding) -> str:
     """The text before a finding's suggestions, each of which is enough by itself; "fits" is said only where the
     planner computed it."""
-    if len([suggestion for suggestion in finding.suggestions if not suggestion.endswith(PROBABLY)]) == 1:
-        return "this fits" if finding.computed else "change"
-    return f"any one of these{' fits' if finding.computed else ''}"
+    computed = finding.unmasked.computed
+    if len(finding.sure_suggestions) == 1:
+        return "this fits" if computed else "change"
+    return f"any one of these{' fits' if computed else ''}"
 
 
-def advice(finding: Finding) -> list[str]:
+def advice(finding: GradedFinding) -> list[str]:
     """A finding's suggestions as lines: one in its line, several as a list of which one is enough; empty without."""
     if len(finding.suggestions) < 2:
         return [f"{lead(finding)}: {suggestion}" for suggestion in finding.suggestions]
@@ -183,10 +184,10 @@ def advice(finding: Finding) -> list[str]:
 
 def _suggestions(finding: GradedFinding, width: int) -> list[str]:
     """The suggestions as wrapped lines."""
-    every = finding.finding.suggestions
-    sure = [text for text in every if not text.endswith(PROBABLY)]
-    likely = [text.removesuffix(PROBABLY) for text in every if text.endswith(PROBABLY)]
-    return [*_suggestion_lines(lead(finding.finding), sure, width), *_suggestion_lines("probably fits", likely, width)]
+    return [
+        *_suggestion_lines(lead(finding), finding.sure_suggestions, width),
+        *_suggestion_lines("probably fits", finding.probable_suggestions, width),
+    ]
 
 
 def _suggestion_lines(lead: str, suggestions: Sequence[str], width: int) -> list[str]:
@@ -303,7 +304,7 @@ def warning(finding: GradedFinding, after: str = "") -> str:
         return placed
     if after or bounds.warning(line) == line:
         return bounds.warning(line, after)
-    suggestion = next(iter(finding.finding.suggestions), "").removesuffix(PROBABLY)
+    suggestion = next(iter((*finding.sure_suggestions, *finding.probable_suggestions)), "")
     changed = one_line(f"podfit {finding.rule}: change: {suggestion}")
     if not suggestion or len(changed) > MAX_CHANGE_LENGTH:
         return bounds.warning(line)

@@ -10,6 +10,7 @@ from podfit.kube.manifest import Document
 from podfit.kube.patch import Edit, edited
 from podfit.kube.workload import JSON
 from podfit.rules import suggestion
+from podfit.vllm.change import Change
 from podfit.vllm.facts import Facts
 
 DocumentEdits = Sequence[tuple[int, Sequence[Edit]]]
@@ -46,8 +47,8 @@ def is_proved(
 
 
 def proved_edits(
-    obj: JSON, result: Result, finding: GradedFinding, text: str, policy: Policy, facts: Facts
+    obj: JSON, result: Result, finding: GradedFinding, change: Change, policy: Policy, facts: Facts
 ) -> tuple[Edit, ...]:
     """The edits that follow one suggestion of a finding, if they are proved to help; else none."""
-    changes = suggestion.edits(result.engine, finding.field_path, text)
+    changes = suggestion.edits(result.engine, finding.field_path, change)
     return changes if is_proved(obj, result, finding, changes, policy, facts) else ()

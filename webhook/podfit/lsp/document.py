@@ -71,17 +71,17 @@ class CheckedText:
         return sorted(every, key=lambda item: (list(LEVELS).index(item.finding.level), item.mark.line))
 
     def repairs_of(self, item: Item) -> list[Repair]:
-        """The repairs of one finding: the repair of `podfit fix`, then each suggestion whose text says what to write
+        """The repairs of one finding: the repair of `podfit fix`, then each suggestion that a program can write
         and after which the finding is gone and nothing new is found."""
         items = []
         if item.finding.applies and (text := self._fixed(item)) is not None:
             items.append(Repair(f"podfit: repair {item.finding.rule}", item, text, is_preferred=True))
         policy, facts = self.settings.policy, self.source.facts
-        for suggestion in item.finding.finding.suggestions:
-            edits = suggested.proved_edits(item.document.object, item.result, item.finding, suggestion, policy, facts)
+        for title, change in item.finding.changes:
+            edits = suggested.proved_edits(item.document.object, item.result, item.finding, change, policy, facts)
             text = self._rewritten([(item.document.index, suggested.rooted(item.document, edits))]) if edits else None
             if text is not None and text not in [repair.text for repair in items]:
-                items.append(Repair(f"podfit: {suggestion}", item, text, is_preferred=False))
+                items.append(Repair(f"podfit: {title}", item, text, is_preferred=False))
         return items
 
     def _fixed(self, item: Item) -> str | None:

@@ -93,7 +93,7 @@ def not_checked(characters: int, limit: int) -> types.Diagnostic:
 def diagnostic(item: Item, places: Places) -> types.Diagnostic:
     """One finding at its place."""
     finding = item.finding.finding
-    lines = (finding.message, *finding.details, *denial.advice(finding))
+    lines = (finding.message, *finding.details, *denial.advice(item.finding))
     return types.Diagnostic(
         range=places.range(item.mark),
         message="\n".join(lines),

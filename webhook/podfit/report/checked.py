@@ -273,7 +273,7 @@ def _narrowed(document: Document, graded: GradedFinding) -> Mark:
     mark = document.mark_of(graded.field_path)
     lines = document.text.split("\n")
     finding = graded.finding
-    for flag in dict.fromkeys(_FLAG.findall(" ".join((finding.message, *finding.details, *finding.suggestions)))):
+    for flag in dict.fromkeys(_FLAG.findall(" ".join((finding.message, *finding.details, *graded.suggestions)))):
         name = "[-_]".join(map(re.escape, flag[2:].split("-")))
         pattern = re.compile(rf"(?<![\w-])--{name}(?:[= ]+[^\s\\,\]\"']+)?(?![\w-])")
         for number in range(mark.line, mark.end_line + 1):

@@ -56,8 +56,8 @@ class DiagnosedPod:
         """The remedy, with the values of the log and of the manifest; None if there is none."""
         graded, engine = self.manifest_finding, next(iter(self.engines), None)
         more: list[str] = []
-        if graded is not None and graded.finding.suggestions:
-            more = [f"In the manifest, {denial.lead(graded.finding)}: {'; '.join(graded.finding.suggestions)}."]
+        if graded is not None and graded.suggestions:
+            more = [f"In the manifest, {denial.lead(graded)}: {'; '.join(graded.suggestions)}."]
         elif engine is not None and self.diagnosis.plane == "gpu" and (fits := engine.changes(most=MOST_CHANGES)):
             more = [f"Each of these fits: {'; '.join(alternative.text for alternative in fits)}."]
         if engine is not None and self.diagnosis.cause and self.diagnosis.cause.id == "probe-killed":

@@ -27,7 +27,7 @@ def _item(item: Item, checked: Checked) -> str:
     where = f"file={_property(_path(item.file))},line={mark.line},endLine={mark.end_line}"
     if mark.line == mark.end_line:
         where += f",col={mark.column},endColumn={max(mark.end_column - 1, mark.column)}"
-    lines = [finding.message, *finding.details, *advice(finding)]
+    lines = [finding.message, *finding.details, *advice(item.finding)]
     lines.append(f"{item.object}, {item.finding.path} (podfit explain {item.finding.rule})")
     return f"::{command} {where},title={_property(item.finding.rule)}::{_data(chr(10).join(lines))}"
 

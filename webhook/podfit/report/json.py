@@ -110,7 +110,7 @@ def finding(report: Report, finding: GradedFinding) -> dict[str, Any]:
         "softened_by": list(finding.softened_by),
         "masked": finding.masked or finding.withheld or (_repaired(finding) and fix is None),
         "fix": fix,
-        "suggestions": list(finding.finding.suggestions),
+        "suggestions": list(finding.suggestions),
     }
 
 

@@ -67,7 +67,7 @@ def _row(item: Item) -> str:
     finding = item.finding.finding
     mark = HEADINGS[item.finding.heading]
     mark = f"**{mark}**" if item.finding.level == "denied" else mark
-    helps = "<br>".join(escaped(text) for text in finding.suggestions)
+    helps = "<br>".join(escaped(text) for text in item.finding.suggestions)
     sentence = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
     return f"| {mark} | `{item.finding.rule}`<br>{PLANES[item.finding.plane]} | {_place(item)} | {sentence} | {helps} |"
 

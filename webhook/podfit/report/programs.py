@@ -178,5 +178,5 @@ def _finding(finding: GradedFinding) -> Finding:
         level=finding.level,
         path=str(finding.finding.path),
         message=finding.finding.message,
-        suggestions=finding.finding.suggestions,
+        suggestions=finding.suggestions,
     )

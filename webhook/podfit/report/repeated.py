@@ -44,7 +44,7 @@ def _same(item: Item) -> object:
         item.finding.heading,
         finding.message,
         finding.details,
-        finding.suggestions,
+        item.finding.suggestions,
     )
 
 

@@ -71,7 +71,7 @@ def _rule(rule_id: str, page: str) -> dict[str, Any]:
 def _result(item: Item, used: list[str]) -> dict[str, Any]:
     """One result of the run, with its fixes and suppressions."""
     finding = item.finding.finding
-    text = "\n".join((finding.message, *finding.details, *advice(finding)))
+    text = "\n".join((finding.message, *finding.details, *advice(item.finding)))
     out: dict[str, Any] = {
         "ruleId": item.finding.rule,
         "ruleIndex": used.index(item.finding.rule),

@@ -10,6 +10,8 @@ from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import certainty, is_since, names_plugins, runs_vllms_code
 from podfit.rules.engine import PARALLEL, Engine
+from podfit.vllm import change
+from podfit.vllm.change import Change
 from podfit.vllm.memory import parallel, plan
 from podfit.vllm.memory.division import divisible
 from podfit.vllm.memory.search import with_changes
@@ -190,7 +192,7 @@ def divides_model(engine: Engine) -> bool:
     return engine.model is None or divisible(engine.model.value, size, engine.args)
 
 
-def other_sizes(engine: Engine, count: Count) -> tuple[str, ...]:
+def other_sizes(engine: Engine, count: Count) -> tuple[Change, ...]:
     """The flag with the tensor-parallel size that uses exactly the container's GPUs; empty if the model does not fit
     them."""
     size = parallel.size(engine.args, "tensor_parallel_size")
@@ -199,9 +201,9 @@ def other_sizes(engine: Engine, count: Count) -> tuple[str, ...]:
         return ()
     tp, model = count.have // rest, engine.model.value if engine.model else None
     if model is None:
-        return (f"--tensor-parallel-size {tp}",)
+        return (change.flags(f"--tensor-parallel-size {tp}"),)
     fits = divisible(model, tp, engine.args) and may_fit(engine, {"tensor_parallel_size": tp})
-    return (f"--tensor-parallel-size {tp}",) if fits else ()
+    return (change.flags(f"--tensor-parallel-size {tp}"),) if fits else ()
 
 
 def may_fit(engine: Engine, changes: Mapping[str, Any]) -> bool:

@@ -12,10 +12,10 @@ from podfit.kube.path import FieldPath, is_object, value_at
 from podfit.kube.workload import CachedObject, Container, Workload
 from podfit.kube.workload.template import as_list
 from podfit.rules.devices import is_on_processors, vendor_of
-from podfit.rules.rule import PROBABLY
 from podfit.rules.shm import Shm, shm_of
-from podfit.vllm import gpu, group, release, volumes
+from podfit.vllm import change, gpu, group, release, volumes
 from podfit.vllm.args import EngineArgs, Releases
+from podfit.vllm.change import Change, Suggestion
 from podfit.vllm.command import Command
 from podfit.vllm.facts import Fact, Facts
 from podfit.vllm.gpu import Accelerator, Placement
@@ -346,7 +346,7 @@ class Engine:
         )
 
     @cached_property
-    def alternatives(self) -> tuple[str, ...]:
+    def alternatives(self) -> tuple[Suggestion, ...]:
         """Changes that would fit the GPU, computed by the planner that found no fit: best first."""
         return self.describe(self._certain)
 
@@ -355,7 +355,7 @@ class Engine:
         return tuple(self.changes())
 
     @cached_property
-    def probable(self) -> tuple[str, ...]:
+    def probable(self) -> tuple[Change, ...]:
         """Changes that likely fit the GPU, though not certainly, and give up less than those of `alternatives`."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return ()
@@ -366,29 +366,37 @@ class Engine:
             certain=self._certain, gpu_memory=self.facts.gpu_memory, env=self.command.env,
             warm=volumes.keeps_compiled(self.mounts, self.command.env),
         )  # fmt: skip
-        return tuple(f"{alternative.text}{PROBABLY}" for alternative in alternatives)
+        return tuple(change.flags(*alternative.flags) for alternative in alternatives)
 
-    def describe(self, changes: Iterable[solve.Alternative]) -> tuple[str, ...]:
-        """Changes for people: in the words of this Pod, and with what must change besides."""
-        return tuple(
-            text + self._accompanying_change(alternative)
-            for alternative in changes
-            if (text := self._written(alternative)) is not None
-        )
+    def describe(self, changes: Iterable[solve.Alternative]) -> tuple[Suggestion, ...]:
+        """Changes as suggestions: in the words of this Pod, and with what must change besides."""
+        suggestions = map(self._suggestion, changes)
+        return tuple([suggestion for suggestion in suggestions if suggestion is not None])
 
-    def _written(self, alternative: solve.Alternative) -> str | None:
-        """The change as text, with this Pod's own selectors; None if its cloud has no such machine."""
+    def _suggestion(self, alternative: solve.Alternative) -> Suggestion | None:
+        """The change with this Pod's own selectors; None if its cloud has no such machine."""
         product, count = alternative.changes.get("product"), int(alternative.changes.get("gpus") or 0)
-        if self.requested is not None and gpu.CLAIM in self.requested[0]:  # the claim selects the GPU, not a selector
-            return alternative.text.replace("nodeSelector nvidia.com/gpu.product:", "a claim for")
+        flags, also = alternative.flags, self._accompanying_change(alternative)
+        by_claim = self.requested is not None and gpu.CLAIM in self.requested[0]  # it selects the GPU, not a selector
         if product:
             amount = count or (self.requested[1] if self.requested else None) or 1
-            usual = f"nodeSelector {gpu.advice.PRODUCT}: {product}"
-            return alternative.text.replace(usual, gpu.advice.of_product(self.workload.spec, product, amount))
-        if count and self.gpu is not None:
-            also = gpu.advice.of_count(self.workload.spec, self.gpu.value.gpus, count)
-            return None if also is None else alternative.text + also
-        return alternative.text
+            node = f"a claim for {product}" if by_claim else gpu.advice.of_product(self.workload.spec, product, amount)
+            if not (flags or also):
+                return node
+            texts = [
+                str(node) if dest == "product" else solve.flag(dest, value)
+                for dest, value in alternative.changes.items()
+                if dest != "gpus"
+            ]
+            return f"{f'{count} GPUs with ' if count else ''}{' and '.join(texts)}{also}"
+        if count and self.gpu is not None and not by_claim:
+            machine = gpu.advice.of_count(self.workload.spec, self.gpu.value.gpus, count)
+            if machine is None:
+                return None
+            also = machine + also
+        if also or alternative.changes_output:
+            return alternative.text + also
+        return Change(alternative.text, flags=flags, gpus=count)
 
     def changes(
         self, *, most: int = solve.MAX_SUGGESTIONS, steps: int = solve.MAX_PLANS, also: Mapping[str, Any] | None = None

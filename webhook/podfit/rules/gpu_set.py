@@ -21,6 +21,7 @@ from podfit.rules.gpu.image_for_other_gpu import LEAST_CUDA, ImageForOtherGpu
 from podfit.rules.gpu.no_attention_backend import NoAttentionBackend
 from podfit.rules.rule import Finding
 from podfit.vllm import gpu
+from podfit.vllm.change import Suggestion
 from podfit.vllm.facts import Fact
 from podfit.vllm.gpu import Accelerator, Gpu
 from podfit.vllm.memory import plan
@@ -120,7 +121,7 @@ def _is_old(model: Gpu) -> bool:
     return model.supports_bf16 is False
 
 
-def selector(engine: Engine) -> str | None:
+def selector(engine: Engine) -> Suggestion | None:
     """The change that gets the Pod the usual GPU of the smallest size that fits all of its containers; None if there
     is none. A GPU that few clusters have, or an old one, is named only if no other one fits."""
     usual = sorted(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
+from podfit.vllm.change import Suggestion
 
 if TYPE_CHECKING:
     from podfit.rules.engine import Engine
@@ -43,8 +44,6 @@ FACTS: dict[str, tuple[str, ...]] = {
 FACT_GETTERS = {name: attrgetter(name) for name in FACTS}
 """A need of a rule, or a fact → what reads it from an engine."""
 
-PROBABLY = " (probably fits)"
-"""The end of a suggestion that the planner's estimate supports, but not its minimum."""
 IGNORE = "podfit.dev/ignore."
 """An author's annotation: this and a rule's id, with the reason as its value (`podfit.evaluation.lint.exemptions`)."""
 
@@ -66,9 +65,11 @@ class Finding(NamedTuple):
     evaluated; None if nothing may."""
     advice: bool = False
     """The finding is only information: `audit` if the rule's mode is `warn`."""
-    suggestions: tuple[str, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
     """Changes, each enough by itself."""
-    propose: Callable[[], str] | None = None
+    probable: tuple[Suggestion, ...] = ()
+    """More changes, which the planner's estimate supports, but not its minimum."""
+    propose: Callable[[], Suggestion] | None = None
     """Return one more suggestion. It takes long, and is called only if the suggestions are shown."""
     computed: bool = False
     """The planner that found the fault computed that each suggestion fits."""

@@ -1,67 +1,51 @@
-"""A suggestion → the edits that follow it, where its text says exactly what to write."""
+"""A change that a rule suggests → the edits that write it into the object."""
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.rules._flags import parser_near
 from podfit.rules.engine import Engine
+from podfit.vllm.change import HERE, Change
 from podfit.vllm.command import edit
 
-_REMARK = regex(r"\s*\((?:probably fits|slower)\)$")
-_FLAG = regex(r"--[a-z][\w.-]*")
-_FLAGS = r"(?P<flags>--\S+ \S+(?: and --\S+ \S+)*)"
-_GPUS_WITH_FLAGS = regex(rf"(?P<count>\d+) GPUs?(?: with {_FLAGS})?")
-_FLAGS_WITH_GPUS = regex(rf"{_FLAGS} with (?P<count>\d+) GPUs?")
-_LIMIT = regex(r"(?:resources\.limits )?(?P<name>memory|nvidia\.com/gpu|amd\.com/gpu): \"?(?P<value>[\w.]+)\"?")
-_SELECTOR = regex(r"nodeSelector (?P<key>[\w./-]+): (?P<value>[\w.-]+)")
-_LEFT_OUT = regex(r"leave it out(?:[:(].*| \(.*)?")
-_FLAG_LEFT_OUT = regex(r"leave (?P<flag>--[\w-]+) out|without (?P<other>--[\w-]+)(?::.*)?")
-_VALUE = regex(r'"(?P<value>[^"]*)"')
-_RELEASE = regex(r"(?:an image of )?vLLM (?P<release>\d+\.\d+\.\d+)(?: or newer)?")
 _TAG = regex(r"(?P<name>(?:docker\.io/)?vllm/vllm-openai):v\d+\.\d+\.\d+")
 
 
-def edits(engine: Engine, path: FieldPath, suggestion: str) -> tuple[Edit, ...]:
-    """The edits that write what a suggestion about the field at `path` says; none if its text leaves anything open."""
-    text = _REMARK.sub("", suggestion)
-    if _LEFT_OUT.fullmatch(text):
-        return _without_variable(engine, path) or _without_flag(engine, _index_at(engine, path))
-    if match := _FLAG_LEFT_OUT.fullmatch(text):
-        return _without_flag(engine, _index_of(engine, match["flag"] or match["other"]))
-    if match := _GPUS_WITH_FLAGS.fullmatch(text) or _FLAGS_WITH_GPUS.fullmatch(text):
-        flags = _with_flags(engine, match["flags"]) if match["flags"] else ()
-        gpus = _gpu_limit(engine, match["count"])
-        return (*gpus, *flags) if gpus and bool(flags) == bool(match["flags"]) else ()
-    if text.startswith("--"):
-        return _with_flags(engine, text)
-    if match := _LIMIT.fullmatch(text):
-        return (_limit(engine, match["name"], match["value"]),)
-    if match := _SELECTOR.fullmatch(text):
-        return (Edit(engine.workload.path / "nodeSelector" / match["key"], match["value"]),)
-    if (match := _VALUE.fullmatch(text)) and path.parts[-1] == "value":
-        return (Edit(path, match["value"]),)
-    if match := _RELEASE.fullmatch(text):
-        return _with_release(engine, match["release"])
-    return ()
+def edits(engine: Engine, path: FieldPath, change: Change) -> tuple[Edit, ...]:
+    """The edits of a change that the finding at `path` suggests; none if a part of it can't be written."""
+    parts: list[tuple[Edit, ...]] = []
+    if change.without == HERE:
+        parts.append(_without_variable(engine, path) or _without_flag(engine, _index_at(engine, path)))
+    elif change.without:
+        parts.append(_without_flag(engine, _index_of(engine, change.without)))
+    if change.gpus:
+        parts.append(_limit(engine, engine.requested[0], str(change.gpus)) if engine.requested else ())
+    if change.flags:
+        parts.append(_with_flags(engine, change.flags))
+    if change.limit:
+        parts.append(_limit(engine, *change.limit))
+    if change.selector:
+        label, value = change.selector
+        parts.append((Edit(engine.workload.path / "nodeSelector" / label, value),))
+    if change.value is not None:
+        parts.append((Edit(path, change.value),) if path.parts[-1] == "value" else ())
+    if change.release:
+        parts.append(_with_release(engine, change.release))
+    return tuple(itertools.chain(*parts)) if all(parts) else ()
 
 
-def _with_flags(engine: Engine, text: str) -> tuple[Edit, ...]:
+def _with_flags(engine: Engine, flags: Sequence[str]) -> tuple[Edit, ...]:
     """The command with these flags, each in the place of its own former value, the new ones at the end."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return ()
     replaced: list[Edit] = []
     added: list[str] = []
-    for flag, values in _flags(words):
-        if not _FLAG.fullmatch(flag) or "and" in values or not _takes(engine, flag, len(values)):
-            return ()
-        index = _index_of(engine, flag.replace("_", "-"))
+    for flag, *values in map(shlex.split, flags):
+        index = _index_of(engine, flag)
         if index is None:
             added += (flag, *values)
         elif change := _replaced(engine, index, values):
@@ -70,29 +54,6 @@ def _with_flags(engine: Engine, text: str) -> tuple[Edit, ...]:
             return ()
     inserted = _inserted(engine, added) if added else ()
     return (*inserted, *replaced) if inserted or not added else ()  # the place of new words is that of the old command
-
-
-def _flags(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Each flag with its values. `and` before a flag joins two changes."""
-    flag, values = "", list[str]()
-    for word in words:
-        if word.startswith("--"):
-            if flag:
-                yield flag, values[:-1] if values[-1:] == ["and"] else values
-            flag, values = word.partition("=")[0], [word.partition("=")[2]] if "=" in word else []
-        else:
-            values.append(word)
-    if flag:
-        yield flag, values
-
-
-def _takes(engine: Engine, flag: str, count: int) -> bool:
-    """True if vLLM's parser takes so many values after the flag: more words are a remark for people."""
-    known = parser_near(engine)
-    option = known.spellings.get(flag.replace("_", "-")) if known else None
-    if option is None or option[0].nargs in ("+", "*"):
-        return True
-    return count == 0 if option[0].nargs == 0 else count < 2
 
 
 def _replaced(engine: Engine, index: int, values: Sequence[str]) -> tuple[Edit, ...]:
@@ -166,10 +127,5 @@ def _with_release(engine: Engine, release: str) -> tuple[Edit, ...]:
     return (Edit(engine.container.path / "image", f"{match['name']}:v{release}"),) if match else ()
 
 
-def _gpu_limit(engine: Engine, count: str) -> tuple[Edit, ...]:
-    """The edit that sets the limit of the GPU resource to `count`; none if the container requests none."""
-    return (_limit(engine, engine.requested[0], count),) if engine.requested else ()
-
-
-def _limit(engine: Engine, resource: str, value: str) -> Edit:
-    return Edit(engine.container.path / "resources" / "limits" / resource, value)
+def _limit(engine: Engine, resource: str, value: str) -> tuple[Edit, ...]:
+    return (Edit(engine.container.path / "resources" / "limits" / resource, value),)

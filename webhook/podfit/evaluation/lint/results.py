@@ -16,9 +16,12 @@ from podfit.kube.path import FieldPath
 from podfit.kube.workload import JSON
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Heading, Level, Mode
+from podfit.vllm.change import Change, Suggestion
 
 MAX_CHANGE_LENGTH = 4000
 """Maximum characters of a suggestion, which can be a whole command."""
+PROBABLY = " (probably fits)"
+"""The end of a suggestion that the planner's estimate supports, but not its minimum."""
 
 
 def printable(text: str, secrets: Secrets) -> str:
@@ -75,14 +78,39 @@ class GradedFinding:
     @cached_property
     def finding(self) -> Finding:
         """The finding with texts that can be printed: masked, without control characters, bounded."""
-        masked_suggestions = [clean(self.secrets.masked(text)) for text in self._suggestions]
         return self.unmasked._replace(
             message=self.message,
             details=tuple(map(self._printable, self._details)),
-            suggestions=tuple([shortened(text, MAX_CHANGE_LENGTH) for text in masked_suggestions]),
+            suggestions=self.suggestions,
+            probable=(),
             propose=None,
             fix=() if self.withheld else self.unmasked.fix,
         )
+
+    @property
+    def suggestions(self) -> tuple[str, ...]:
+        """The finding's suggestions as texts that can be printed. Those that only probably fit are the last."""
+        return (*self.sure_suggestions, *[f"{text}{PROBABLY}" for text in self.probable_suggestions])
+
+    @cached_property
+    def sure_suggestions(self) -> tuple[str, ...]:
+        """The suggestions other than the probable ones."""
+        return tuple(map(self._printable_change, self._suggestions))
+
+    @cached_property
+    def probable_suggestions(self) -> tuple[str, ...]:
+        """The suggestions that only probably fit, without a remark about that."""
+        return tuple(map(self._printable_change, self.unmasked.probable))
+
+    @property
+    def changes(self) -> Sequence[tuple[str, Change]]:
+        """The suggestions that a program can write, each with its text. One whose text contains a secret is left
+        out."""
+        return [
+            (text, change)
+            for text, change in zip(self.suggestions, (*self._suggestions, *self.unmasked.probable), strict=True)
+            if isinstance(change, Change) and not self.secrets.holds(change.text)
+        ]
 
     @cached_property
     def withheld(self) -> bool:
@@ -92,7 +120,8 @@ class GradedFinding:
     @property
     def masked(self) -> bool:
         """Its texts contain stars in place of secrets."""
-        texts = (self.unmasked.message, *self._details, *self._suggestions, self.consequence.reason or "")
+        changes = map(str, (*self._suggestions, *self.unmasked.probable))
+        texts = (self.unmasked.message, *self._details, *changes, self.consequence.reason or "")
         return any(map(self.secrets.holds, texts))
 
     @property
@@ -106,12 +135,15 @@ class GradedFinding:
         return (*self.unmasked.details, *withheld, *self.unmasked_notes)
 
     @cached_property
-    def _suggestions(self) -> Sequence[str]:
+    def _suggestions(self) -> Sequence[Suggestion]:
         finding = self.unmasked
         return finding.suggestions if finding.propose is None else (*finding.suggestions, finding.propose())
 
     def _printable(self, text: str) -> str:
         return printable(text, self.secrets)
+
+    def _printable_change(self, suggestion: Suggestion) -> str:
+        return shortened(clean(self.secrets.masked(str(suggestion))), MAX_CHANGE_LENGTH)
 
     @property
     def is_softened(self) -> bool:

@@ -391,7 +391,7 @@ def _scanned_finding(graded: GradedFinding) -> ScannedFinding:
         message=finding.message,
         details=finding.details,
         certainty=finding.certainty,
-        suggestions=finding.suggestions,
+        suggestions=graded.suggestions,
         computed=finding.computed,
         why=graded.why_softened,
         softened_by=graded.softened_by,

@@ -123,7 +123,9 @@ def explain(report: Report, result: Result) -> Explained:
             Origin(origin.what, report.secrets.line(origin.value), report.secrets.line(origin.source))
             for origin in _origins(engine, report.secrets)
         ),
-        changes=tuple(map(report.secrets.line, engine.alternatives)) if plan.verdict != "fits" else (),
+        changes=tuple(report.secrets.line(str(change)) for change in engine.alternatives)
+        if plan.verdict != "fits"
+        else (),
         findings=findings,
         report=report,
     )

@@ -90,8 +90,8 @@ def _section(explanation: Explained) -> Iterator[str]:
         for graded in explanation.findings:
             finding = graded.finding
             details = "".join(f'<span class="note">{_text(line)}</span>' for line in finding.details)
-            advised = "".join(f"<li><code>{_text(suggestion)}</code></li>" for suggestion in finding.suggestions)
-            advice = f'<div class="note">{_text(lead(finding))}:<ul>{advised}</ul></div>' if advised else ""
+            advised = "".join(f"<li><code>{_text(suggestion)}</code></li>" for suggestion in graded.suggestions)
+            advice = f'<div class="note">{_text(lead(graded))}:<ul>{advised}</ul></div>' if advised else ""
             yield (
                 f'<li><span class="{graded.mode}">{HEADINGS[graded.heading]}</span> {_text(graded.rule)} '
                 f'<span class="soft">({PLANES[graded.plane]}, <code>{_text(graded.path)}</code>)</span><br>'

@@ -45,7 +45,7 @@ def _section(explanation: Explained) -> Iterator[str]:
     for graded in explanation.findings:
         finding = graded.finding
         sentence = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
-        helps = "<br>".join(escaped(text) for text in advice(finding))
+        helps = "<br>".join(escaped(text) for text in advice(graded))
         yield f"| {HEADINGS[graded.heading]} | `{graded.rule}` | {sentence} | {helps} |"
     yield from ("", "<details><summary>where every number came from</summary>", "", "| what | value | source |")
     yield "| --- | --- | --- |"

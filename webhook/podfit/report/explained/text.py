@@ -77,7 +77,7 @@ def _findings(findings: Sequence[GradedFinding], width: int, *, verbose: bool) -
         finding = graded.finding
         head = f"{HEADINGS[graded.heading]}  {graded.rule}  [{PLANES[graded.plane]}]  {graded.path}"
         out += ["", *_wrapped(head, width, "  ")]
-        for line in (finding.message, *finding.details, *advice(finding)):
+        for line in (finding.message, *finding.details, *advice(graded)):
             out += _wrapped(line, width, "    ", "      " if line.startswith("- ") else None)
     return out
 

@@ -8,6 +8,7 @@ from podfit.rules._flags import certainty
 from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, Given, number
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
+from podfit.vllm import change
 from podfit.vllm.memory import kv_releases, kv_specs
 from podfit.vllm.memory.kv_cache import state_block
 from podfit.vllm.release import Release
@@ -42,7 +43,7 @@ def batches(engine: Engine) -> Iterator[Finding]:
             "each sequence needs a token a step",
             certainty=certainty(engine) if certain else "likely",
             rests_on=("model",),
-            suggestions=(f"--max-num-seqs {tokens}", f"--max-num-batched-tokens {seqs} or more"),
+            suggestions=(change.flags(f"--max-num-seqs {tokens}"), f"--max-num-batched-tokens {seqs} or more"),
         )
     if longest is not None and 0 < tokens < longest and _unchunked(engine, longest):
         yield Finding(
@@ -52,9 +53,9 @@ def batches(engine: Engine) -> Iterator[Finding]:
             certainty=certainty(engine) if certain else "likely",
             rests_on=("model",),
             suggestions=(
-                f"--max-num-batched-tokens {longest}",
-                "--enable-chunked-prefill",
-                f"--max-model-len {tokens}",
+                change.flags(f"--max-num-batched-tokens {longest}"),
+                change.flags("--enable-chunked-prefill"),
+                change.flags(f"--max-model-len {tokens}"),
             ),
         )
 
@@ -356,6 +357,7 @@ def _nodes(it: Given) -> str | None:
 
 
 R = Release
+LEAVE_OUT = change.leave_out()
 CHECKS = (
     # config/scheduler.py verify_max_model_len, SchedulerConfig._verify_args
     Check("max_num_seqs", R(0, 8, 5), R(0, 11), _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True,
@@ -363,44 +365,45 @@ CHECKS = (
     Check("max_num_seqs", R(0, 11), None, _seqs, ("a smaller --max-num-seqs",), of_gpu=True, of_model=True),
     Check("max_num_batched_tokens", R(0, 8, 5), R(0, 10, 1), _usual_seqs, ("a --max-num-seqs that is not larger",),
           of_gpu=True, of_model=True, variables=("VLLM_ATTENTION_BACKEND", "VLLM_USE_V1"), unknown=_may_pool),
-    Check("max_num_batched_tokens", R(0, 11), None, _prompt_exceeds_batch, ("leave it out",), of_model=True),
-    Check("long_prefill_token_threshold", R(0, 27), None, _long_prompt, ("leave it out",), of_model=True),
-    Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, ("leave it out",)),
+    Check("max_num_batched_tokens", R(0, 11), None, _prompt_exceeds_batch, (LEAVE_OUT,), of_model=True),
+    Check("long_prefill_token_threshold", R(0, 27), None, _long_prompt, (LEAVE_OUT,), of_model=True),
+    Check("max_long_partial_prefills", R(0, 8, 5), R(0, 11, 1), _long_partial_prefills, (LEAVE_OUT,)),
     # engine/arg_utils.py _check_feature_supported
-    Check("max_long_partial_prefills", R(0, 11, 1), R(0, 27), _partial_prefills, ("leave it out",)),
-    Check("max_num_partial_prefills", R(0, 11, 1), R(0, 27), _partial_prefills, ("leave it out",)),
+    Check("max_long_partial_prefills", R(0, 11, 1), R(0, 27), _partial_prefills, (LEAVE_OUT,)),
+    Check("max_num_partial_prefills", R(0, 11, 1), R(0, 27), _partial_prefills, (LEAVE_OUT,)),
     # engine/arg_utils.py create_engine_config
     Check("speculative_config", R(0, 11, 1), None, _lookahead, ("fewer speculative tokens",), of_gpu=True,
           of_model=True),
-    Check("async_scheduling", R(0, 10), R(0, 11, 1), _asynchronous_stages, ("leave --async-scheduling out",)),
+    Check("async_scheduling", R(0, 10), R(0, 11, 1), _asynchronous_stages, (change.without("--async-scheduling"),)),
     # 0.15 … 0.33 models/config.py MambaModelConfig
     Check("enable_chunked_prefill", R(0, 15), None, _state_chunks,
-          ("--enable-chunked-prefill", "--no-enable-prefix-caching"), of_model=True),
+          (change.flags("--enable-chunked-prefill"), change.flags("--no-enable-prefix-caching")), of_model=True),
     Check("enable_prefix_caching", R(0, 15), R(0, 17), _state_drafts,
-          ("leave --enable-prefix-caching out", "leave --speculative-config out"), of_model=True),
+          (change.without("--enable-prefix-caching"), change.without("--speculative-config")), of_model=True),
     # 0.17 … 0.26 config/vllm.py validate_block_size, which the engine calls when it knows the block
     Check("enable_prefix_caching", R(0, 17), R(0, 27), _state_step,
-          ("a larger --max-num-batched-tokens", "leave --enable-prefix-caching out"), of_model=True, of_gpu=True,
+          ("a larger --max-num-batched-tokens", change.without("--enable-prefix-caching")), of_model=True, of_gpu=True,
           unknown=_block_depends),
     # config/parallel.py ParallelConfig
-    Check("enable_eplb", R(0, 10), None, _eplb_without_experts, ("--enable-expert-parallel",)),
-    Check("enable_eplb", R(0, 10), None, _eplb_alone, ("leave --enable-eplb out",)),
-    Check("decode_context_parallel_size", R(0, 10, 2), None, _context_ranks, ("leave it out",)),
-    Check("data_parallel_size_local", R(0, 9), None, _local_ranks, ("leave --data-parallel-size-local out",)),
-    Check("data_parallel_size", R(0, 11), R(0, 25), _no_ranks, ("--data-parallel-size 1",)),
-    Check("data_parallel_rank", R(0, 9, 2), None, _rank, ("leave --data-parallel-rank out",)),
+    Check("enable_eplb", R(0, 10), None, _eplb_without_experts, (change.flags("--enable-expert-parallel"),)),
+    Check("enable_eplb", R(0, 10), None, _eplb_alone, (change.without("--enable-eplb"),)),
+    Check("decode_context_parallel_size", R(0, 10, 2), None, _context_ranks, (LEAVE_OUT,)),
+    Check("data_parallel_size_local", R(0, 9), None, _local_ranks, (change.without("--data-parallel-size-local"),)),
+    Check("data_parallel_size", R(0, 11), R(0, 25), _no_ranks, (change.flags("--data-parallel-size 1"),)),
+    Check("data_parallel_rank", R(0, 9, 2), None, _rank, (change.without("--data-parallel-rank"),)),
     # engine/arg_utils.py create_engine_config (read in 0.10.0 … 0.33)
     Check("data_parallel_hybrid_lb", R(0, 10), None, _hybrid, ("--data-parallel-size-local",)),
     Check("data_parallel_external_lb", R(0, 12), None, _external, ("--data-parallel-rank",)),
     # config/parallel.py ParallelConfig (0.9.2 … 0.33), config/offload.py OffloadConfig (0.17 … 0.33)
-    Check("eplb_config", R(0, 10, 2), None, _redundant, ("--enable-eplb", "leave the redundant experts out")),
-    Check("num_redundant_experts", R(0, 9, 2), None, _redundant, ("--enable-eplb", "leave it out")),
-    Check("offload_backend", R(0, 17), None, _prefetch, ("--offload-group-size", "leave --offload-backend out")),
-    Check("nnodes", R(0, 11, 1), None, _nodes, ("leave --nnodes out",)),
+    Check("eplb_config", R(0, 10, 2), None, _redundant,
+          (change.flags("--enable-eplb"), "leave the redundant experts out")),
+    Check("num_redundant_experts", R(0, 9, 2), None, _redundant, (change.flags("--enable-eplb"), LEAVE_OUT)),
+    Check("offload_backend", R(0, 17), None, _prefetch, ("--offload-group-size", change.without("--offload-backend"))),
+    Check("nnodes", R(0, 11, 1), None, _nodes, (change.without("--nnodes"),)),
     # 0.11.0 config/__init__.py, 0.11.1 … 0.33 config/vllm.py
-    Check("enable_dbo", R(0, 11), None, _two_batches, ("leave --enable-dbo out",),
+    Check("enable_dbo", R(0, 11), None, _two_batches, (change.without("--enable-dbo"),),
           variables=("VLLM_ALL2ALL_BACKEND",)),
     # config/model.py verify_with_parallel_config
-    Check("decode_context_parallel_size", R(0, 11, 1), None, _context_heads, ("leave it out",), of_model=True),
+    Check("decode_context_parallel_size", R(0, 11, 1), None, _context_heads, (LEAVE_OUT,), of_model=True),
     Check("pipeline_parallel_size", R(0, 8, 5), None, _stages, ("--tensor-parallel-size",), of_model=True),
 )  # fmt: skip

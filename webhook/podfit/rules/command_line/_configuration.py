@@ -15,6 +15,7 @@ from podfit.rules import _checkpoint
 from podfit.rules._flags import certainty, uncertain
 from podfit.rules.engine import PARALLEL, Engine
 from podfit.rules.rule import Finding
+from podfit.vllm.change import Suggestion
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory import plan, resolved, settings
 from podfit.vllm.memory.parallel import Parallel
@@ -104,7 +105,7 @@ class Check(NamedTuple):
     """The first release that rejects it, and the first one that does not; None if the newest that was read does."""
     refusal: Callable[[Given], str | None]
     """The problem, None if there is none."""
-    changes: tuple[str, ...]
+    changes: tuple[Suggestion, ...]
     of_model: bool = False
     """It rests on the model's config.json."""
     of_gpu: bool = False

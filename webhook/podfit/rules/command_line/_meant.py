@@ -10,8 +10,10 @@ from typing import Any
 
 from podfit.base.lazy import regex
 from podfit.base.near import LONGEST, nearest
+from podfit.vllm import change
 from podfit.vllm.args import settings
 from podfit.vllm.args.values import InvalidValueError, human_int, key_values
+from podfit.vllm.change import Suggestion
 from podfit.vllm.release import Release
 
 DTYPE_ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
@@ -28,7 +30,7 @@ def name(given: str, allowed: Iterable[Any]) -> str | None:
     return folded[near[0]] if near else None
 
 
-def tool_parsers(message: str, release: Release | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def tool_parsers(message: str, release: Release | None) -> tuple[tuple[str, ...], tuple[Suggestion, ...]]:
     """Details and suggestions for vLLM's error "--enable-auto-tool-choice requires --tool-call-parser".
 
     They list the parsers of the release. Which of them reads a model's calls depends on the model's chat template,
@@ -37,7 +39,10 @@ def tool_parsers(message: str, release: Release | None) -> tuple[tuple[str, ...]
         return (), ()
     none = settings.unknown_name("tool_call_parser", "", release)
     names = (f"it is one of {', '.join(none.allowed)}",) if none is not None else ()
-    return names, ("--tool-call-parser with the one for this model", "without --enable-auto-tool-choice")
+    return names, (
+        "--tool-call-parser with the one for this model",
+        change.without("--enable-auto-tool-choice", "without {}"),
+    )
 
 
 def _folded(text: str) -> str:
@@ -45,9 +50,9 @@ def _folded(text: str) -> str:
     return re.sub("[-_ ]", "", text).upper().replace("ATTENTION", "ATTN")
 
 
-_METRICS = "leave it out: vLLM always serves /metrics, on its own port"
-_OF_A_REQUEST = "leave it out: a client sends it with each request (--override-generation-config sets a default)"
-FLAGS_OF_OTHERS = {
+_METRICS = change.leave_out(": vLLM always serves /metrics, on its own port")
+_OF_A_REQUEST = change.leave_out(": a client sends it with each request (--override-generation-config sets a default)")
+FLAGS_OF_OTHERS: dict[str, Suggestion] = {
     **dict.fromkeys(
         ("--enable-metrics", "--metrics", "--metrics-port", "--enable-prometheus", "--prometheus-port"), _METRICS
     ),
@@ -71,7 +76,7 @@ FLAGS_OF_OTHERS = {
     **dict.fromkeys(("--load-in-4bit", "--load-in-8bit"), "--quantization bitsandbytes"),
     **dict.fromkeys(("--workers", "--num-workers"), "--api-server-count"),
     **dict.fromkeys(("--log-level", "--loglevel"), "--uvicorn-log-level, or env VLLM_LOGGING_LEVEL"),
-    **dict.fromkeys(("--n-gpu-layers", "--device-map"), "leave it out: vLLM puts all layers on the GPUs"),
+    **dict.fromkeys(("--n-gpu-layers", "--device-map"), change.leave_out(": vLLM puts all layers on the GPUs")),
 }  # fmt: skip
 """Flags of other servers, and of clients, that no vLLM release has: what does the same in vLLM (SGLang's
 server_args.py, text-generation-launcher --help, llama-server --help, OpenAI's API reference)."""

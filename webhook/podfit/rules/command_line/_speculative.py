@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from podfit.rules.command_line._configuration import Check, Given
+from podfit.vllm import change
 from podfit.vllm.args import settings
+from podfit.vllm.change import Suggestion
 from podfit.vllm.model import by_id, model_of_name
 from podfit.vllm.model.name import last_part
 from podfit.vllm.release import Release
@@ -60,7 +62,7 @@ def _check(
     release: Release,
     until: Release | None,
     refusal: Callable[[Given, Mapping[str, Any]], str | None],
-    change: str,
+    change: Suggestion,
     unknown: Callable[[Given], str | None] | None = None,
 ) -> Check:
     """A check of the speculative config for releases from `release` to before `until`."""
@@ -223,6 +225,6 @@ CHECKS = (
     _check(R(0, 11), R(0, 22), _unsupported_target, '"method": "ngram"'),
     _check(R(0, 8, 5), None, _drafter_ranks, '"draft_tensor_parallel_size": 1'),
     _check(R(0, 15), None, _vocabulary, "a drafter of the same family", _unknown_drafter),
-    _check(R(0, 10), R(0, 11, 1), _asynchronous, "leave --async-scheduling out"),
-    _check(R(0, 11, 1), R(0, 33), _asynchronous_ngram, "leave --async-scheduling out"),
+    _check(R(0, 10), R(0, 11, 1), _asynchronous, change.without("--async-scheduling")),
+    _check(R(0, 11, 1), R(0, 33), _asynchronous_ngram, change.without("--async-scheduling")),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, Given
+from podfit.vllm import change
 from podfit.vllm.memory.kv_releases import STATEFUL
 from podfit.vllm.release import Release
 
@@ -256,6 +257,7 @@ def _twice(dest: str, config: str, key: str, release: Release) -> Check:
 
 
 R = Release
+LEAVE_OUT = change.leave_out()
 CHECKS = (
     # engine/arg_utils.py create_engine_config, create_speculative_config
     _twice("cudagraph_capture_sizes", "compilation_config", "cudagraph_capture_sizes", R(0, 11, 2)),
@@ -267,40 +269,41 @@ CHECKS = (
     # config/vllm.py _set_cudagraph_sizes
     Check("compilation_config", R(0, 11, 1), None, _captures, ("leave the sizes out",),
           variables=(NO_COMPILATION,)),
-    Check("cudagraph_capture_sizes", R(0, 11, 1), None, _captures, ("leave it out",),
+    Check("cudagraph_capture_sizes", R(0, 11, 1), None, _captures, (LEAVE_OUT,),
           variables=(NO_COMPILATION,)),
-    Check("max_cudagraph_capture_size", R(0, 11, 1), None, _captures, ("leave it out", "--enforce-eager"),
+    Check("max_cudagraph_capture_size", R(0, 11, 1), None, _captures, (LEAVE_OUT, change.flags("--enforce-eager")),
           variables=(NO_COMPILATION,)),
     # config/profiler.py, config/observability.py
     Check("profiler_config", R(0, 13), None, _profiler, ('"torch_profiler_dir": "/tmp/profile"',)),
-    Check("collect_detailed_traces", R(0, 11, 1), None, _traces, ("leave it out",)),
+    Check("collect_detailed_traces", R(0, 11, 1), None, _traces, (LEAVE_OUT,)),
     # config/model.py ModelConfig, config/vllm.py, config/multimodal.py
     Check("hf_overrides", R(0, 11), None, _overrides, ('--hf-overrides \'{"KEY": VALUE}\'',)),
-    Check("kv_cache_dtype", R(0, 33), None, _cache_dtype, ("leave it out",), of_model=True, of_gpu=True),
-    Check("disable_sliding_window", R(0, 8, 5), R(0, 12), _window, ("leave it out",), of_model=True),
-    Check("runner", R(0, 10), None, _generates, ("--runner pooling",), of_model=True),
-    Check("task", R(0, 8, 5), None, _generates, ("leave it out",), of_model=True),
-    Check("limit_mm_per_prompt", R(0, 11, 1), None, _limits, ("leave it out",), of_model=True),
+    Check("kv_cache_dtype", R(0, 33), None, _cache_dtype, (LEAVE_OUT,), of_model=True, of_gpu=True),
+    Check("disable_sliding_window", R(0, 8, 5), R(0, 12), _window, (LEAVE_OUT,), of_model=True),
+    Check("runner", R(0, 10), None, _generates, (change.flags("--runner pooling"),), of_model=True),
+    Check("task", R(0, 8, 5), None, _generates, (LEAVE_OUT,), of_model=True),
+    Check("limit_mm_per_prompt", R(0, 11, 1), None, _limits, (LEAVE_OUT,), of_model=True),
     # 0.11.0 config/multimodal.py MultiModalConfig
     Check("limit_mm_per_prompt", R(0, 11), R(0, 11, 1), _limit_options, ("a number of items",)),
     # config.py ModelConfig._init_multimodal_config
-    Check("limit_mm_per_prompt", R(0, 6, 3), R(0, 10, 1), _limits_of_text, ("leave it out",), of_model=True),
-    Check("video_pruning_rate", R(0, 11, 1), None, _pruning, ("leave it out",), of_model=True),
-    Check("mm_processor_cache_gb", R(0, 11, 1), None, _processor_cache, ("leave it out",), of_model=True),
-    Check("mm_encoder_attn_backend", R(0, 12), None, _encoder_backend, ("leave it out",), of_model=True),
+    Check("limit_mm_per_prompt", R(0, 6, 3), R(0, 10, 1), _limits_of_text, (LEAVE_OUT,), of_model=True),
+    Check("video_pruning_rate", R(0, 11, 1), None, _pruning, (LEAVE_OUT,), of_model=True),
+    Check("mm_processor_cache_gb", R(0, 11, 1), None, _processor_cache, (LEAVE_OUT,), of_model=True),
+    Check("mm_encoder_attn_backend", R(0, 12), None, _encoder_backend, (LEAVE_OUT,), of_model=True),
     Check("kv_transfer_config", R(0, 27), R(0, 33), _connector_for_manager, ('"kv_connector": "NixlConnector"',)),
     Check("kv_transfer_config", R(0, 33), None, _connector, ('"kv_connector": "NixlConnector"',)),
     # config/vllm.py _verify_kv_transfer_compat (0.19.1 has no such check)
     Check("kv_transfer_config", R(0, 22), None, _moving_pages,
-          (f"leave {EXPANDABLE} out", "--enable-cumem-allocator"), variables=(ALLOCATOR,)),
+          (f"leave {EXPANDABLE} out", change.flags("--enable-cumem-allocator")), variables=(ALLOCATOR,)),
     Check("kv_offloading_size", R(0, 22), None, _moving_pages,
-          (f"leave {EXPANDABLE} out", "--enable-cumem-allocator"), variables=(ALLOCATOR,)),
+          (f"leave {EXPANDABLE} out", change.flags("--enable-cumem-allocator")), variables=(ALLOCATOR,)),
     # config/model.py, config/scheduler.py (0 makes a default batch of 0 tokens)
-    Check("max_model_len", R(0, 14), None, _length, ("leave it out", "--max-model-len auto")),
+    Check("max_model_len", R(0, 14), None, _length, (LEAVE_OUT, change.flags("--max-model-len auto"))),
     # config/structured_outputs.py, config/vllm.py validate_mamba_block_size, config/model.py _get_convert_type
     Check("structured_outputs_config", R(0, 11), None, _structured_outputs_backend, ('"backend": "guidance"',)),
-    Check("mamba_block_size", R(0, 11, 1), None, _state_blocks, ("--enable-prefix-caching",), of_model=True),
-    Check("runner", R(0, 11), None, _as_it_is, ("leave --convert out",), of_model=True),
+    Check("mamba_block_size", R(0, 11, 1), None, _state_blocks, (change.flags("--enable-prefix-caching"),),
+          of_model=True),
+    Check("runner", R(0, 11), None, _as_it_is, (change.without("--convert"),), of_model=True),
     # config/__init__.py __post_init__
     Check("compilation_config", R(0, 11), R(0, 11, 1), _levels, ("leave the level out",), of_model=True),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from podfit.rules.command_line import _combinations, _configuration, _meant, _sp
 from podfit.rules.command_line._configuration import number
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.release import Release
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -90,7 +91,7 @@ def _adapters(engine: Engine) -> Iterator[Finding]:
             path=engine.argument("lora_modules"),
             message="--lora-modules without --enable-lora: the adapters can't be loaded",
             certainty="likely",
-            suggestions=("--enable-lora",),
+            suggestions=(change.flags("--enable-lora"),),
         )
 
 
@@ -107,7 +108,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
             message=f"--max-cpu-loras {cpu} is smaller than --max-loras {gpu}",
             certainty=certainty(engine),
             uncertain=uncertain(engine),
-            suggestions=(f"--max-cpu-loras {gpu}",),
+            suggestions=(change.flags(f"--max-cpu-loras {gpu}"),),
         )
     too_small = rank == 1 and engine.release is not None and engine.release < RANK_OF_ONE
     if rank is not None and (rank not in RANKS or too_small):
@@ -117,7 +118,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
             message=f"--max-lora-rank {rank} is none of {', '.join(map(str, RANKS[1:] if too_small else RANKS))}",
             certainty=certainty(engine),
             uncertain=uncertain(engine),
-            suggestions=(f"--max-lora-rank {fits}",),
+            suggestions=(change.flags(f"--max-lora-rank {fits}"),),
         )
 
 
@@ -167,7 +168,7 @@ def _experts(engine: Engine) -> Iterator[Finding]:
             message=f"--enable-expert-parallel, but {model.value.id} has no experts: it is dense",
             certainty=certainty(engine) if release >= EXPERTS_ASKED else "likely",
             rests_on=("model",),
-            suggestions=("leave it out",),
+            suggestions=(change.leave_out(),),
         )
 
 
@@ -187,7 +188,7 @@ def _backend(engine: Engine) -> Iterator[Finding]:
             "one of them",
             certainty=certainty(engine),
             uncertain=uncertain(engine),
-            suggestions=("leave --attention-backend out", 'leave "backend" out of --attention-config'),
+            suggestions=(change.without("--attention-backend"), 'leave "backend" out of --attention-config'),
         )
 
 

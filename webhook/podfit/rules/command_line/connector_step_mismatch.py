@@ -6,6 +6,7 @@ from dataclasses import replace
 from podfit.rules.command_line._configuration import Given
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.memory import kv_releases, plan
 from podfit.vllm.memory.kv_cache import state_block
 from podfit.vllm.release import Release
@@ -46,7 +47,7 @@ class ConnectorStepMismatch(Rule):
         it, block = wrong[0]
         settings = it.settings
         longest = 2 * block - 1
-        fewer = "" if settings.batch.max_num_seqs <= longest else f" and --max-num-seqs {longest}"
+        fewer = () if settings.batch.max_num_seqs <= longest else (f"--max-num-seqs {longest}",)
         default = "" if "max_num_batched_tokens" in engine.args.given else "the default of "
         yield Finding(
             path=engine.argument("max_num_batched_tokens"),
@@ -54,7 +55,7 @@ class ConnectorStepMismatch(Rule):
             f"{default}--max-num-batched-tokens is {settings.batch.max_num_batched_tokens:,}",
             certainty="likely",
             suggestions=(
-                f"--max-num-batched-tokens {longest}{fewer}",
+                change.flags(f"--max-num-batched-tokens {longest}", *fewer),
                 f"vLLM {CHECKED[1]} or later, with --separate-object-groups at the LMCache server",
             ),
         )

@@ -8,6 +8,7 @@ from podfit.rules._flags import certainty, is_since, life, registry_certainty, u
 from podfit.rules.command_line import _meant
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.args import settings
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory.v0_fallback import BEFORE_AMPERE
@@ -123,7 +124,7 @@ def _port(engine: Engine) -> Iterator[Finding]:
             path=_entry(engine, "VLLM_PORT"),
             certainty=_certain_if(engine, is_since(engine, READS_PORT)),
             message=f"VLLM_PORT is {port!r}: vLLM wants a number",
-            suggestions=("leave it out: --port is the server's",),
+            suggestions=(change.leave_out(": --port is the server's"),),
         )
 
 
@@ -136,7 +137,7 @@ def _port_of_server(engine: Engine) -> Iterator[Finding]:
             certainty="possible",
             message=f"VLLM_PORT is {port}, the server's own port: vLLM's processes look for a free port from there on",
             details=("newer releases take the next free port, older ones may end with `address already in use`",),
-            suggestions=("leave it out: --port is the server's",),
+            suggestions=(change.leave_out(": --port is the server's"),),
         )
 
 
@@ -148,7 +149,7 @@ def _gfx_version(engine: Engine) -> Iterator[Finding]:
             path=_entry(engine, "HSA_OVERRIDE_GFX_VERSION"),
             certainty="possible",
             message=f"HSA_OVERRIDE_GFX_VERSION is {given!r}: ROCm takes the GPU for another one, and kernels may fail",
-            suggestions=("leave it out: vLLM's ROCm image has kernels for the GPUs that it lists",),
+            suggestions=(change.leave_out(": vLLM's ROCm image has kernels for the GPUs that it lists"),),
         )
 
 
@@ -163,7 +164,7 @@ def _v1(engine: Engine) -> Iterator[Finding]:
             certainty=certainty(engine),
             uncertain=uncertain(engine),
             message=f"VLLM_USE_V1 is {given!r}: vLLM {release} wants 0 or 1",
-            suggestions=('"1"', '"0"') if release < V1_SWITCH[1] else ("leave it out",),
+            suggestions=(change.value("1"), change.value("0")) if release < V1_SWITCH[1] else (change.leave_out(),),
         )
     elif int(given) == 0 and release == V1_SWITCH[1]:
         yield Finding(
@@ -171,7 +172,7 @@ def _v1(engine: Engine) -> Iterator[Finding]:
             certainty=certainty(engine),
             uncertain=uncertain(engine),
             message=f"VLLM_USE_V1 is 0, and vLLM {release} has no V0: it does not start",
-            suggestions=("leave it out", "vLLM 0.10.2, the last with V0"),
+            suggestions=(change.leave_out(), "vLLM 0.10.2, the last with V0"),
         )
     elif int(given) == 1 and release < BEFORE_AMPERE:
         yield from _v1_before_ampere(engine, release)
@@ -188,7 +189,7 @@ def _v1_before_ampere(engine: Engine, release: Release) -> Iterator[Finding]:
         uncertain=uncertain(engine),
         message=f"VLLM_USE_V1 is 1, and V1 of vLLM {release} needs compute capability 8.0 or higher; this is "
         f"{with_capability(gpus)}",
-        suggestions=("leave it out: vLLM takes V0", "vLLM 0.10.2 or newer"),
+        suggestions=(change.leave_out(": vLLM takes V0"), change.release("0.10.2")),
         rests_on=("gpu",),
     )
 
@@ -215,7 +216,8 @@ def _disallowed_values(engine: Engine) -> Iterator[Finding]:
             uncertain=uncertain(engine) or (None if read else f"vLLM may not read {name}, or replace it"),
             message=f"{name} is {given!r}: vLLM {release} takes {bad.bounds or ' or '.join(map(str, bad.allowed))}"
             + (f"; did you mean {near}?" if near else ""),
-            suggestions=tuple(f'"{item}"' for item in ((near,) if near else bad.allowed[:3])) or ("leave it out",),
+            suggestions=tuple(change.value(str(item)) for item in ((near,) if near else bad.allowed[:3]))
+            or (change.leave_out(),),
         )
 
 
@@ -244,7 +246,7 @@ def _logging_level(engine: Engine) -> Iterator[Finding]:
         uncertain=uncertain(engine),
         message=f"VLLM_LOGGING_LEVEL is {given!r}: vLLM {release} takes {', '.join(LOG_LEVELS)}"
         + (f"; did you mean {near}?" if near else ""),
-        suggestions=(f'"{near}"',) if near else ('"DEBUG", which is the most that it says',),
+        suggestions=(change.value(near),) if near else ('"DEBUG", which is the most that it says',),
     )
 
 
@@ -327,7 +329,7 @@ def _backend_of_another_gpu(engine: Engine) -> Iterator[Finding]:
         message=message,
         certainty=registry_certainty(engine) if attends else "likely",
         uncertain=uncertain(engine),
-        suggestions=(f"without {written.partition(' ')[0]}: vLLM chooses a backend that fits",),
+        suggestions=(change.without(written.partition(" ")[0], "without {}: vLLM chooses a backend that fits"),),
         rests_on=("gpu", "model"),
     )
 
@@ -374,7 +376,7 @@ def _unknown_backend(engine: Engine, path: FieldPath, what: str, refusal: settin
         message=f"{what}: vLLM {engine.release} has no such attention backend{life(refusal, engine.release)}"
         + (f"; did you mean {near}?" if near else ""),
         details=(f"it has {', '.join(refusal.allowed)}",),
-        suggestions=(f"{flag} {near}",) if near else (),
+        suggestions=(change.flags(f"{flag} {near}") if flag.startswith("--") else f"{flag} {near}",) if near else (),
     )
 
 

@@ -29,9 +29,11 @@ from podfit.rules._flags import (
 from podfit.rules.command_line import _meant
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule, lines
+from podfit.vllm import change
 from podfit.vllm.args import ArgumentError, settings
 from podfit.vllm.args.flags import builtin
 from podfit.vllm.args.values import InvalidValueError, convert
+from podfit.vllm.change import Change
 from podfit.vllm.release import Release
 
 
@@ -118,7 +120,7 @@ class InvalidFlagValue(Rule):
                 continue
             instead = _switch(engine, error)
             items = None if instead else _as_list(engine, error)
-            meant = None if instead else " ".join(items[2]) if items else _instead(engine, error)
+            meant = None if instead else change.words(items[2]) if items else _instead(engine, error)
             names, parsers = _meant.tool_parsers(error.message, engine.release)
             yield Finding(
                 path=error.path,
@@ -190,7 +192,7 @@ def _port(engine: Engine) -> Iterator[Finding]:
             certainty=certainty(engine),
             uncertain=uncertain(engine),
             message=f"argument --port: {port} is not a valid port (1 … 65535)",
-            suggestions=("--port 8000",),
+            suggestions=(change.flags("--port 8000"),),
         )
 
 
@@ -394,7 +396,7 @@ def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
             message=f"{flag} {name}: {named(engine)} has no such {REGISTERED[dest]}{life(refusal, engine.release)}"
             f"{f'; did you mean {near[0]}?' if near else ''}",
             details=(f"it has {', '.join(refusal.allowed)}", f"without a plugin that adds it, vLLM rejects {name!r}"),
-            suggestions=(f"{flag} {near[0]}",) if near else (),
+            suggestions=(change.flags(f"{flag} {near[0]}"),) if near else (),
         )
 
 
@@ -444,17 +446,17 @@ def _model_id(engine: Engine, model: str) -> Iterator[Finding]:
     )
 
 
-def _instead(engine: Engine, error: ArgumentError) -> str | None:
+def _instead(engine: Engine, error: ArgumentError) -> Change | None:
     """A flag with the value that was probably meant; None if nothing is near."""
     if error.dest is None:
         return None
     if (near := _meant.choice(error.message)) is not None:
-        return f"--{error.dest.replace('_', '-')} {near}"
+        return change.flags(f"--{error.dest.replace('_', '-')} {near}")
     text = engine.args.written.get(error.dest)
     if (meant := _meant.number(text)) is not None and _takes(engine, error.dest, meant):
-        return f"--{error.dest.replace('_', '-')} {meant}"
+        return change.flags(f"--{error.dest.replace('_', '-')} {meant}")
     written = _meant.as_json(error.dest, text, engine.release)
-    return f"--{error.dest.replace('_', '-')} '{written}'" if written and "'" not in written else None
+    return change.flags(f"--{error.dest.replace('_', '-')} '{written}'") if written and "'" not in written else None
 
 
 _SEPARATORS = regex(r"[,;\s]+")

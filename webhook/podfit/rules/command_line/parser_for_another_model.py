@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.args import settings
 from podfit.vllm.model import recipes
 from podfit.vllm.model.recipes import Kind
@@ -55,5 +56,5 @@ class ParserForAnotherModel(Rule):
                 path=engine.argument(kind),
                 certainty="possible",
                 message=f"{flag} {parser} does not read the {what} of {model}; its recipe names {' or '.join(named)}",
-                suggestions=(f"{flag} {named[0]}",),
+                suggestions=(change.flags(f"{flag} {named[0]}"),),
             )

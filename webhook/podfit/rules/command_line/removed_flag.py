@@ -5,17 +5,18 @@ from collections.abc import Iterator
 from podfit.rules._flags import certainty, in_file, substitute, uncertain, unknown
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
+from podfit.vllm.change import HERE, Change, Suggestion
 
-LEAVE_OUT = "leave it out"
-REPLACED = {
-    "--swap-space": "leave it out: the V1 engine (v0.8 and newer) never used it",
-    "--disable-log-requests": "leave it out: requests are not logged by default from v0.10.1 on",
-    "--num-scheduler-steps": "leave it out: the V1 engine schedules without it",
-    "--max-seq-len-to-capture": "leave it out: the V1 engine (v0.8 and newer) never used it",
+REPLACED: dict[str, Suggestion] = {
+    "--swap-space": change.leave_out(": the V1 engine (v0.8 and newer) never used it"),
+    "--disable-log-requests": change.leave_out(": requests are not logged by default from v0.10.1 on"),
+    "--num-scheduler-steps": change.leave_out(": the V1 engine schedules without it"),
+    "--max-seq-len-to-capture": change.leave_out(": the V1 engine (v0.8 and newer) never used it"),
     "--worker-use-ray": "--distributed-executor-backend ray",
-    "--engine-use-ray": "leave it out",
-    "--device": "leave it out: the image decides",
-    "--use-v2-block-manager": "leave it out",
+    "--engine-use-ray": change.leave_out(),
+    "--device": change.leave_out(": the image decides"),
+    "--use-v2-block-manager": change.leave_out(),
     "--speculative-model": "--speculative-config '{\"model\": …}'",
     "--num-speculative-tokens": "--speculative-config '{\"num_speculative_tokens\": …}'",
     "--rope-scaling": "--hf-overrides '{\"rope_scaling\": …}'",
@@ -24,12 +25,12 @@ REPLACED = {
     "--cuda-graph-sizes": "--cudagraph-capture-sizes",
     "--guided-decoding-backend": "--structured-outputs-config '{\"backend\": …}'",
     "--disable-mm-preprocessor-cache": "--mm-processor-cache-gb 0",
-    "--enable-reasoning": "leave it out: --reasoning-parser is enough",
-    "--disable-frontend-multiprocessing": "leave it out",
+    "--enable-reasoning": change.leave_out(": --reasoning-parser is enough"),
+    "--disable-frontend-multiprocessing": change.leave_out(),
 }
 """Removed flag → advice (vLLM's release notes and deprecation messages)."""
-TASKS = {
-    "auto": "leave it out",
+TASKS: dict[str, Suggestion] = {
+    "auto": change.leave_out(),
     "generate": "--runner generate",
     "transcription": "--runner generate",
     "embed": "--runner pooling --convert embed",
@@ -65,10 +66,11 @@ class RemovedFlag(Rule):
             if flag.first is None or flag.last is None:
                 continue
             where = in_file(engine, flag.index)
-            newer = None if flag.removed else f"an image of vLLM {flag.first} or newer"  # then it is not replaced yet
-            text = TASKS.get(str(engine.args.written.get("task"))) if flag.flag == "--task" else None
-            instead = newer or text or REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
-            useless = instead is not None and instead.startswith(LEAVE_OUT)
+            newer = None if flag.removed else change.release(flag.first, "an image of vLLM {} or newer")
+            runner = TASKS.get(str(engine.args.written.get("task"))) if flag.flag == "--task" else None
+            replaced = REPLACED.get(flag.flag.replace("_", "-"), flag.suggestion)
+            instead: Suggestion | None = newer or runner or replaced  # a flag that is new here is not replaced yet
+            useless = isinstance(instead, Change) and instead.without == HERE
             yield Finding(
                 path=flag.path,
                 certainty=certainty(engine),

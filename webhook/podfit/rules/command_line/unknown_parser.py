@@ -6,6 +6,7 @@ from podfit.base.near import nearest
 from podfit.rules._flags import is_since, life, named, uncertain, value_certainty
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.args import settings
 from podfit.vllm.release import Release
 
@@ -66,5 +67,5 @@ class UnknownParser(Rule):
                 message=f"{named(engine)} has no {'tool' if kind[0] == 't' else 'reasoning'} parser "
                 f"{name!r}{life(refusal, engine.release)}" + (f"; did you mean {near[0]!r}?" if near else ""),
                 details=(f"it has {', '.join(refusal.allowed)}",),
-                suggestions=(f"--{kind.replace('_', '-')} {near[0]}",) if near else (),
+                suggestions=(change.flags(f"--{kind.replace('_', '-')} {near[0]}"),) if near else (),
             )

@@ -6,6 +6,8 @@ from podfit.rules import _parallel
 from podfit.rules._flags import uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.vllm import change
+from podfit.vllm.change import Suggestion
 from podfit.vllm.memory.solve import NODE
 
 
@@ -54,11 +56,11 @@ class GpuCountMismatch(Rule):
             )
         if enough:
             return
-        text = f"{count.resource}: {count.needed}"
+        more: Suggestion = change.limit(count.resource, count.needed)
         if count.needed > NODE and not count.needed % NODE:
-            text = f"{count.needed // NODE} Pods of {NODE} × {count.resource} (a LeaderWorkerSet)"
+            more = f"{count.needed // NODE} Pods of {NODE} × {count.resource} (a LeaderWorkerSet)"
         divides = _parallel.divides_model(engine)
-        suggestions = [*([text] if divides else []), *_parallel.other_sizes(engine, count)]
+        suggestions = [*([more] if divides else []), *_parallel.other_sizes(engine, count)]
         if count.pods == 1 and _parallel.makes_ray(engine):
             suggestions.append("--distributed-executor-backend ray, where other Pods of the Ray cluster have the rest")
         if count.pods > 1 or (engine.group is not None and engine.group.closed):
@@ -84,11 +86,13 @@ def _of_this_pod(engine: Engine, resource: str, own: int) -> Finding:
         certainty="certain" if _parallel.own_count_is_certain(engine) else "likely",
         of_vllm=True,  # where it looks for GPUs
         uncertain=uncertain(engine),
-        suggestions=(ray, nodes) if _parallel.makes_ray(engine) else (nodes, f"{ray}, and a Ray cluster of the Pods"),
+        suggestions=(change.flags(ray), nodes)
+        if _parallel.makes_ray(engine)
+        else (nodes, f"{ray}, and a Ray cluster of the Pods"),
     )
 
 
-def _for_a_group(engine: Engine, count: _parallel.Count) -> list[str]:
+def _for_a_group(engine: Engine, count: _parallel.Count) -> list[Suggestion]:
     """Suggestions for an engine over several Pods: more Pods of the present size, then other parallel sizes."""
     each = count.have // count.pods
     names = (

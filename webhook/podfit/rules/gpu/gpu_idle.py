@@ -6,6 +6,7 @@ from podfit.rules import _parallel
 from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory.gpu_memory_wasted import GpuMemoryWasted
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 
 
 class GpuIdle(Rule):
@@ -30,7 +31,7 @@ class GpuIdle(Rule):
         if count.resource.endswith(".shared") or (engine.gpu is not None and engine.gpu.value.shared):
             return  # a share of a GPU: several of them may be one GPU
         idle = count.have - count.needed
-        fewer = (f"{count.resource}: {count.needed}",) if count.pods == 1 else ()
+        fewer = (change.limit(count.resource, count.needed),) if count.pods == 1 else ()
         more = () if _holds_the_load(engine) else _parallel.other_sizes(engine, count)
         shm = "" if engine.shm.mounted or engine.world_size > 1 else " and a memory volume at /dev/shm"
         yield Finding(
@@ -38,7 +39,7 @@ class GpuIdle(Rule):
             message=f"{count.holders} requested, {_parallel.sizes(engine)} uses {count.needed}: "
             f"{idle} {'is' if idle == 1 else 'are'} idle",
             certainty="likely",
-            suggestions=(*fewer, *(f"{size}{shm}" for size in more)),
+            suggestions=(*fewer, *(f"{size}{shm}" if shm else size for size in more)),
             yields_to=("tensor-parallel-indivisible", "gpu-memory-exceeded", "kv-cache-too-small"),
         )
 

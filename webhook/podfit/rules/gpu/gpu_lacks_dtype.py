@@ -6,6 +6,7 @@ from podfit.rules._checkpoint import is_the_known
 from podfit.rules._flags import runs_vllms_code, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.memory.dtype import NO_HALF
 from podfit.vllm.release import Release
 
@@ -45,7 +46,7 @@ class GpuLacksDtype(Rule):
         what = "--dtype bfloat16" if given == "bfloat16" else "bfloat16, the model's own dtype,"
         capability = ".".join(map(str, lacking[0].compute_capability or ()))
         trusted = given == "bfloat16" or _is_read(engine)
-        half = () if model and model.model_type in NO_HALF else ("--dtype half",)
+        half = () if model and model.model_type in NO_HALF else (change.flags("--dtype half"),)
         yield Finding(
             path=engine.argument("dtype"),
             message=f"{what} needs compute capability 8.0; {' or '.join(gpu.name for gpu in lacking)} has "

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from podfit.rules._flags import certainty
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.gpu import kernels
 
 
@@ -47,7 +48,7 @@ class GpuLacksQuantization(Rule):
             f"{' or '.join(gpu.name for gpu in old)} has {_dotted(has)}",
             certainty=certainty(engine) if len(old) == len(gpus) and used[1] else "likely",
             suggestions=(
-                *((f"vLLM {newer} or newer",) if newer and newer > engine.release else ()),
+                *((change.release(newer),) if newer and newer > engine.release else ()),
                 f"a GPU of compute capability {_dotted(least)} or higher, such as {_SUCH_AS[least[0]]}",
             ),
         )

@@ -7,6 +7,8 @@ from podfit.rules import _checkpoint, _flags
 from podfit.rules.command_line.invalid_environment import BACKEND, with_capability
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
+from podfit.vllm.change import Suggestion
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
@@ -41,6 +43,8 @@ models/falcon.py, 0.24 models/baichuan.py with ALiBi)."""
 OTHER_BACKEND_SETTINGS = ("attention_backend", "attention_config", "model_impl", "kv_cache_dtype_skip_layers")
 """Arguments with which another backend, another implementation or other layers are asked."""
 MLA_OFF_VARIABLE = "VLLM_MLA_DISABLE"
+FP8_KV_CACHE = change.flags("--kv-cache-dtype fp8")
+WITHOUT_KV_DTYPE = change.without("--kv-cache-dtype", "without {}")
 
 
 class Lack(NamedTuple):
@@ -49,7 +53,7 @@ class Lack(NamedTuple):
     dest: str | None
     """The argument that asks for it; None: the model does."""
     message: str
-    suggestions: tuple[str, ...]
+    suggestions: tuple[Suggestion, ...]
     uncertain: str | None = None
 
 
@@ -108,7 +112,7 @@ class NoAttentionBackend(Rule):
             message=f"{lacks[0].message}, and this is {with_capability(gpus)}",
             certainty="likely" if why else "certain",
             uncertain=why,
-            suggestions=tuple(dict.fromkeys(text for lack in lacks for text in lack.suggestions)),
+            suggestions=tuple(dict.fromkeys(suggestion for lack in lacks for suggestion in lack.suggestions)),
         )
 
 
@@ -129,24 +133,24 @@ def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) 
     if dtype in NOWHERE:
         reads = has[0] in (9, 10) or (has >= (8, 9) and release >= TRITON_READS_FP8[1])
         message = f"vLLM {release} reads no {dtype} KV cache for the latent attention of {model.id} on any GPU"
-        return Lack("kv_cache_dtype", message, ("--kv-cache-dtype fp8",) if reads else ("without --kv-cache-dtype",))
+        return Lack("kv_cache_dtype", message, (FP8_KV_CACHE,) if reads else (WITHOUT_KV_DTYPE,))
     if dtype not in FP8_KV_DTYPES or has[0] in (9, 10):
         return None
     whose = f"a {dtype} KV cache for the latent attention of {model.id}"
     if release <= TRITON_READS_FP8[0]:
         newer = ("vLLM 0.18 or newer",) if has >= (8, 9) else ()
         message = f"vLLM {release} reads {whose} on compute capability 9.x and 10.x alone"
-        return Lack("kv_cache_dtype", message, ("without --kv-cache-dtype", *newer))
+        return Lack("kv_cache_dtype", message, (WITHOUT_KV_DTYPE, *newer))
     if release >= TRITON_READS_FP8[1] and has < (8, 9):
         message = f"vLLM {release} reads {whose} from compute capability 8.9 on"
         compiler = None if release >= TRITON_ASKS else "vLLM before 0.26 leaves it to the kernel's compiler"
-        return Lack("kv_cache_dtype", message, ("without --kv-cache-dtype",), compiler)
+        return Lack("kv_cache_dtype", message, (WITHOUT_KV_DTYPE,), compiler)
     return None
 
 
 def _without_latents(model: Model, dtype: object, release: Release, has: tuple[int, int]) -> Lack | None:
     """`_lack` of a model without latent attention (MLA): the KV cache dtypes nvfp4 and fp8 on older GPUs."""
-    without = ("without --kv-cache-dtype",)
+    without = (WITHOUT_KV_DTYPE,)
     if not model.num_attention_heads or not any(
         architecture.endswith(GENERATES) for architecture in model.architectures
     ):
@@ -155,7 +159,7 @@ def _without_latents(model: Model, dtype: object, release: Release, has: tuple[i
         return None
     if dtype == "nvfp4" and has[0] != 10 and NVFP4[0] <= release <= NVFP4[1]:
         message = f"vLLM {release} reads an nvfp4 KV cache on compute capability 10.x alone"
-        return Lack("kv_cache_dtype", message, (*(("--kv-cache-dtype fp8",) if has >= (8, 9) else ()), *without))
+        return Lack("kv_cache_dtype", message, (*((FP8_KV_CACHE,) if has >= (8, 9) else ()), *without))
     if dtype not in FP8_KV_DTYPES | {"fp8_e5m2"} or release < TRITON_ATTN_ASKS or has >= (8, 9):
         return None
     if has < (8, 0):

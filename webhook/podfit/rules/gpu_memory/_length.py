@@ -9,7 +9,7 @@ from podfit.base.lazy import regex
 from podfit.rules.engine import Engine
 from podfit.vllm.memory import plan
 from podfit.vllm.memory.search import with_changes
-from podfit.vllm.memory.solve import Alternative
+from podfit.vllm.memory.solve import Alternative, by_flags
 from podfit.vllm.model import CHANGES_LENGTH, longest_max_model_len
 
 ALLOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
@@ -47,7 +47,7 @@ def within(engine: Engine) -> tuple[Alternative, ...]:
     length = {"max_model_len": longest}
     args, env = with_changes(engine.args, length), engine.command.env
     if plan.fits(args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=env):
-        return (Alternative(f"--max-model-len {longest}", length),)
+        return (by_flags(length),)
     return tuple(
         alternative
         if "max_model_len" in alternative.changes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from podfit.kube.quantity import human
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
+from podfit.vllm import change
 
 
 @dataclass(frozen=True)
@@ -53,5 +54,5 @@ class ConcurrencyTooLow(Rule):
             f"{ledger.max_model_len:,} tokens at once; at least {needed:g} are advised",
             details=("more long requests at once are preempted and computed again",),
             certainty="likely",
-            suggestions=(f"--max-model-len {length}",) if length >= 2048 else (),
+            suggestions=(change.flags(f"--max-model-len {length}"),) if length >= 2048 else (),
         )

@@ -8,6 +8,8 @@ from podfit.kube.quantity import human
 from podfit.rules import _parallel
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
+from podfit.vllm import change
+from podfit.vllm.change import Change
 from podfit.vllm.memory import budget
 from podfit.vllm.memory.estimate import independent
 from podfit.vllm.memory.model_runner import EVERY
@@ -27,10 +29,10 @@ def _refuses_zero(release: Release | None) -> bool:
     return release is not None and release >= REFUSES_ZERO
 
 
-def _lower(engine: Engine, share: float) -> tuple[str, ...]:
+def _lower(engine: Engine, share: float) -> tuple[Change, ...]:
     """The change to this share, unless the model then does not fit."""
     fits = _parallel.may_fit(engine, {"gpu_memory_utilization": share})
-    return (f"--gpu-memory-utilization {share:g}",) if fits else ()
+    return (change.flags(f"--gpu-memory-utilization {share:g}"),) if fits else ()
 
 
 def _has_others(engine: Engine) -> bool:
@@ -85,7 +87,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
         if 1 - needed.share_below(outside) < GRAPHS_AT_RISK:
             return
         share = resolved.budget.utilization - math.ceil(100 * (needed.high - outside) / ledger.total.likely) / 100
-        lower = (f"--gpu-memory-utilization {share:.2f}",) if share >= LEAST_SHARE else ()
+        lower = (change.flags(f"--gpu-memory-utilization {share:.2f}"),) if share >= LEAST_SHARE else ()
         yield Finding(
             path=engine.argument("gpu_memory_utilization"),
             message=f"{human(outside)} of each GPU are outside the budget: CUDA context, NCCL and CUDA graphs take "
@@ -158,7 +160,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
             message=f"--gpu-memory-utilization {share:g} asks for more of the GPU than the {free:g} that are free when "
             "vLLM starts, as the policy assumes",
             certainty="likely",
-            suggestions=(f"--gpu-memory-utilization {int(100 * free) / 100:g}",),
+            suggestions=(change.flags(f"--gpu-memory-utilization {int(100 * free) / 100:g}"),),
         )
 
     def _together(self, engine: Engine) -> Iterator[Finding]:

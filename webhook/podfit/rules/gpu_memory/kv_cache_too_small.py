@@ -8,6 +8,7 @@ from podfit.rules._flags import certainty, spoilt, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory._length import is_short, not_given, too_long, within
 from podfit.rules.rule import Finding, Rule, lines
+from podfit.vllm import change
 from podfit.vllm.memory.verdict import of_compile_cache, subtraction
 
 
@@ -58,7 +59,6 @@ class KvCacheTooSmall(Rule):
         request_bytes = ledger.request_bytes or needed
         short = f" (short by {human(request_bytes - there)})" if request_bytes > there >= 0 else ""
         allowed = too_long(engine) is None
-        suggested = (*engine.alternatives, *engine.probable) if allowed else engine.describe(engine.once(within))
         yield Finding(
             path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
             message=f"one request of {ledger.max_model_len:,} tokens needs {human(request_bytes)} of KV cache"
@@ -72,7 +72,8 @@ class KvCacheTooSmall(Rule):
                 "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
             ),
             certainty="certain" if certain else likelihood or "possible",
-            suggestions=suggested,
+            suggestions=engine.alternatives if allowed else engine.describe(engine.once(within)),
+            probable=engine.probable if allowed else (),
             computed=True,
             rests_on=gpu_set.RESTS_ON,
             yields_to=gpu_set.reported_by(engine),
@@ -97,7 +98,7 @@ def _layout(engine: Engine) -> Iterator[Finding]:
         uncertain=uncertain(engine),
         rests_on=("model",),
         suggestions=(
-            f"leave {flag} out",
+            change.without(flag),
             *(("vLLM 0.22 or later, and a connector such as NixlConnector",) if cause == "kv_transfer_config" else ()),
         ),
     )

@@ -8,6 +8,8 @@ from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory import _length
 from podfit.rules.gpu_memory._length import ALLOWS
 from podfit.rules.rule import Finding, Rule, parameter
+from podfit.vllm import change
+from podfit.vllm.change import Suggestion
 from podfit.vllm.memory.arguments import embeds
 from podfit.vllm.model import Model
 from podfit.vllm.model.given import key
@@ -73,16 +75,16 @@ class MaxModelLenTooLong(Rule):
         )
 
 
-def _shorter(engine: Engine, longest: int) -> tuple[str, ...]:
+def _shorter(engine: Engine, longest: int) -> tuple[Suggestion, ...]:
     """A length that the model allows and, where the KV cache is too small as well, one that it holds."""
     if not _length.is_short(engine):
-        return f"--max-model-len {longest}", f"env {ALLOWS}=1, at the risk of nonsense"
+        return change.flags(f"--max-model-len {longest}"), f"env {ALLOWS}=1, at the risk of nonsense"
     alone = (
-        alternative.text
+        change.flags(*alternative.flags)
         for alternative in engine.once(_length.within)
         if alternative.changes.keys() == {"max_model_len"}
     )
-    return (next(alone, f"--max-model-len {longest}"),)
+    return (next(alone, change.flags(f"--max-model-len {longest}")),)
 
 
 def _is_given(engine: Engine, model: Model) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 from podfit.rules import _flags
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.memory import media, plan
 from podfit.vllm.model import Model
 
@@ -48,13 +49,13 @@ class VideoExceedsBatch(Rule):
         tokens = given["max_num_batched_tokens"] if written else _usual(engine, model.value)
         if not isinstance(tokens, int) or tokens >= media.VIDEO_TOKENS:
             return
-        others = ("""--limit-mm-per-prompt '{"video": 0}'""",) if tokens >= media.IMAGE_TOKENS else ()
+        others = (change.flags("""--limit-mm-per-prompt '{"video": 0}'"""),) if tokens >= media.IMAGE_TOKENS else ()
         yield Finding(
             path=engine.argument("max_num_batched_tokens"),
             message=f"--max-num-batched-tokens {tokens}{'' if written else ' (the default on this GPU)'}: one video of "
             f"{model.value.id} has up to {media.VIDEO_TOKENS:,} tokens, and vLLM does not split it",
             certainty=_flags.registry_certainty(engine) if engine.vendor == "nvidia" else "likely",
-            suggestions=(f"--max-num-batched-tokens {media.VIDEO_TOKENS}", *others),
+            suggestions=(change.flags(f"--max-num-batched-tokens {media.VIDEO_TOKENS}"), *others),
             rests_on=("model",) if written else ("model", "gpu"),
         )
 

@@ -8,6 +8,8 @@ from podfit.base.lazy import regex
 from podfit.rules import _flags
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
+from podfit.vllm import change
+from podfit.vllm.change import Suggestion
 from podfit.vllm.command.images import repository
 from podfit.vllm.model import recipes
 from podfit.vllm.release import Release
@@ -33,7 +35,7 @@ def trusts_code(engine: Engine) -> bool:
     return bool(engine.args.given.get("trust_remote_code")) or "trust_remote_code" in engine.args.unresolved
 
 
-def finding(engine: Engine, message: str, *, unserved: bool, instead: str) -> Finding:
+def finding(engine: Engine, message: str, *, unserved: bool, instead: Suggestion) -> Finding:
     """Certain in vLLM's own image where nothing else serves the architecture (`unserved`), else possible. `instead`:
     the release to run."""
     return Finding(
@@ -56,6 +58,6 @@ def older_than_its_recipe(engine: Engine, release: Release) -> Iterator[Finding]
         path=engine.argument("model"),
         message=f"vLLM {release} is older than {recipe.minimum}, for which the recipe of {name} was made",
         certainty="possible",
-        suggestions=(f"vLLM {recipe.minimum} or newer",),
+        suggestions=(change.release(recipe.minimum),),
         rests_on=("release",),
     )

@@ -8,6 +8,8 @@ from podfit.rules import _checkpoint
 from podfit.rules._flags import runs_vllms_code
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
+from podfit.vllm.change import Suggestion
 from podfit.vllm.model.shape import Model
 from podfit.vllm.release import Release, newer_than_read
 
@@ -20,7 +22,7 @@ tokenizers/registry.py, 0.13 … 0.33 resolve_tokenizer_args)."""
 class Requirement:
     """An argument or a variable without which vLLM raises for some models."""
 
-    flag: str
+    flag: Suggestion
     """The flag or variable to add to the command or to the environment."""
     first: Release
     """The first release that was read and raises."""
@@ -133,7 +135,7 @@ REQUIREMENTS = (
         is_met=lambda engine: is_given(engine, "attention_backend", "attention_config") or BACKEND in engine.declared,
     ),
     Requirement(
-        flag="--kv-cache-dtype fp8",
+        flag=change.flags("--kv-cache-dtype fp8"),
         first=Release(0, 22),
         until=Release(0, 30),
         place="models/deepseek_v4/attention.py _resolve_dsv4_kv_cache_dtype (0.23 … 0.29), "
@@ -143,7 +145,7 @@ REQUIREMENTS = (
         is_met=is_kv_cache_fp8,
     ),
     Requirement(
-        flag="--tokenizer-mode mistral",
+        flag=change.flags("--tokenizer-mode mistral"),
         first=Release(0, 8),
         until=BEFORE_DETECTION,
         place="model_executor/models/pixtral.py PixtralProcessingInfo.get_tokenizer (0.8.5 … 0.11.2)",
@@ -153,7 +155,7 @@ REQUIREMENTS = (
         is_met=is_tokenizer_mistral,
     ),
     Requirement(
-        flag="--tokenizer-mode mistral",
+        flag=change.flags("--tokenizer-mode mistral"),
         first=Release(0, 10),
         until=BEFORE_DETECTION,
         place="model_executor/models/voxtral.py VoxtralProcessingInfo.get_tokenizer (0.10 … 0.11.2)",
@@ -163,7 +165,7 @@ REQUIREMENTS = (
         is_met=is_tokenizer_mistral,
     ),
     Requirement(
-        flag='--compilation-config {"cudagraph_mode":"PIECEWISE"}',
+        flag=change.words(("--compilation-config", '{"cudagraph_mode":"PIECEWISE"}')),
         first=Release(0, 16),
         until=Release(0, 30),
         place="model_executor/models/voxtral_realtime.py VoxtralRealtimeGeneration.__init__ (0.16 … 0.29)",
@@ -173,7 +175,7 @@ REQUIREMENTS = (
         is_met=is_graph_piecewise,
     ),
     Requirement(
-        flag='--hf-overrides {"architectures":["GLM4VForCausalLM"]}',
+        flag=change.words(("--hf-overrides", '{"architectures":["GLM4VForCausalLM"]}')),
         first=Release(0, 7),
         until=None,
         place="model_executor/models/chatglm.py ChatGLMForCausalLM.__init__ (0.7.3 … 0.33)",
@@ -183,7 +185,7 @@ REQUIREMENTS = (
         is_met=lambda engine: is_given(engine, "hf_overrides"),
     ),
     Requirement(
-        flag='--hf-overrides {"architectures":["QwenVLForConditionalGeneration"]}',
+        flag=change.words(("--hf-overrides", '{"architectures":["QwenVLForConditionalGeneration"]}')),
         first=Release(0, 7),
         until=Release(0, 24),
         place="model_executor/models/qwen.py QWenLMHeadModel.__init__ (0.7.3 … 0.23)",
@@ -193,7 +195,7 @@ REQUIREMENTS = (
         is_met=lambda engine: is_given(engine, "hf_overrides"),
     ),
     Requirement(
-        flag='--hf-overrides {"architectures":["DeepseekVLV2ForCausalLM"]}',
+        flag=change.words(("--hf-overrides", '{"architectures":["DeepseekVLV2ForCausalLM"]}')),
         first=Release(0, 7),
         until=Release(0, 17),
         place="model_executor/models/registry.py inspect_model_cls, transformers_utils/configs/deepseek_vl2.py "

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from podfit.rules._flags import certainty, is_since
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.memory.dtype import READ_SINCE, lacks_half
 
 
@@ -36,5 +37,8 @@ class ModelLacksDtype(Rule):
             path=engine.argument("dtype"),
             message=f"--dtype {given}: vLLM does not serve the model type {engine.model.value.model_type!r} in float16",
             certainty=certainty(engine) if known else "likely",
-            suggestions=("--dtype bfloat16 on a GPU of compute capability 8.0 or higher", "--dtype float32"),
+            suggestions=(
+                "--dtype bfloat16 on a GPU of compute capability 8.0 or higher",
+                change.flags("--dtype float32"),
+            ),
         )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from podfit.rules.engine import Engine
 from podfit.rules.model import _architecture
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.model import architectures
 
 
@@ -46,5 +47,5 @@ class ModelNewerThanRelease(Rule):
             f"vLLM {release} does not know {known.name}, the architecture of {model.id}: "
             f"it came after {known.missing}, and {known.first} has it",
             unserved=architectures.is_unserved(model, release, remote_code=_architecture.trusts_code(engine)),
-            instead=f"vLLM {known.first} or newer",
+            instead=change.release(known.first),
         )

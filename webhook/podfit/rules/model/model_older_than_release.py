@@ -9,6 +9,7 @@ from podfit.rules._flags import is_since, registry_certainty, uncertain
 from podfit.rules.engine import Engine
 from podfit.rules.model import _architecture
 from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.model import architectures
 from podfit.vllm.release import Release
 
@@ -65,7 +66,7 @@ class ModelOlderThanRelease(Rule):
             f"vLLM {release} no longer serves {removed.name}, the architecture of {model.id}: "
             f"{removed.last} does, {removed.gone} does not",
             unserved=architectures.is_removed(model, release, remote_code=_architecture.trusts_code(engine)),
-            instead=f"vLLM {removed.last}",
+            instead=change.release(removed.last, "vLLM {}"),
         )
 
 
@@ -81,7 +82,11 @@ def _gguf(engine: Engine) -> Iterator[Finding]:
         message=f"{name} is a GGUF file: vLLM {engine.release} reads none, 0.23.0 does, 0.24.0 does not",
         certainty=_certainty(engine),
         uncertain=uncertain(engine),
-        suggestions=("vLLM 0.23.0", "a copy of the model in safetensors", "an image with vllm-gguf-plugin"),
+        suggestions=(
+            change.release("0.23.0", "vLLM {}"),
+            "a copy of the model in safetensors",
+            "an image with vllm-gguf-plugin",
+        ),
         rests_on=("release",),
     )
 
@@ -99,7 +104,11 @@ def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
         "method, 0.27.1 does, 0.28.0 does not",
         certainty=_certainty(engine),
         uncertain=uncertain(engine),
-        suggestions=("vLLM 0.27.1", "the model in another format", "an image with vllm-bnb-plugin"),
+        suggestions=(
+            change.release("0.27.1", "vLLM {}"),
+            "the model in another format",
+            "an image with vllm-bnb-plugin",
+        ),
         rests_on=("model", "release"),
     )
 

@@ -7,6 +7,7 @@ from podfit.rules._checkpoint import OVERRIDING, is_certain, method
 from podfit.rules._flags import certainty
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.release import Release
 
 DTYPE_ALIASES = {
@@ -86,7 +87,7 @@ class QuantizationLacksDtype(Rule):
             f"compute in {dtype}" + (f" {_why(named)}" if own else ""),
             certainty=certainty(engine) if known else "likely",
             uncertain=None if known else "vLLM may find another quantization in the checkpoint than podfit knows of",
-            suggestions=("--dtype half",) if own else ("leave it out",),
+            suggestions=(change.flags("--dtype half") if own else change.leave_out(),),
         )
 
 

@@ -6,6 +6,7 @@ from podfit.rules._checkpoint import OVERRIDING, is_scheme_known, method
 from podfit.rules._flags import certainty
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.args import settings
 from podfit.vllm.gpu.kernels import is_exact
 from podfit.vllm.model import Model, by_id
@@ -138,7 +139,7 @@ class QuantizationMismatch(Rule):
                 else _certainty(engine, exact=is_exact(model.value)),
                 message=f"--quantization {given}, but {model.value.id} is quantized with {has}",
                 details=("without --quantization vLLM takes the checkpoint's own method",),
-                suggestions=("leave it out", f"--quantization {has}"),
+                suggestions=(change.leave_out(), change.flags(f"--quantization {has}")),
             )
         elif not config and _is_within(NEED_A_FILE, name, release):
             of_format = (
@@ -149,14 +150,14 @@ class QuantizationMismatch(Rule):
                 certainty=_certainty(engine, exact=_has_no_other_file(model.value, name)),
                 message=f"--quantization {given}, but {model.value.id} is not quantized: {name} does not quantize "
                 "while it loads",
-                suggestions=("leave it out", *of_format, "--quantization fp8"),
+                suggestions=(change.leave_out(), *of_format, change.flags("--quantization fp8")),
             )
         elif _is_within(DEPRECATED, name, release) and not engine.args.given.get("allow_deprecated_quantization"):
             yield Finding(
                 path=engine.argument("quantization"),
                 certainty=_certainty(engine, exact=not engine.args.open),
                 message=f"--quantization {given} is deprecated in vLLM {release}",
-                suggestions=("--allow-deprecated-quantization", "leave it out"),
+                suggestions=(change.flags("--allow-deprecated-quantization"), change.leave_out()),
             )
 
 
@@ -201,7 +202,7 @@ def _asymmetric_gptq(engine: Engine, model: Model, method_name: str | None, rele
             path=engine.argument("quantization"),
             certainty=_certainty(engine, exact=is_exact(model)),
             message=f"--quantization gptq_marlin needs symmetric weights, and {model.id} has sym: false",
-            suggestions=("leave it out", "--quantization gptq"),
+            suggestions=(change.leave_out(), change.flags("--quantization gptq")),
         )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from podfit.rules import _flags, _parallel
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
+from podfit.vllm.change import Change
 from podfit.vllm.memory import division, parallel
 from podfit.vllm.model import Model
 
@@ -58,7 +60,7 @@ class TensorParallelIndivisible(Rule):
             )
         elif cut and not cut.hold(size):
             what = "experts" if cut.experts else "MLP"
-            names = ("--enable-expert-parallel",) if cut.experts else ()
+            names = (change.flags("--enable-expert-parallel"),) if cut.experts else ()
             yield Finding(
                 path=where,
                 certainty=_flags.certainty(engine),
@@ -68,7 +70,7 @@ class TensorParallelIndivisible(Rule):
             )
 
 
-def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None) -> tuple[str, ...]:
+def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None) -> tuple[Change, ...]:
     """The next smaller and the next larger valid size, or the next two."""
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     fits = [n for n in range(1, 17) if heads and heads % n == 0 and _divides(kv_heads, n) and (not cut or cut.hold(n))]
@@ -77,8 +79,11 @@ def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None)
     rest = (parallel.gpus_needed(engine.args) or size) // size
     count = engine.requested[1] if engine.requested else None
     return tuple(
-        f"--tensor-parallel-size {n}" + (f" with {n * rest} GPUs" if count not in (None, n * rest) else "")
+        change.flags(size_flag)
+        if count in (None, n * rest)
+        else Change(f"{size_flag} with {n * rest} GPUs", flags=(size_flag,), gpus=n * rest)
         for n in near
+        for size_flag in (f"--tensor-parallel-size {n}",)
     )
 
 

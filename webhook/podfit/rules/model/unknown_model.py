@@ -8,7 +8,7 @@ from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.rules._flags import unsplit
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
-from podfit.vllm import release
+from podfit.vllm import change, release
 from podfit.vllm.command import Word
 from podfit.vllm.model import ANNOTATION, annotated, is_default, nearest
 from podfit.vllm.model.given import LABEL
@@ -85,7 +85,7 @@ class UnknownModel(Rule):
                 "no model is named"
                 + (f": vLLM would serve its default, {default}" if default else "")
                 + (UNSERVED.format(engine.args.given.get("model")) if engine.args.unserved else ""),
-                suggestions=(f"--model {engine.args.given.get('model')}",)
+                suggestions=(change.words(("--model", str(engine.args.given.get("model")))),)
                 if engine.args.unserved
                 else ("the model as first argument of `vllm serve`, or --model", LIKE),
             )

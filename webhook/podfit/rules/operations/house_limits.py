@@ -10,7 +10,8 @@ from podfit.rules.engine import Engine
 from podfit.rules.operations import _house_values as values
 from podfit.rules.operations._house_values import Reading
 from podfit.rules.rule import Finding, Rule, parameter
-from podfit.vllm import gpu
+from podfit.vllm import change, gpu
+from podfit.vllm.change import Suggestion
 from podfit.vllm.gpu import Gpu
 from podfit.vllm.release import Release, parse
 
@@ -125,7 +126,7 @@ class Violation(NamedTuple):
 
     allowed: str
     """The values that the policy allows, for people."""
-    change: str | None = None
+    change: Suggestion | None = None
     """A change that the policy allows; None if there is none."""
     doubt: str | None = None
     """Why it may be allowed here; None if it certainly is not."""
@@ -323,15 +324,19 @@ def _too_long(length_limit: LengthLimit, tokens: int) -> Violation | None:
     """The violation by a context length; None if the limit allows it."""
     if tokens <= length_limit.value:
         return None
-    return Violation(f"at most {length_limit.value:,} tokens", f"--max-model-len {length_limit.value}")
+    return Violation(f"at most {length_limit.value:,} tokens", change.flags(f"--max-model-len {length_limit.value}"))
 
 
 def _other_share(share_limit: ShareLimit, share: float) -> Violation | None:
     """The violation by a share of GPU memory; None if the limit allows it."""
     if share_limit.maximum is not None and share > share_limit.maximum:
-        return Violation(f"at most {share_limit.maximum:g}", f"--gpu-memory-utilization {share_limit.maximum:g}")
+        return Violation(
+            f"at most {share_limit.maximum:g}", change.flags(f"--gpu-memory-utilization {share_limit.maximum:g}")
+        )
     if share_limit.minimum is not None and share < share_limit.minimum:
-        return Violation(f"at least {share_limit.minimum:g}", f"--gpu-memory-utilization {share_limit.minimum:g}")
+        return Violation(
+            f"at least {share_limit.minimum:g}", change.flags(f"--gpu-memory-utilization {share_limit.minimum:g}")
+        )
     return None
 
 

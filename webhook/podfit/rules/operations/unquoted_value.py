@@ -7,6 +7,7 @@ from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 
 
 class UnquotedValue(Rule):
@@ -49,7 +50,7 @@ class UnquotedValue(Rule):
                 if plain
                 else f"a {what}: Kubernetes requires a string",
                 certainty="certain" if own else "likely",
-                suggestions=(f'"{text}"',) if plain else ("less indentation, or quotes around all of it",),
+                suggestions=(change.value(text),) if plain else ("less indentation, or quotes around all of it",),
                 fix=(Edit(path, text),) if plain else (),
             )
 

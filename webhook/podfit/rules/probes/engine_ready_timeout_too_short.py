@@ -10,6 +10,7 @@ from podfit.rules import probe_timing
 from podfit.rules._shortage import LIKELY
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.memory import host, parallel
 from podfit.vllm.memory.ledger import Startup
 from podfit.vllm.release import Release
@@ -65,7 +66,7 @@ class EngineReadyTimeoutTooShort(Rule):
             advice=limit >= startup.likely,
             suggestions=(
                 *((f"env {VARIABLE}: {seconds_needed}",) if settable else ()),
-                "--api-server-count 1",
+                change.flags("--api-server-count 1"),
             ),
             fix=_fix(engine, str(seconds_needed)) if settable else (),
         )

@@ -9,6 +9,7 @@ from podfit.kube.path import FieldPath
 from podfit.rules import probe_timing
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.vllm import change
 
 
 class ProbeWrongPort(Rule):
@@ -83,7 +84,7 @@ class ProbeWrongPort(Rule):
                     message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback only",
                     details=probe_timing.consequence(engine, name),
                     certainty=_certainty(engine, name, port),
-                    suggestions=("--host 0.0.0.0",),
+                    suggestions=(change.flags("--host 0.0.0.0"),),
                 )
 
 

@@ -8,6 +8,7 @@ from podfit.kube.path import mapping
 from podfit.kube.quantity import equal
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Rule
+from podfit.vllm import change
 from podfit.vllm.gpu import requested_resource
 
 
@@ -41,7 +42,7 @@ class GpuRequestWithoutLimit(Rule):
                 path=engine.at("resources", "limits", resource),
                 message=f"{resource} is requested ({request}) without a limit, which Kubernetes rejects",
                 certainty=_certainty(engine),
-                suggestions=(f"resources.limits {resource}: {request}",),
+                suggestions=(change.limit(resource, request, "resources.limits {}: {}"),),
                 fix=() if engine.container.synthetic else (Edit(engine.at("resources", "limits", resource), request),),
             )
         else:

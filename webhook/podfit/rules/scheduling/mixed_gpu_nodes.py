@@ -6,6 +6,7 @@ from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import gpu
+from podfit.vllm.change import Suggestion
 from podfit.vllm.facts import Fact
 from podfit.vllm.gpu import Accelerator
 from podfit.vllm.memory import plan
@@ -108,7 +109,7 @@ def _uncertain(engine: Engine) -> str | None:
     return engine.doubt
 
 
-def _selectors(engine: Engine, fitting: Sequence[Accelerator]) -> Iterator[str]:
+def _selectors(engine: Engine, fitting: Sequence[Accelerator]) -> Iterator[Suggestion]:
     """The change for each kind on which all containers of the Pod fit."""
     for accelerator in fitting[: gpu_set.NAMES_PER_SIDE]:
         for product in accelerator.gpus:

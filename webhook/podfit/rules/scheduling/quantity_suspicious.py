@@ -9,6 +9,8 @@ from podfit.kube.quantity import human, parse, quantity, try_parse
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
+from podfit.vllm import change
+from podfit.vllm.change import Suggestion
 
 MOST_CORES = 2000
 """More than any node has."""
@@ -93,7 +95,7 @@ def _not_whole(engine: Engine, side: str, name: str, text: str) -> Finding:
         path=engine.at("resources", side, name),
         message=f"{name} {text!r} is not a whole number: the API server rejects the Pod",
         certainty="certain" if not engine.container.synthetic else "likely",
-        suggestions=(f"{name}: 1", "time-slicing, MPS or MIG to share a GPU"),
+        suggestions=(change.limit(name, 1), "time-slicing, MPS or MIG to share a GPU"),
     )
 
 
@@ -117,7 +119,7 @@ def _quantity_findings(engine: Engine, path: FieldPath, name: str, given: object
             yield Finding(
                 path=path,
                 message=f"{name} {text!r} is not a valid quantity: the API server rejects it",
-                suggestions=(f"{name}: {meant}",) if meant else (),
+                suggestions=(_as(path, name, meant),) if meant else (),
             )
         return
     if name == "cpu":
@@ -132,8 +134,13 @@ def _quantity_findings(engine: Engine, path: FieldPath, name: str, given: object
             path=path,
             message=f"{name} {text!r} is {human(size).replace(' B', ' bytes') if size > 1 else 'one byte at most'}",
             certainty="certain" if fatal else "likely",
-            suggestions=(f"{name}: {meant or quantity(size << 30)}",),
+            suggestions=(_as(path, name, meant or quantity(size << 30)),),
         )
+
+
+def _as(path: FieldPath, name: str, meant: str) -> Suggestion:
+    """The change to a quantity; one that programs can write only for a limit."""
+    return change.limit(name, meant) if "limits" in path.parts else f"{name}: {meant}"
 
 
 def _meant(match: re.Match[str], name: str) -> str | None:

@@ -6,6 +6,8 @@ from podfit.kube.patch import Edit
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.rules.storage import _cache
+from podfit.vllm import change
+from podfit.vllm.change import Suggestion
 
 
 class ModelCacheWrongPath(Rule):
@@ -41,11 +43,11 @@ class ModelCacheWrongPath(Rule):
         )
 
 
-def _suggestions(cache: _cache.Cache, volume: _cache.Volume) -> tuple[str, ...]:
+def _suggestions(cache: _cache.Cache, volume: _cache.Volume) -> tuple[Suggestion, ...]:
     """Two alternatives: move the cache to the volume, or mount the volume at the cache."""
     home = cache.directory.removesuffix("/hub")
     if cache.said_by == "--download-dir":
-        return (f"--download-dir {volume.mount.path}", f"mountPath: {cache.directory}")
+        return (change.words(("--download-dir", volume.mount.path)), f"mountPath: {cache.directory}")
     return (f"env HF_HOME: {volume.mount.path}", f"mountPath: {home}")
 
 

@@ -7,6 +7,8 @@ from itertools import islice
 
 from podfit.kube.path import mappings
 from podfit.kube.workload import JSON
+from podfit.vllm import change
+from podfit.vllm.change import Suggestion
 from podfit.vllm.gpu import instances
 from podfit.vllm.gpu.labels import LABELS
 from podfit.vllm.gpu.name import SHARED_SUFFIX, by_name
@@ -41,17 +43,20 @@ def product_label(gpu: Gpu) -> tuple[str, str]:
     return PRODUCT, gpu.name
 
 
-def of_product(spec: JSON, label: str, count: int = 1) -> str:
+def of_product(spec: JSON, label: str, count: int = 1) -> Suggestion:
     """The change that gets the Pod `count` GPUs of the model that nvidia.com/gpu.product calls `label`."""
     gpus = by_name(label)
-    texts, dropped = [], []
+    entries, dropped = [], []
     for key, old in _selector(spec).items():
         value = _value(key, old, label, gpus, count)
         if value:
-            texts.append(f"{key}: {value}")
+            entries.append((key, value))
         elif value is None:
             dropped.append(f"{key}: {old}")
-    if texts or dropped:
+    if len(entries) == 1 and not dropped:
+        return change.selector(*entries[0])
+    if entries or dropped:
+        texts = [f"{key}: {value}" for key, value in entries]
         instead = f" instead of {', '.join(dropped)}" if dropped else ""
         return f"nodeSelector {', '.join(texts) or f'{PRODUCT}: {label}'}{instead}"
     for requirement in _affinity(spec):
@@ -61,7 +66,7 @@ def of_product(spec: JSON, label: str, count: int = 1) -> str:
             return f"required affinity {requirement.key} In [{value}] instead of [{', '.join(requirement.values)}]"
     key = _label_of_cloud(spec) or PRODUCT
     value = _value(key, "", label, gpus, count)
-    return f"nodeSelector {key}: {value}" if value else f"nodeSelector {PRODUCT}: {label}"
+    return change.selector(key, value) if value else change.selector(PRODUCT, label)
 
 
 def nameable(spec: JSON, labels: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from podfit.vllm.gpu import Accelerator
 from podfit.vllm.memory import plan
 from podfit.vllm.memory.ledger import GpuLedger
 from podfit.vllm.memory.search import with_changes
-from podfit.vllm.memory.solve import DEEPEST, LEAST_CONTEXT, SHARES, Alternative, share_of
+from podfit.vllm.memory.solve import DEEPEST, LEAST_CONTEXT, SHARES, Alternative, by_flags, share_of
 from podfit.vllm.model import Model
 
 PROBABLE = 0.52
@@ -55,12 +55,10 @@ def probable_changes(
     for share in SHARES if "gpu_memory_utilization" not in sure else ():
         ledger = ledger_with({"gpu_memory_utilization": share}) if share > now else None
         if ledger is not None and 1 - ledger.kv_cache.share_below(ledger.least_kv_cache_bytes or 1) >= PROBABLE:
-            alternatives.append(
-                Alternative(f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=share - now)
-            )
+            alternatives.append(by_flags({"gpu_memory_utilization": share}, loss=share - now))
             break
     here = ledger_with({})
     tokens = (here.estimated_max_model_len or 0) // 1024 * 1024 if here is not None else 0
     if tokens >= LEAST_CONTEXT and tokens > WORTH_A_RISK * sure.get("max_model_len", 0):
-        alternatives.append(Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}))
+        alternatives.append(by_flags({"max_model_len": tokens}))
     return alternatives

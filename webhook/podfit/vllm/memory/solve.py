@@ -11,7 +11,7 @@ benchmark compares the time of that many plans with 15 ms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -66,9 +66,30 @@ class Alternative:
     """The arguments that were planned instead, if the change is not an argument (a checkpoint outside the catalog)."""
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """The changed arguments, as flags of the command."""
+        return _flags(self.changes)
+
+    @property
     def order(self) -> Order:
         """The key by which changes are sorted: less is better."""
         return self.changes_output, self.edits, self.loss
+
+
+def flag(dest: str, value: Any) -> str:
+    """An argument as the command has it: `--max-model-len 4096`."""
+    written = "" if value is True else f" {value // GI}G" if dest == "kv_cache_memory_bytes" else f" {value}"
+    return f"--{dest.replace('_', '-')}{written}"  # vLLM's G is 2**30
+
+
+def _flags(changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """The changed arguments as flags."""
+    return tuple([flag(dest, value) for dest, value in changes.items() if dest not in ("gpus", "product")])
+
+
+def by_flags(changes: Mapping[str, Any], *, loss: float = 0.0, edits: int = 1, remark: str = "") -> Alternative:
+    """The change of arguments. `remark`: the end of its text."""
+    return Alternative(" and ".join(_flags(changes)) + remark, changes, edits, loss)
 
 
 DEEPEST = 512
@@ -172,9 +193,7 @@ def _utilization(search: Search) -> Iterator[Alternative]:
         larger = []
     for share in (*larger, *_smaller_shares(now)):
         if search.fits({"gpu_memory_utilization": share}):
-            yield Alternative(
-                f"--gpu-memory-utilization {share:g}", {"gpu_memory_utilization": share}, loss=abs(share - now)
-            )
+            yield by_flags({"gpu_memory_utilization": share}, loss=abs(share - now))
             return
 
 
@@ -209,8 +228,8 @@ def _cache_memory(search: Search) -> Iterator[Alternative]:
         return
     least = -(-needed // GI)
     for size in (least, least + 1):  # from 0.28 on, vLLM needs one more block than the request
-        if search.fits({"kv_cache_memory_bytes": size * GI}):  # vLLM's G is 2**30
-            yield Alternative(f"--kv-cache-memory-bytes {size}G", {"kv_cache_memory_bytes": size * GI})
+        if search.fits({"kv_cache_memory_bytes": size * GI}):
+            yield by_flags({"kv_cache_memory_bytes": size * GI})
             return
 
 
@@ -245,7 +264,7 @@ def _lost_share(search: Search, tokens: int) -> float:
 def _shorter_length(search: Search) -> Iterator[Alternative]:
     """The longest shorter --max-model-len that fits; none if no length does."""
     if tokens := _longest(search, {}):
-        yield Alternative(f"--max-model-len {tokens}", {"max_model_len": tokens}, loss=_lost_share(search, tokens))
+        yield by_flags({"max_model_len": tokens}, loss=_lost_share(search, tokens))
 
 
 def _batch(search: Search) -> Iterator[Alternative]:
@@ -253,19 +272,19 @@ def _batch(search: Search) -> Iterator[Alternative]:
     seqs = search.given("max_num_seqs") or 1024
     for fewer in (256, 128, 64, 16):
         if fewer < seqs and search.fits({"max_num_seqs": fewer}):
-            yield Alternative(f"--max-num-seqs {fewer}", {"max_num_seqs": fewer}, loss=0.5 * (1 - fewer / seqs))
+            yield by_flags({"max_num_seqs": fewer}, loss=0.5 * (1 - fewer / seqs))
             break
     tokens = search.given("max_num_batched_tokens")
     for smaller in (8192, 2048):
         if tokens and smaller < tokens and search.fits({"max_num_batched_tokens": smaller}):
-            yield Alternative(f"--max-num-batched-tokens {smaller}", {"max_num_batched_tokens": smaller}, loss=0.3)
+            yield by_flags({"max_num_batched_tokens": smaller}, loss=0.3)
             break
     if not search.args.given.get("enforce_eager") and search.fits({"enforce_eager": True}):
-        yield Alternative("--enforce-eager (slower)", {"enforce_eager": True}, loss=0.6)
+        yield by_flags({"enforce_eager": True}, loss=0.6, remark=" (slower)")
 
 
-def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
-    """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments, their text).
+def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments).
 
     Tensor parallelism comes first; if no size divides the heads, pipeline stages.
     """
@@ -276,34 +295,34 @@ def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any], str]]:
     for size in sizes:
         count = size * now.pp * now.dp_local
         if count <= NODE * max(1, now.nnodes) or now.pp * now.dp_local > 1:
-            yield count, {"tensor_parallel_size": size}, f"--tensor-parallel-size {size}"
+            yield count, {"tensor_parallel_size": size}
     if not sizes and now.pp == 1:
         for stages in (2, 4, NODE):
             if stages <= (search.model.num_hidden_layers or 0) and now.tp * stages <= NODE:
                 count = now.tp * stages * now.dp_local
-                yield count, {"pipeline_parallel_size": stages}, f"--pipeline-parallel-size {stages}"
+                yield count, {"pipeline_parallel_size": stages}
 
 
 def _more_gpus(search: Search) -> Iterator[Alternative]:
     """The fewest GPUs of this model over which it fits, or the most with a shorter context."""
     now = search.cut.world_size * search.cut.dp_local
-    last: tuple[int, Mapping[str, Any], str] | None = None
-    for count, changes, how in _cuts(search):
+    last: tuple[int, Mapping[str, Any]] | None = None
+    for count, changes in _cuts(search):
         if search.fits(changes):
-            yield Alternative(
-                f"{count} GPUs with {how}", {**changes, "gpus": count}, edits=2, loss=1 + (1 - now / count)
-            )
+            yield _by_gpus(count, changes, edits=2, loss=1 + (1 - now / count))
             return
-        last = count, changes, how
+        last = count, changes
     if last:
-        count, changes, how = last
+        count, changes = last
         if tokens := _longest(search, changes):
-            yield Alternative(
-                f"{count} GPUs with {how} and --max-model-len {tokens}",
-                {**changes, "gpus": count, "max_model_len": tokens},
-                edits=3,
-                loss=1 + (1 - now / count) + _lost_share(search, tokens),
-            )
+            loss = 1 + (1 - now / count) + _lost_share(search, tokens)
+            yield _by_gpus(count, {**changes, "max_model_len": tokens}, edits=3, loss=loss)
+
+
+def _by_gpus(count: int, changes: Mapping[str, Any], *, edits: int, loss: float) -> Alternative:
+    """The change to so many GPUs, with arguments."""
+    text = f"{count} GPUs with {' and '.join(_flags(changes))}"
+    return Alternative(text, {**changes, "gpus": count}, edits, loss)
 
 
 @lru_cache(64)
@@ -342,14 +361,11 @@ def _product_and_gpus(
     now = search.cut.world_size * search.cut.dp_local
     cuts = list(_cuts(search))
     for label, gpus, more in _larger(search, products):
-        for count, changes, how in cuts:
+        for count, changes in cuts:
             if search.fits(changes, gpus):
-                yield Alternative(
-                    f"{count} GPUs with {how} and nodeSelector nvidia.com/gpu.product: {label}",
-                    {**changes, "gpus": count, "product": label},
-                    edits=3,
-                    loss=2 + more + (1 - now / count),
-                )
+                larger = _by_gpus(count, changes, edits=3, loss=2 + more + (1 - now / count))
+                text = f"{larger.text} and nodeSelector nvidia.com/gpu.product: {label}"
+                yield replace(larger, text=text, changes={**larger.changes, "product": label})
                 return
 
 
@@ -365,12 +381,7 @@ def _both(search: Search, alternatives: Sequence[Alternative]) -> Iterator[Alter
     for share in shares:
         also = {"gpu_memory_utilization": share}
         if (tokens := _longest(search, also)) and tokens >= 1.5 * alone:
-            yield Alternative(
-                f"--gpu-memory-utilization {share:g} and --max-model-len {tokens}",
-                {**also, "max_model_len": tokens},
-                edits=2,
-                loss=_lost_share(search, tokens) + 0.05,
-            )
+            yield by_flags({**also, "max_model_len": tokens}, loss=_lost_share(search, tokens) + 0.05, edits=2)
             return
 
 
