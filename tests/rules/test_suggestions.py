@@ -152,7 +152,7 @@ NEW_LENGTH = ["--max-model-len=4096", "--max-num-seqs", "8"]
             ["--cudagraph-capture-sizes", "1", "2", "4"],
         ),
         (
-            change.words(("--hf-overrides", '{"a": 1}')),
+            change.quoted_flag("--hf-overrides", '{"a": 1}'),
             '--hf-overrides {"a": 1}',
             ["--hf-overrides", '{"a": 1}'],
         ),

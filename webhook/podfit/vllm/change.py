@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import NamedTuple
 
 HERE = "."
@@ -40,13 +39,13 @@ Suggestion = str | Change
 """A change for people alone, or one that programs can write, too."""
 
 
-def flags(*flags: str, remark: str = "") -> Change:
+def flags(*texts: str, remark: str = "") -> Change:
     """Set flags: `--max-model-len 4096 and --enforce-eager`. `remark`: the end of the text."""
-    return Change(" and ".join(flags) + remark, flags=flags)
+    return Change(" and ".join(texts) + remark, flags=texts)
 
 
-def words(words: Sequence[str]) -> Change:
-    """Set one flag, of words that may need quotes in a shell. The text is without these."""
+def quoted_flag(*words: str) -> Change:
+    """Set a flag to values that may need quotes in a shell. The text is without these."""
     return Change(" ".join(words), flags=(shlex.join(words),))
 
 

@@ -120,7 +120,7 @@ class InvalidFlagValue(Rule):
                 continue
             instead = _switch(engine, error)
             items = None if instead else _as_list(engine, error)
-            meant = None if instead else change.words(items[2]) if items else _instead(engine, error)
+            meant = None if instead else change.quoted_flag(*items[2]) if items else _instead(engine, error)
             names, parsers = _meant.tool_parsers(error.message, engine.release)
             yield Finding(
                 path=error.path,

@@ -165,7 +165,7 @@ REQUIREMENTS = (
         is_met=is_tokenizer_mistral,
     ),
     Requirement(
-        flag=change.words(("--compilation-config", '{"cudagraph_mode":"PIECEWISE"}')),
+        flag=change.quoted_flag("--compilation-config", '{"cudagraph_mode":"PIECEWISE"}'),
         first=Release(0, 16),
         until=Release(0, 30),
         place="model_executor/models/voxtral_realtime.py VoxtralRealtimeGeneration.__init__ (0.16 … 0.29)",
@@ -175,7 +175,7 @@ REQUIREMENTS = (
         is_met=is_graph_piecewise,
     ),
     Requirement(
-        flag=change.words(("--hf-overrides", '{"architectures":["GLM4VForCausalLM"]}')),
+        flag=change.quoted_flag("--hf-overrides", '{"architectures":["GLM4VForCausalLM"]}'),
         first=Release(0, 7),
         until=None,
         place="model_executor/models/chatglm.py ChatGLMForCausalLM.__init__ (0.7.3 … 0.33)",
@@ -185,7 +185,7 @@ REQUIREMENTS = (
         is_met=lambda engine: is_given(engine, "hf_overrides"),
     ),
     Requirement(
-        flag=change.words(("--hf-overrides", '{"architectures":["QwenVLForConditionalGeneration"]}')),
+        flag=change.quoted_flag("--hf-overrides", '{"architectures":["QwenVLForConditionalGeneration"]}'),
         first=Release(0, 7),
         until=Release(0, 24),
         place="model_executor/models/qwen.py QWenLMHeadModel.__init__ (0.7.3 … 0.23)",
@@ -195,7 +195,7 @@ REQUIREMENTS = (
         is_met=lambda engine: is_given(engine, "hf_overrides"),
     ),
     Requirement(
-        flag=change.words(("--hf-overrides", '{"architectures":["DeepseekVLV2ForCausalLM"]}')),
+        flag=change.quoted_flag("--hf-overrides", '{"architectures":["DeepseekVLV2ForCausalLM"]}'),
         first=Release(0, 7),
         until=Release(0, 17),
         place="model_executor/models/registry.py inspect_model_cls, transformers_utils/configs/deepseek_vl2.py "

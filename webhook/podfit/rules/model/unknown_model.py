@@ -85,7 +85,7 @@ class UnknownModel(Rule):
                 "no model is named"
                 + (f": vLLM would serve its default, {default}" if default else "")
                 + (UNSERVED.format(engine.args.given.get("model")) if engine.args.unserved else ""),
-                suggestions=(change.words(("--model", str(engine.args.given.get("model")))),)
+                suggestions=(change.quoted_flag("--model", str(engine.args.given.get("model"))),)
                 if engine.args.unserved
                 else ("the model as first argument of `vllm serve`, or --model", LIKE),
             )

@@ -47,7 +47,7 @@ def _suggestions(cache: _cache.Cache, volume: _cache.Volume) -> tuple[Suggestion
     """Two alternatives: move the cache to the volume, or mount the volume at the cache."""
     home = cache.directory.removesuffix("/hub")
     if cache.said_by == "--download-dir":
-        return (change.words(("--download-dir", volume.mount.path)), f"mountPath: {cache.directory}")
+        return (change.quoted_flag("--download-dir", volume.mount.path), f"mountPath: {cache.directory}")
     return (f"env HF_HOME: {volume.mount.path}", f"mountPath: {home}")
 
 
