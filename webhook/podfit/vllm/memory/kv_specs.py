@@ -91,7 +91,7 @@ def stored(settings: Settings) -> Stored:
         state_mode=attention.state_mode,
         skipped_layers=types.skipped_layers,
         mla=settings.uses_mla,
-        capability=_major(settings.gpu.capability),
+        capability=_layout_capability(settings.gpu.capability),
         vendor=settings.gpu.vendor,
         backend_named=attention.backend_named,
         index_dtype=types.index_dtype,
@@ -102,8 +102,9 @@ OWN_BLOCKS = (9, 10, 12)
 """Major versions of compute capabilities whose kernels choose another size of blocks than those of all others."""
 
 
-def _major(capability: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The capability as far as a layout depends on it, so that it is computed once for all others."""
+def _layout_capability(capability: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The compute capability, (8, 0) for all whose layout equals that of 8.0, so that it is computed once for these.
+    None if unknown."""
     return capability if capability is None or capability[0] in OWN_BLOCKS else (8, 0)
 
 
@@ -141,11 +142,10 @@ def is_known(dtype: str) -> bool:
 
 
 def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
-    """(bytes per element, bytes per key or value vector) of the cache.
+    """(bytes per element, bytes per key or value vector) of the cache; 2 bytes for a dtype that is not described.
 
     Under `auto`, a checkpoint with a KV scheme decides itself: ModelOpt from 0.11.1, compressed-tensors from 0.17;
-    DeepSeek-V3.2-like models use fp8.
-    """
+    other models use the dtype of their activations."""
     dtype = how.kv_cache_dtype
     if dtype == "auto":
         dtype = _checkpoint_kv_dtype(model, how) or "auto"
@@ -159,8 +159,9 @@ def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
 
 
 def _checkpoint_kv_dtype(model: Model, how: Stored) -> str | None:
-    """The KV cache type in the checkpoint's quantization config; None before the release that reads it. That is 0.11.1
-    for ModelOpt, 0.17 for others (vLLM utils/torch_utils.py, resolve_kv_cache_dtype_string)."""
+    """The KV cache type in the checkpoint's quantization config: fp8 or nvfp4. None if it states neither, and before
+    the release that reads it. That is 0.11.1 for ModelOpt, 0.17 for others (vLLM utils/torch_utils.py,
+    resolve_kv_cache_dtype_string)."""
     config = model.quantization_config or {}
     scheme = config.get("kv_cache_scheme")
     method = str(config.get("quant_method") or "")
@@ -247,54 +248,67 @@ vLLM does not read config.json and uses the model's dtype."""
 
 
 def state_dtypes(model: Model, how: Stored) -> tuple[int, int]:
-    """Bytes per element of the convolution's state and of the recurrent state (layers/mamba/mamba_utils.py
-    MambaStateDtypeCalculator; models/config.py for models whose config.json is read)."""
-    given, own = how.state_dtypes
-    narrow = STATE_BYTES.get(given or "", how.width)
+    """(bytes per element of the convolution's state, of the recurrent state): the arguments, else config.json's for the
+    families whose config.json vLLM reads, else the model's dtype (layers/mamba/mamba_utils.py
+    MambaStateDtypeCalculator; models/config.py)."""
+    convolution, recurrent = how.state_dtypes
+    narrow = STATE_BYTES.get(convolution or "", how.width)
     is_delta_net = shape.delta_net(model) is not None
     if is_delta_net and how.release < since.DELTA_NET_STATES:
-        return narrow, narrow
-    if own is None and is_delta_net:
-        own = model.config.get("mamba_ssm_dtype")
-    if own is None and (model.model_type or "").startswith("nemotron_h"):
-        last = [size for first, size in NEMOTRON_H if how.release >= first]
-        return narrow, STATE_BYTES.get(str(model.config.get("mamba_ssm_cache_dtype")), last[-1]) if last else narrow
-    return narrow, STATE_BYTES.get(str(own), narrow)
+        return narrow, narrow  # one dtype for both
+    if recurrent is None and is_delta_net:
+        recurrent = model.config.get("mamba_ssm_dtype")
+    if recurrent is None and (model.model_type or "").startswith("nemotron_h"):
+        defaults = [size for first, size in NEMOTRON_H if how.release >= first]
+        if not defaults:
+            return narrow, narrow
+        return narrow, STATE_BYTES.get(str(model.config.get("mamba_ssm_cache_dtype")), defaults[-1])
+    return narrow, STATE_BYTES.get(str(recurrent), narrow)
 
 
 def state_bytes(model: Model, how: Stored, kind: str) -> int | None:
     """Bytes of one sequence's state in one layer of a rank (vLLM 0.10.2 … 0.33 layers/mamba/mamba_utils.py). None if
-    config.json lacks a size."""
+    config.json lacks a size, and for a kind that is not described.
+
+    It is the state of the convolution, `kernel - 1` tokens and those drafted, and the recurrent state."""
     tp, drafted = how.tp, how.speculative.tokens if how.speculative else 0
     narrow, wide = state_dtypes(model, how)
     if kind == "linear_attention":
-        if (sizes := shape.delta_net(model)) is not None:
-            keys, values, _, kernel = sizes
-            key = shape.number(model.config, "linear_key_head_dim") or 128
-            convolution = (2 * keys + values) // tp * (kernel - 1 + drafted) * narrow
-            return convolution + values // tp * key * wide
-        if model.kv_lora_rank and (kda := shape.delta_attention(model)) is not None:
-            width, heads, kernel = kda
-            drafted = drafted if how.release >= since.DELTA_ATTENTION_STATES else 0
-            recurrent = STATE_BYTES.get(how.state_dtypes[1] or "", 4) if how.release >= (0, 30) else 4
-            return 3 * width // tp * (kernel - 1 + drafted) * narrow + width // tp * (width // heads) * recurrent
-        if model.num_attention_heads and model.head_dim and not model.kv_lora_rank:
-            return model.num_attention_heads // tp * model.head_dim**2 * 4
-        return None
+        return _linear_state_bytes(model, how, drafted, narrow, wide)
     if kind == "mamba":
         mixer = shape.mamba(model)
         if mixer is None:
             return None
+        recurrent = mixer.inner // tp * mixer.state * wide
         if not mixer.heads:
-            return mixer.inner // tp * (mixer.kernel - 1) * narrow + mixer.inner // tp * mixer.state * wide
+            return mixer.inner // tp * (mixer.kernel - 1) * narrow + recurrent
         groups = mixer.groups if mixer.groups % tp == 0 else tp
         convolved = (mixer.inner + 2 * groups * mixer.state) // tp
         drafted = drafted if how.release >= since.DELTA_NET_STATES else 0
-        return convolved * (mixer.kernel - 1 + drafted) * narrow + mixer.inner // tp * mixer.state * wide
+        return convolved * (mixer.kernel - 1 + drafted) * narrow + recurrent
     if kind == "conv":
         kernel = shape.number(model.config, "conv_L_cache") or 3
         drafted = drafted if how.release >= since.SHORT_CONVOLUTIONS else 0
         return (model.hidden_size or 0) // tp * (kernel - 1 + drafted) * narrow
+    return None
+
+
+def _linear_state_bytes(model: Model, how: Stored, drafted: int, narrow: int, wide: int) -> int | None:
+    """`state_bytes` of linear attention: Gated DeltaNet, Kimi Delta Attention, or lightning attention (float32).
+    `drafted`: tokens; `narrow`, `wide`: as `state_dtypes` returns them."""
+    tp = how.tp
+    if (sizes := shape.delta_net(model)) is not None:
+        keys, values, _, kernel = sizes
+        key = shape.number(model.config, "linear_key_head_dim") or 128
+        convolution = (2 * keys + values) // tp * (kernel - 1 + drafted) * narrow
+        return convolution + values // tp * key * wide
+    if model.kv_lora_rank and (kda := shape.delta_attention(model)) is not None:
+        width, heads, kernel = kda
+        drafted = drafted if how.release >= since.DELTA_ATTENTION_STATES else 0
+        recurrent = STATE_BYTES.get(how.state_dtypes[1] or "", 4) if how.release >= (0, 30) else 4
+        return 3 * width // tp * (kernel - 1 + drafted) * narrow + width // tp * (width // heads) * recurrent
+    if model.num_attention_heads and model.head_dim and not model.kv_lora_rank:
+        return model.num_attention_heads // tp * model.head_dim**2 * 4
     return None
 
 
@@ -307,50 +321,66 @@ def of(model: Model, how: Stored) -> Specs | None:
     unknown = _unknown_drafter(model, how)
     if how.v1 and compressed_latents.has_compressed_latents(model):
         return _of_compressed_latents(model, how, unknown)
-    shared = shape.number(model.config, "num_kv_shared_layers") or 0
+    shared = shape.number(model.config, "num_kv_shared_layers") or 0  # the last layers, which store nothing
     kinds = list(_kinds(model, min(layers - shared, MAX_LAYERS)))
     drafted = list(_drafted(model, how))
     sizes = {kind: attention_bytes(model, how, kind) for kind in {kind for _, kind in kinds} if kind in ATTENTION}
     states = {kind: state_bytes(model, how, kind) for kind in {kind for _, kind in kinds} if kind not in ATTENTION}
-    known = (
-        not _is_special(model)
-        and not how.skipped_layers
-        and is_known(how.kv_cache_dtype)
-        and None not in (*sizes.values(), *states.values())
-        and not (states and not (how.v1 and how.release >= since.STATES))  # this module does not describe V0
-        and not (CROSS in sizes and not how.v1)
-        and not (how.manager is None and len(sizes | states) > 1)
-    )
+    known = _are_described(model, how, sizes, states)
     per_token = {kind: size for kind, size in sizes.items() if size}
     per_state = {kind: size for kind, size in states.items() if size and how.v1}
     block = _block(model, how, per_token, per_state)
-    page = block * min(per_token.values()) if per_token else 0
+    least_page = block * min(per_token.values()) if per_token else 0
     entries = {kind: _attention(model, how, kind, block, size) for kind, size in per_token.items()}
     entries |= {
-        kind: _state_spec(model, how, kind, block if per_token else 0, max(size, page))
+        kind: _state_spec(model, how, kind, block if per_token else 0, max(size, least_page))
         for kind, size in per_state.items()
     }
     items = [(index, entries[kind]) for index, kind in kinds if kind in entries]
     items += [
-        (layers + index, _attention(of, cut, kind, block, size)) for index, (of, cut, kind, size) in enumerate(drafted)
+        (layers + index, _attention(drafter, cut, kind, block, size))
+        for index, (drafter, cut, kind, size) in enumerate(drafted)
     ]
-    indexed = range(layers + (len(drafted) if how.speculative and how.speculative.method == "mtp" else 0))
+    has_mtp = how.speculative is not None and how.speculative.method == "mtp"
     items += [
         (index, Spec(FULL, block, block * size, heads=1))
-        for index, size in index_keys.each(model, indexed, how.release, how.index_dtype)
+        for index, size in index_keys.each(
+            model, range(layers + (len(drafted) if has_mtp else 0)), how.release, how.index_dtype
+        )
     ]
     if not items:
         return None
     if how.release < since.STATE_PER_BLOCK:  # attention first, then states (gpu_model_runner get_kv_cache_spec)
-        items.sort(key=lambda spec: spec[1].is_state)
-    plain = not model.kv_lora_rank or (how.capability is not None and not how.backend_named)
-    exact = how.block_size is not None or (how.vendor == "nvidia" and plain)
+        items.sort(key=lambda item: item[1].is_state)
+    has_usual_blocks = not model.kv_lora_rank or (how.capability is not None and not how.backend_named)
+    sure_blocks = how.block_size is not None or (how.vendor == "nvidia" and has_usual_blocks)
     is_known_but_for_drafter = known and unknown is not None and len(entries) == 1
-    return Specs(tuple(items), known and unknown == 0, exact, unknown if is_known_but_for_drafter else None)
+    return Specs(
+        layers=tuple(items),
+        known=known and unknown == 0,
+        sure_blocks=sure_blocks,
+        unknown_per_token=unknown if is_known_but_for_drafter else None,
+    )
+
+
+def _are_described(
+    model: Model, how: Stored, sizes: Mapping[str, int | None], states: Mapping[str, int | None]
+) -> bool:
+    """True if this module describes every cache: `sizes` of the kinds of attention, `states` of the state layers."""
+    return (
+        not _is_special(model)
+        and not how.skipped_layers
+        and is_known(how.kv_cache_dtype)
+        and None not in (*sizes.values(), *states.values())
+        and (not states or (how.v1 and how.release >= since.STATES))
+        and (CROSS not in sizes or how.v1)
+        and (how.manager is not None or len({*sizes, *states}) <= 1)  # with one kind, the manager does not matter
+    )
 
 
 def _of_compressed_latents(model: Model, how: Stored, unknown: int | None) -> Specs:
-    """The layers of a DeepSeek-V4. They are known for the backends that vLLM chooses; others store other latents."""
+    """The layers of a DeepSeek-V4. They are known for the backends that vLLM chooses; others store other latents.
+    `unknown`: as `_unknown_drafter` returns it."""
     drafted = how.speculative.layers if how.speculative and how.speculative.method == "mtp" else 0
     layers = min((model.num_hidden_layers or 0) + drafted, MAX_LAYERS)
     items = [
@@ -402,7 +432,8 @@ def _kinds(model: Model, last: int) -> Iterator[tuple[int, str]]:
 
 
 def _drafted(model: Model, how: Stored) -> Iterator[tuple[Model, Stored, str, int]]:
-    """(model, settings, kind, bytes per token) of each layer of the drafter."""
+    """(model, settings, kind, bytes per token) of each layer of the drafter that stores something; none without a
+    drafter, or for layers of unknown size. Its sizes are those of the model if it has no config.json of its own."""
     speculative = how.speculative
     if speculative is None or not speculative.layers:
         return
@@ -416,10 +447,12 @@ def _drafted(model: Model, how: Stored) -> Iterator[tuple[Model, Stored, str, in
 
 
 def _attention(model: Model, how: Stored, kind: str, block: int, per_token: int) -> Spec:
-    """The KV cache spec of an attention layer."""
+    """The KV cache spec of an attention layer. Before the release that has windows or chunks, and in V0, such a layer
+    is stored in full. `block`: tokens; `per_token`: bytes."""
     window = _window(model, kind)
     since_when = {SLIDING: since.WINDOWS, CHUNKED: since.CHUNKS}.get(kind)
-    if full := since_when is not None and (not window or not how.v1 or how.release < since_when):
+    full = since_when is not None and (not window or not how.v1 or how.release < since_when)
+    if full:
         window = 0
     sizes = shape.head_dims(model, kind) if not model.kv_lora_rank else None
     heads = parallel.key_value_heads(sizes[0], how.tp) if sizes else 1
@@ -427,7 +460,7 @@ def _attention(model: Model, how: Stored, kind: str, block: int, per_token: int)
 
 
 def _window(model: Model, kind: str) -> int:
-    """Most tokens that a layer of this kind keeps; 0: all."""
+    """Most tokens that a layer of this kind keeps; 0: all, or unknown."""
     if kind == CROSS:
         return _cross_tokens(model)
     if kind == SLIDING:
@@ -476,12 +509,12 @@ def _state_spec(model: Model, how: Stored, kind: str, block: int, page: int) -> 
 
 
 def _checkpoints(model: Model, how: Stored, kind: str) -> int:
-    """Additional states that a layer exports in the middle of a prefill."""
+    """Additional states that a layer exports in the middle of a prefill: 1 with a kernel that does, else 0."""
     if kind == "mamba" and (mixer := shape.mamba(model)) and mixer.heads:
         return int(how.release >= since.MAMBA2_CHECKPOINT)
-    return int(
-        kind == "linear_attention" and (_prefills_with_flashinfer(model, how) or _prefills_with_flash_kda(model, how))
-    )
+    if kind != "linear_attention":
+        return 0
+    return int(_prefills_with_flashinfer(model, how) or _prefills_with_flash_kda(model, how))
 
 
 def _prefills_with_flash_kda(model: Model, how: Stored) -> bool:
@@ -514,16 +547,17 @@ def _prefills_with_flashinfer(model: Model, how: Stored) -> bool:
 
 
 def _block(model: Model, how: Stored, per_token: Mapping[str, int], states: Mapping[str, int]) -> int:
-    """Tokens per block. Next to state layers, a block is so long that an attention layer's page is as large as a
-    state."""
+    """Tokens per block. Next to state layers, a block is so long that the smallest page of attention is as large as the
+    largest state. `per_token`, `states`: bytes by the kind of layer."""
     latent = bool(model.kv_lora_rank) and how.mla
     base = how.block_size or (_latent_block(model, how) if latent else BLOCK)
     if not states or not per_token:
         return base
-    largest, each, align = max(states.values()), min(per_token.values()), _alignment(model, how, base, latent)
+    largest, least = max(states.values()), min(per_token.values())
+    align = _alignment(model, how, base, latent)
     if state_mode(model, how) == "all":
         align = lcm(shape.number(model.config, "mamba_chunk_size", "chunk_size") or CHUNK, align)
-    return max(base, -(-largest // (align * each)) * align)
+    return max(base, -(-largest // (align * least)) * align)
 
 
 CHUNK = 2048
@@ -549,7 +583,8 @@ def _latent_block(model: Model, how: Stored) -> int:
 
 
 def _alignment(model: Model, how: Stored, base: int, latent: bool) -> int:
-    """A block next to state layers is a multiple of this many tokens."""
+    """The number of tokens of which a block next to state layers is a multiple. `base`: tokens of a block without them;
+    `latent`: the attention stores latents."""
     if how.release >= ALIGNED_BY_PLATFORM:
         size = max(base, 128) if latent and how.release >= since.WIDE_LATENT_BLOCKS else base
     elif latent and how.release >= since.STATE_PER_BLOCK:
@@ -608,8 +643,11 @@ def _is_special(model: Model) -> bool:
 
 def _nas_blocks(model: Model) -> Iterator[layer_tensors.Block]:
     """The layers of a NAS model; empty for any other."""
-    if isinstance(blocks := model.config.get("block_configs"), list):
-        yield from (block for index in range(len(blocks)) if (block := layer_tensors.block(model, index)) is not None)
+    blocks = model.config.get("block_configs")
+    for index in range(len(blocks) if isinstance(blocks, list) else 0):
+        block = layer_tensors.block(model, index)
+        if block is not None:
+            yield block
 
 
 def _cross_tokens(model: Model) -> int:

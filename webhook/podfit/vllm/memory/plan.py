@@ -73,7 +73,7 @@ def plan(
         resolved = settings.resolve(args, model, smallest, memory, release, env)
         checkpoint = weights.checkpoint(model, resolved.settings)
     makers = [gpu.vendor.lower() for gpu in accelerator.gpus] if accelerator else [vendor]
-    amd = "amd" in makers and makers.count("amd") == len(makers)
+    amd = set(makers) == {"amd"}
     cuda = {vendor, *makers} == {"nvidia"}
     hosted = host.ledger(
         args,
@@ -88,7 +88,6 @@ def plan(
     )
     if model and model.is_minimum:
         hosted = hosted.bound()
-    form = str(args.given.get("load_format") or "auto")
     starting = None
     if model and resolved and not model.is_minimum:
         filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
@@ -96,7 +95,7 @@ def plan(
             model,
             resolved.settings,
             checkpoint,
-            load_format=form,
+            load_format=str(args.given.get("load_format") or "auto"),
             checkpoint_source=checkpoint_source,
             kv_in_memory=filled,
         )
@@ -124,15 +123,17 @@ def judge(
     kv_cache_memory: int | None = None,
     warm: bool = False,
 ) -> PlannedRelease:
-    """The GPU's part of the plan: does it fit on every possible GPU model, with every possible release?"""
+    """The GPU's part of the plan: does it fit on every possible GPU model, with every possible release? `unsure`
+    without a ledger if the model, the GPU or a size is unknown."""
     gpus = gpus_of(accelerator, gpu_memory)
     if model is None or not gpus:
-        missing = [what for what, absent in (("the model's config", model is None), ("the GPU", not gpus)) if absent]
+        missing = [*(["the model's config"] if model is None else []), *(["the GPU"] if not gpus else [])]
         missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
         return PlannedRelease("unsure", lambda: missed, None)
     memory_arguments = arguments.read(args, model, env or {}, warm=warm)
     facts = _Facts(gpu_memory, env or {}, measured_starts, kv_cache_memory)
-    planned = [release_plan for gpu in gpus if (release_plan := _on_gpu(memory_arguments, gpu, facts)) is not None]
+    plans = (_on_gpu(memory_arguments, gpu, facts) for gpu in gpus)
+    planned = [release_plan for release_plan in plans if release_plan is not None]
     if not planned:
         return PlannedRelease("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
     chosen_release = planned[0]
@@ -150,15 +151,15 @@ def judge(
 def verdicts(
     args: EngineArgs, model: Model, gpus: Sequence[Gpu], release: Release, *, env: Mapping[str, str] | None = None
 ) -> list[Verdict]:
-    """The `verdict` on each GPU with one release, as `judge` plans that GPU alone.
+    """The `verdict` on each GPU with one release, as `judge` plans that GPU alone; `unsure` for a GPU whose memory or
+    runtime is unknown.
 
     The settings and the ranks are computed once per class of GPUs. All GPUs of a class with the same memory have one
-    plan, so that a table of GPUs costs milliseconds.
-    """
+    plan, so that a table of GPUs costs milliseconds."""
     env = env or {}
     memory_arguments = arguments.read(args, model, env)
     classes: dict[tuple[object, ...], LoadedEngine | None] = {}
-    known: dict[tuple[object, ...], Verdict] = {}
+    verdict_of: dict[tuple[object, ...], Verdict] = {}
     results: list[Verdict] = []
     for gpu in gpus:
         total = budget.total(gpu, None)
@@ -169,17 +170,17 @@ def verdicts(
         if its_class not in classes:
             classes[its_class] = loaded.load(memory_arguments, gpu, None, release)
         key = (*its_class, total.low, total.likely, total.high)
-        if key not in known:
+        if key not in verdict_of:
             engine = classes[its_class]
-            known[key] = _on_total(memory_arguments, engine, total, env) if engine is not None else "unsure"
-        results.append(known[key])
+            verdict_of[key] = _on_total(memory_arguments, engine, total, env) if engine is not None else "unsure"
+        results.append(verdict_of[key])
     return results
 
 
 def _on_total(
     memory_arguments: MemoryArguments, engine: LoadedEngine, total: Estimate, env: Mapping[str, str]
 ) -> Verdict:
-    """The `verdict` for a GPU with this memory."""
+    """The `verdict` for an engine of the same class on a GPU with this memory."""
     here = engine._replace(total_memory=total, budget=budget.line(total, engine.resolved.budget))
     release_plan = _worst_rank(memory_arguments, here)
     if engine.resolved.settings.release < OLDEST:
@@ -190,7 +191,8 @@ def _on_total(
 def _with_doubts(
     release_plan: PlannedRelease, args: EngineArgs, model: Model, env: Mapping[str, str]
 ) -> PlannedRelease:
-    """The plan, `unsure` if something about the model or the arguments keeps it from being certain."""
+    """The plan; `unsure` instead of a certain failure if something about the model or the arguments makes that
+    uncertain."""
     if model.is_minimum:
         release_plan = _at_least(release_plan)
     if release_plan.verdict == "does-not-fit":
@@ -237,8 +239,8 @@ def fits(
 
 
 def fit(memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
-    """True if it fits on each of the GPUs with one release; False without GPUs. Weights that take the whole budget are
-    excluded first."""
+    """True if it fits on each of the GPUs with one release. False without GPUs, and before OLDEST and for models of
+    which only a minimum is known. Weights that take the whole budget are excluded first."""
     if release < OLDEST or memory_arguments.model.is_minimum:
         return False
     for gpu in gpus:
@@ -262,20 +264,21 @@ def longest(
 ) -> int:
     """Tokens of the longest request, up to max_model_len, for which `fits` may be True if batches are as large then.
 
-    The low end of the KV cache must hold it on every GPU model with every release.
-    """
+    The low end of the KV cache must hold it on every GPU model with every release. 0 if nothing fits or a size is
+    unknown."""
     if memory_arguments.model.is_minimum:
         return 0
-    items = []
+    lengths = []
     for gpu, release in product(gpus, releases):
-        if (begun := loaded.load(memory_arguments, gpu, measured, release)) is None:
+        begun = loaded.load(memory_arguments, gpu, measured, release)
+        if begun is None:
             return 0
-        items.append(_longest(begun))
-    return min(items, default=0)
+        lengths.append(_longest(begun))
+    return min(lengths, default=0)
 
 
 def _longest(begun: LoadedEngine) -> int:
-    """The longest request on one GPU model with one release."""
+    """Tokens of the longest request on one GPU model with one release, at most max_model_len; 0 if that is unknown."""
     resolved = begun.resolved
     least = resolved.budget.max_model_len or 0
     for rank in begun.ranks.ranks:
@@ -298,33 +301,37 @@ def gpus_of(accelerator: Accelerator | None, measured: int | None) -> Sequence[G
 
 
 class _Facts(NamedTuple):
-    """The measurements."""
+    """The measurements, and the environment that they depend on."""
 
     gpu_memory: int | None
+    """Measured bytes of each GPU."""
     env: Mapping[str, str]
-    known: Sequence[MeasuredStart]
+    measured_starts: Sequence[MeasuredStart]
     kv_cache_memory: int | None
+    """Bytes that vLLM reported for the KV cache."""
 
 
 def _on_gpu(memory_arguments: MemoryArguments, gpu: Gpu | None, facts: _Facts) -> PlannedRelease | None:
-    """One GPU: the release's plan, or every generation's if it is unknown. None as for `loaded.load`."""
-    if (release := memory_arguments.args.release) is not None:
+    """One GPU: the release's plan, or the newest generation's if the release is unknown, `unsure` if the generations
+    differ. None as for `loaded.load`."""
+    release = memory_arguments.args.release
+    if release is not None:
         release_plan = _judge(memory_arguments, gpu, release, facts)
         return _too_old(release_plan, release) if release_plan is not None and release < OLDEST else release_plan
-    several = possible(memory_arguments.model, memory_arguments.args)
-    unknown = facts._replace(known=())
-    estimates = [
-        release_plan for release in several if (release_plan := _judge(memory_arguments, gpu, release, unknown))
-    ]
-    if not estimates:
+    unmeasured = facts._replace(measured_starts=())  # a measured start is one of a known release
+    generations = possible(memory_arguments.model, memory_arguments.args)
+    plans = [_judge(memory_arguments, gpu, release, unmeasured) for release in generations]
+    planned = [release_plan for release_plan in plans if release_plan is not None]
+    if not planned:
         return None
-    newest = estimates[-1]
-    if len({estimate.verdict for estimate in estimates}) == 1:
+    newest = planned[-1]
+    if len({release_plan.verdict for release_plan in planned}) == 1:
         return newest
     return _unsure(newest, lambda own: f"it depends on vLLM's release, which is unknown: {own}")
 
 
 def _too_old(release_plan: PlannedRelease, release: Release) -> PlannedRelease:
+    """The plan, `unsure` because the release is older than OLDEST."""
     return _unsure(release_plan, lambda _: f"memory is planned for vLLM {OLDEST} and later, not {release}")
 
 
@@ -335,12 +342,9 @@ def _judge(
     begun = loaded.load(memory_arguments, gpu, facts.gpu_memory, release)
     if begun is None:
         return None
-    known = facts.known
-    measured_start = (
-        log_lines.of(known, memory_arguments.args, memory_arguments.model, gpu, begun.total_memory, release, facts.env)
-        if known
-        else None
-    )
+    args, model, measured_start = memory_arguments.args, memory_arguments.model, None
+    if facts.measured_starts:
+        measured_start = log_lines.of(facts.measured_starts, args, model, gpu, begun.total_memory, release, facts.env)
     return _worst_rank(memory_arguments, begun, measured_start, facts.kv_cache_memory)
 
 
@@ -357,7 +361,7 @@ def _worst_rank(
             begun.resolved,
             begun.ranks.checkpoint,
             loaded.ledger(begun, rank, measured_start, reported),
-            reported is not None,
+            cache_reported=reported is not None,
         )
         for rank in begun.ranks.ranks
     ]
@@ -367,8 +371,8 @@ def _worst_rank(
 
 
 def _room(release_plan: PlannedRelease) -> tuple[int, int, int]:
-    """Sort key, the worst rank first: (`verdict`, blocks if it fits, bytes of KV cache). All ranks use the fewest
-    blocks."""
+    """Sort key, the worst rank first: (order of the `verdict`, blocks if it fits, bytes of KV cache); 0 for the latter
+    two without a ledger. All ranks use the fewest blocks."""
     if release_plan.ledger is None:
         return VERDICT_ORDER[release_plan.verdict], 0, 0
     left = release_plan.ledger.kv_cache

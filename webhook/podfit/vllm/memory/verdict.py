@@ -66,56 +66,87 @@ class PlannedRelease(NamedTuple):
         return self.tell()
 
 
-_VerdictParts = tuple[Verdict, Callable[[], str], Cause | None]
-"""`verdict`, the function that builds `why`, and what fails or may fail first."""
+class _Outcome(NamedTuple):
+    """The result of the checks of one rank."""
+
+    verdict: Verdict
+    tell: Callable[[], str]
+    """Builds `why`."""
+    cause: Cause | None = None
+    """The check that fails or may fail first; None if it fits, or if something else is unknown."""
 
 
 def of_rank(
-    args: EngineArgs, resolved: ResolvedArguments, checkpoint: Checkpoint, ledger: GpuLedger, given: bool = False
+    args: EngineArgs, resolved: ResolvedArguments, checkpoint: Checkpoint, ledger: GpuLedger, *, cache_reported: bool
 ) -> PlannedRelease:
-    """Check if one rank fits, with the arithmetic behind it. `given`: vLLM reported the KV cache memory, so all earlier
-    steps have succeeded."""
-    verdict, tell, cause = _of_cache_alone(resolved, ledger) if given else _of_rank(args, resolved, ledger)
-    return PlannedRelease(verdict, tell, ledger, cause, resolved, checkpoint)
+    """Check if one rank fits, with the arithmetic behind it. `cache_reported`: vLLM reported the memory of the KV
+    cache, so all earlier steps have succeeded."""
+    outcome = _of_cache_alone(resolved, ledger) if cache_reported else _of_rank(args, resolved, ledger)
+    return PlannedRelease(
+        verdict=outcome.verdict,
+        tell=outcome.tell,
+        ledger=ledger,
+        cause=outcome.cause,
+        resolved=resolved,
+        checkpoint=checkpoint,
+    )
 
 
 def fits(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> bool:
     """True if the rank's `verdict` is `fits`."""
-    return _of_rank(args, resolved, ledger)[0] == "fits"
+    return _of_rank(args, resolved, ledger).verdict == "fits"
 
 
-def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictParts:
-    """`_VerdictParts` from the KV cache memory that vLLM reported; the weights are loaded by then."""
+def _of_cache_alone(resolved: ResolvedArguments, ledger: GpuLedger) -> _Outcome:
+    """The outcome by the KV cache memory that vLLM reported; the weights are loaded by then."""
     left, layout = ledger.kv_cache.likely, ledger.layout
     if layout is None:
-        return "unsure", lambda: "the layout of this model's KV cache is unknown", "blocks"
+        return _Outcome("unsure", lambda: "the layout of this model's KV cache is unknown", "blocks")
     if left <= 0:
-        return "does-not-fit", lambda: "nothing is left for the KV cache", "blocks"
+        return _Outcome("does-not-fit", lambda: "nothing is left for the KV cache", "blocks")
     return _with_cache(resolved, ledger, layout, None, lambda: f"{human(left)} of KV cache are given")
 
 
-def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> _VerdictParts:
-    """`_VerdictParts` of one rank: the first check that fails or is unsure decides, else the KV cache."""
+def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> _Outcome:
+    """The outcome for one rank, in the order of the module's docstring: the first check that fails, or that an unknown
+    argument keeps from being certain, decides."""
+    outside = budget.context(resolved.settings)
+    outcome = _of_loading(args, resolved, ledger, outside) or _of_blocks(args, resolved, ledger)
+    if outcome is not None:
+        return outcome
     layout = ledger.layout
+    if layout is None:
+        return _Outcome(
+            "unsure",
+            lambda: f"the layout of this model's KV cache is unknown; {arithmetic(ledger, resolved)}",
+            "blocks",
+        )
 
     def why() -> str:
         """The arithmetic, and which layers the KV cache is compared with if those of all stages count."""
         text = arithmetic(ledger, resolved)
-        if layout is not None and layout.of_all_stages:
+        if layout.of_all_stages:
             stages = resolved.settings.parallel.pp
             needs = f"what the layers of all {stages} pipeline stages need"
             text += f"; vLLM {resolved.settings.release} compares it with {needs}"
         return text
 
-    left, loaded, share = ledger.kv_cache, ledger.weights, resolved.budget.utilization
+    return _with_cache(resolved, ledger, layout, outside, why)
+
+
+def _of_loading(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger, outside: Estimate) -> _Outcome | None:
+    """The outcome if vLLM fails, or may fail, before it profiles: free memory, weights, loading. None if it does not.
+
+    `outside`: bytes of the CUDA context and NCCL."""
+    loaded, share = ledger.weights, resolved.budget.utilization
     if not 0 < share <= 1:
-        return "unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range", None
-    if args.unresolved and (doubts := unresolved(args, DECIDING_ARGUMENTS)):
-        return "unsure", lambda: f"the value of {doubts} is unknown; {arithmetic(ledger, resolved)}", None
-    excess = ledger.total.high - ledger.budget.high
-    outside = budget.context(resolved.settings)
-    if excess < outside.floor and not resolved.budget.kv_cache_memory and budget.checked(resolved.settings):
-        return (
+        return _Outcome("unsure", lambda: f"--gpu-memory-utilization {share:g} is out of range")
+    doubts = unresolved(args, DECIDING_ARGUMENTS)
+    if doubts:
+        return _Outcome("unsure", lambda: f"the value of {doubts} is unknown; {arithmetic(ledger, resolved)}")
+    rest = ledger.total.high - ledger.budget.high
+    if rest < outside.floor and not resolved.budget.kv_cache_memory and budget.checked(resolved.settings):
+        return _Outcome(
             "does-not-fit",
             lambda: (
                 f"--gpu-memory-utilization {share:g} requests {human(ledger.budget.likely)} of "
@@ -125,7 +156,7 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
             "free-memory",
         )
     if loaded.floor > ledger.total.high:
-        return (
+        return _Outcome(
             "does-not-fit",
             lambda: (
                 f"weights {human(loaded.likely)} (at least {human(loaded.floor)}) exceed the GPU's "
@@ -133,24 +164,32 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
             ),
             "weights",
         )
-    if (estimate := ledger.loading) is not None and estimate.floor > ledger.total.high:
-        return "does-not-fit", lambda: _too_much_to_load(resolved, ledger, estimate), "loading"
-    if args.unresolved and (peaks := unresolved(args, PEAKS)) and loaded.floor <= ledger.budget.high:
-        return "unsure", lambda: f"the value of {peaks} is unknown; {arithmetic(ledger, resolved)}", None
+    peak = ledger.loading
+    if peak is not None and peak.floor > ledger.total.high:
+        return _Outcome("does-not-fit", lambda: _too_much_to_load(resolved, ledger, peak), "loading")
+    return None
+
+
+def _of_blocks(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -> _Outcome | None:
+    """The outcome if the budget leaves nothing for the KV cache, if an argument other than the budget decides its size,
+    or if an encoder needs none. None if the KV cache decides."""
+    left, loaded = ledger.kv_cache, ledger.weights
+    peaks = unresolved(args, PEAKS)
+    if peaks and loaded.floor <= ledger.budget.high:
+        return _Outcome("unsure", lambda: f"the value of {peaks} is unknown; {arithmetic(ledger, resolved)}")
     overridden = args.given.get("num_gpu_blocks_override")
     if overridden and not resolved.settings.v1:  # V0 applies it before the checks (vLLM 0.6 engine/llm_engine.py)
-        return (
+        return _Outcome(
             "unsure",
             lambda: (
                 f"--num-gpu-blocks-override {overridden} replaces the calculated number of blocks; "
                 f"{arithmetic(ledger, resolved)}"
             ),
-            None,
         )
     if left.floor <= 0:
         types = resolved.settings.types
         wide = " in float32" if types.dtype == 4 and types.scheme is None else ""
-        return (
+        return _Outcome(
             "does-not-fit",
             lambda: (
                 f"weights take {human(loaded.likely)}{wide} (at least {human(loaded.floor)}) of the "
@@ -158,14 +197,13 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
             ),
             "blocks",
         )
-    if layout is None and resolved.settings.pooling and left.low > 0:
-        return (
+    if ledger.layout is None and resolved.settings.pooling and left.low > 0:
+        return _Outcome(
             "fits",
             lambda: f"{arithmetic(ledger, resolved).replace('of KV cache', 'free')}; an encoder stores no KV cache",
-            None,
         )
     if overridden:
-        return (
+        return _Outcome(
             "unsure",
             lambda: (
                 f"--num-gpu-blocks-override {overridden} sets the size of the KV cache, regardless of the memory left; "
@@ -173,17 +211,12 @@ def _of_rank(args: EngineArgs, resolved: ResolvedArguments, ledger: GpuLedger) -
             ),
             "blocks",
         )
-    if layout is None:
-        return (
-            "unsure",
-            lambda: f"the layout of this model's KV cache is unknown; {arithmetic(ledger, resolved)}",
-            "blocks",
-        )
-    return _with_cache(resolved, ledger, layout, outside, why)
+    return None
 
 
 def _too_much_to_load(resolved: ResolvedArguments, ledger: GpuLedger, line: Estimate) -> str:
-    """The weights exceed the GPU's memory until vLLM quantizes them."""
+    """The sentence for weights that exceed the GPU's memory until vLLM quantizes them. `line`: the peak while they
+    load."""
     scheme = resolved.settings.types.scheme
     streamed = scheme.streamed if scheme else None
     later = f" From v{streamed.major}.{streamed.minor} on, each layer is quantized as it is filled." if streamed else ""
@@ -196,70 +229,46 @@ def _too_much_to_load(resolved: ResolvedArguments, ledger: GpuLedger, line: Esti
 
 
 def unresolved(args: EngineArgs, which: Sequence[str]) -> str:
-    """The arguments whose values are unknown, as flags."""
+    """The ones of these arguments whose values are unknown, as flags joined by "and"; "" if all are known."""
     return " and ".join(f"--{dest.replace('_', '-')}" for dest in which if dest in args.unresolved)
 
 
 def _with_cache(
     resolved: ResolvedArguments, ledger: GpuLedger, layout: Layout, outside: Estimate | None, why: Callable[[], str]
-) -> _VerdictParts:
-    """The rest of the checks for a rank with a known KV cache: does one request fit, and is there enough memory outside
-    the budget?
+) -> _Outcome:
+    """The outcome for a rank with a known KV cache: can it be laid out, does one request fit, and is there enough
+    memory outside the budget? First the certain failures, then the possible ones.
 
-    `outside`: bytes of the CUDA context and NCCL; None if vLLM has already allocated them.
+    `outside`: bytes of the CUDA context and NCCL; None if vLLM has already allocated them. `why`: the arithmetic.
     """
-    left, length = ledger.kv_cache, ledger.max_model_len
+    left, length, release = ledger.kv_cache, ledger.max_model_len, resolved.settings.release
     refusal = layout.refusal
     if refusal is not None and refusal.certain and layout.known:
-        return (
-            "does-not-fit",
-            lambda: f"vLLM {resolved.settings.release} cannot lay out the KV cache: {refusal}",
-            "layout",
-        )
-    least = 1 if resolved.budget.auto_len or length is None else length
-    needed = layout.needed(least, resolved.settings)
+        return _Outcome("does-not-fit", lambda: f"vLLM {release} cannot lay out the KV cache: {refusal}", "layout")
+    request_length = 1 if resolved.budget.auto_len or length is None else length
+    needed = layout.needed(request_length, resolved.settings)
     certain = needed - layout.rounding + layout.null if layout.known else layout.bytes_per_block
     if left.floor < certain:
 
         def short() -> str:
             """`why`, and by how much one request does not fit, even at the favorable end."""
             estimate = ledger.estimated_max_model_len
-            text = f"{why()}; one request of {least:,} tokens needs {human(certain)}"
+            text = f"{why()}; one request of {request_length:,} tokens needs {human(certain)}"
             return f"{text}; the estimated maximum model length is {estimate:,}" if estimate else text
 
-        return "does-not-fit", short, "request"
+        return _Outcome("does-not-fit", short, "request")
     if outside is not None and not resolved.budget.kv_cache_memory:
-        taken = outside
-        for charge in ledger.outside:
-            taken = plus(taken, charge.amount)
-        excess = ledger.total.likely - ledger.budget.likely
-        if excess < taken.likely:
-            users = ", ".join(["CUDA context", *(charge.line.title for charge in ledger.outside)])
-            return (
-                "unsure",
-                lambda: (
-                    f"--gpu-memory-utilization {resolved.budget.utilization:g} leaves {human(excess)} of the GPU "
-                    f"outside the budget; {users} and NCCL take about {human(taken.likely)} "
-                    f"({human(taken.low)} … {human(taken.high)}) there; {why()}"
-                ),
-                "graphs",
-            )
+        outcome = _of_memory_outside(resolved, ledger, outside, why)
+        if outcome is not None:
+            return outcome
     if length is None:
-        return "unsure", lambda: f"{why()}; the context length is not known", "request"
+        return _Outcome("unsure", lambda: f"{why()}; the context length is not known", "request")
     if refusal is not None:
-        return (
-            "unsure",
-            lambda: f"vLLM {resolved.settings.release} may not lay out the KV cache: {refusal}; {why()}",
-            "layout",
-        )
+        return _Outcome("unsure", lambda: f"vLLM {release} may not lay out the KV cache: {refusal}; {why()}", "layout")
     if not layout.is_described:
         of_heads = not ledger.model.kv_heads_known
         unknown = "the number of key-value heads is unknown" if of_heads else "only a part of the KV cache is described"
-        return (
-            "unsure",
-            lambda: f"{unknown}; {why()}",
-            "request",
-        )
+        return _Outcome("unsure", lambda: f"{unknown}; {why()}", "request")
 
     def request() -> str:
         """`why`, and the bytes that one request of the context length needs."""
@@ -268,12 +277,13 @@ def _with_cache(
         taken = f"{human(ledger.request_bytes or needed)}{ledger.checks_only}"
         return f"{why()}; one request of {length:,} tokens needs {taken}"
 
-    most = needed + (layout.unknown_per_token or 0) * (length if resolved.budget.auto_len else least) + layout.null
+    unknown_bytes = (layout.unknown_per_token or 0) * (length if resolved.budget.auto_len else request_length)
+    most = needed + unknown_bytes + layout.null
     if left.low >= most:
-        return "fits", request, None
+        return _Outcome("fits", request)
     cause: Cause = "request" if left.likely > 0 else "blocks"
     if left.likely < needed:
-        return "unsure", lambda: f"{request()}{_as_clause(of_compile_cache(ledger, needed))}", cause
+        return _Outcome("unsure", lambda: f"{request()}{_as_clause(of_compile_cache(ledger, needed))}", cause)
     deficit = most - left.low
 
     def low() -> str:
@@ -281,7 +291,30 @@ def _with_cache(
         cold = of_compile_cache(ledger, needed) or f"the low end of the estimate is short by {human(deficit)}"
         return f"{request()}; {cold}; {leaning.sentence(left, needed)}"
 
-    return "unsure", low, cause
+    return _Outcome("unsure", low, cause)
+
+
+def _of_memory_outside(
+    resolved: ResolvedArguments, ledger: GpuLedger, outside: Estimate, why: Callable[[], str]
+) -> _Outcome | None:
+    """The outcome if the memory outside the budget is likely too small for the context, NCCL (`outside`) and the lines
+    that are charged there; None if it is not."""
+    taken = outside
+    for charge in ledger.outside:
+        taken = plus(taken, charge.amount)
+    rest = ledger.total.likely - ledger.budget.likely
+    if rest >= taken.likely:
+        return None
+    users = ", ".join(["CUDA context", *(charge.line.title for charge in ledger.outside)])
+    return _Outcome(
+        "unsure",
+        lambda: (
+            f"--gpu-memory-utilization {resolved.budget.utilization:g} leaves {human(rest)} of the GPU "
+            f"outside the budget; {users} and NCCL take about {human(taken.likely)} "
+            f"({human(taken.low)} … {human(taken.high)}) there; {why()}"
+        ),
+        "graphs",
+    )
 
 
 def _as_clause(sentence: str) -> str:
@@ -314,7 +347,7 @@ def _room(size: int) -> str:
 
 
 def arithmetic(ledger: GpuLedger, resolved: ResolvedArguments) -> str:
-    """The ledger in one line."""
+    """The ledger in one line, or the size of the KV cache if an argument sets it."""
     if resolved.budget.kv_cache_memory:
         return f"--kv-cache-memory-bytes gives {human(resolved.budget.kv_cache_memory)} of KV cache"
     return subtraction(ledger)
@@ -328,9 +361,8 @@ def subtraction(ledger: GpuLedger) -> str:
         f" − {human(charge.amount.likely)} {charge.line.title}" for charge in charged if charge.amount.likely
     )
     left = ledger.kv_cache.likely
-    if (
-        more := ledger.budget.likely - sum([charge.amount.likely for charge in charged]) - left
-    ):  # lines of a log are rounded
+    more = ledger.budget.likely - sum([charge.amount.likely for charge in charged]) - left
+    if more:  # lines of a log are rounded
         text += f" {'−' if more > 0 else '+'} {human(abs(more))} otherwise measured"
     rest = f"{human(left)} of KV cache" if left > 0 else f"nothing (short by {human(-left)})"
     return f"{human(ledger.budget.likely)} budget{text} leave {rest}"

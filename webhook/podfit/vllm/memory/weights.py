@@ -139,58 +139,81 @@ def checkpoint(model: Model, settings: Settings) -> Checkpoint | None:
 
 @lru_cache(256)
 def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
-    """Elements and bytes of the weights, by how vLLM divides them over ranks. None if their size is unknown."""
-    counted = shape.of(model)
+    """The checkpoint by the formulas of `shape`, corrected by its number of parameters.
+
+    None if the formulas lack a size and the number is unknown, and for models with ENGRAMS, which are not described."""
     if any(model.config.get(field) for field in ENGRAMS):
         return None
+    counted = shape.of(model)
     if counted is None:
         return _by_parameters(model, how)
     total = total_elements(model)
+    if not total and not counted.known:
+        return None
     tied = _is_tied(model, counted, total)
     plain = counted.elements - (counted.head if tied else 0)
-    ends = plain - counted.body
-    agrees, stretch, vision = False, 1.0, 0
     if total and counted.head and not tied and _is_near(total - plain, -counted.head, model, counted):
-        tied, plain, ends = True, plain - counted.head, ends - counted.head  # files without a head: Qwen3 Embedding
+        tied, plain = True, plain - counted.head  # files without a head: Qwen3 Embedding
     if total:
-        rest = total - plain
-        if tied or not counted.head:  # a tied head that is in the files anyway is not loaded: Qwen3 0.6B
-            table = (model.vocab_size or 0) * (model.hidden_size or 0)
-            rest -= table if _is_near(rest, table, model, counted) else 0
-        drafted = counted.extra and rest >= 0.8 * counted.extra + 0.5 * tower.parameters(model)
-        rest -= counted.extra if drafted else 0
-        if tower.is_there(model) and rest > 0:
-            vision, agrees = rest, counted.known and rest < 0.6 * plain
-        elif counted.body and ends < total:
-            stretch = (counted.body + rest) / counted.body
-            agrees = counted.known and abs(rest) <= 0.015 * plain
-    elif counted.known:
-        vision = tower.parameters(model)
+        correction = _correction(model, counted, total, plain, tied=tied)
     else:
-        return None
-    if not counted.body:
-        if total is None or total <= ends:
+        correction = _Correction(vision=tower.parameters(model))
+    if not counted.body:  # no layer is described: they share what embedding and head leave
+        if not total or total <= plain:
             return None
-        each = (total - ends) // counted.layers
-        counted = Shape(
-            variants=((LayerTensors(each, "column", "mlp"),),),
-            order=(0,) * len(counted.order),
-            layers=counted.layers,
-            embedding=counted.embedding,
-            head=counted.head,
-            extra=0,
-            known=False,
-        )
-        stretch = 1.0
-    return _in_bytes(model, how, counted, stretch=stretch, vision=vision, tied=tied, agrees=agrees)
+        layers = _even_layers((total - plain) // counted.layers, len(counted.order))
+        counted = replace(layers, layers=counted.layers, embedding=counted.embedding, head=counted.head)
+    return _in_bytes(model, how, counted, correction, tied=tied)
+
+
+class _Correction(NamedTuple):
+    """How a checkpoint's number of parameters corrects the formulas."""
+
+    stretch: float = 1.0
+    """Factor of the elements of all layers."""
+    vision: int = 0
+    """Elements of the vision tower."""
+    agrees: bool = False
+    """The formulas agree with the number of parameters."""
+
+
+def _correction(model: Model, counted: Shape, total: int, plain: int, *, tied: bool) -> _Correction:
+    """The correction by `total` parameters, of which the formulas describe `plain`: the rest is the vision tower's if
+    the model has one, else it is spread over the layers."""
+    rest = total - plain
+    table = (model.vocab_size or 0) * (model.hidden_size or 0)
+    if (tied or not counted.head) and _is_near(rest, table, model, counted):
+        rest -= table  # a tied head that is in the files anyway is not loaded: Qwen3 0.6B
+    if counted.extra and rest >= 0.8 * counted.extra + 0.5 * tower.parameters(model):
+        rest -= counted.extra  # the files likely contain the multi-token-prediction layers
+    if tower.is_there(model) and rest > 0:
+        return _Correction(vision=rest, agrees=counted.known and rest < 0.6 * plain)
+    if counted.body and plain - counted.body < total:
+        stretch = (counted.body + rest) / counted.body
+        return _Correction(stretch=stretch, agrees=counted.known and abs(rest) <= 0.015 * plain)
+    return _Correction()
+
+
+def _even_layers(each: int, layers: int) -> Shape:
+    """Equal layers of `each` elements that tensor parallelism cuts, without embedding and head."""
+    return Shape(
+        variants=((LayerTensors(each, "column", "mlp"),),),
+        order=(0,) * layers,
+        layers=layers,
+        embedding=0,
+        head=0,
+        extra=0,
+        known=False,
+    )
 
 
 def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
-    """True if the bytes beyond the formulas, without towers and draft layers, are this table of embeddings."""
+    """True if `rest`, the elements beyond the formulas, is the size of a table of embeddings (within 6 %), next to the
+    towers' elements and with or without those of the draft layers."""
     tower_parameters = tower.parameters(model)
     return any(
-        abs(rest - number - table) <= 0.06 * abs(table)
-        for number in {tower_parameters, tower_parameters + counted.extra}
+        abs(rest - others - table) <= 0.06 * abs(table)
+        for others in (tower_parameters, tower_parameters + counted.extra)
     )
 
 
@@ -203,17 +226,8 @@ def _by_parameters(model: Model, how: WeightSettings) -> Checkpoint | None:
     total = total_elements(model)
     if not total:
         return None
-    each = total // NOMINAL_LAYERS
-    counted = Shape(
-        variants=((LayerTensors(each, "column", "mlp"),),),
-        order=(0,) * NOMINAL_LAYERS,
-        layers=NOMINAL_LAYERS,
-        embedding=0,
-        head=0,
-        extra=0,
-        known=False,
-    )
-    computed = _in_bytes(model, how, counted, stretch=1.0, vision=0, tied=False, agrees=False)
+    counted = _even_layers(total // NOMINAL_LAYERS, NOMINAL_LAYERS)
+    computed = _in_bytes(model, how, counted, _Correction(), tied=False)
     return replace(computed, doubt=SIZE if model.storage_known else SIZE_ALONE)
 
 
@@ -245,32 +259,19 @@ def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:
 GROUPS: tuple[Group, ...] = ("attention", "linear", "mlp", "experts", "shared", "rest")
 
 
-def _in_bytes(
-    model: Model, how: WeightSettings, counted: Shape, *, stretch: float, vision: int, tied: bool, agrees: bool
-) -> Checkpoint:
-    """The checkpoint in bytes. `stretch`: factor of the layers' bytes; `agrees`: `counted` matches the known size."""
+def _in_bytes(model: Model, how: WeightSettings, counted: Shape, correction: _Correction, *, tied: bool) -> Checkpoint:
+    """The checkpoint in bytes: each group's elements × its rate. A quantized one's counted bytes correct the rates."""
     scheme, width = how.scheme, how.width
-    rates = {group: stretch * _rate(scheme, group, width) for group in GROUPS}
-    vision_bytes = vision * _rate(scheme, "vision", width)
-    quantized = counted.extra * _rate(scheme, "experts" if model.num_experts else "mlp", width)
-    draft = float(counted.extra * width) if scheme is not None and _keeps_draft(model, scheme) else quantized
-    doubt = DISAGREE if not agrees else WITH_TOWER if vision else COUNTED
-    if scheme is not None and scheme.online:
-        doubt = ONLINE if agrees else DISAGREE
-    elif scheme is not None:
-        doubt = (
-            BLOCKS if agrees and not vision and _is_in_blocks(model, scheme) else SCHEME if scheme.is_stated else NAMED
-        )
-        scale = _scale(model, counted, rates, vision_bytes, draft, width, tied=tied)
+    rates = {group: correction.stretch * _rate(scheme, group, width) for group in GROUPS}
+    vision = correction.vision * _rate(scheme, "vision", width)
+    quantized_draft = counted.extra * _rate(scheme, "experts" if model.num_experts else "mlp", width)
+    keeps_draft = scheme is not None and _keeps_draft(model, scheme)
+    draft = float(counted.extra * width) if keeps_draft else quantized_draft
+    scale = None
+    if scheme is not None and not scheme.online:
+        scale = _scale(model, counted, rates, vision, draft, width, tied=tied)
         if scale is not None:
-            doubt = COUNTED_BYTES
             rates = {group: rate * scale for group, rate in rates.items()}
-        elif scheme.bytes < 1:
-            doubt = _of_four_bits(model, scheme, doubt, vision)
-    if not model.sizes_confirmed and not total_elements(model) and not model.weights_bytes:
-        doubt = UNCONFIRMED
-    if not model.storage_known and not model.weights_bytes and (scheme is None or scheme.online):
-        doubt = UNKNOWN_STORAGE if doubt is not UNCONFIRMED else UNKNOWN_BOTH
     rates["experts"] *= how.padding
     variants: list[Mapping[Cut, float]] = []
     for layer in counted.variants:
@@ -278,29 +279,51 @@ def _in_bytes(
         for part in layer:
             cuts[part.cut] = cuts.get(part.cut, 0.0) + part.elements * rates[part.group]
         variants.append(cuts)
+    loads_head = how.head and not tied
     return Checkpoint(
         counted=counted,
         variants=tuple(variants),
         embedding=counted.embedding * (scheme.bytes if scheme is not None and scheme.embedding else width),
-        head=counted.head * (scheme.bytes if scheme is not None and scheme.head else width)
-        if how.head and not tied
-        else 0,
+        head=counted.head * (scheme.bytes if scheme is not None and scheme.head else width) if loads_head else 0,
         tied=tied,
-        vision=vision_bytes,
+        vision=vision,
         absorbed=_absorbed_mla(model, how),
         draft=draft,
-        draft_doubt=max(0.0, draft - quantized),
-        doubt=doubt,
-        proved=agrees,
+        draft_doubt=max(0.0, draft - quantized_draft),
+        doubt=_doubt(model, scheme, correction, bytes_counted=scale is not None),
+        proved=correction.agrees,
     )
 
 
+def _doubt(model: Model, scheme: Scheme | None, correction: _Correction, *, bytes_counted: bool) -> Doubt:
+    """The doubt about the computed bytes, the worst reason first. `bytes_counted`: a quantized checkpoint's bytes are
+    known and match the formulas."""
+    is_confirmed = model.sizes_confirmed or total_elements(model) or model.weights_bytes
+    is_stored_in_scheme = scheme is not None and not scheme.online
+    if not (model.storage_known or model.weights_bytes or is_stored_in_scheme):
+        return UNKNOWN_STORAGE if is_confirmed else UNKNOWN_BOTH
+    if not is_confirmed:
+        return UNCONFIRMED
+    if scheme is None or scheme.online:
+        if not correction.agrees:
+            return DISAGREE
+        return ONLINE if scheme is not None else WITH_TOWER if correction.vision else COUNTED
+    if bytes_counted:
+        return COUNTED_BYTES
+    if correction.agrees and not correction.vision and _is_in_blocks(model, scheme):
+        doubt = BLOCKS
+    else:
+        doubt = SCHEME if scheme.is_stated else NAMED
+    return _of_four_bits(model, scheme, doubt, correction.vision) if scheme.bytes < 1 else doubt
+
+
 def _keeps_draft(model: Model, scheme: Scheme) -> bool:
-    """True if the layers of multi-token prediction are likely in 16 bits: in NVFP4, and if the bytes were counted.
+    """True if the layers of multi-token prediction are likely in 16 bits though the scheme is in 4: in NVFP4, and if
+    the bytes were counted.
 
     On a DGX Spark with 0.25.1, Qwen3.8-27B took 1.2 GiB more than its files in INT4 and 0.9 GiB more in NVFP4. Its
-    layer takes 0.8 GiB in 16 bits and 0.2 in 4. Two copies made with AWQ and AutoRound left as much for the KV cache
-    as with 4 bits. DeepSeek-V4's layer is stored like its others."""
+    layer takes 0.8 GiB in 16 bits and 0.2 in 4. Two copies made with AWQ and AutoRound left as much for the KV cache as
+    with 4 bits. DeepSeek-V4's layer is stored like its others."""
     if scheme.bytes >= 1 or scheme.online or model.model_type == "deepseek_v4":
         return False
     return scheme.name == "NVFP4" or model.weights_bytes is not None
@@ -314,16 +337,17 @@ def _is_in_blocks(model: Model, scheme: Scheme) -> bool:
 
 
 def _rate(scheme: Scheme | None, group: str, width: int) -> float:
-    """Bytes per element of a group of tensors."""
+    """Bytes per element of a group of tensors. The share that the scheme leaves unquantized takes `width` bytes."""
     if scheme is None:
         return width
     kept = scheme.share_kept(group)
-    each = scheme.experts if scheme.experts is not None and group == "experts" else scheme.bytes
-    return kept * width + (1 - kept) * each
+    quantized = scheme.experts if scheme.experts is not None and group == "experts" else scheme.bytes
+    return kept * width + (1 - kept) * quantized
 
 
 def _of_four_bits(model: Model, scheme: Scheme, doubt: Doubt, vision: int) -> Doubt:
-    """The doubt about a checkpoint in 4 bits whose bytes were not counted: it may rather be heavier than computed."""
+    """The doubt about a checkpoint in 4 bits whose bytes were not counted: it may rather be heavier than computed.
+    Unchanged if only the experts are in 4 bits. `vision`: elements of the tower."""
     if scheme.experts_only:
         return doubt
     states = set(model.layer_types) - {"full_attention", "sliding_attention"}
@@ -342,8 +366,9 @@ def _scale(
     *,
     tied: bool,
 ) -> float | None:
-    """Ratio of a quantized checkpoint's counted bytes to the formulas' bytes, for its layers. None if they do not match
-    or were not counted."""
+    """Ratio of a quantized checkpoint's counted bytes to the formulas' bytes, for its layers. None if the bytes were
+    not counted or the two differ too much to be of the same tensors. `vision`, `draft`: bytes; `rates`: bytes per
+    element."""
     if not model.weights_bytes:
         return None
     body = sum(
@@ -362,28 +387,33 @@ GiB were printed on 0.18 and 0.19, 30.52 on 0.13 and 0.14. Nemotron-3-Super over
 
 
 def padding(model: Model, settings: Settings) -> float:
-    """The factor by which vLLM pads experts when it loads them: MXFP4 (vLLM quantization/mxfp4.py), and some in FP8.
+    """The factor by which vLLM pads experts when it loads them; 1.0 if it pads none.
 
-    MXFP4: the hidden size becomes a multiple of 256, and on Marlin (before Hopper) each rank's width a multiple of 128.
+    MXFP4 (vLLM quantization/mxfp4.py): the hidden size becomes a multiple of 256, and on Marlin (before Hopper) each
+    rank's width a multiple of 128. FP8: see FLASHINFER_EXPERTS.
     """
-    if settings.types.scheme is None or not model.hidden_size:
+    scheme, capability = settings.types.scheme, settings.gpu.capability
+    if scheme is None or not model.hidden_size:
         return 1.0
-    if settings.types.scheme.name == "FP8" and model.model_type == "nemotron_h" and settings.gpu.vendor == "nvidia":
+    if scheme.name == "FP8" and model.model_type == "nemotron_h" and settings.gpu.vendor == "nvidia":
         width = (model.moe_intermediate_size or 0) // settings.parallel.experts
-        padded = settings.release >= FLASHINFER_EXPERTS and width > 1 and not model.config.get("moe_latent_size")
-        return -(-width // 128) * 128 / width if padded else 1.0
-    if settings.types.scheme.name != "MXFP4":
+        is_padded = settings.release >= FLASHINFER_EXPERTS and not model.config.get("moe_latent_size")
+        return _padded(width, 128) if is_padded else 1.0
+    if scheme.name != "MXFP4":
         return 1.0
-    factor = -(-model.hidden_size // 256) * 256 / model.hidden_size
-    width = model.moe_intermediate_size or model.intermediate_size or 0
-    each = width // settings.parallel.experts
-    if settings.gpu.capability and settings.gpu.capability < (9, 0) and not settings.parallel.expert and each > 1:
-        factor *= -(-each // 128) * 128 / each
-    return factor
+    width = (model.moe_intermediate_size or model.intermediate_size or 0) // settings.parallel.experts
+    has_marlin = capability is not None and capability < (9, 0) and not settings.parallel.expert
+    return _padded(model.hidden_size, 256) * (_padded(width, 128) if has_marlin else 1.0)
+
+
+def _padded(width: int, multiple: int) -> float:
+    """The factor by which a width grows to a multiple; 1.0 for an unknown width (0), and for 1."""
+    return -(-width // multiple) * multiple / width if width > 1 else 1.0
 
 
 def _absorbed_mla(model: Model, how: WeightSettings) -> float:
-    """Bytes of MLA's matrices that vLLM keeps a second time in absorbed form."""
+    """Bytes of MLA's matrices that vLLM keeps a second time in absorbed form: per layer, of all heads. 0 without
+    MLA."""
     if not model.kv_lora_rank or not model.num_attention_heads or not how.mla:
         return 0.0
     width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
@@ -392,13 +422,15 @@ def _absorbed_mla(model: Model, how: WeightSettings) -> float:
 
 THREE_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v")
 """Families with M-RoPE, whose table has four times the positions (layers/rotary_embedding/mrope.py)."""
+MAX_SCALING = 64.0
+"""A larger factor in config.json counts as this one, so that a wrong file makes no absurd table."""
 
 
 @lru_cache(256)
 def rotary_cache(model: Model, element: int) -> int:
-    """The table of cosines and sines: positions × rotated width in the model's dtype, once per kind of layer (vLLM 0.33
-    layers/rotary_embedding). `element`: bytes per element. Linear and dynamic scaling multiply the positions, M-RoPE
-    uses four times as many. Examples: 32 MiB for Llama 3.1, 0.5 GiB for Gemma 3 4B."""
+    """Bytes of the table of cosines and sines: positions × rotated width, once per kind of layer (vLLM 0.33
+    layers/rotary_embedding); 0 if a size is unknown. `element`: bytes per element. Linear and dynamic scaling multiply
+    the positions, M-RoPE uses four times as many. Examples: 32 MiB for Llama 3.1, 0.5 GiB for Gemma 3 4B."""
     positions = model.max_position_embeddings or 0
     width = (model.qk_rope_head_dim if model.kv_lora_rank else model.head_dim) or 0
     config = model.config
@@ -411,7 +443,7 @@ def rotary_cache(model: Model, element: int) -> int:
     factor = scaling.get("factor")
     times = 1.0
     if (scaling.get("rope_type") or scaling.get("type")) in ("linear", "dynamic") and isinstance(factor, int | float):
-        times = max(1.0, min(float(factor), 64.0))
+        times = max(1.0, min(float(factor), MAX_SCALING))
     elif model.model_type in THREE_AXES or "mrope_section" in scaling:
         times = 4.0
     local = plain if "sliding_attention" in model.layer_types and "rope_local_base_freq" in config else 0
@@ -448,7 +480,7 @@ class Placed(NamedTuple):
 
 
 def placed(settings: Settings) -> Placed:
-    """The part of the settings for `of_stage`."""
+    """The settings that `of_stage` and `line` read."""
     speculative = settings.speculative
     mtp = speculative is not None and speculative.method == "mtp"
     on_amd = rocm.padded(dict(settings.kernels.variables)) if settings.gpu.vendor == "amd" else None
@@ -464,14 +496,15 @@ def placed(settings: Settings) -> Placed:
 
 
 def vision_on_rank(checkpoint: Checkpoint, model: Model, how: Placed) -> float:
-    """The vision tower on a rank of the first stage: cut by TP, or whole with `--mm-encoder-tp-mode data`."""
+    """Bytes of the vision tower on a rank of the first stage: cut by TP, or whole with `--mm-encoder-tp-mode data`. 0
+    if it is not loaded."""
     if not how.vision:
         return 0.0
     return checkpoint.vision / (1 if how.vision_replicated or has_whole_tower(model, how.release) else how.cut.tp)
 
 
 def kept_on_rocm(checkpoint: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None) -> rocm.Growth:
-    """Bytes that weights take on an AMD GPU beyond their own."""
+    """Bytes that weights take on an AMD GPU beyond their own: the allocator's, and padding. 0 on other GPUs."""
     if how.padded is None:
         return rocm.Growth(0.0, 0.0)
     likely = most = (rocm.WITH_EXPERTS if model.num_experts else rocm.DENSE) * GI
@@ -507,7 +540,8 @@ def _of_layers(checkpoint: Checkpoint, model: Model, cut: Parallel, first: int, 
 
 
 def _cut_evenly(checkpoint: Checkpoint, model: Model, how: Placed, stage: int) -> float:
-    """Bytes by which a rank of a pipeline stage has less, if all tensors of its layers are cut as often as experts."""
+    """Bytes by which a rank of a pipeline stage has less, if all tensors of its layers are cut over as many ranks as
+    the one that is cut most. At least 0."""
     cut = how.cut
     first, last = cut.stage(stage, checkpoint.layers)
     counts = checkpoint.counted.count(first, last)
@@ -517,7 +551,8 @@ def _cut_evenly(checkpoint: Checkpoint, model: Model, how: Placed, stage: int) -
 
 @lru_cache(256)
 def of_stage(checkpoint: Checkpoint, model: Model, how: Placed, stage: int) -> float:
-    """Bytes on one rank of a pipeline stage."""
+    """Bytes on one rank of a pipeline stage: its layers and rotary table, on the first stage embedding and vision
+    tower, on the last one the head, the embedding if the head is tied to it, and draft layers."""
     cut = how.cut
     first, last = cut.stage(stage, checkpoint.layers)
     total = _of_layers(checkpoint, model, cut, first, last) + (last - first) * checkpoint.absorbed / cut.tp
@@ -551,8 +586,9 @@ def least_in_layers(checkpoint: Checkpoint, model: Model, how: Placed) -> float:
 
 
 def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
-    """LoRA slots: for each adapted linear layer max_loras × rank × (inputs + outputs); A whole, B cut by TP unless
-    `--fully-sharded-loras` (vLLM 0.33 lora/layers). `width`: bytes of an element."""
+    """Bytes of LoRA slots on a rank: for each adapted linear layer max_loras × rank × (inputs + outputs); A whole, B
+    cut by TP unless `--fully-sharded-loras` (vLLM 0.33 lora/layers). `width`: bytes of an element. 0 without adapters,
+    or if a size is unknown."""
     if slots is None or not model.hidden_size or not model.num_hidden_layers:
         return 0.0
     hidden, inner, tp = model.hidden_size, model.intermediate_size or 4 * model.hidden_size, cut.tp
@@ -571,6 +607,11 @@ def line(checkpoint: Checkpoint, model: Model, settings: Settings, stage: int) -
     return _line(checkpoint, model, placed(settings), stage, settings.types.scheme, settings.lora, settings.cpu_offload)
 
 
+UNSURE = 0.3
+"""The assumed share by which LoRA slots and ROCm's additional bytes may be off either way; the latter also by so many
+GiB."""
+
+
 @lru_cache(256)
 def _line(
     checkpoint: Checkpoint,
@@ -581,45 +622,54 @@ def _line(
     slots: Lora | None,
     offload: int,
 ) -> Estimate:
-    """The ledger line of the weights of one pipeline stage."""
-    cut = how.cut
+    """The ledger line of the weights on one rank of a pipeline stage. `offload`: bytes in host memory, at most."""
+    cut, doubt = how.cut, checkpoint.doubt
     loaded = of_stage(checkpoint, model, how, stage)
     adapters = lora(model, slots, cut, how.width)
     kept = kept_on_rocm(checkpoint, model, how, stage, scheme)
     likely = loaded + adapters + kept.likely
-    division = 0.0 if checkpoint.proved else _cut_evenly(checkpoint, model, how, stage)
+    less = 0.0 if checkpoint.proved else _cut_evenly(checkpoint, model, how, stage)
     if how.mtp and stage == cut.pp - 1:
-        division += checkpoint.draft_doubt / (cut.experts if model.num_experts else cut.tp)
-    floor = checkpoint.doubt.least * (loaded - division - (vision_on_rank(checkpoint, model, how) if stage == 0 else 0))
-    note = human(checkpoint.total)
-    if cut.tp * cut.pp > 1:
-        note += f" over {cut.tp * cut.pp} GPUs"
+        less += checkpoint.draft_doubt / (cut.experts if model.num_experts else cut.tp)
+    uncertain = vision_on_rank(checkpoint, model, how) if stage == 0 else 0.0  # a tower may be smaller
+    floor = doubt.least * (loaded - less - uncertain)
+    if offload:
+        likely = max(0.0, likely - offload)
+        floor = max(0.0, floor - offload)
+    spread = doubt.spread * loaded
+    below = spread if doubt.below is None else doubt.below * loaded
+    unsure = UNSURE * (adapters + kept.likely) + (UNSURE * GI if kept.likely else 0.0)
+    tower_rest = 0.0  # bytes less if this rank has only its part of the tower
+    if stage == 0 and has_whole_tower(model, how.release):
+        tower_rest = checkpoint.vision - checkpoint.vision / cut.tp
+    low = max(0.0, likely - below - less - unsure - tower_rest)
+    high = likely + spread + unsure + kept.most - kept.likely
+    note = _note(checkpoint, how, scheme, adapters=adapters, kept=kept.likely, offload=offload)
+    return Estimate(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
+
+
+def _note(
+    checkpoint: Checkpoint, how: Placed, scheme: Scheme | None, *, adapters: float, kept: float, offload: int
+) -> str:
+    """The arithmetic of the line, for people. `adapters`, `kept` (by ROCm), `offload`: bytes, not mentioned if 0."""
+    note, gpus = human(checkpoint.total), how.cut.tp * how.cut.pp
+    if gpus > 1:
+        note += f" over {gpus} GPUs"
     if scheme:
         note += f", {scheme.name}"
     elif how.width == 4:
         note += " in float32"
     if adapters:
         note += f", {human(adapters)} LoRA slots"
-    if kept.likely:
-        note += f", {human(kept.likely)} for padding and the allocator"
+    if kept:
+        note += f", {human(kept)} for padding and the allocator"
     if offload:
-        likely = max(0.0, likely - offload)
-        floor = max(0.0, floor - offload)
         note += f", up to {human(offload)} offloaded to the host"
-    spread = checkpoint.doubt.spread * loaded
-    below = spread if checkpoint.doubt.below is None else checkpoint.doubt.below * loaded
-    unsure = 0.3 * adapters + 0.3 * kept.likely + (0.3 * GI if kept.likely else 0.0)
-    tower_rest = (
-        checkpoint.vision - checkpoint.vision / cut.tp if has_whole_tower(model, how.release) and stage == 0 else 0.0
-    )
-    low, high = (
-        max(0.0, likely - below - division - unsure - tower_rest),
-        likely + spread + unsure + kept.most - kept.likely,
-    )
-    return Estimate(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
+    return note
 
 
 def heaviest(checkpoint: Checkpoint, settings: Settings) -> Sequence[int]:
-    """The pipeline stages that may have the least room: the first, the last and the one with the most layers."""
+    """The pipeline stages that may have the least room, by index: the first, the last and the one with the most
+    layers."""
     cut = settings.parallel
     return (0,) if cut.pp == 1 else sorted({0, cut.fullest(checkpoint.layers), cut.pp - 1})
