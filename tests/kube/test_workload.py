@@ -461,7 +461,16 @@ def test_an_llm_inference_service_s_main_gets_the_preset_s_command() -> None:
         "vllm", "serve", "acme/big-7b", "--served-model-name", "big", "--tensor-parallel-size", "4",
     ]  # fmt: skip
     assert (main.synthetic, main.places) == (False, {"command": FieldPath.parse("spec.model.uri")})
-    assert decode.completes == {"shm", "startup-probe", "liveness-probe", "readiness-probe", "home", "image", "args"}
+    assert decode.completes == {
+        "shm",
+        "startup-probe",
+        "liveness-probe",
+        "readiness-probe",
+        "home",
+        "image",
+        "args",
+        "volumes",
+    }
     assert prefill.containers[0].spec["command"] == ["mine"]
     assert "image" not in prefill.completes
     assert [(one.replicas, one.pods_per_replica, one.model_uri) for one in (decode, prefill)] == [
@@ -1016,6 +1025,12 @@ def test_runtimes_of_ome_have_a_runner_for_each_part() -> None:
         ("{apiVersion: inference.llmaz.io/v1alpha1, kind: Playground, spec: {backendName: sglang}}", None),
         ("{apiVersion: kaito.sh/v1beta1, kind: Workspace, inference: {preset: {name: phi-4}}}", "inference.preset"),
         ("{apiVersion: kaito.sh/v1beta1, kind: Workspace, inference: {template: {}}}", None),
+        (
+            "{apiVersion: kaito.sh/v1beta1, kind: InferenceSet, spec: {template: {inference: {preset: {name: phi}}}}}",
+            "spec.template.inference.preset",
+        ),
+        ("{apiVersion: kaito.sh/v1beta1, kind: InferenceSet, spec: {template: {inference: {}}}}", None),
+        ("{apiVersion: kaito.sh/v1alpha1, kind: MultiRoleInference, spec: {model: {name: phi}}}", "spec.model"),
         ("{apiVersion: v1, kind: Service, spec: {engine: vllm}}", None),
         ("{apiVersion: monitoring.coreos.com/v1, kind: PodMonitor, spec: {type: vllm}}", None),
     ],

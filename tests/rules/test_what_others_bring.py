@@ -82,6 +82,8 @@ def test_images_that_something_fills_in(image: str, told: bool) -> None:
         {"image": "lmcache/vllm-openai:v0.3.5", "args": ["lmcache_experimental_server", "localhost", "8080"]},
         {"image": "registry.corp/vllm-optimizer-backend:v1"},
         {"image": "registry.corp/vllm-manager:v1"},
+        {"image": "registry.corp/vllme:0.2", "env": [{"name": "MODEL_NAME", "value": "org/model"}]},
+        {"image": "registry.corp/vllm-fake:1"},
     ],
 )
 def test_what_only_sounds_like_vllm(container: dict[str, Any]) -> None:
@@ -103,6 +105,55 @@ def test_a_home_that_the_preset_brings() -> None:
     assert "home-not-writable" not in {finding.rule for finding in lint(service, builtin(), Facts()).findings}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "llm"}, "spec": {"containers": [container]}}
     assert "home-not-writable" in {finding.rule for finding in lint(pod, builtin(), Facts()).findings}
+
+
+_READ_ONLY_ROOT = {
+    "image": "vllm/vllm-openai:v0.19.0",
+    "args": ["Qwen/Qwen3-8B"],
+    "securityContext": {"readOnlyRootFilesystem": True},
+}
+_NEEDS_VOLUMES = {"temporary-directory-missing", "cache-read-only"}
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "spec", "rules"),
+    [
+        (
+            "serving.kserve.io/v1alpha2",
+            "LLMInferenceService",
+            {
+                "model": {"uri": "hf://Qwen/Qwen3-8B"},
+                "template": {"containers": [{"name": "main", **_READ_ONLY_ROOT, "args": []}]},
+            },
+            set(),
+        ),
+        (
+            "serving.kserve.io/v1alpha2",
+            "LLMInferenceServiceConfig",
+            {"template": {"containers": [{"name": "main", "command": ["vllm", "serve"], **_READ_ONLY_ROOT}]}},
+            set(),
+        ),
+        (
+            "serving.kserve.io/v1beta1",
+            "InferenceService",
+            {"predictor": {"model": {"modelFormat": {"name": "vLLM"}, **_READ_ONLY_ROOT}}},
+            set(),
+        ),
+        (
+            "serving.kserve.io/v1beta1",
+            "InferenceService",
+            {"predictor": {"containers": [{"name": "kserve-container", **_READ_ONLY_ROOT}]}},
+            _NEEDS_VOLUMES,
+        ),
+        ("v1", "Pod", {"containers": [{"name": "vllm", **_READ_ONLY_ROOT}]}, _NEEDS_VOLUMES),
+    ],
+)
+def test_volumes_that_kserve_brings(api: str, kind: str, spec: dict[str, Any], rules: set[str]) -> None:
+    """KServe's presets and runtimes mount /tmp and the cache: their absence in the object is not a finding."""
+    obj = {"apiVersion": api, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    report = lint(obj, builtin(), Facts(), where="check")
+    assert report.results
+    assert {finding.rule for finding in report.findings} & _NEEDS_VOLUMES == rules
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from dataclasses import replace
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload.template import JSON, PROBES, Container, Workload, as_list, replica_count
 
-PRESET = PROBES | {"shm", "image", "args", "home"}
-"""KServe's LLMInferenceServiceConfig presets; resources are the user's. They set HOME=/home, a volume (kserve
-config/llmisvcconfig/config-llm-template.yaml)."""
-EVERYTHING = PROBES | {"shm", "image", "args", "model", "resources", "memory-limit"}
+PRESET = PROBES | {"shm", "image", "args", "home", "volumes"}
+"""KServe's LLMInferenceServiceConfig presets; resources are the user's. They set HOME=/home and HF_HUB_CACHE=/models,
+both volumes, and mount one at /tmp since KServe 0.18 (kserve config/llmisvcconfig/config-llm-template.yaml)."""
+EVERYTHING = PROBES | {"shm", "image", "args", "model", "resources", "memory-limit", "volumes"}
 """A ServingRuntime brings everything; resources default to the inferenceservice-config ConfigMap's."""
 _DEFAULTS = frozenset({"resources", "memory-limit", "readiness-probe"})
 """The fields that the inferenceservice-config ConfigMap adds to a custom predictor, and the TCP readiness probe that

@@ -66,8 +66,8 @@ class Workload:
     containers: tuple[Container, ...]
     completes: frozenset[str] = frozenset()
     """The fields that this kind's operator fills in, so that their absence here means nothing: any of "shm",
-    "startup-probe", "liveness-probe", "readiness-probe", "image", "args", "model", "resources", "memory-limit". What
-    the object gives itself is not in it."""
+    "startup-probe", "liveness-probe", "readiness-probe", "image", "args", "model", "resources", "memory-limit",
+    "home", "volumes". What the object gives itself is not in it."""
     pods_per_replica: int | None = 1
     """Pods that serve one model together (LeaderWorkerSet size, Ray head + workers); None if it can't be known."""
     replicas: int | None = None

@@ -85,6 +85,12 @@ _SERVING = frozenset({
     ("ome.io", "InferenceService"), ("production-stack.vllm.ai", "VLLMRuntime"),
 })  # fmt: skip
 """Kinds that serve a model, most with vLLM, whatever words they have."""
+_KAITO_MODELS = {
+    "Workspace": FieldPath(("inference", "preset")),
+    "InferenceSet": FieldPath(("spec", "template", "inference", "preset")),
+    "MultiRoleInference": FieldPath(("spec", "model")),
+}
+"""Kinds of KAITO → the field with the model for which KAITO writes vLLM's command (kaito api/v1alpha1)."""
 _OTHER_ENGINES = regex(r"llama\.?cpp|ollama|sglang|tgi|tensorrt.*|trt.*|triton|infinity|faster_?whisper", re.IGNORECASE)
 _LONGEST = 1 << 15
 
@@ -101,8 +107,7 @@ def mention(obj: JSON) -> FieldPath | None:
     A kind from which other programs make objects names it with any word. A kind that serves models is one of vLLM's
     unless it names another engine."""
     group, kind = group_and_kind(obj)
-    if (group, kind) == ("kaito.sh", "Workspace"):
-        preset = FieldPath(("inference", "preset"))
+    if group == "kaito.sh" and (preset := _KAITO_MODELS.get(kind)) is not None:
         return preset if preset.get(obj) else None
     if (group, kind) in WORKLOAD_KINDS and group != "ray.io":  # Ray's own Python code may start vLLM
         return None

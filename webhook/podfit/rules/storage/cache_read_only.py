@@ -16,13 +16,15 @@ class CacheReadOnly(Rule):
         OSError: [Errno 30] Read-only file system: '/root/.cache/huggingface/hub'
 
     With HF_HUB_OFFLINE=1, or with the path of the files as the model, vLLM does not try to write there, and this rule
-    reports nothing.
+    reports nothing. Nor does it for an LLMInferenceService or an InferenceService whose cache and volumes come from
+    KServe's presets or a runtime.
     """
 
     plane = "storage"
     event = "vLLM exits: the download can't be written"
     of_vllm = False
     mode = "deny"
+    mute_for = ("volumes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain if no volume covers the directory of vLLM's own image; a volume may hold the files already."""

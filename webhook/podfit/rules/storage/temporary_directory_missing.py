@@ -24,11 +24,13 @@ class TemporaryDirectoryMissing(Rule):
         FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', …]
 
     It is a warning, since a container runtime may mount its own tmpfs under a read-only root, and no manifest shows
-    that.
+    that. KServe's presets and runtimes bring volumes of their own, so it reports nothing for the objects that they
+    complete.
     """
 
     plane = "storage"
     event = "vLLM exits: no usable temporary directory"
+    mute_for = ("volumes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image without a script; what a Secret or a ConfigMap of variables may say is not."""

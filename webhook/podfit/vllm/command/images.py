@@ -29,11 +29,12 @@ KNOWN_IMAGES = (
     # Programs that only talk to vLLM, simulate it, or are another engine.
     Image(
         r"(^|[/_.-])(router|routing|gateway|epp|scheduler|sidecar|proxy|bench|benchmark|benchmarks|benchmarker|"
-        r"guidellm|client|exporter|simulator|sim|mock|mocker|emulator|downloader|syncer|loader|puller|controller|"
+        r"guidellm|client|exporter|simulator|sim|mock|mocker|emulator|vllme|fake|stub|downloader|syncer|loader|puller|controller|"
         r"operator|dashboard|webui|frontend|planner|autoscaler|placeholder|renderer|render|tokenizer|monitor|"
         r"metrics|mcp|webhook|katan|optimizer|tuner|advisor|recommender|manager|portal|console|playground|collector|analyzer|ui|web|chatbot|streamlit|gradio|chainlit|locust|loadtest|tester|agent)([_.-][^/]*)?$",
         "other",
-        "names of other components in llm-d, vLLM production-stack, AIBrix and vLLM semantic-router",
+        "names of other components in llm-d, vLLM production-stack, AIBrix and vLLM semantic-router; vllme is "
+        "the emulator of llm-d's workload-variant-autoscaler",
     ),
     Image(
         r"sglang|text-generation-inference|text-embeddings-inference|(^|/)tgi\b|tritonserver|ollama|llama[._-]?cpp|"
