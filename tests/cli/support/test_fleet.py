@@ -84,6 +84,11 @@ def test_what_fails_on_every_node_is_denied_only_if_no_other_will_come(
         ("[{gpu: l4, taints: [{key: team, effect: NoExecute}]}, {gpu: l40s}]", "", ["NVIDIA L40S"]),
         ("[{gpu: NVIDIA-L4}]", "nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}", ["NVIDIA L4"]),
         ("[{gpu: l4}]", "nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}", ["NVIDIA L4"]),
+        (
+            "[{gpu: t4, driver: 535.183.01}, {gpu: l4, driver: 580.65.06}]",
+            "nodeSelector: {nvidia.com/cuda.driver-version.major: '580'}",
+            ["NVIDIA L4"],
+        ),
     ],
 )
 def test_the_nodes_are_filtered_as_the_scheduler_does(checked: Any, kinds: str, spec: str, gpus: list[str]) -> None:

@@ -175,7 +175,9 @@ def _labels(kind: NodeKind, model: gpu.Gpu) -> Mapping[str, str]:
         labels["nvidia.com/gpu.memory"] = str(kind.memory >> 20)
     if kind.driver:
         major, _, rest = kind.driver.partition(".")
-        labels |= {"nvidia.com/cuda.driver.major": major, "nvidia.com/cuda.driver.minor": rest.partition(".")[0]}
+        minor = rest.partition(".")[0]
+        for prefix in ("nvidia.com/cuda.driver", "nvidia.com/cuda.driver-version"):
+            labels |= {f"{prefix}.major": major, f"{prefix}.minor": minor}
     return labels
 
 

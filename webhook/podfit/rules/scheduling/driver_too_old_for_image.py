@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm.gpu import driver
+from podfit.vllm.gpu.requirement import node_demand
 from podfit.vllm.release import Release, cuda_of_image, with_cuda_12
 
 COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
@@ -24,7 +25,8 @@ class DriverTooOldForImage(Rule):
 
     The newest CUDA of a node's driver is in the labels `nvidia.com/cuda.runtime-version.major` of GPU feature
     discovery, older ones have `nvidia.com/cuda.runtime.major`. podfit reads them from the cluster, from Node objects in
-    the input, and from the drivers that `--nodes` describes.
+    the input, and from the drivers that `--nodes` describes. A nodeSelector or a required affinity on such a label, or
+    on `nvidia.com/cuda.driver-version.major`, limits the driver, too.
 
     On data center GPUs, the image's compatibility libraries bridge the gap: with `VLLM_ENABLE_CUDA_COMPATIBILITY=1`, or
     if the node's container toolkit adds them by itself. The opposite, `Error 803`, is a driver that is newer than these
@@ -37,24 +39,49 @@ class DriverTooOldForImage(Rule):
     never_denies = "the container toolkit of the node may add the image's CUDA compatibility libraries"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely if the drivers of all nodes that may run the Pod are too old, possible if those of some are."""
-        image, placement = engine.field("image"), engine.placement
-        if placement is None or not isinstance(image, str) or (cuda := cuda_of_image(image)) is None:
+        """Likely if the drivers of all nodes that may run the Pod are too old, possible if those of some are.
+
+        Without a known node that may run it, what nodeSelector and affinity ask for counts."""
+        image = engine.field("image")
+        if not isinstance(image, str) or (cuda := cuda_of_image(image)) is None or _loads_compatibility(engine):
             return
-        old = [(major, many) for major, many in placement.cuda if major is not None and major < cuda]
-        if not old or _loads_compatibility(engine):
+        limited = _of_nodes(engine, cuda) or _of_demand(engine, cuda)
+        if limited is None:
             return
-        many, newest = sum(nodes for _, nodes in old), max(major for major, _ in old)
-        everywhere = many == placement.candidates
-        which = "all nodes" if everywhere else f"{many} of {placement.candidates} nodes"
+        which, newest, everywhere = limited
         yield Finding(
             path=engine.at("image"),
-            message=f"the image has CUDA {cuda}, and the GPU driver of {which} that may run the Pod runs CUDA {newest} "
-            "at most",
+            message=f"the image has CUDA {cuda}, and the GPU driver of {which} runs CUDA {newest} at most",
             certainty="likely" if everywhere else "possible",
             uncertain=None if everywhere else "the Pod may land on a node with a newer driver",
             suggestions=tuple(_changes(image, cuda, newest)),
         )
+
+
+def _of_nodes(engine: Engine, cuda: int) -> tuple[str, int, bool] | None:
+    """The known nodes whose driver is too old, the newest CUDA that these drivers run, and True if no other node may
+    run the Pod. None without such a node."""
+    placement = engine.placement
+    old = [(major, many) for major, many in (placement.cuda if placement else ()) if major is not None and major < cuda]
+    if placement is None or not old:
+        return None
+    many, newest = sum(nodes for _, nodes in old), max(major for major, _ in old)
+    everywhere = many == placement.candidates
+    which = "all nodes" if everywhere else f"{many} of {placement.candidates} nodes"
+    return f"{which} that may run the Pod", newest, everywhere
+
+
+def _of_demand(engine: Engine, cuda: int) -> tuple[str, int, bool] | None:
+    """What `_of_nodes` returns, of the nodes that nodeSelector and affinity ask for. None if a known node may run the
+    Pod, or they do not limit the driver."""
+    if engine.requested is None or (engine.placement is not None and engine.placement.candidates):
+        return None
+    alternatives = node_demand(engine.workload).alternatives(lambda requirement: requirement.key in driver.LABELS)
+    limits = [driver.required_cuda(requirements) for requirements in alternatives]
+    old = [limit for limit in limits if limit is not None and limit < cuda]
+    if len(old) < len(limits):
+        return None
+    return "the nodes that nodeSelector and affinity ask for", max(old), True
 
 
 def _loads_compatibility(engine: Engine) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from podfit.vllm.gpu.requirement import NodeRequirement
 
 CUDA_LABELS = ("nvidia.com/cuda.runtime-version.major", "nvidia.com/cuda.runtime.major")
 """The CUDA version that NVML's nvmlSystemGetCudaDriverVersion returns, which is the newest that the driver runs, and
@@ -10,7 +12,7 @@ not what is installed on the node (NVIDIA/k8s-device-plugin internal/lm/nvml.go 
 the older one."""
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.major", "nvidia.com/cuda.driver.major")
 """The branch of the driver, such as 580."""
-BRANCHES = ((580, 13), (525, 12), (450, 11))
+BRANCHES = ((580, 13), (525, 12), (450, 11), (410, 10))
 """The first branch of the Linux driver that runs a major version of CUDA (CUDA Toolkit release notes, "CUDA Toolkit and
 Minimum Required Driver Version")."""
 LABELS = frozenset((*CUDA_LABELS, *DRIVER_LABELS))
@@ -23,6 +25,24 @@ def cuda_major(labels: Mapping[str, str]) -> int | None:
         return cuda
     branch = _first_number(labels, DRIVER_LABELS)
     return None if branch is None else next((major for first, major in BRANCHES if branch >= first), None)
+
+
+def required_cuda(requirements: Sequence[NodeRequirement]) -> int | None:
+    """The newest major version of CUDA that the driver of a node can run that meets all these requirements; None if
+    they do not limit it."""
+    limits = [limit for requirement in requirements if (limit := _required_cuda(requirement)) is not None]
+    return min(limits, default=None)
+
+
+def _required_cuda(requirement: NodeRequirement) -> int | None:
+    """The newest major version of CUDA that one requirement allows; None if it does not limit it."""
+    numbers = [_first_number({"": value}, ("",)) for value in requirement.values]
+    below = {"In": 0, "Lt": 1}.get(requirement.operator)
+    if below is None or not numbers:
+        return None
+    versions = [None if number is None else cuda_major({requirement.key: str(number - below)}) for number in numbers]
+    known = [version for version in versions if version is not None]
+    return max(known) if len(known) == len(versions) else None
 
 
 def first_branch(cuda: int) -> int | None:
