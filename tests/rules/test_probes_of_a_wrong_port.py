@@ -74,3 +74,20 @@ def test_fix_names_no_finding_that_check_does_not_show() -> None:
     shown = {one.rule for one in lint(pod(), load([]), Facts(), where="check").findings if one.is_reported}
     repaired = repair(pod(), load([]), Facts(), audited=False)
     assert sorted(one.rule for one in (*repaired.repairs, *repaired.left)) == sorted(shown)
+
+
+@pytest.mark.parametrize("flags", [[], ["--headless"], ["--port=9000"]], ids=["port 8000", "no port", "port 9000"])
+@pytest.mark.parametrize(("declared", "reported"), [(8080, False), (9090, True)])
+def test_a_port_that_another_container_declares_is_its_own(flags: list[str], declared: int, *, reported: bool) -> None:
+    obj = pod(args=["--model=Qwen/Qwen3-32B", *flags])
+    obj["spec"]["containers"].append({"name": "nginx", "image": "nginx:1", "ports": [{"containerPort": declared}]})
+    assert ("probe-wrong-port" in found(obj)) == reported
+
+
+def test_a_headless_node_does_not_answer_for_its_sidecar() -> None:
+    obj = pod(
+        args=["--model=Qwen/Qwen3-32B", "--headless"], startupProbe={"httpGet": {"path": "/healthz", "port": 8000}}
+    )
+    assert "probe-wrong-port" in found(obj)
+    obj["spec"]["containers"].append({"name": "nginx", "image": "nginx:1", "ports": [{"containerPort": 8000}]})
+    assert "probe-wrong-port" not in found(obj)

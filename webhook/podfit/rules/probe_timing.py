@@ -213,8 +213,7 @@ def health(engine: Engine) -> dict[str, Any] | None:
         return None  # the script sets a port that does not reach vLLM yet
     if any(dest in engine.args.unresolved for dest in ("ssl_certfile", "ssl_keyfile", "grpc", "uds")):
         return None
-    declaring = engine.workload.once(_declaring).get(engine.port, ())
-    if any(path != engine.container.path for path in declaring):
+    if another_declares(engine, engine.port):
         return None
     scheme = {"scheme": "HTTPS"} if tls(engine) else {}
     return {"path": "/health", "port": _written_port(engine), **scheme}
@@ -228,6 +227,12 @@ def _written_port(engine: Engine) -> int | str | None:
 
 _OF_A_PORT = regex(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
 """Flags that say where, how and whether vLLM answers."""
+
+
+def another_declares(engine: Engine, port: int) -> bool:
+    """True if another container of the Pod declares the port: it may be the one that answers. Init containers count,
+    because one that restarts is a sidecar."""
+    return any(path != engine.container.path for path in engine.workload.once(_declaring).get(port, ()))
 
 
 def _declaring(workload: Workload) -> dict[int, list[FieldPath]]:

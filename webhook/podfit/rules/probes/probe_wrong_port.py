@@ -21,9 +21,9 @@ class ProbeWrongPort(Rule):
         Startup probe failed: Get "http://10.0.0.7:8000/health": dial tcp 10.0.0.7:8000: connect: connection refused
 
     A `--headless` node, and a worker that joins a leader, serve no port at all. With `--uds` vLLM listens on a socket
-    in the file system, and with `--grpc` it does not answer HTTP. If another container of the Pod listens on the port,
-    the probe reaches that one. With `hostNetwork`, an injected sidecar, a postStart hook or a debugger the same may
-    happen, so the finding is likely, not certain.
+    in the file system, and with `--grpc` it does not answer HTTP. If another container of the Pod declares the port,
+    the probe reaches that one, and nothing is reported. With `hostNetwork`, an injected sidecar, a postStart hook or a
+    debugger the same may happen, so the finding is likely, not certain.
 
     A probe also fails if it speaks gRPC to vLLM's HTTP port, or names a port that the container does not declare. With
     `--host 127.0.0.1` vLLM does not listen on the Pod's address, so the kubelet's requests to that address fail, too.
@@ -49,6 +49,8 @@ class ProbeWrongPort(Rule):
                     certainty="certain" if name == "startupProbe" and _runs_as_written(engine) else "likely",
                     suggestions=(f"port: {engine.port}",) if _usual(engine) else (),
                 )
+            elif port is not None and (silent or port != engine.port) and probe_timing.another_declares(engine, port):
+                continue
             elif silent is not None and not (action != "httpGet" and "grpc" in silent):
                 yield Finding(
                     path=where,
