@@ -27,7 +27,7 @@ LONGEST = 2000
 
 log = logging.getLogger(__name__)
 ReportedStatus = dict[str, tuple[object, tuple[str, ...]]]
-"""Name → the object's generation and what was said of it."""
+"""Name → the object's generation and its problems, as the status was last written."""
 
 
 class Acceptance:
@@ -40,7 +40,8 @@ class Acceptance:
         self._after = 0.0
 
     def tell(self, objects: Mapping[str, Mapping[str, Any]], problems: Mapping[str, tuple[str, ...]]) -> None:
-        """Says of every object what is not said yet. Never raises: what fails is logged, and tried again."""
+        """Write the status of each object that has not been written for its generation and problems. Never raises: a
+        failure is logged, and nothing is written for the next PAUSE seconds."""
         entries: ReportedStatus = {
             name: ((obj.get("metadata") or {}).get("generation"), problems.get(name, ()))
             for name, obj in objects.items()
@@ -78,7 +79,7 @@ class Acceptance:
 
 
 def conditions(name: str, generation: object, problems: tuple[str, ...], now: str) -> list[dict[str, Any]]:
-    """The conditions Accepted and Ready of a Policy."""
+    """The conditions Accepted and Ready of a Policy. `problems`: empty if it is in force; `now`: in RFC 3339."""
     text = "; ".join(problem.removeprefix(f"policies.podfit.dev/{name}: ") for problem in problems)
     common: dict[str, Any] = {
         "status": "False" if problems else "True",

@@ -46,8 +46,9 @@ class AccessLog:
             self._lines.close(seconds)
 
     def review(self, webhook: Webhook, decision: Decision, seconds: float, waited: float) -> None:
-        """An answered review: `seconds` from its first byte's reading to its answer, `waited` for a thread before."""
-        if self._lines is None:
+        """Write the line of an answered review: `seconds` from its first byte's reading to its answer, `waited` for a
+        thread before."""
+        if self._lines is None:  # before the line is made
             return
         request, audit = decision.request, decision.annotations
         line = {
@@ -72,7 +73,7 @@ class AccessLog:
         self._write(line)
 
     def refused(self, path: str, status: int, error: str) -> None:
-        """A request that was no review, and how it was answered."""
+        """Write the line of a request that was no review, and of its answer."""
         if self._lines is not None:
             self._write({"path": path[:LONGEST], "status": status, "error": error[:LONGEST]})
 

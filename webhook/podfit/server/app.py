@@ -81,7 +81,7 @@ def create_app(
 
     @app.get("/readyz")
     def readyz() -> Response:
-        """200 with notes on what is stale or wrong; 503 while the server must not get reviews."""
+        """200 with notes on what is stale or wrong; 503 with the reason while the server must not get reviews."""
         why = ready.why_not() if ready else None
         items = [
             *(ready.problems() if ready else ()),

@@ -45,8 +45,9 @@ class OutOfTime(BaseException):
 
 @lru_cache(64)
 def patience(query: str) -> float:
-    """Seconds within which the answer to a request with this query (`timeout=10s`, a Go duration) must be given."""
-    text = next((part[8:] for part in query.split("&") if part.startswith("timeout=")), "")
+    """Seconds within which the answer to a request with this query (`timeout=10s`, a Go duration) must be given: a
+    share of that timeout, which is DEFAULT_TIMEOUT if it is absent or not valid, and at most LONGEST."""
+    text = next((part.removeprefix("timeout=") for part in query.split("&") if part.startswith("timeout=")), "")
     parts = _PART.findall(text)
     read = sum(float(number) * _UNITS[unit] for number, unit in parts)
     is_valid = "".join(number + unit for number, unit in parts) == text
@@ -80,11 +81,12 @@ class DeadlineWatch:
             return call()
         finally:
             with self._lock:
-                if self._ends.pop(thread, None) is None:  # it was ended; not once more, when this is left
+                is_ended = self._ends.pop(thread, None) is None
+                if is_ended:  # an OutOfTime that is not raised yet must not be raised after this call
                     _RAISE(ctypes.c_ulong(thread), None)
 
     def look(self) -> None:
-        """Ends what is over its time."""
+        """Raise OutOfTime in each thread whose call is over its time by one of its two limits."""
         now = self._clock()
         with self._lock:
             over = [
@@ -125,6 +127,7 @@ class DeadlineWatch:
                 self._busy.set()
 
     def _wrong(self, error: Exception) -> None:
+        """Log and report that the watch does not work now."""
         log.error("deadlines can't be watched now", exc_info=error)
         self._failed()
 

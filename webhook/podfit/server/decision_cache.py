@@ -43,6 +43,7 @@ _NOBODY = review.unread("")
 """Placeholder for the user of the request."""
 
 _Key = tuple[str, str, str, bytes]
+"""Webhook, version of the policy, version of the facts, hash of the request."""
 
 
 class DecisionCache:
@@ -76,7 +77,7 @@ class DecisionCache:
         if cached is not None:
             return cached[0]._replace(request=request, remembered=True)
         decision = compute(essential)
-        if decision.error is None and not _may_soften(decision):
+        if decision.error is None and not _may_soften(decision):  # else the next one is computed again
             kept = decision._replace(request=_NOBODY)
             weight = _weight(kept)
             if weight <= self._kept.maxsize // 64:  # one must not push out all others
@@ -86,7 +87,8 @@ class DecisionCache:
 
 
 def _may_soften(decision: Decision) -> bool:
-    """A denied update may be allowed as a roll-back as soon as the revision is seen (`snapshot.WatchedKind.aside`)."""
+    """Return whether the decision may change with equal versions: a denied update may be allowed as a rollback as soon
+    as its revision is seen, and revisions are not part of the facts' version (`snapshot.WatchedKind.aside`)."""
     return decision.outcome == "denied" and decision.request.operation == "UPDATE"
 
 
@@ -121,12 +123,14 @@ def _essential(request: Request) -> Request:
 
 
 def _is_name_made_up(obj: JSON) -> bool:
+    """Return whether the API server made the object's name, of a `generateName`."""
     metadata = obj.get("metadata")
     return isinstance(metadata, Mapping) and bool(metadata.get("generateName"))
 
 
 def _without_made_up(obj: JSON | None) -> JSON | None:
-    """The object without its status and the metadata that the API server makes; not a mapping: as it is."""
+    """The object without its status and the metadata that the API server makes. None, and an object whose metadata is
+    not a mapping, are returned as they are."""
     if obj is None or not isinstance(metadata := obj.get("metadata", {}), Mapping):
         return obj
     left = dict(metadata)
@@ -140,7 +144,8 @@ def _without_made_up(obj: JSON | None) -> JSON | None:
 
 
 def _bytes(request: Request) -> bytes:
-    """All that is asked. Format 2 writes equal values alike; newer ones also write which value is referenced twice."""
+    """The request as bytes, the random letters of the token's volume replaced; with several such names as it is.
+    marshal's format 2 writes equal values alike; newer ones also write which value is referenced twice."""
     what = marshal.dumps([*request], 2)
     tokens = set(_TOKEN.findall(what))
     return what.replace(tokens.pop(), b"(token)") if len(tokens) == 1 else what

@@ -106,11 +106,13 @@ class _Names:
     """Every configuration could be seen; otherwise a name that ends as ours do is one of them."""
 
     def __contains__(self, name: str) -> bool:
+        """True if a webhook of podfit has this name, or may have."""
         return name in self.known or (not self.all_known and name.endswith(registration.DOMAIN))
 
 
 def examine(observed: Observed, mine: str) -> list[CheckResult]:
-    """All lines, in the order in which one would look; `mine` is this program's version."""
+    """All lines, in the order in which an admin would look; `mine` is this program's version. If there is certainly no
+    webhook, only the lines on that, on versions and on facts."""
     entries = {
         kind: configuration
         for kind, configuration in observed.configurations.items()
@@ -168,7 +170,8 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
 
 
 def _switch(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
-    """Report if `podfit off` has paused the webhooks."""
+    """A line for each configuration that `podfit off` has paused, or whose pause is over; "on" if all are on and no
+    condition is left."""
     for kind, item in entries.items():
         state, note, end = registration.state(item, now), registration.note(item), registration.ends(item)
         if state != "on":
@@ -208,7 +211,7 @@ def _bundles(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult
             yield CheckResult("warn", "caBundle", f"{where}: something in it is not a certificate", advice)
     # The order does not matter: a CA that is appended to an edited bundle has another place in the other bundles.
     good = [frozenset(cas) for cas in bundles.values() if cas and renewal.BROKEN not in cas]
-    if len(good) == len(bundles) and good:
+    if good and len(good) == len(bundles):  # else each problem has its line
         several = sorted({len(cas) for cas in good})
         last = max(certs.not_after(ca) for cas in good for ca in cas)
         count = " or ".join(str(number) for number in several)
@@ -253,7 +256,8 @@ def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
 def _api_server_results(
     observed: Observed, entries: Mapping[str, JSON], hook_names: _Names, causes: tuple[str, ...]
 ) -> Iterator[CheckResult]:
-    """`causes`: what else fails, which may be why."""
+    """A line on whether the API server asks podfit, by its answer to the faulty Pod, and if that passed, by its
+    metrics. `causes`: what else fails, which may be the reason."""
     about, advice = "API server", "podfit off lets everything pass"
     if isinstance(observed.answer, Unseen):
         text = f"not tried whether it asks podfit: {observed.answer.why}"
@@ -285,14 +289,14 @@ def _api_server_results(
 
 
 def _more(observed: Observed, family: str, hook_names: _Names) -> bool:
-    """True if the API server has counted more of it than before the Pod was tried."""
+    """True if the API server has counted more of a metric than before the Pod was tried; False if it is unknown."""
     if isinstance(observed.before, Unseen) or isinstance(observed.metrics, Unseen):
         return False
     return _counts(observed.metrics, family, hook_names) != _counts(observed.before, family, hook_names)
 
 
 def _fail_open(observed: Observed, hook_names: _Names) -> Iterator[CheckResult]:
-    """How often objects passed unchecked; never a warning.
+    """A line on how often objects passed unchecked, which is never a failure.
 
     The API server counts since its start, without times, and `_api_server_results` reports what fails now. The Pod
     that is tried here is not counted."""
@@ -315,13 +319,13 @@ def _fail_open(observed: Observed, hook_names: _Names) -> Iterator[CheckResult]:
 
 
 def _began(metrics: str) -> datetime | None:
-    """When the API server started."""
+    """The time at which the API server started; None if its metrics lack it."""
     match = re.search(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
     return datetime.fromtimestamp(float(match[1]), UTC) if match else None
 
 
 def _counts(metrics: str, family: str, hook_names: _Names) -> dict[str, float]:
-    """The sum of a metric's samples for each of these names."""
+    """Name of a webhook → the sum of a metric's samples, for each of these names that has some."""
     entries: dict[str, float] = {}
     family_text = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
     for metric in text_string_to_metric_families(family_text):
@@ -370,10 +374,12 @@ def _replicas(observed: Observed, entries: Mapping[str, JSON]) -> Iterator[Check
 
 
 _PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|failed")
+"""A word of a line of /readyz that reports a problem of a replica that is ready."""
 
 
 def _callers(observed: Observed) -> Iterator[CheckResult]:
-    """Check which callers can send reviews: the API server must, and every other caller costs processor time."""
+    """A line on the callers that can send reviews: the API server must, and every other caller costs processor time.
+    In order: a client certificate limits them, the host network allows all, a NetworkPolicy may limit them."""
     about = "callers"
     if not isinstance(observed.deployment, Mapping):
         return  # `_replicas` reports it
@@ -412,6 +418,7 @@ def _callers(observed: Observed) -> Iterator[CheckResult]:
 
 
 _WHO = "docs/security.md, Callers"
+"""The section that an advice refers to."""
 
 
 def _applies(spec: JSON, labels: Mapping[str, str]) -> bool:
@@ -429,7 +436,8 @@ def _rules(policy: JSON, ports: Iterable[JSON]) -> Iterator[JSON]:
 
 
 def _is_in(port: JSON, value: JSON) -> bool:
-    """True if a NetworkPolicy's port, by name or number or as a range, covers the container's TCP port."""
+    """True if a NetworkPolicy's port, by name or number or as a range, covers the container's TCP port. One without a
+    port covers all; one of another protocol covers none."""
     first, number = value.get("port"), port.get("containerPort")
     if value.get("protocol", "TCP") != "TCP":
         return False
@@ -452,7 +460,7 @@ def _admits_all_peers(peer: JSON) -> bool:
 
 
 def _mutators(mutators: tuple[JSON, ...] | Unseen, entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
-    """Other mutating webhooks that may change Pods after podfit's."""
+    """A line on other mutating webhooks that change Pods, and those that API servers call after podfit's, by name."""
     if isinstance(mutators, Unseen):
         yield CheckResult("warn", "other mutators", f"can't be seen: {mutators.why}")
         return
@@ -483,7 +491,8 @@ def _mutates_pods(configuration: JSON) -> bool:
 
 
 def _policies(observed: Observed) -> Iterator[CheckResult]:
-    """Report if the cluster's Policy objects are accepted."""
+    """A line for each Policy object that no replica has accepted; their number if all are. Without their CRD, a line on
+    what that means for the policies in force."""
     if isinstance(observed.crd, Unseen):
         yield CheckResult("warn", "policies", f"can't be seen: {observed.crd.why}")
         return
@@ -561,7 +570,8 @@ def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
 
 
 def _tag(deployment: JSON) -> str:
-    """The version of the image that runs: `image.tag` may be another than the chart's own; empty if it is none."""
+    """The version in the tag of the image that runs, which may be another than the chart's own; empty if the tag is
+    not a version."""
     containers = _nested(deployment, "spec", "template", "spec").get("containers") or ()
     image = next((str(container.get("image")) for container in containers if container.get("name") == "podfit"), "")
     match = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
@@ -576,8 +586,10 @@ def _nested(obj: JSON, *names: str) -> JSON:
 
 
 def _name(obj: JSON) -> str:
+    """The object's name; "None" without one, which no object of a cluster is."""
     return str((obj.get("metadata") or {}).get("name"))
 
 
 def _span(left: timedelta) -> str:
+    """A time for people, in days, or in hours if it is less than a day."""
     return f"{left.days} days" if left.days else f"{left.seconds // 3600} hours"

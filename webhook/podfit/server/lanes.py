@@ -27,7 +27,8 @@ class Lanes:
 
     def __init__(self, reviews: Reviews, rest: Application, threads: int) -> None:
         """`threads`: for small reviews that the event loop does not answer; they start when needed."""
-        self._reviews, self._rest, self._taken = reviews, rest, {False: 0, True: 0}
+        self._reviews, self._rest = reviews, rest
+        self._taken = {False: 0, True: 0}  # large → bytes of bodies of this lane that are here
         self._threads = {False: ThreadPoolExecutor(threads, "review"), True: ThreadPoolExecutor(1, "large-review")}
         self._rested = 0.0  # when the next large review may begin (time.monotonic)
 
@@ -89,7 +90,7 @@ class Lanes:
             self._rested = end + min(end - begun, MAX_PAUSE)
 
     def _take(self, large: bool, size: int) -> int:
-        """Takes room for so many bytes of a lane; raises HttpRefusal if it has none."""
+        """Takes room for `size` bytes of a lane and returns `size`; raises HttpRefusal if it has no such room."""
         budget = memory.shares().bodies[large]
         if self._taken[large] + size > budget:
             raise HttpRefusal(503, f"more than {budget >> 20} MiB of such reviews at once")

@@ -41,8 +41,8 @@ class Lines:
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        """With nothing that waits: at first, and after a fork, which no thread outlives and which may leave any lock
-        locked. What waited is the parent's to write."""
+        """Start with an empty queue and no thread: at first, and after a fork, which no thread outlives and which may
+        leave any lock locked. What waited is the parent's to write."""
         self._lines: deque[bytes] = deque()
         self._some = Event()
         self._ending = Event()
@@ -51,7 +51,7 @@ class Lines:
         self._failing = False
 
     def put(self, line: bytes) -> None:
-        """Never waits, never raises."""
+        """Queue a line for the thread, or drop it if the queue is full. Never waits, never raises."""
         if len(self._lines) >= QUEUE:  # the reader is too slow
             self._drop(1)
             return
@@ -62,7 +62,8 @@ class Lines:
             self._start()
 
     def close(self, seconds: float) -> None:
-        """Writes what waits, for at most so many seconds."""
+        """Writes what waits, for at most so many seconds. A thread that starts meanwhile, for a late line, is ended
+        too."""
         until = time.monotonic() + seconds
         while (thread := self._thread) is not None and thread.is_alive():
             self._ending.set()
@@ -112,6 +113,7 @@ class Lines:
             self._start()
 
     def _taken(self) -> list[bytes]:
+        """Take the next lines from the queue, at most LINES_PER_WRITE."""
         return [self._lines.popleft() for _ in range(min(len(self._lines), LINES_PER_WRITE))]
 
     def _write_all(self, text: bytes) -> None:

@@ -107,18 +107,19 @@ class Live:
 
     def look(self) -> None:
         """Reads everything once, and takes over what is good."""
-        before, texts, expired = (self._files, self._sources, self.unknown), self.problems, self.policy.expired
+        before, problems, expired = (self._files, self._sources, self.unknown), self.problems, self.policy.expired
         self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
-        if (objects := self._read_objects()) is not None:
+        objects = self._read_objects()
+        if objects is not None:
             self._sources = {name: _next_object(self._sources.get(name), name, obj) for name, obj in objects.items()}
             self.objects_seen = True
         self.unknown = self._why_unknown()
         if (self._files, self._sources, self.unknown) != before:
             self._take_over()
             for problem in self.problems:
-                if problem not in texts:
+                if problem not in problems:
                     log.error("policy not taken over, the last good state is in use: %s", problem)
-            if texts and not self.problems:
+            if problems and not self.problems:
                 log.info("all policies hold again")
         self.policy = self.policy.at(self._clock())
         for exception in self.policy.expired:
@@ -147,7 +148,8 @@ class Live:
         Thread(target=self.run, args=(Event(),), name="policies", daemon=True).start()
 
     def _texts(self) -> Iterator[tuple[str, str | None]]:
-        """Name and text of each policy file; None as the text of one that can't be read."""
+        """Name and text of each policy file; None as the text of one that can't be read. A JSON Schema in a folder is
+        left out."""
         for place in self._places:
             if place.is_dir():
                 inside = (
@@ -171,7 +173,8 @@ class Live:
         return "" if self.objects_seen else "the Policy objects of the cluster have not been read"
 
     def _take_over(self) -> None:
-        """Makes one policy of all sources; if they contradict each other, nothing changes but what is enforced."""
+        """Makes one policy of the last good state of all sources. If they contradict each other, the former policy
+        stays. While the Policy objects are unknown, it is only audited."""
         layers = [layer for source in (*self._files.values(), *self._sources.values()) for layer in source.layers]
         version = self.policy.version
         try:
@@ -194,7 +197,7 @@ def policy_now(texts: Iterable[tuple[str, str]], objects: Objects, now: datetime
 
 
 def _next(last: LiveSource | None, name: str, text: str | None) -> LiveSource:
-    """A file's state after it was read."""
+    """A file's state after it was read: with the layers of `last` if its text (None: unreadable) is not valid."""
     if last is not None and last.content == text:
         return last
     kept = last.layers if last else ()
@@ -207,7 +210,8 @@ def _next(last: LiveSource | None, name: str, text: str | None) -> LiveSource:
 
 
 def _next_object(last: LiveSource | None, name: str, obj: Mapping[str, Any]) -> LiveSource:
-    """An object's state after it was seen."""
+    """An object's state after it was seen: if it is not valid, with the layers of `last`, or without that with those
+    that its status has."""
     content = repr(obj)
     if last is not None and last.content == content:
         return last
@@ -218,7 +222,8 @@ def _next_object(last: LiveSource | None, name: str, obj: Mapping[str, Any]) -> 
 
 
 def _accepted(obj: Mapping[str, Any], name: str) -> tuple[Layer, ...]:
-    """The last good state, as the object's status has it: for a server that has not seen it itself."""
+    """The last good state, as the object's status has it, for a server that has not seen it itself; empty if the
+    status has none that is valid."""
     try:
         spec = json.loads(obj["status"]["accepted"])
         return (document.of_object({**obj, "spec": spec}, f"policies.podfit.dev/{name}"),)

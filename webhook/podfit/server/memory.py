@@ -74,7 +74,7 @@ class Shares:
 
 
 def divide(limit: int | None, first_process: int) -> Shares:
-    """Divides the container's limit, of which gunicorn's first process has so many bytes.
+    """Divide the container's limit in bytes, of which gunicorn's first process has `first_process`; None: no limit.
 
     The connections take what the worker's share leaves. All of them together can't exceed the limit, whatever the peers
     send.
@@ -88,10 +88,11 @@ def divide(limit: int | None, first_process: int) -> Shares:
 
 
 _shares = [Shares()]
+"""One item: the shares of this process, which `bound` replaces."""
 
 
 def shares() -> Shares:
-    """Those of this process."""
+    """The shares of this process, as the last `bound` divided them; without limits before it."""
     return _shares[0]
 
 
@@ -103,11 +104,13 @@ def bound(threads: int) -> int | None:
     that raises.
     """
     threading.stack_size(STACK)
-    if (mallopt := getattr(_C, "mallopt", None)) is not None:
+    mallopt = getattr(_C, "mallopt", None)
+    if mallopt is not None:  # glibc
         for parameter, value in MALLOC.items():
             mallopt(parameter, value)
     _shares[0] = divide(_limit(), _private())
-    if (data := _shares[0].data) is None:
+    data = _shares[0].data
+    if data is None:
         return None
     size = data + (threads + OTHERS) * STACK
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -149,7 +152,8 @@ def _text(path: Path) -> str:
 
 
 def _private() -> int:
-    """Bytes of this process that no file has: after a fork, those that its parent has too."""
+    """Bytes of this process that no file has (RssAnon): after a fork, those that its parent has too. FIRST_PROCESS if
+    they can't be read."""
     try:
         size = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     except OSError:

@@ -51,7 +51,7 @@ class _Computed(Collector):
 
 
 def _of_cluster(statuses: Iterable[Status]) -> Iterator[Metric]:
-    """A row for each watched kind."""
+    """The metrics of the cluster snapshot, a row for each watched kind."""
     objects = GaugeMetricFamily("podfit_cluster_objects", "Objects of the cluster that are known", labels=["kind"])
     age = GaugeMetricFamily(
         "podfit_cluster_silence_seconds",
@@ -235,8 +235,8 @@ class Metrics:
         self._errors.labels(rule).inc()
 
     def observe(self, webhook: Webhook, decision: Decision, seconds: float, waited: float = 0.0) -> None:
-        """Counts one answered review, which took so long after it had waited for a thread; but not one of `podfit
-        doctor`: alerts and a rollout's numbers are about what users apply."""
+        """Counts one answered review, which took `seconds` after it had waited `waited` seconds for a thread. One of
+        `podfit doctor` is not counted: alerts and a rollout's numbers are about what users apply."""
         request = decision.request
         if request.is_probe:
             return

@@ -64,7 +64,7 @@ class SelfCall:
         self._why: str | None = "no TLS call to this server itself was answered yet"
 
     def __call__(self) -> str | None:
-        """Why it is not proven that it answers."""
+        """The reason why it is not proven that the server answers; None once it has."""
         return self._why
 
     def start(self, host: str, port: int) -> None:
@@ -72,7 +72,7 @@ class SelfCall:
         Thread(target=self.run, args=(host, port, Event()), name="self-call", daemon=True).start()
 
     def run(self, host: str, port: int, stop: Event) -> None:
-        """Calls until an answer came, or `stop` is set. Never raises."""
+        """Calls each address of `host` in turn until an answer came, or `stop` is set. Never raises."""
         while self._why is not None and not stop.is_set():
             for text in _EVERY.get(host, (host,)):
                 try:
@@ -89,7 +89,7 @@ class SelfCall:
 def _called(host: str, port: int) -> str | None:
     """Why this server has not answered at this address; None if it has."""
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # who answers on our own port are we
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # only this server answers on its own port
     connection = http.client.HTTPSConnection(host, port, timeout=WORKER_TIMEOUT, context=context)
     try:
         connection.request("GET", "/healthz")

@@ -17,7 +17,7 @@ from typing import Any, Literal
 ROOT = "/apis/admissionregistration.k8s.io/v1"
 WEBHOOK_CONFIGURATIONS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 OFF_ANNOTATION = "podfit.dev/off"
-"""The annotation."""
+"""Since when and why the webhooks are off, for people."""
 OFF_UNTIL_ANNOTATION = "podfit.dev/off-until"
 """When it ends by itself, in RFC 3339; absent: never. A server that may change the configurations then cleans up."""
 DOMAIN = ".podfit.dev"
@@ -31,16 +31,19 @@ State = Literal["on", "off", "partly off"]
 
 
 def is_ours(configuration: JSON) -> bool:
-    """True if it is a podfit's own."""
+    """True if a webhook of the configuration has a name of podfit's."""
     return any(str(hook.get("name")).endswith(DOMAIN) for hook in configuration.get("webhooks") or ())
 
 
 def state(configuration: JSON, now: datetime | None = None) -> State:
-    """Report if API servers ask. `now`: an end before this moment is over, though the condition is still there."""
-    text, end = _until(configuration), ends(configuration) if now else None
-    over = condition(text) if now and end and end <= now else None
-    off_ = [_is_off(hook, over) for hook in configuration.get("webhooks") or ()]
-    return "on" if not any(off_) else "off" if all(off_) else "partly off"
+    """Return whether API servers call the webhooks: all of them, none or some. `now`: an end before this moment is
+    over, though the condition is still there; None: the condition alone counts."""
+    end = ends(configuration) if now else None
+    over = condition(_until(configuration)) if now and end and end <= now else None
+    states = [_is_off(hook, over) for hook in configuration.get("webhooks") or ()]
+    if not any(states):
+        return "on"
+    return "off" if all(states) else "partly off"
 
 
 def note(configuration: JSON) -> str:
@@ -49,7 +52,8 @@ def note(configuration: JSON) -> str:
 
 
 def ends(configuration: JSON) -> datetime | None:
-    """When it is to be switched on again; None if it is on, or has no end."""
+    """The time at which it is switched on again; None if it is on, or has no end, or one that is not a time with a
+    zone."""
     text = _until(configuration)
     if state(configuration) == "on" or not text:
         return None
@@ -122,6 +126,8 @@ def _switched_on(configuration: JSON) -> list[Any]:
 
 
 def _patch(configuration: JSON, text: str | None, until: str | None, hooks: list[Any]) -> dict[str, Any]:
+    """The merge patch that sets the two annotations (None: removes one) and the webhooks. With the version that was
+    read, so that the API server rejects it if another client has changed the object."""
     version = (configuration.get("metadata") or {}).get("resourceVersion")
     annotations = {OFF_ANNOTATION: text, OFF_UNTIL_ANNOTATION: until}
     return {"metadata": {"resourceVersion": version, "annotations": annotations}, "webhooks": hooks}
@@ -139,4 +145,5 @@ def _is_off(hook: JSON, over: JSON | None = None) -> bool:
 
 
 def _ours(match_condition: JSON) -> bool:
+    """True for the condition of `condition`."""
     return match_condition.get("name") == CONDITION_NAME

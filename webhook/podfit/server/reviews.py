@@ -135,7 +135,8 @@ class Reviews:
         raise BadReview(reason)  # without the traceback of the other, whose frames keep the object
 
     def failed(self, path: str, error: Exception) -> tuple[int, bytes]:
-        """HTTP status and body after this error in reading or answering a request; it is counted and logged."""
+        """HTTP status and body after this error in reading or answering a request, which is counted and logged. Only
+        the client's own errors are named to it."""
         words = FORMS.line(str(error))
         match error:
             case HttpRefusal():
@@ -150,8 +151,8 @@ class Reviews:
         return code, json.dumps({"error": words}).encode() + b"\n"
 
     def _answer(self, webhook: Webhook, body: bytes, query: str, arrived: float, here: float | None) -> bytes:
-        """The AdmissionReview that answers one, decided within its deadline; then it is counted and logged. `here`:
-        seconds of a processor that the event loop has for it; None in a thread."""
+        """The AdmissionReview that answers one, decided within its deadline; then it is counted and logged. Without
+        the memory to read it, it is allowed by its uid alone. `here`: as for `_decide`."""
         begun = time.monotonic()
         waited = begun - arrived
         try:
@@ -160,7 +161,8 @@ class Reviews:
             decision = self._decide(webhook, request, left, self._remembered if len(body) <= LARGE else None, here)
             answer = json.dumps(decision.answer).encode()
         except MemoryError as error:
-            if (uid := _UID.search(body, 0, _HEAD)) is None:
+            uid = _UID.search(body, 0, _HEAD)
+            if uid is None:  # there is nothing to answer to
                 raise
             decision = review.failed(review.unread(uid[1].decode()), error)
             answer = json.dumps(decision.answer).encode()
@@ -176,7 +178,9 @@ class Reviews:
     def _decide(
         self, webhook: Webhook, late_request: Request, left: float, remembered: DecisionCache | None, here: float | None
     ) -> Decision:
-        """The decision, which allows the object if there was no time for an evaluation.
+        """The decision, which allows the object if there was no time for an evaluation: `left` seconds.
+        `remembered`: None for a large body. `here`: seconds of processor time that the event loop has for an
+        evaluation, 0 for a remembered decision alone (then raises _Elsewhere); None in a thread.
 
         With any failurePolicy, a late answer delays the API server. A cluster that can't create Pods is worse than one
         vLLM Pod that was not checked."""
@@ -228,6 +232,7 @@ def _complain(webhook: Webhook, decision: Decision) -> None:
 
 
 def _subject(request: Request) -> str:
+    """Kind, namespace, name and uid of a request for a line of the log."""
     return one_line(f"{request.kind} {request.namespace or ''}/{request.name or '(generated)'}, uid {request.uid}")
 
 

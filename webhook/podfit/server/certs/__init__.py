@@ -102,7 +102,7 @@ def renew_at(certificate: bytes) -> datetime:
 
 
 def issued_at(certificate: bytes) -> datetime:
-    """When it was issued, if podfit issued it."""
+    """The time at which podfit issued the certificate: SKEW after its first moment (`_builder`)."""
     return _loaded(certificate).not_valid_before_utc + SKEW
 
 
@@ -168,7 +168,7 @@ def belongs(certificate: bytes, key: bytes) -> bool:
 
 
 def split(bundle: bytes) -> tuple[bytes, ...]:
-    """Each certificate of a bundle, as PEM of one spelling; what is none is passed over."""
+    """Each certificate of a bundle once, as PEM of one spelling; a block that is not a certificate is left out."""
     items = []
     for block in _BLOCK.findall(bundle):
         try:
@@ -214,7 +214,8 @@ def _read(folder: Path, name: str) -> Pair | None:
 
 
 def _write(folder: Path, name: str, pair: Pair) -> tuple[Path, ...]:
-    """Each file whole or not at all; a server that reads between the two keeps the pair it has."""
+    """Write NAME.key and NAME.crt, each whole or not at all, and return their paths. A server that reads between the
+    two writes keeps the pair it has."""
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
     for path, data, mode in ((key, pair.key, 0o600), (certificate, pair.certificate, 0o644)):
         temporary = path.with_name(path.name + ".new")

@@ -66,8 +66,9 @@ class Observation:
     @property
     def labels(self) -> dict[str, str]:
         """The release's labels, from its configurations, for new objects."""
-        of = next(iter(self.configurations.values()), {}).get("metadata", {}).get("labels") or {}
-        return {key: of[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance") if key in of}
+        first = next(iter(self.configurations.values()), {})
+        labels = first.get("metadata", {}).get("labels") or {}
+        return {key: labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance") if key in labels}
 
 
 @dataclass
@@ -125,7 +126,7 @@ class Keeper:
         return self._contexts.of(self._pair)
 
     def problem(self) -> str | None:
-        """Why the API server can't trust this replica."""
+        """The reason why the API server can't trust this replica; None if it can."""
         if self._replica.leaf is None:
             return f"there is no certificate yet: {self.state.problem}"
         if not self.state.trusted:
@@ -140,12 +141,12 @@ class Keeper:
         return None
 
     def not_after(self) -> float:
-        """When the certificate that is served expires; 0 if none that can be trusted is served."""
+        """Seconds since the epoch at which the certificate that is served expires; 0 if it is not from the Secret."""
         leaf = self._replica.leaf
         return certs.not_after(leaf.certificate).timestamp() if leaf else 0.0
 
     def is_off(self) -> bool | None:
-        """True if `podfit off` has paused a webhook, as seen at the last look."""
+        """True if `podfit off` had paused a webhook at the last look; None if it is unknown."""
         return self.state.off
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -176,8 +177,9 @@ class Keeper:
             log.info("the certificate is looked after")
 
     def _reconcile(self) -> None:
-        """Reads everything and does what the next step says, until nothing is left to do; raises OSError or
-        StatusError."""
+        """Reads everything and does what the next step says, until nothing is left to do. A `podfit off` that is over
+        comes first, then the Secret, then the bundles: after each write everything is read again. Raises OSError or
+        StatusError, also if the Secret can't be written; then the bundles are written nevertheless."""
         for _ in range(ROUNDS):
             observation = self._observe()
             clocks = Clocks(observation.now, self._today(), self._clock())
@@ -224,7 +226,7 @@ class Keeper:
             raise
 
     def _adopt(self, replica: CertificateView) -> None:
-        """Serves a new certificate from now on."""
+        """Remember what the next step remembers, and serve its certificate if it is a new one."""
         if replica.leaf is not None and replica.leaf != self._replica.leaf:
             self._pair = replica.leaf
             log.info(
@@ -241,19 +243,19 @@ class Keeper:
         self.state.trusted = observation.bundles is not None and renewal.trusted(self._replica, observation.bundles)
 
     def _switch_on(self, observation: Observation) -> bool:
-        """Ends a `podfit off --for` whose time is over by both clocks; whether there was one."""
+        """Ends a `podfit off --for` whose time is over by both clocks; returns whether there was one."""
         now = min(observation.now, self._today())
-        over = {
-            path: item
-            for path, item in observation.configurations.items()
-            if (end := registration.ends(item)) and end <= now
-        }
-        for path, configuration in over.items():
-            self._write("PUT", path, registration.switched_on(configuration))
-        return bool(over)
+        is_written = False
+        for path, configuration in observation.configurations.items():
+            end = registration.ends(configuration)
+            if end and end <= now:
+                self._write("PUT", path, registration.switched_on(configuration))
+                is_written = True
+        return is_written
 
     def _store(self, observation: Observation, held: StoredCertificates) -> None:
-        """Writes the certificates into the Secret; code 409 if another replica was faster."""
+        """Writes the certificates into the Secret, a new one if there is none. Does nothing if another replica was
+        faster (`_write`)."""
         data, before = renewal.secret_data(held), observation.secret
         if before is None:
             metadata = {"name": self._secret, "labels": observation.labels}
@@ -263,12 +265,13 @@ class Keeper:
             self._write("PUT", f"{self._secrets}/{self._secret}", {**before, "data": data})
 
     def _write_bundles(self, configurations: Mapping[str, JSONDict], bundles: renewal.Bundles) -> None:
-        """Writes the CA bundles into the webhook configurations that lack them."""
+        """Writes the CA bundles into the webhooks that `bundles` names, as `Observation.bundles` does."""
         for path, configuration in configurations.items():
-            hooks = [
-                _with_bundle(hook, bundles[place]) if (place := f"{path} {number}") in bundles else hook
-                for number, hook in enumerate(configuration.get("webhooks") or ())
-            ]
+            hooks = list(configuration.get("webhooks") or ())
+            for number, hook in enumerate(hooks):
+                bundle = bundles.get(f"{path} {number}")
+                if bundle is not None:
+                    hooks[number] = _with_bundle(hook, bundle)
             if hooks != configuration.get("webhooks"):
                 self._write("PUT", path, {**configuration, "webhooks": hooks})
 
@@ -284,5 +287,6 @@ class Keeper:
 
 
 def _with_bundle(hook: JSONDict, bundle: tuple[bytes, ...]) -> JSONDict:
+    """The webhook with these CAs, PEM each, as its caBundle."""
     text = base64.b64encode(b"".join(bundle)).decode()
     return {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": text}}

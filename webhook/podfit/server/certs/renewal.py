@@ -129,7 +129,8 @@ class NextStep:
 def next_step(
     replica: CertificateView, stored: StoredCertificates, bundles: Bundles | None, policy: RenewalPolicy, clocks: Clocks
 ) -> NextStep:
-    """The next step; `bundles` None: a configuration can't be read, so that nothing changes that needs them."""
+    """The next step; `bundles` None: a configuration can't be read, so that nothing changes that needs them. The clock
+    is doubted only while a leaf can serve: a server without one must get one in any case."""
     replica = replace(
         replica,
         since=_distributed_since(replica, stored, bundles, clocks.steady),
@@ -144,8 +145,12 @@ def next_step(
     before, must = bundles or {}, [*stored.cas, *([replica.issuer] if replica.issuer else [])]
     after = {name: _cas_to_keep((*bundle, *must), replica, stored, policy, clocks) for name, bundle in before.items()}
     changed = {name: bundle for name, bundle in after.items() if bundle != before[name]}
-    replica = _take_stored_leaf(replica, stored, policy, clocks, bool(doubt))
-    return NextStep(replica, certificates if certificates != stored else None, changed, doubt)
+    return NextStep(
+        replica=_take_stored_leaf(replica, stored, policy, clocks, is_doubtful=bool(doubt)),
+        secret=certificates if certificates != stored else None,
+        bundles=changed,
+        doubt=doubt,
+    )
 
 
 def trusted(replica: CertificateView, bundles: Bundles) -> bool:
@@ -156,7 +161,8 @@ def trusted(replica: CertificateView, bundles: Bundles) -> bool:
 def _distributed_since(
     replica: CertificateView, stored: StoredCertificates, bundles: Bundles | None, clock: float
 ) -> Mapping[bytes, float]:
-    """CA → since when every configuration holds it; starts again for a CA that one has lost."""
+    """`CertificateView.since` after this look; without a CA that a configuration lacks, so that its time starts again.
+    Empty if a configuration can't be read (`bundles` None)."""
     if bundles is None:
         return {}
     return {ca: replica.since.get(ca, clock) for ca in stored.cas if all(ca in bundle for bundle in bundles.values())}
@@ -171,7 +177,8 @@ def _steady_offset(previous: tuple[float, float] | None, clocks: Clocks) -> tupl
 
 
 def _clock_doubt(replica: CertificateView, clocks: Clocks) -> str:
-    """Why the API server's date is not believed: this machine's differs, and the API server's changed lately."""
+    """The reason why the API server's date is not believed: this machine's differs, and the API server's changed
+    lately. Empty if it is believed."""
     _, since = replica.steady_offset or (0.0, clocks.steady)
     if (
         abs(clocks.now - clocks.own) <= MAX_CLOCK_DIFFERENCE
@@ -182,6 +189,7 @@ def _clock_doubt(replica: CertificateView, clocks: Clocks) -> str:
 
 
 def _is_distributed(replica: CertificateView, ca: bytes, policy: RenewalPolicy, clocks: Clocks) -> bool:
+    """True if the CA has been in every configuration for the policy's pause."""
     return ca in replica.since and clocks.steady - replica.since[ca] >= policy.pause.total_seconds()
 
 
@@ -202,7 +210,8 @@ def _wanted_secret(
 
 
 def _must_replace_leaf(leaf: Pair, ca: Pair, policy: RenewalPolicy, now: datetime) -> bool:
-    """True if `ca` must issue a new leaf: for other hosts, for a leaf of another CA, or past two thirds of its life."""
+    """True if `ca` must issue a new leaf: this one is for other hosts, of another CA, or past two thirds of its life,
+    unless it ends with the CA."""
     return (
         certs.hosts_of(leaf.certificate) != frozenset(policy.hosts)
         or not certs.signed_by(leaf.certificate, ca.certificate)
@@ -215,13 +224,14 @@ def _must_replace_leaf(leaf: Pair, ca: Pair, policy: RenewalPolicy, now: datetim
 
 
 def _take_stored_leaf(
-    replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks, doubt: bool
+    replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks, *, is_doubtful: bool
 ) -> CertificateView:
-    """The replica, serving the Secret's leaf where it may; with the date in doubt, only in place of no valid leaf."""
+    """The replica, serving the Secret's leaf if it may: a valid one, whose CA is distributed or in whose place it has
+    no valid leaf. `is_doubtful`: the date is; then only in place of a leaf that is not valid by either clock."""
     offered = _replica_of_stored(stored)
-    if offered.issuer is None or offered.leaf == replica.leaf:
+    if offered.issuer is None or offered.leaf == replica.leaf:  # nothing to take, or served already
         return replica
-    if doubt:
+    if is_doubtful:
         may = _serves_by_either_clock(offered, clocks) and not _serves_by_either_clock(replica, clocks)
     else:
         nothing = replica.issuer is None or not _can_serve(replica.leaf, (replica.issuer,), clocks.now)
@@ -242,12 +252,13 @@ def _serves_by_either_clock(replica: CertificateView, clocks: Clocks) -> bool:
 
 
 def _issuer_of_leaf(stored: StoredCertificates) -> bytes | None:
-    """The CA of the Secret's leaf."""
+    """The CA of the Secret's leaf; None without a leaf, or if none of the Secret's CAs has signed it."""
     leaf = stored.leaf
     return next((ca for ca in stored.cas if leaf and certs.signed_by(leaf.certificate, ca)), None)
 
 
 def _can_serve(leaf: Pair | None, cas: Iterable[bytes], now: datetime) -> bool:
+    """True if the leaf is valid now and signed by one of the CAs that has not expired."""
     return leaf is not None and any(certs.problem(leaf, now, ca) is None and not _has_expired(ca, now) for ca in cas)
 
 
@@ -261,7 +272,8 @@ def _has_expired(certificate: bytes, now: datetime) -> bool:
 def _cas_to_keep(
     cas: Iterable[bytes], replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
 ) -> tuple[bytes, ...]:
-    """Each CA once, without those that have ended and those that are spent."""
+    """Each CA once, without BROKEN, those that have ended, and those of which no replica serves a leaf any more. The
+    CAs of the replica's leaf and of the Secret stay."""
     used = {replica.issuer, _issuer_of_leaf(stored), stored.ca.certificate if stored.ca else None}
     live = [ca for ca in dict.fromkeys(cas) if ca != BROKEN and not _has_expired(ca, clocks.gone)]
     spent = (_unused_cas(live, policy, clocks) | _lost_cas(live, stored, policy, clocks)) - used
@@ -285,7 +297,8 @@ def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> 
 
 
 def _lost_cas(cas: Iterable[bytes], stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks) -> set[bytes]:
-    """Our own CAs that were lost with a Secret, which every replica has stopped to serve since.
+    """Our own CAs that were lost with a Secret, which every replica has stopped to serve since. Empty while the Secret
+    has no CA, or one so new that a replica may not follow it yet.
 
     A CA that is newer than the Secret's is not lost: the Secret is an old one that an admin restored."""
     if stored.ca is None:
@@ -301,13 +314,14 @@ def _lost_cas(cas: Iterable[bytes], stored: StoredCertificates, policy: RenewalP
 
 
 def bundle_of(hook: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """The CAs in a webhook's caBundle, with BROKEN at the end if something else is in it."""
+    """The CAs in a webhook's caBundle, with BROKEN at the end if something else is in it; empty without a caBundle."""
     try:
         bundle = base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or "", validate=True)
     except ValueError:
         return (BROKEN,)
     items = certs.split(bundle)
-    return items if len(items) >= bundle.count(b"-----BEGIN") and bool(items) == bool(bundle) else (*items, BROKEN)
+    all_are_certificates = len(items) >= bundle.count(b"-----BEGIN") and bool(items) == bool(bundle)
+    return items if all_are_certificates else (*items, BROKEN)
 
 
 # ── the Secret's form ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -333,7 +347,8 @@ def secret_data(stored: StoredCertificates) -> dict[str, str]:
 
 
 def _pair(certificate: tuple[bytes, ...], key: bytes) -> Pair | None:
-    """The pair, if certificate and key belong together. Dates are not checked here."""
+    """The pair of the first certificate and the key; None if there is none, or if they do not belong together. Dates
+    are not checked here."""
     if not certificate or not certs.belongs(certificate[0], key):
         return None
     return Pair(certificate[0], key)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from podfit.server import certs
 from podfit.server.certs import Pair
@@ -48,6 +48,15 @@ class Serving(Protocol):
         """True if `podfit off` has paused a webhook; None: the configurations are not read."""
 
 
+class _LastContext(NamedTuple):
+    """A context, and what it was made of."""
+
+    pair: Pair
+    client_ca: bytes | None
+    """The contents of the clients' CA file; None without one."""
+    context: ssl.SSLContext
+
+
 class Contexts:
     """A pair's context, with the current contents of the clients' CA file.
 
@@ -55,23 +64,24 @@ class Contexts:
 
     def __init__(self, client_ca: Path | None) -> None:
         self._client_ca = client_ca
-        self._last: tuple[Pair, bytes, ssl.SSLContext] | None = None
+        self._last: _LastContext | None = None
 
     def of(self, pair: Pair) -> ssl.SSLContext:
-        """Raises OSError if the pair is invalid, or if the file was never valid; a last valid file stays in use."""
-        last, known = self._last, b""
+        """The context of the pair, the last one if nothing has changed. While the file can't be used, its last valid
+        contents stay in use. Raises OSError if the pair is invalid, or if the file was never valid."""
+        last = self._last
         try:
-            known = self._client_ca.read_bytes() if self._client_ca else b""
-            if last is None or last[:2] != (pair, known):
-                last = (pair, known, context(pair, known if self._client_ca else None))
+            client_ca = self._client_ca.read_bytes() if self._client_ca else None
+            if last is None or (last.pair, last.client_ca) != (pair, client_ca):
+                last = _LastContext(pair, client_ca, context(pair, client_ca))
         except OSError as error:  # ssl.SSLError is one
             if last is None:
                 raise
             log.warning("%s can't be used, the last good one serves on: %s", self._client_ca or "the pair", error)
-            if last[0] != pair:
-                last = (pair, last[1], context(pair, last[1] if self._client_ca else None))
+            if last.pair != pair:
+                last = _LastContext(pair, last.client_ca, context(pair, last.client_ca))
         self._last = last
-        return last[2]
+        return last.context
 
 
 class CertificateFiles:
@@ -99,7 +109,7 @@ class CertificateFiles:
         return ssl_context
 
     def problem(self) -> str | None:
-        """Why the two files can't serve now."""
+        """The reason why the two files can't serve now; None if they can."""
         try:
             pair = self._read()
         except OSError as error:
@@ -112,7 +122,7 @@ class CertificateFiles:
         return None
 
     def not_after(self) -> float:
-        """When the certificate in the file expires. Reads the file again."""
+        """Seconds since the epoch at which the certificate in the file expires; 0 if it can't be read now."""
         try:
             return certs.not_after(self._certificate.read_bytes()).timestamp()
         except (OSError, ValueError):
@@ -146,7 +156,8 @@ def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
 
 
 def _load(ssl_context: ssl.SSLContext, pair: Pair) -> None:
-    """ssl reads certificates from files alone: memory that looks like one, where the system has that."""
+    """Load the pair. ssl reads certificates from files alone: from memory that looks like one (memfd), or from a file
+    that exists only meanwhile, if the system has no memfd."""
     opened: Callable[[str], int] | None = getattr(os, "memfd_create", None)
     if opened is None:
         with TemporaryDirectory() as folder:
@@ -170,7 +181,7 @@ class KnownClients:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Pass a request on, or answer 403: only a review is a POST."""
         if scope[CERTIFICATE] or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return

@@ -24,7 +24,8 @@ PIPELINED = 100  # requests sent before the answer to an earlier one; no client 
 
 
 class Joined:
-    """A transport that sends an answer's headers and body together: one TLS record and one system call."""
+    """A transport that sends an answer's headers and body together: one TLS record and one system call. It keeps what
+    is written until `flush`."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.transport, self.parts = transport, list[bytes]()
@@ -34,7 +35,7 @@ class Joined:
 
     def write(self, data: bytes) -> None:
         self.parts.append(data)
-        if data.startswith(b"HTTP/1.1 100"):
+        if data.startswith(b"HTTP/1.1 100"):  # the peer sends its body only after 100 Continue
             self.flush()
 
     def flush(self) -> None:
@@ -65,7 +66,7 @@ class Peer(HttpToolsProtocol):
         self.sends = time.monotonic() + seconds
 
     def give_up(self) -> None:
-        """Closes the connection at once."""
+        """Closes the connection at once, or ends its handshake."""
         if self.transport:
             self.transport.abort()
         elif self.opening:

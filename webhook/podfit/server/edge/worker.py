@@ -63,7 +63,9 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
             now = time.monotonic()
             self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             for peer in list(self.peers):
-                if now > min(peer.sends, peer.reads) or (now > end + (0 if peer.used else 1) and not peer.busy):
+                is_late = now > min(peer.sends, peer.reads)
+                must_leave = now > end + (0 if peer.used else 1)  # a new connection gets a second for its request
+                if is_late or (must_leave and not peer.busy):
                     peer.give_up()
             if now <= end:
                 loop.add_reader(listener, self.accept, listener)
@@ -109,14 +111,16 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
             log.warning("no TLS with %s: %s", address, error.reason if isinstance(error, ssl.SSLError) else error)
 
     def established(self, peer: Peer, accepted: socket.socket, task: asyncio.Task[None]) -> None:
-        """After the handshake, and also if its task was canceled before it began."""
+        """Called after the handshake, also if its task was canceled before it began: without a connection, the socket
+        is closed and the peer forgotten."""
         if not peer.transport:
             accepted.close()
             self.peers.pop(peer, None)
             self.closed += 1
 
     def evict(self) -> None:
-        """Closes the oldest one without a pending request: a new one if those are the majority, or a used one."""
+        """Closes the oldest connection without a pending request, if there is one. Of two groups, those that had an
+        answer (`Peer.used`) and those that had none, the larger one loses first; the used ones if they are equal."""
         new, used = [peer for peer in self.peers if not peer.used], [peer for peer in self.peers if peer.used]
         order = [*new, *used] if len(new) > len(used) else [*used, *new]
         if peer := next((peer for peer in order if not peer.busy), None):
@@ -165,5 +169,6 @@ def serve(
     try:
         Server(app, serving, leave, drain, **settings, **hooks).run()
     except SystemExit as exit_:
-        return exit_.code if isinstance(exit_.code, int) else 0 if exit_.code is None else 1
+        code = 0 if exit_.code is None else exit_.code
+        return code if isinstance(code, int) else 1  # a text is an error
     return 0
