@@ -91,7 +91,8 @@ class Companions:
         return next((item for item in self._in_namespace_of(_CLAIM, workload) if _name(item) == name), None)
 
     def is_new_claim(self, workload: Workload, name: str) -> bool:
-        """True if the claim is one of these objects, starts empty, and nothing else here can fill it."""
+        """True if the claim is one of these objects, starts empty, and nothing else here can fill it. False if the
+        objects are those of a live namespace (`is_complete`), where the claim may be filled already."""
         claim = self.claim(workload, name)
         spec = mapping(mapping(claim).get("spec"))
         if (
@@ -147,7 +148,8 @@ def can_be_one_release(objects: Iterable[JSON]) -> bool:
 
 
 def config_map_names(obj: Any, collected: set[str] | None = None) -> set[str]:
-    """The names of the ConfigMaps that an object's Pods refer to, wherever in it."""
+    """The names of the ConfigMaps that an object's Pods refer to, wherever in it. `collected`: for the calls of the
+    function itself, the set to which it adds."""
     collected = set() if collected is None else collected
     if isinstance(obj, Mapping):
         for key, value in obj.items():
@@ -193,14 +195,14 @@ def _name(obj: JSON) -> str:
 
 
 def _is_scale_target(obj: JSON, workload: Workload) -> bool:
-    """`scaleTargetRef` names the workload, or the Deployment that KServe makes of it; KEDA's default kind is Deployment
-    (keda.sh ScaledObject specification)."""
+    """True if `scaleTargetRef` names the workload, or the Deployment that KServe makes of it. KEDA's default kind is
+    Deployment (keda.sh ScaledObject specification)."""
     ref = mapping(FieldPath(("spec", "scaleTargetRef")).get(obj))
-    kind, name = ref.get("kind", "Deployment"), ref.get("name")
-    text = _DEPLOYMENT_SUFFIXES.get(workload.kind)
-    return (kind, name) == (workload.kind, workload.name) or (
-        text is not None and kind == "Deployment" and name == workload.name + text
-    )
+    target = (ref.get("kind", "Deployment"), ref.get("name"))
+    if target == (workload.kind, workload.name):
+        return True
+    suffix = _DEPLOYMENT_SUFFIXES.get(workload.kind)
+    return suffix is not None and target == ("Deployment", workload.name + suffix)
 
 
 _DEPLOYMENT_SUFFIXES = {"InferenceService": "-predictor", "LLMInferenceService": "-kserve"}

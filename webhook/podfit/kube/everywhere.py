@@ -56,13 +56,14 @@ class Everywhere:
         for (kind, (_, name)), files in entries.items():
             reduced = {file: snapshot.from_objects([obj]).objects.get(kind) for file, obj in files.items()}
             first = next(iter(reduced.values()))
-            if other := next((file for file, item in reduced.items() if item != first), None):
+            other = next((file for file, item in reduced.items() if item != first), None)
+            if other is not None:
                 lost.add(kind)
                 what = next(iter(files.values())).get("kind")
                 texts.append(_contradiction(f"{what} {name}", next(iter(files)), other))
             else:
                 kept.append((kind, next(iter(files.values()))))
-        # What nodes there are is only known where each of them is.
+        # Without one of the nodes, the others are not all nodes of the cluster: then none is known.
         return snapshot.from_objects(obj for kind, obj in kept if kind != "nodes" or kind not in lost), tuple(texts)
 
     @cached_property
@@ -77,7 +78,8 @@ class Everywhere:
     def config_maps(
         self, folder: str, objects: Sequence[JSON], own: Mapping[str, JSON]
     ) -> tuple[dict[str, JSON], list[str]]:
-        """Name → ConfigMap for a file's objects, including `own`, which are next to it; and notes on unknown ones."""
+        """Name → ConfigMap for the `objects` of a file, including its `own`; and notes on those that other files define
+        differently, which are left out. A ConfigMap in the file's folder comes before others."""
         config_maps, texts = dict(own), list[str]()
         asks = [(snapshot.key(obj)[0], config_map_names(obj)) for obj in objects] if self._config_maps else []
         missing = {name for _, names in asks for name in names} - own.keys()
@@ -89,9 +91,10 @@ class Everywhere:
                 if _may_be_in(placed_object.object, spaces)
             ]
             near = [placed_object for placed_object in held if placed_object.folder == folder] or held
-            if other := next(
+            other = next(
                 (placed_object for placed_object in near if _data(placed_object.object) != _data(near[0].object)), None
-            ):
+            )
+            if other is not None:
                 texts.append(_contradiction(f"ConfigMap {name}", near[0].file, other.file))
             elif near:
                 config_maps[name] = near[0].object

@@ -54,7 +54,8 @@ class Chart:
 
 
 def notes(files: Iterable[tuple[str, Sequence[Mapping[str, Any]], str]], folders: Iterable[str] = ()) -> list[str]:
-    """One note per chart and per values file without one, if they name vLLM; and one for all other charts.
+    """One note per chart and per values file without a chart, if they name vLLM; and one for all other charts, on the
+    first of them.
 
     `files`: name, objects and text of each. `folders`: charts that are known besides."""
     items = list(files)

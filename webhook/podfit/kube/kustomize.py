@@ -34,7 +34,8 @@ def resource_files(kustomization: JSON) -> Iterator[str]:
 
 
 def replaced_images(kustomization: JSON) -> tuple[str, ...]:
-    """The images of vLLM that a kustomization puts into its resources: "vllm/vllm-openai:v0.18.0"."""
+    """The images that a kustomization puts into its resources and whose names have "vllm" in them, each with its new
+    tag and digest: "vllm/vllm-openai:v0.18.0"."""
     images = [image for image in as_list(kustomization.get("images")) if isinstance(image, Mapping)]
     texts = [
         f"{image.get('newName') or image.get('name')}"
@@ -46,7 +47,7 @@ def replaced_images(kustomization: JSON) -> tuple[str, ...]:
 
 
 def sign_of_patch(obj: JSON) -> str | None:
-    """Why the object is only a part, a patch; None if it can be a whole object.
+    """The reason why the object is only a patch of another; None if it can be a whole object.
 
     It has a `$patch`, is an operation of a JSON patch, or is of a built-in kind and lacks a required field (a selector,
     a container's image). Custom resources may have any fields."""

@@ -28,7 +28,8 @@ def refusal(
     snapshot: Snapshot,
     kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> str | None:
-    """Why the namespace may reject the Pods of `after` but not those of `old_object`; None without a known reason."""
+    """The reason why the namespace may reject the Pods of `after` but not those of `old_object`; None without one.
+    Limits that the snapshot cannot hold are a reason."""
     limits = [
         (name, mapping(item))
         for (place, name), kept in snapshot.objects.get("limitranges", {}).items()
@@ -50,8 +51,9 @@ def refusal(
             if key not in had:
                 return why
         for name, kept in quotas:
-            if counted := _added_to_quota(was, becomes, kept):
-                return f"ResourceQuota {name}: {counted}"
+            reason = _added_to_quota(was, becomes, kept)
+            if reason:
+                return f"ResourceQuota {name}: {reason}"
     return None
 
 
@@ -70,7 +72,8 @@ class _Pod(NamedTuple):
 
     @classmethod
     def of(cls, spec: JSON, limits: Sequence[tuple[str, JSON]]) -> _Pod:
-        """The resources of a PodSpec, with the defaults of the namespace's LimitRanges."""
+        """The resources of a PodSpec, with the defaults of the namespace's LimitRanges. The sum is that of the
+        containers and sidecars, or of an init container that needs more."""
         mains = [item for item in as_list(spec.get("containers")) if isinstance(item, Mapping)]
         inits = [item for item in as_list(spec.get("initContainers")) if isinstance(item, Mapping)]
         named = [(str(main.get("name")), _with_defaults(main, limits)) for main in mains]
@@ -99,7 +102,8 @@ def _effective_sum(running: Sequence[Mapping[str, int]], once: Sequence[Mapping[
 
 
 def _with_defaults(container: JSON, limits: Sequence[tuple[str, JSON]]) -> _Amounts:
-    """A request that is not given is the limit; what then is not given is a LimitRange's default."""
+    """The requests and limits of a container as its namespace completes them: a request that is not set is the limit;
+    what then is not set is a LimitRange's default."""
     given = mapping(container.get("resources"))
     most = _amounts(given.get("limits"))
     least = {**most, **_amounts(given.get("requests"))}
@@ -116,11 +120,11 @@ def _amounts(given: object) -> dict[str, int]:
 
 
 def _violations(pod: _Pod, limits: Sequence[tuple[str, JSON]]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The violations of LimitRanges: a name and a reason for each."""
+    """(key, reason) for each violation of a LimitRange; the key is equal for the same violation of another Pod."""
+    subjects_by_type = {"Pod": (("", pod.total),), "Container": pod.containers}
     for name, item in limits:
         extent = item.get("type")
-        subjects = [("", pod.total)] if extent == "Pod" else pod.containers if extent == "Container" else ()
-        for whose, amounts in subjects:
+        for whose, amounts in subjects_by_type.get(str(extent), ()):
             for word, resource, value in _broken_bounds(item, amounts):
                 what = f"{word} {resource} {value} for a {str(extent).lower()}"
                 yield (name, str(extent), whose, word, resource), f"LimitRange {name}: {what}"
@@ -146,9 +150,9 @@ def _broken_bounds(item: JSON, amounts: _Amounts) -> Iterator[tuple[str, str, An
 def _added_to_quota(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
     """The reason why the change needs more of a quota; None if it does not. The free part is not read, since another
     Pod may take it meanwhile."""
-    if bool(was.total.requests or was.total.limits) != bool(becomes.total.requests or becomes.total.limits) and any(
-        scope in _EXTENT for scope in as_list(quota.get("scopes"))
-    ):
+    had_resources = bool(was.total.requests or was.total.limits)
+    has_resources = bool(becomes.total.requests or becomes.total.limits)
+    if had_resources != has_resources and any(scope in _EXTENT for scope in as_list(quota.get("scopes"))):
         return "a Pod that requests something is counted by another quota"
     for resource in as_list(quota.get("hard")):
         part = "limits" if str(resource).startswith("limits.") else "requests"

@@ -76,7 +76,7 @@ def _copy(value: Any) -> Any:
 
 
 def fits(obj: Any, edits: Iterable[Edit]) -> bool:
-    """True if every edit can be made: no field on its way holds something of another kind (`resources: 64Gi`)."""
+    """True if every edit can be made alone: no field on its path has a value of another type (`resources: 64Gi`)."""
     try:
         for edit in edits:
             at, key, path = _deepest_existing([obj], edit)
@@ -109,7 +109,8 @@ def shrinks(obj: Any, edits: Iterable[Edit]) -> str | None:
 
 
 def _deepest_existing(values: Sequence[Any], edit: Edit) -> tuple[Any, str | int, FieldPath]:
-    """How far the edit's path exists: the parent, the key in it, and the path of that key."""
+    """(parent, key, path of the key) for the deepest part of the edit's path whose parent exists; null counts as
+    absent. `values`: the object as the only item of a list. Raises ValueError if a parent has another type."""
     at: Any = values
     key: str | int = 0
     parts, child = edit.path.parts, values[0]
@@ -163,7 +164,8 @@ def _operation(values: list[Any], edit: Edit) -> dict[str, Any] | None:
 
 
 def _swap_operations(values: list[Any], edit: Edit) -> list[dict[str, Any]]:
-    """The operations of a `swap`, made on `values` too: items that only move are not touched."""
+    """The operations of a `swap` of one part of a list or a text by another, made on `values` too. Empty if the old
+    part is not there exactly once. A list that grows is replaced whole; else only items that change."""
     at, key, path = _deepest_existing(values, edit)
     now, (old, new) = _child(at, key), edit.value
     if path != edit.path or not old:
@@ -190,8 +192,8 @@ def _swap_operations(values: list[Any], edit: Edit) -> list[dict[str, Any]]:
 
 
 def _join_operation(patch: list[dict[str, Any]], operation: dict[str, Any]) -> bool:
-    """True if `operation` could be made part of what an earlier operation of `patch` adds: so a new parent comes
-    whole, instead of empty with its fields after it."""
+    """Make `operation` part of what an earlier operation of `patch` adds, and return True; False if that is not
+    possible. So a new parent comes with its fields, instead of empty before them."""
     if operation["op"] == "remove":
         return False
     for earlier in reversed(patch):

@@ -62,7 +62,8 @@ def kept_by(obj: JSON) -> str:
 
 
 def returned_to(obj: JSON, namespace: str | None, entries: Mapping[str, Mapping[tuple[str, str], JSON]]) -> str | None:
-    """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None if none is seen.
+    """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None if the snapshot has none, or if
+    the template is absent or too deep to compare.
 
     `entries`: kind → its objects, as `reduce_revision` leaves them.
     """

@@ -77,7 +77,7 @@ def parse(text: str) -> Selector:
     requirements, place = [], 0
     while place < len(text):
         match = _TERM.match(text, place)
-        written = match and (match["sign"] or match["word"])
+        written = match and (match["sign"] or match["word"])  # the operator; none for `key` and `!key`
         if match is None or (match["not"] and written) or key_problem(match["key"]):
             raise ValueError(f"no label selector from {text[place:].strip()!r} on: expected `key=value`, `key!=value`, "
                              "`key in (a,b)`, `key notin (a,b)`, `key` or `!key`, with commas between")  # fmt: skip

@@ -184,7 +184,8 @@ def key(obj: JSON) -> Key:
 
 
 def _node(obj: JSON) -> JSON:
-    """A node without an accelerator is only counted: its labels are never asked for."""
+    """A node's labels, resources of device plugins and taints, as far as rules need them. One without a sign of an
+    accelerator is only counted: its labels are never needed."""
     spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
     extended = {
         str(name): count

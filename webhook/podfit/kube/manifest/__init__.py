@@ -87,7 +87,7 @@ class Document:
     def mark_of(self, path: FieldPath) -> Mark:
         """The position of the value at `path` if it is a scalar or on one line.
 
-        Otherwise the position of its key, or of the nearest key above it."""
+        Otherwise the position of its key, or of the nearest key or list item above it; else the document's line."""
         part = _parse_with_marks(self.text).get(self.index, _NOWHERE)
         parts = (*self.root.parts, *path.parts)
         value = part.value_at(parts)
@@ -136,10 +136,11 @@ def read(text: str | bytes, name: str) -> Manifests:
     notes: list[Note] = []
     for part in parts:
         if part.error:
-            if (action := _template_line(text, part.line)) is None:
+            action_line = _template_line(text, part.line)
+            if action_line is None:
                 errors.append(ReadError(name, part.line, part.error))
-            elif not any(note.line == action for note in notes):
-                notes.append(Note(name, action, _IS_TEMPLATE, skips="helm-template"))
+            elif not any(note.line == action_line for note in notes):
+                notes.append(Note(name, action_line, _IS_TEMPLATE, skips="helm-template"))
             continue
         items = tuple(
             Note(name, line, f"duplicate key {path}: the last one counts", path) for line, path in part.duplicates
@@ -190,7 +191,8 @@ _NOWHERE = Part(0, 1)
 
 
 def _take_apart(part: Part, rows: tuple[Note, ...], file: str, text: str) -> tuple[list[Document], list[Note]]:
-    """The objects of one document, and the notes that belong to none of them."""
+    """The objects of one document, and the notes that belong to none of them; both empty for an empty document.
+    `rows`: notes on duplicate keys of the document; `text`: the whole file."""
     documents: list[Document] = []
     notes: list[Note] = []
     if part.value is None:
@@ -254,7 +256,8 @@ def _template_line(text: str, line: int) -> int | None:
 
 
 def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
-    """Every document of `text`, in order; broken ones as errors."""
+    """Every document of `text`, in order; broken ones as errors. `lines`: with the positions of all keys and values,
+    for which JSON is read as YAML. `${NAME}` in braces is hidden if only so the text is YAML."""
     if not lines and text.lstrip()[:1] in ("{", "["):
         try:
             yield from list(json_text.parse(text))

@@ -11,7 +11,8 @@ from podfit.kube.manifest.part import MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_MANY, 
 
 
 def parse(text: str) -> Iterator[Part]:
-    """The objects of a JSON text, or of several one after another; raises ValueError if it is not JSON."""
+    """The objects of a JSON text, or of several one after another. Raises ValueError if it is not JSON, or if a key
+    occurs twice, since only YAML's parser knows its line. Ends after an object that is too deep or too large."""
     twice = False
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

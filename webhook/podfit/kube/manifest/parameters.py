@@ -89,7 +89,9 @@ class Parameters:
         end: str = "}",
         room: Room | None = None,
     ) -> None:
-        """`end`: what each of `names` ends with; `room`: of the object, where this is a part of it."""
+        """`values`: parameter → text, None without one; `names`, `pattern`: match a parameter within a text, and one
+        that is a whole text and stands for JSON. `every`: also those that are not in `values`. `end`: what each match
+        of `names` ends with. `room`: that of the object, if this is a part of it."""
         self.values, self.names, self.json_pattern, self.every, self.end = values, names, pattern, every, end
         self.unfilled: dict[str, None] = {}
         self.used: dict[str, None] = {}
@@ -104,14 +106,16 @@ class Parameters:
         return tuple(name for name in self.used if name not in self.command_parameters)
 
     def fill(self, value: Any, *, naming: bool = False, aside: bool = False, depth: int = 0, of: object = None) -> Any:
-        """`value` with all its texts filled; what has no value becomes `$(NAME)`, and is noted unless it only names."""
+        """`value` with all its texts filled. A parameter without a value becomes `$(NAME)` and is added to `unfilled`.
+        `naming`: it is below a field that only names things; then it stays, and nothing is recorded. `aside`: below one
+        that cannot change vLLM's command line. `depth`, `of`: the levels above, and the field above."""
         if isinstance(value, str):
-            return self._text(value, naming, aside) if "{" in value or "$" in value else value
+            return self._text(value, naming=naming, aside=aside) if "{" in value or "$" in value else value
         if depth > _DEEPEST:
             return value
         if is_object(value):
             return {
-                self._key(key, naming) if isinstance(key, str) and "{" in key else key: self.fill(
+                self._key(key, naming=naming) if isinstance(key, str) and "{" in key else key: self.fill(
                     item,
                     naming=naming or key in _NAMING,
                     aside=aside or _is_harmless_field(of, key, depth),
@@ -124,11 +128,12 @@ class Parameters:
             return value
         return [self.fill(item, naming=naming, aside=aside, depth=depth + 1) for item in value]
 
-    def _text(self, text: str, naming: bool, aside: bool = False) -> Any:
-        """A text with its parameters replaced: by a value of any type where `${{NAME}}` is all of it, else by texts."""
+    def _text(self, text: str, *, naming: bool, aside: bool = False) -> Any:
+        """A text with its parameters replaced: by a value of any type if `${{NAME}}` is all of it, else by texts.
+        Without room for more values, the whole text becomes one unfilled parameter."""
         match = self.json_pattern.fullmatch(text) if self.json_pattern else None
-        if match is not None and self._is_one(match):
-            sentence = self._value(match, naming, aside)
+        if match is not None and self._is_replaced(match):
+            sentence = self._value(match, naming=naming, aside=aside)
             try:
                 value = numbers.from_json(sentence)
             except (ValueError, RecursionError):
@@ -139,23 +144,24 @@ class Parameters:
             return f"$({variable(_MORE)})"
         end = text.rfind(self.end) + len(self.end)  # no name is behind it, and to look for one takes a turn for each
         filled_text = self.names.sub(
-            lambda hit: self._value(hit, naming, aside) if self._is_one(hit) else hit[0], text[:end]
+            lambda hit: self._value(hit, naming=naming, aside=aside) if self._is_replaced(hit) else hit[0], text[:end]
         )
         return filled_text + text[end:]
 
-    def _key(self, text: str, naming: bool) -> str:
-        """Keys are texts, whatever a value would be."""
+    def _key(self, text: str, *, naming: bool) -> str:
+        """A key with its parameters replaced by texts: a key is a text, whatever its value would be."""
         match = self.json_pattern.fullmatch(text) if self.json_pattern else None
-        if match is not None and self._is_one(match):
-            return self._value(match, naming)
-        return str(self._text(text, naming))
+        if match is not None and self._is_replaced(match):
+            return self._value(match, naming=naming)
+        return str(self._text(text, naming=naming))
 
-    def _is_one(self, match: re.Match[str]) -> bool:
+    def _is_replaced(self, match: re.Match[str]) -> bool:
+        """True if the match is one of these parameters; with `every`, any is."""
         return self.every or match[1] in self.values
 
-    def _value(self, match: re.Match[str], naming: bool, aside: bool = False) -> str:
-        """The text that replaces one parameter; `$(NAME)` where it has no value. Records what was used and what is
-        unfilled."""
+    def _value(self, match: re.Match[str], *, naming: bool, aside: bool = False) -> str:
+        """The text that replaces one parameter: its value, or `$(NAME)` without one, or unchanged if it only names
+        things (`naming`). Records in `used`, `command_parameters` and `unfilled`, but not for names."""
         name = match[1].strip()
         value = self.values.get(name)
         if value is not None and self._room.take(value):
@@ -188,7 +194,8 @@ def variable(name: str) -> str:
 
 
 def objects(template: Mapping[str, Any], held: list[Any]) -> list[tuple[FieldPath, Any]]:
-    """The objects that an OpenShift Template makes with its own values, each with its place."""
+    """(place, object) of each object that an OpenShift Template makes with its own values. A parameter with an empty
+    value has none: it is generated, or required."""
     values: dict[str, str | None] = {}
     parameter_list = template.get("parameters")
     for entry in map(mapping, parameter_list if isinstance(parameter_list, list) else ()):
@@ -236,7 +243,7 @@ def of_placeholders(obj: dict[str, Any], *, known: bool = False) -> Filled | Non
     names: dict[str, str | None] = {}
     declared: set[str] = set()
     is_template = known
-    stack: list[tuple[object, object, Any]] = [(None, None, obj)]
+    stack: list[tuple[object, object, Any]] = [(None, None, obj)]  # field above, field, value
     while stack:
         parent, key, value = stack.pop()
         if isinstance(value, dict):

@@ -68,7 +68,8 @@ def is_text(text: str) -> bool:
 
 
 def _parse_number(text: str) -> Any:
-    """The number; whole numbers in any notation (`1.0`, `1e3`) are integers, since JSON does not distinguish them."""
+    """The number that kubectl reads; the text itself if it is none, or out of range. Whole numbers in any notation
+    (`1.0`, `1e3`) are integers, since JSON does not distinguish them. Raises ValueError for .inf and .nan."""
     if text in _NO_NUMBERS:
         raise ValueError("JSON has no such number; quote what is text")
     digits = text.replace("_", "")
@@ -94,7 +95,8 @@ def _parse_int(sign: str, digits: str) -> int | None:
 
 
 def _parse_tagged(tag: str, text: str) -> Any:
-    """The value of a plain scalar with a tag (`!!int 1`); raises ValueError if the text is not of that type."""
+    """The value of a scalar with a tag (`!!int 1`): the text itself if the tag is not of a type that podfit knows.
+    Raises ValueError if the text is not of the type."""
     fits = _TYPES.get(tag)
     if fits is None:
         return text

@@ -21,7 +21,8 @@ _SEPARATOR = regex(r"^---(?=\s|$)", re.MULTILINE)
 
 
 def parse(text: str, lines: bool) -> Iterator[Part]:
-    """The documents of a YAML stream. After a broken one, reading goes on at the next `---`."""
+    """The documents of a YAML stream. After a broken one, reading goes on at the next `---`, for at most MAX_ERRORS
+    broken ones. `lines`: with the positions of all keys and values."""
     import yaml
 
     at = index = first = errors = 0
@@ -141,15 +142,19 @@ class _Builder:
             elif kind is DocumentStartEvent:
                 self._begin(event)
             elif kind is DocumentEndEvent:
-                yield Part(
-                    self.index,
-                    self.root_line + self.first + 1,
-                    self.root,
-                    tuple(self.duplicates),
-                    self.first,
-                    self.keys,
-                    self.values,
-                )
+                yield self._part()
+
+    def _part(self) -> Part:
+        """The document that has ended."""
+        return Part(
+            self.index,
+            self.root_line + self.first + 1,
+            self.root,
+            tuple(self.duplicates),
+            self.first,
+            self.keys,
+            self.values,
+        )
 
     def _begin(self, event: Any) -> None:
         """Start a document at its first event."""
@@ -198,7 +203,8 @@ class _Builder:
         self._put(frame.value, frame.nodes, event)
 
     def _add(self, value: Any, nodes: int, event: Any, *, alias: bool = False) -> None:
-        """A scalar or an alias: a key, or a value."""
+        """Take a scalar or an alias as the next key or value. `nodes`: how many values an alias stands for, a long text
+        counts as several; `alias`: it is one, so the anchor of its event is not its own."""
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and not top.waits:
             self._key(top, value, event)

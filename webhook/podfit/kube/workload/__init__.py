@@ -80,7 +80,8 @@ _ROOT = FieldPath()
 
 
 def _workloads(obj: JSON, kind_row: KindRow) -> list[Workload]:
-    """The Pod templates of one object, as its row says; paths are relative to the object."""
+    """The Pod templates of one object, by the row of its kind; paths are relative to the object. A place without a
+    PodSpec has none. Each gets the object's parameters, and whether a controller owns the object."""
     own = mapping(obj.get("metadata"))
     workloads = []
     for pods in kind_row.pods:
@@ -157,7 +158,8 @@ def _fields_left_to_operator(workload: Workload, main: str) -> frozenset[str]:
 
 
 def _objects(obj: object, path: FieldPath, depth: int) -> Iterator[tuple[FieldPath, JSON]]:
-    """`obj`, or what a List or an OpenShift Template holds, with its place in it."""
+    """(place, object) of `obj`, or of each object in a List or an OpenShift Template, in up to 8 levels of them. Empty
+    for a value that is not an object."""
     if not is_object(obj) or depth > 8:
         return
     inner = manifest.list_items(obj)
@@ -189,7 +191,7 @@ _Place = tuple[FieldPath, tuple[str | int, ...]]
 
 
 def _matching_places(obj: Any, pattern: str) -> Sequence[_Place]:
-    """The places that fit `pattern`."""
+    """(path, keys) of each place that fits `pattern`; the keys are those for which its `*` stand."""
     if "*" not in pattern:
         return _single_place(pattern)
     rows: Sequence[_Place] = [(_ROOT, ())]

@@ -50,10 +50,9 @@ def workflow(at: FieldPath, *, final: bool = False) -> Refine:
         if len(read) < len(templates):
             unevaluated = f"{len(templates) - len(read)} of {len(templates)} templates are not evaluated"
             pods = [replace(workload, unevaluated=unevaluated) for workload in pods]
-        return [
-            *workloads,
-            *(replace(workload, defaults=_inputs(workload.defaults)) if final else workload for workload in pods),
-        ]
+        if final:  # the Workflow's own arguments have no other value any more
+            pods = [replace(workload, defaults=_inputs(workload.defaults)) for workload in pods]
+        return [*workloads, *pods]
 
     return refine
 
@@ -104,7 +103,7 @@ def _asks_for_a_device(template: JSON) -> bool:
 
 
 def _size(value: Any) -> int:
-    """How many values it holds, itself too."""
+    """The number of values in it, with itself."""
     count, left = 0, [value]
     while left:
         node = left.pop()
@@ -130,8 +129,8 @@ def _inputs(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_inputs(values: Mapping[str, str], spec: JSON, template: JSON, room: Room) -> Mapping[str, str]:
-    """The values, and those of the template's inputs as far as they are known here; the entrypoint's are the
-    Workflow's arguments of the same name (argo-workflows workflow/common/util.go ProcessArgs)."""
+    """Tag → text: the values, and those of the template's inputs that are known before it runs. The entrypoint's are
+    the Workflow's arguments of the same name (argo-workflows workflow/common/util.go ProcessArgs)."""
     entries: dict[str, str] = {}
     for name, text in _parameters(template.get("inputs")):
         if template.get("name") == spec.get("entrypoint") and _ARGUMENT + name in values:
@@ -214,7 +213,8 @@ def _with_default_fields(
 def _with_pod_spec_patch(
     pod: JSON, containers: Sequence[Container], patch: Any, place: FieldPath
 ) -> tuple[JSON, list[Container]]:
-    """The Pod as a podSpecPatch makes it, merged strategically. Raises Unmergeable."""
+    """The Pod and its containers as a podSpecPatch makes them, merged strategically; containers by their names. A new
+    one is added, but not one of Argo's own. Raises Unmergeable."""
     if not is_object(patch):
         raise Unmergeable(_UNREAD)
     rest = {key: value for key, value in patch.items() if key not in ("containers", "initContainers")}

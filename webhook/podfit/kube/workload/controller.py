@@ -63,7 +63,8 @@ def controller_of(obj: JSON) -> Mapping[Any, Any] | None:
 
 
 def _may_create(owner: Mapping[Any, Any], obj: JSON) -> bool:
-    """True if a controller of the owner's kind creates such objects; unknown kinds may."""
+    """True if a controller of the owner's kind creates such objects; kinds outside of Kubernetes may. A Pod owns a
+    StatefulSet only if it leads a LeaderWorkerSet's group, whose label that has."""
     group, kind = _group(owner), str(owner.get("kind"))
     if group not in BUILT_IN_GROUPS:
         return True

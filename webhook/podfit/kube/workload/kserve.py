@@ -24,9 +24,10 @@ _NO_FRAMEWORK = {"affinity", "securityContext", "dnsConfig", "workerSpec", "node
 
 
 def inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """`predictor.model` (or `predictor.<framework>`, the old spelling) is a container without name, image and
-    command, which the ServingRuntime brings; it becomes `kserve-container`. So does the first container of a custom
-    predictor that has no name (KServe pkg/apis/serving/v1beta1/predictor.go, predictor_custom.go)."""
+    """The workloads, the predictor's with the container that KServe makes. `predictor.model` (or
+    `predictor.<framework>`, the old spelling) is a container without name, image and command, which the ServingRuntime
+    brings; it becomes `kserve-container`. So does a container of a custom predictor that has no name (KServe
+    pkg/apis/serving/v1beta1/predictor.go, predictor_custom.go)."""
     predictor = next((workload for workload in workloads if workload.path == _PREDICTOR), None)
     if predictor is None:
         return workloads
@@ -48,11 +49,11 @@ def inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
         spec = {"name": "kserve-container", **framework_spec}
         place = _PREDICTOR / framework
         places = {}
-        if not framework_spec.get("command") and (command := _runtime_command(framework, framework_spec, uri)):
+        command = [] if framework_spec.get("command") else _runtime_command(framework, framework_spec, uri)
+        if command:  # its place: the field that decides most of it
+            by_name = "runtime" if framework_spec.get("runtime") else "modelFormat"
             spec["command"] = command
-            places["command"] = place / (
-                "storageUri" if uri else "runtime" if framework_spec.get("runtime") else "modelFormat"
-            )
+            places["command"] = place / ("storageUri" if uri else by_name)
         containers.insert(0, Container("kserve-container", place, spec, places=places))
     completes = EVERYTHING - ({"model"} if uri else set()) if framework else _DEFAULTS
     mine = replace(predictor, containers=tuple(containers), model_uri=uri, completes=completes)
@@ -90,9 +91,10 @@ def hub_name(uri: object) -> str | None:
 
 
 def llm_inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """The presets (LLMInferenceServiceConfig) complete the container `main` of `template`, `worker` and `prefill`:
-    image, probes, /dev/shm and the command `vllm serve /mnt/models`, to which the container's `args` and
-    `VLLM_ADDITIONAL_ARGS` are appended (KServe config/llmisvcconfig)."""
+    """The workloads as the presets (LLMInferenceServiceConfig) complete them, unless they are SGLang's. The container
+    `main` of `template`, `worker` and `prefill` gets its image, probes, /dev/shm and the command
+    `vllm serve /mnt/models`, to which its `args` and `VLLM_ADDITIONAL_ARGS` are appended (KServe
+    config/llmisvcconfig)."""
     spec = mapping(obj.get("spec"))
     model = mapping(spec.get("model"))
     uri = model.get("uri") if isinstance(model.get("uri"), str) else None
@@ -123,7 +125,8 @@ def llm_inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload
 
 
 def _with_preset_main(obj: JSON, workloads: list[Workload], model: JSON, uri: str | None) -> list[Workload]:
-    """A service whose `template` does not mention `main` gets it whole from the preset; `spec.model` stands for it."""
+    """The workloads, with the container `main` of the preset in `template` if that does not mention it; its place is
+    `spec.model`. A service without `template` gets one."""
     at = FieldPath(("spec", "template"))
     template = next((candidate for candidate in workloads if candidate.path == at), None)
     if template is not None and any(container.name == "main" for container in template.containers):

@@ -63,7 +63,8 @@ _WORKER = _PREDICTOR / "workerSpec"
 
 
 def _merged(workload: Workload, runtime: JSON, parallel: JSON, at: FieldPath, main: str) -> Workload:
-    """The workload with the PodSpec of a runtime, whose container `main` is completed by the service's at `at`."""
+    """The workload with the PodSpec of a runtime, whose container `main` (else its first) is completed by the service's
+    at `at`; unchanged if the runtime has no container. `parallel`: the sizes of a multi-node runtime; empty without."""
     items = [item for item in as_list(runtime.get("containers")) if is_object(item)]
     theirs = next((item for item in items if item.get("name") == main), items[0] if items else None)
     if theirs is None:
@@ -85,13 +86,14 @@ def _merged(workload: Workload, runtime: JSON, parallel: JSON, at: FieldPath, ma
             spec[key] = {**mapping(pod[key]), **mapping(workload.spec[key])}
     spec["volumes"] = _by_key("name", workload.spec.get("volumes"), runtime.get("volumes"))
     size = replica_count(parallel.get("pipelineParallelSize"))
+    pods = size if size is not None and size > 1 else None  # without a number, the runtime's default is unknown
     others = [other_container for other_container in workload.containers if other_container is not own]
     return replace(
         workload,
         spec=spec,
         containers=(container, *others, *sidecars),
         completes=OF_SERVICE - {"args"} - ({"model"} if workload.model_uri else set()),
-        pods_per_replica=workload.pods_per_replica if not parallel else size if size and size > 1 else None,
+        pods_per_replica=pods if parallel else workload.pods_per_replica,
     )
 
 

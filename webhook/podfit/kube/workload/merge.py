@@ -31,7 +31,8 @@ class Unmergeable(ValueError):  # noqa: N818 - what a patch is
 
 
 def strategic_merge(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
-    """`base` with `patch` over it: objects field by field, null takes a field away. Raises Unmergeable."""
+    """`base` with `patch` over it: objects field by field, lists with a merge key item by item; null takes a field
+    away. Raises Unmergeable for a directive (`$patch`), an item without its key, or a value that is too deep."""
     entries = dict(base)
     if depth > _DEEPEST:
         raise Unmergeable("too deep")

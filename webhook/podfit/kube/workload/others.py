@@ -33,7 +33,8 @@ def volcano_job(obj: JSON, workloads: list[Workload]) -> list[Workload]:
 
 
 def pod_clique_set(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """Cliques of a scaling group, such as a leader and its workers, serve together; Pods of any other serve alone."""
+    """The workloads; those of cliques in a scaling group, such as a leader and its workers, serve together, in a number
+    that is unknown (None). The Pods of any other clique serve alone."""
     template = FieldPath(("spec", "template")).get(obj)
     groups = map(mapping, as_list(mapping(template).get("podCliqueScalingGroups")))
     together = {name for group in groups for name in as_list(group.get("cliqueNames")) if isinstance(name, str)}
@@ -46,15 +47,13 @@ def pod_clique_set(obj: JSON, workloads: list[Workload]) -> list[Workload]:
 
 
 def model_serving(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """A role's entry Pod and its `workerReplicas` serve together."""
-    return [
-        replace(
-            workload,
-            pods_per_replica=1 if item is None else None if (count := replica_count(item)) is None else 1 + count,
-        )
-        for workload in workloads
-        for item in (FieldPath((*workload.path.parts[:-2], "workerReplicas")).get(obj),)
-    ]
+    """The workloads; a role's entry Pod and its `workerReplicas` serve together. None if their number is not one."""
+    items = []
+    for workload in workloads:
+        written = FieldPath((*workload.path.parts[:-2], "workerReplicas")).get(obj)
+        workers = 0 if written is None else replica_count(written)
+        items.append(replace(workload, pods_per_replica=None if workers is None else 1 + workers))
+    return items
 
 
 def dynamo(obj: JSON, workloads: list[Workload]) -> list[Workload]:
@@ -136,7 +135,8 @@ def _first_of_a_name(*lists: object) -> list[Any]:
 
 
 def _dynamo_resources(resources: JSON) -> JSON:
-    """Dynamo's `gpu` is `nvidia.com/gpu` (another vendor's by `gpuType`), `custom` holds other resources by name."""
+    """Resources of a Dynamo service as Kubernetes has them: `gpu` becomes `nvidia.com/gpu` (another vendor's by
+    `gpuType`), and the resources in `custom` their siblings."""
     out = {}
     for key in ("limits", "requests"):
         side = dict(mapping(resources.get(key)))
@@ -149,7 +149,8 @@ def _dynamo_resources(resources: JSON) -> JSON:
 
 
 def kaito(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """`inference.template` is a Pod template; the GPU is `resource.instanceType`, on `resource.count` nodes.
+    """The workloads with the nodes of a KAITO Workspace: `inference.template` is a Pod template; the GPU is
+    `resource.instanceType`, on `resource.count` nodes.
 
     A Workspace with `inference.preset` has no template here. KAITO writes the command and finds the longest context
     that fits, so podfit can only check the Pod.
@@ -175,8 +176,9 @@ def ome_runtime(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     for name in ("engineConfig", "decoderConfig"):
         config = mapping(mapping(obj.get("spec")).get(name))
         worker = mapping(config.get("worker"))
-        size = replica_count(worker.get("size")) if worker.get("size") is not None else 1
-        pods = 1 if not worker else None if size is None else 1 + size
+        size = 1 if worker.get("size") is None else replica_count(worker.get("size"))
+        workers = size if worker else 0
+        pods = None if workers is None else 1 + workers  # with the leader
         for part, pod in (((), config), (("leader",), mapping(config.get("leader"))), (("worker",), worker)):
             at = FieldPath(("spec", name, *part))
             if is_object(runner := pod.get("runner")):

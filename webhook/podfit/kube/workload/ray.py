@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from podfit.kube import manifest
 from podfit.kube.path import FieldPath, mapping
@@ -70,9 +71,19 @@ def refine_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     ]
 
 
-def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON], str | None]]:
-    """The command lines that the LLM engines of a Serve config stand for, the environment of each, and the
-    accelerator that Ray places it on (ray.serve.llm LLMConfig.accelerator_type)."""
+class _ServeEngine(NamedTuple):
+    """An LLM engine of a Serve config (ray.serve.llm LLMConfig)."""
+
+    argv: list[str]
+    """The command line that it stands for: `vllm serve MODEL`, and flags."""
+    env: list[JSON]
+    """Variables, as in a container."""
+    accelerator: str | None
+    """`accelerator_type`, on which Ray places it; None: any."""
+
+
+def _serve_engines(text: object) -> Iterator[_ServeEngine]:
+    """The LLM engines of a Serve config that name a model; none if `text` is not a text in YAML."""
     config = manifest.load(text) if isinstance(text, str) else None
     for app in as_list(mapping(config).get("applications")):
         for engine in as_list(mapping(mapping(app).get("args")).get("llm_configs")):
@@ -83,32 +94,37 @@ def _serve_engines(text: object) -> Iterator[tuple[list[str], list[JSON], str | 
             if isinstance(model, str):
                 env = mapping(mapping(mapping(engine).get("runtime_env")).get("env_vars"))
                 accelerator = mapping(engine).get("accelerator_type")
-                yield (
-                    ["vllm", "serve", model, *flags(mapping(mapping(engine).get("engine_kwargs")))],
-                    [{"name": str(name), "value": str(value)} for name, value in env.items()],
-                    accelerator if isinstance(accelerator, str) else None,
+                yield _ServeEngine(
+                    argv=["vllm", "serve", model, *flags(mapping(mapping(engine).get("engine_kwargs")))],
+                    env=[{"name": str(name), "value": str(value)} for name, value in env.items()],
+                    accelerator=accelerator if isinstance(accelerator, str) else None,
                 )
 
 
-def _with_engines(workload: Workload, engines: list[tuple[list[str], list[JSON], str | None]]) -> Workload:
-    """The Ray container (the first one, as KubeRay has it) once for each engine that it runs."""
+def _with_engines(workload: Workload, engines: list[_ServeEngine]) -> Workload:
+    """The workload with its Ray container (the first one, as KubeRay has it) once for each engine that it runs."""
     ray, *others = workload.containers
     places = {key: ray.path / key for key in CONTAINER_FIELDS} | {"command": _SERVE_CONFIG, "args": _SERVE_CONFIG}
     containers = [
         replace(
             ray,
-            spec={**ray.spec, "command": argv[:3], "args": argv[3:], "env": [*as_list(ray.spec.get("env")), *env]},
+            spec={
+                **ray.spec,
+                "command": engine.argv[:3],
+                "args": engine.argv[3:],
+                "env": [*as_list(ray.spec.get("env")), *engine.env],
+            },
             synthetic=True,
             places=places,
-            accelerator=accelerator,
+            accelerator=engine.accelerator,
         )
-        for argv, env, accelerator in engines
+        for engine in engines
     ]
     return replace(workload, containers=(*containers, *others))
 
 
 def flags(arguments: JSON) -> Iterator[str]:
-    """vLLM's engine arguments, given by their Python names, as command-line flags."""
+    """vLLM's engine arguments, given by their Python names, as command-line flags; one that is None is left out."""
     for name, value in arguments.items():
         flag = str(name).replace("_", "-")
         if isinstance(value, bool):

@@ -132,7 +132,8 @@ def mention(obj: JSON) -> FieldPath | None:
 
 
 def _mentions(key: str, text: str, *, any_word: bool) -> bool:
-    """True if a text under this key names vLLM."""
+    """True if a text under this key names vLLM: as an engine, by one of its flags, or in an image or a command.
+    `any_word`: in any text. A very long text is not searched."""
     if _ENGINE.fullmatch(key) and _VLLM_WORD.match(text):
         return True
     if len(text) > _LONGEST or not ("vllm" in text or "--" in text or any_word):
