@@ -15,6 +15,7 @@ from podfit.rules._flags import unsplit
 from podfit.rules.engine import Engine
 from podfit.rules.probes import _exec_probe
 from podfit.vllm.release import is_official
+from podfit.vllm.volumes import download_directory, mount_of_path
 
 RUN_TO_COMPLETION_KINDS = ("Job", "CronJob", "JobSet", "RayJob")
 """Kinds whose Pods end: what asks a server there is in the same Pod or waits by itself."""
@@ -318,6 +319,26 @@ def estimate(engine: Engine) -> str:
     if startup is None:
         return ""
     return f"vLLM answers after about {duration.estimate(startup.likely, startup.low, startup.high)}"
+
+
+def likely_restart(engine: Engine) -> float | None:
+    """Likely seconds of a start after the kubelet has restarted the container; None if they can't be estimated.
+
+    A volume keeps the files that the start before it has downloaded, an emptyDir too."""
+    startup = engine.plan.startup
+    if startup is None:
+        return None
+    mount = mount_of_path(engine.mounts, download_directory(engine.args, engine.command.env))
+    keeps = mount is not None and not mount.read_only
+    return startup.without("download").likely if keeps else startup.likely
+
+
+def shorter_restart(engine: Engine, seconds: float) -> tuple[str, ...]:
+    """A sentence on the restarted container, if it answers within `seconds` and the first start does not."""
+    startup, restart = engine.plan.startup, likely_restart(engine)
+    if startup is None or restart is None or not restart <= seconds < startup.likely:
+        return ()
+    return (f"once the files are in the volume, vLLM answers after about {duration.human(restart)}",)
 
 
 def phases(engine: Engine) -> tuple[str, ...]:

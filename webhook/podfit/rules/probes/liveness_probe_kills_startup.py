@@ -24,6 +24,9 @@ class LivenessProbeKillsStartup(Rule):
 
     An exec probe that only runs `curl` or `wget` against vLLM's port fails in the same way.
 
+    If a volume keeps the downloaded model, a restarted container starts sooner than the first one. Where it answers in
+    time, the loop ends by itself, and the finding is advice.
+
     A startup probe delays the liveness probe exactly as long as the start takes; a long initialDelaySeconds is a guess.
     """
 
@@ -34,16 +37,20 @@ class LivenessProbeKillsStartup(Rule):
     mute_for = ("startup-probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain below the floor of the start-up estimate, likely below its middle, advice up to twice that."""
+        """Certain below the floor of the start-up estimate, likely below the likely time of each start, advice up to
+        twice that."""
         probe, startup = probe_timing.probe_of_vllm(engine, "livenessProbe"), engine.plan.startup
-        if probe is None or startup is None or not engine.served or probe_timing.probe(engine, "startupProbe"):
+        restart = probe_timing.likely_restart(engine)
+        if probe is None or startup is None or restart is None or not engine.served:
+            return
+        if probe_timing.probe(engine, "startupProbe"):
             return
         window = probe_timing.window(probe)
         if window >= min(startup.high, AMPLE * startup.likely):
             return
         certainty: Certainty = (
             "possible"
-            if engine.weights_doubtful or window >= startup.likely
+            if engine.weights_doubtful or window >= restart
             else "certain"
             if window < startup.floor
             else "likely"
@@ -53,7 +60,7 @@ class LivenessProbeKillsStartup(Rule):
             path=engine.at("livenessProbe"),
             message=f"the liveness probe kills the container after {duration.exact(window)}{condition}; "
             f"{probe_timing.estimate(engine)}",
-            details=probe_timing.phases(engine),
+            details=(*probe_timing.phases(engine), *probe_timing.shorter_restart(engine, window)),
             certainty=certainty,
             suggestions=probe_timing.advice(engine),
             presumes=probe_timing.presumed(engine, "livenessProbe"),

@@ -14,6 +14,9 @@ class StartupWindowTooShort(Rule):
     The kubelet restarts the container when `failureThreshold` probes in a row have failed; vLLM answers on /health
     only when it has loaded its weights, compiled and captured its CUDA graphs. A shorter window is a crash loop whose
     log ends in `KeyboardInterrupt: terminated` (or just ends), each time at the same point.
+
+    If a volume keeps the downloaded model, a restarted container starts sooner than the first one. Where it answers in
+    time, the loop ends by itself, and the finding is advice.
     """
 
     plane = "config"
@@ -22,19 +25,20 @@ class StartupWindowTooShort(Rule):
     needs = ("model", "plan.startup")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain below the floor of the start-up estimate, likely below the likely time. Possible if the size of the
-        weights is doubtful."""
+        """Certain below the floor of the start-up estimate, likely below the likely time of each start. Possible if the
+        size of the weights is doubtful, or if a restarted container answers in time."""
         window, startup = probe_timing.startup_window(engine), engine.plan.startup
-        if window is None or startup is None or window >= startup.likely or not engine.served:
+        restart = probe_timing.likely_restart(engine)
+        if window is None or startup is None or restart is None or window >= startup.likely or not engine.served:
             return
-        doubtful = engine.weights_doubtful is not None
+        doubtful = engine.weights_doubtful is not None or window >= restart
         hopeless = window < startup.floor
         yield Finding(
             path=engine.at("startupProbe", "failureThreshold"),
             message=f"the startup probe gives up after {duration.exact(window)}; {probe_timing.estimate(engine)}",
             details=(f"even from a warm cache the start takes {duration.human(startup.floor)}",)
             if hopeless
-            else probe_timing.phases(engine),
+            else (*probe_timing.phases(engine), *probe_timing.shorter_restart(engine, window)),
             certainty="certain" if hopeless and not doubtful else "possible" if doubtful else "likely",
             suggestions=probe_timing.in_words(engine),
             presumes=probe_timing.presumed(engine, "startupProbe"),
