@@ -115,7 +115,7 @@ class Run(NamedTuple):
 
 
 def _run(model: Model, settings: Settings) -> Run:
-    """The settings that the activations depend on."""
+    """The settings that the activations depend on. A chunk that is no number of at most 18 digits counts as not set."""
     chunk = (model.num_experts and settings.kernels.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
     types, batch, gpu, multimodal = settings.types, settings.batch, settings.gpu, settings.multimodal
     return Run(
@@ -143,7 +143,8 @@ def _run(model: Model, settings: Settings) -> Run:
 
 
 def multiprocessors(run: Run) -> int:
-    """Number of streaming multiprocessors: the Triton sampler has a row of the vocabulary for each."""
+    """Number of streaming multiprocessors, an H100's 132 or an A100's 108: the Triton sampler has a row of the
+    vocabulary for each."""
     return 132 if run.capability and run.capability >= (9, 0) else 108
 
 
@@ -216,7 +217,8 @@ def _has_other_kernel(model: Model, run: Run) -> bool:
 
 
 def forward(model: Model, run: Run) -> float:
-    """Peak of one layer on a full batch: gate, up and their elementwise result over TP, hidden states and residual."""
+    """Bytes at the peak of one layer on a full batch: gate, up and their elementwise result over TP, hidden states and
+    residual; with routed experts also their inputs and results."""
     hidden, inner = model.hidden_size or 0, model.intermediate_size or 0
     tokens, routed = run.max_num_batched_tokens, 0
     if model.num_experts:
@@ -257,7 +259,7 @@ read: DeepSeek-V4-Pro over 8 H200 took 4.8 GiB more on 0.20.2 than all other lin
 
 
 def mixed_streams(model: Model, run: Run) -> float:
-    """Bytes with which PyTorch mixes the residual streams of DeepSeek-V4.
+    """Bytes with which PyTorch mixes the residual streams of DeepSeek-V4; 0 for other models and once a kernel does.
 
     Four sets are in float32: the streams, the mixed ones, the layer's part and the sum. One is as stored (vLLM 0.22
     model_executor/kernels/mhc/torch.py, mhc_post_torch)."""
@@ -267,8 +269,9 @@ def mixed_streams(model: Model, run: Run) -> float:
 
 
 def latent_workspace(model: Model, run: Run) -> float:
-    """Keys and values that latent attention makes from the latents of a long prefill: of 65,536 tokens, for the heads
-    of a rank, once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`)."""
+    """Bytes of keys and values that latent attention makes from the latents of a long prefill: of 65,536 tokens, for
+    the heads of a rank, once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`). 0
+    for other attention, and in V0."""
     if not model.kv_lora_rank or not run.v1:
         return 0.0
     width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
@@ -290,21 +293,30 @@ HUGE_IMAGES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_m
 """Families whose largest image is profiled at 16,384 tokens (65,536 patches)."""
 
 
-def vision(model: Model, run: Run) -> tuple[float, float, float]:
-    """(low, likely, high) of the vision tower's profile: one item of the largest size."""
+class VisionPeak(NamedTuple):
+    """Bytes of the vision tower's profile, and their 95 % interval."""
+
+    low: float
+    likely: float
+    high: float
+
+
+def vision(model: Model, run: Run) -> VisionPeak:
+    """The profile of one item of the largest size; zeros if no tower is profiled. Printed on top of one batch: 2.5 GiB
+    with Qwen3-VL-30B and 32B and Qwen3.6-35B-A3B, over 1 to 4 GPUs; 0.8 without video; 0.4 with Qwen2.5-VL-7B on
+    0.9."""
     if not model.vision_config or not run.vision_profiled:
-        return 0.0, 0.0, 0.0
-    if model.model_type in HUGE_IMAGES:
-        # on top of one batch: 2.5 GiB with Qwen3-VL-30B and 32B, Qwen3.6-35B-A3B, over 1 to 4 GPUs; 0.4 with
-        # Qwen2.5-VL-7B on 0.9; 0.8 without video
-        if _has_long_videos(model, run):
-            return 1.0 * GI, 2.55 * GI, 4.4 * GI
-        return 0.1 * GI, 0.7 * GI, 5.0 * GI
-    return 0.0, 0.1 * GI, 0.6 * GI
+        return VisionPeak(0.0, 0.0, 0.0)
+    if model.model_type not in HUGE_IMAGES:
+        return VisionPeak(0.0, 0.1 * GI, 0.6 * GI)
+    if _has_long_videos(model, run):
+        return VisionPeak(1.0 * GI, 2.55 * GI, 4.4 * GI)
+    return VisionPeak(0.1 * GI, 0.7 * GI, 5.0 * GI)
 
 
 def _has_long_videos(model: Model, run: Run) -> bool:
-    """True if the profile run has a video of Qwen 3's kind."""
+    """True if the profile run of one of HUGE_IMAGES has a video: from 0.11, for Qwen 3's kind, unless videos are
+    forbidden."""
     return run.release >= (0, 11) and not str(model.model_type).startswith("qwen2") and not run.no_video
 
 
@@ -339,7 +351,8 @@ Qwen3-4B (0.27.1, 4090), whose table is 0.72. Each of their warm starts printed 
 
 
 def compiled_embedding(model: Model, run: Run, stage: int) -> float:
-    """Bytes of that second table on a rank of a stage. Models that accept images compile a graph of vectors instead."""
+    """Bytes of that second table on a rank of a stage; 0 on later stages and if nothing is compiled. Models that accept
+    images compile a graph of vectors instead."""
     takes_vectors = model.vision_config and run.vision_profiled
     if stage or not run.compiled or not run.v1 or run.release < COMPILED_SINCE or run.pooling or takes_vectors:
         return 0.0
@@ -361,6 +374,12 @@ def line(model: Model, settings: Settings, stage: int) -> Estimate:
     return _line(model, _run(model, settings), stage)
 
 
+FRAGMENTS, MOST_FRAGMENTS = 50 * MI, 150 * MI
+"""Bytes of each peak beyond the formulas, likely and at most (assumed)."""
+LEAST_OF_BATCH, MOST_OF_BATCH = 0.5, 1.6
+"""The 95 % interval of one batch through the layers, relative to the formulas (assumed)."""
+
+
 @lru_cache(256)
 def _line(model: Model, run: Run, stage: int) -> Estimate:
     """`line`, computed: the largest of one batch through the layers, sampling from the vocabulary, and compiling."""
@@ -368,42 +387,37 @@ def _line(model: Model, run: Run, stage: int) -> Estimate:
     batch = run.max_num_batched_tokens * hidden * run.width
     fused = forward(model, run) + latent_workspace(model, run)
     passed = fused + mixed_streams(model, run)
-    last = stage == run.cut.pp - 1
-    rows = min(run.max_num_seqs, run.max_num_batched_tokens) * vocab
-    if run.pooling or not last:
-        rows = 0
-    bytes_ = run.sampler
+    is_sampled = stage == run.cut.pp - 1 and not run.pooling
+    rows = min(run.max_num_seqs, run.max_num_batched_tokens) * vocab if is_sampled else 0
+    per_entry = run.sampler
     wider = run.width - 2  # logits in float32
     kept = batch * (3 if run.cut.pp > 1 else 1)  # the tensors that pipeline stages pass on
     if model.kv_lora_rank:
         kept += int(0.2 * GI)  # workspace of chunked prefill, 65,536 tokens and more: 0.15 … 0.28 GiB were printed
     scratch = multiprocessors(run) * vocab * 4 if rows and (0, 17) <= run.release < (0, 21) else 0
-    low_seen, likely_vision, high_seen = vision(model, run) if stage == 0 else (0.0, 0.0, 0.0)
+    tower = vision(model, run) if stage == 0 else VisionPeak(0.0, 0.0, 0.0)
     images = waiting(model, run) if stage == 0 else 0.0
     buffers, most_buffers = expert_workspace(model, run)
     table = compiled_embedding(model, run, stage)
     compiling = table + batch if table else 0.0
-    sampled = rows * (bytes_.likely + wider) + scratch + kept + images + buffers
-    likely = max(passed + likely_vision, sampled, 0.0 if run.warm else compiling) + 50 * MI
+    one_batch = passed + tower.likely
+    sampled = rows * (per_entry.likely + wider) + scratch + kept + images + buffers
+    likely = max(one_batch, sampled, 0.0 if run.warm else compiling) + FRAGMENTS
     routed = least_experts(model, run)
-    low = max(routed, 0.5 * fused + low_seen, rows * (bytes_.low + wider) + scratch + kept)
+    low = max(routed, LEAST_OF_BATCH * fused + tower.low, rows * (per_entry.low + wider) + scratch + kept)
     high = max(
-        1.6 * passed + high_seen,
-        rows * (bytes_.high + wider) + scratch + kept + LARGEST_WAITING * images + most_buffers,
+        MOST_OF_BATCH * passed + tower.high,
+        rows * (per_entry.high + wider) + scratch + kept + LARGEST_WAITING * images + most_buffers,
         compiling * (WITH_ADAPTERS if run.adapted else 1),
     )
-    floor = max(
-        least_forward(model, run),
-        routed,
-        rows * bytes_.floor + run.max_num_batched_tokens * hidden * run.width,
-    )
-    note = f"{run.max_num_seqs} sequences × {vocab:,} vocabulary entries × {bytes_.likely:g} B"
-    if not run.warm and compiling > max(passed + likely_vision, sampled):
+    floor = max(least_forward(model, run), routed, rows * per_entry.floor + batch)
+    note = f"{run.max_num_seqs} sequences × {vocab:,} vocabulary entries × {per_entry.likely:g} B"
+    if not run.warm and compiling > max(one_batch, sampled):
         note = f"a second table of embeddings while torch.compile runs first: {human(table)}"
-    elif passed + likely_vision > sampled or not rows:
+    elif one_batch > sampled or not rows:
         note = f"one batch of {run.max_num_batched_tokens:,} tokens"
-        if likely_vision:
-            note += f", vision tower about {human(likely_vision)}"
+        if tower.likely:
+            note += f", vision tower about {human(tower.likely)}"
     return Estimate(
-        int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high + 150 * MI, likely)), note, SOURCE
+        int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high + MOST_FRAGMENTS, likely)), note, SOURCE
     )

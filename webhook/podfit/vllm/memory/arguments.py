@@ -185,9 +185,7 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool =
         profiled=not given.get("skip_mm_profiling"),
         flashinfer="FLASHINFER" in str(backend).upper() if backend else None,
         flashinfer_by_variable="FLASHINFER" in variable.upper() if variable else None,
-        all2all=(None if usual else _given_name(given.get("all2all_backend")))
-        or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME]
-        or None,
+        all2all=_given_name(given.get("all2all_backend")) or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME] or None,
         v1=env.get("VLLM_USE_V1"),
         variables=() if env.keys().isdisjoint(VARIABLES) else _variables(env),
         other_kernels=bool(model.num_experts) and any(name.startswith(OTHER_KERNELS) for name in env),
@@ -266,32 +264,38 @@ def _limit(given: Mapping[str, Any], modality: str) -> object:
 
 
 def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
-    """The speculative decoding that the arguments describe; None without it."""
+    """The speculative decoding that the arguments describe; None without it. A drafter that the catalog does not list
+    has 0 layers and is not `known`."""
     config = given.get("speculative_config")
     if config is None and not given.get("speculative_model"):
         return None
     if not isinstance(config, Mapping):
-        tokens = _positive_int(given.get("num_speculative_tokens"))
         if not given.get("speculative_model"):
             return None
-        config = {"model": given.get("speculative_model"), "num_speculative_tokens": tokens or 1}
+        config = {"model": given["speculative_model"], "num_speculative_tokens": given.get("num_speculative_tokens")}
     tokens = _positive_int(config.get("num_speculative_tokens")) or 1
     method = str(config.get("method") or "")[:LONGEST_NAME]
     if config.get("model") in ("ngram", "[ngram]") or method in ("ngram", "suffix", "ngram_gpu"):
-        return Speculative(method or "ngram", tokens, 0, True)
+        return Speculative(method or "ngram", tokens, layers=0, known=True)
     if method.endswith("mtp") or (not config.get("model") and model.num_nextn_predict_layers):
-        return Speculative("mtp", tokens, max(1, model.num_nextn_predict_layers), True)
+        return Speculative("mtp", tokens, layers=max(1, model.num_nextn_predict_layers), known=True)
     cut = _positive_int(config.get("draft_tensor_parallel_size"))
     published = str(config.get("model") or "")
     method = method or next((word for part, word in METHOD_BY_NAME if part in published.lower()), "")
     row = by_id(published) if published else None
     drafter = row.value if row else None
     certain = bool(row and row.may_deny) and not config.get("quantization") and not config.get("revision")
-    if method in ("eagle", "eagle3"):
-        return Speculative(method, tokens, 1, False, drafter, cut, certain)
-    layers = (drafter.num_hidden_layers or 0) if drafter else 0
-    known, quantized = drafter is not None and certain, tells_quantisation(published)
-    return Speculative(method or "draft_model", tokens, layers, known, drafter, cut, certain, quantized)
+    is_eagle = method in ("eagle", "eagle3")  # a head of one layer, of whose sizes the catalog knows only some
+    return Speculative(
+        method=method or "draft_model",
+        tokens=tokens,
+        layers=1 if is_eagle else (drafter.num_hidden_layers or 0) if drafter else 0,
+        known=drafter is not None and certain and not is_eagle,
+        drafter=drafter,
+        tp=cut,
+        certain=certain,
+        quantized=not is_eagle and tells_quantisation(published),
+    )
 
 
 METHOD_BY_NAME = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
@@ -330,4 +334,5 @@ def _positive_float(value: object) -> float:
 
 
 def _bool(value: object) -> bool | None:
+    """The value if it is True or False; None for anything else."""
     return value if isinstance(value, bool) else None

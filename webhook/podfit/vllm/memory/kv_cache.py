@@ -110,6 +110,7 @@ class Layout:
 
 
 def _is_per_block(spec: Spec) -> bool:
+    """True if it is a state layer that keeps a state for each block."""
     return spec.is_state and spec.per_block
 
 
@@ -121,8 +122,9 @@ def in_flight(settings: Settings) -> int:
 
 
 def _blocks(spec: Spec, tokens: int, flight: int, context: int) -> int:
-    """Blocks of one request in one group (`max_memory_usage_bytes` of the spec, in pages)."""
-    kind, block, _, window, states, per_block, _ = spec
+    """Blocks of one request of `tokens` in one group (`max_memory_usage_bytes` of the spec, in pages), at least those
+    of one token. `flight`: as `in_flight` returns it; `context`: ranks over which a request is divided."""
+    kind, block, _, window, states, per_block, _ = spec  # unpacked: a search for changes runs this often
     tokens = tokens if tokens > 1 else 1
     if kind == FULL:
         tokens = -(-tokens // context)
@@ -143,10 +145,10 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
 
 def state_block(model: Model, settings: Settings) -> int | None:
     """Tokens of a block of states; None if there is none, or if it is unknown."""
-    states = layout(model, settings)
-    if states is None or not states.known or not states.sure_blocks:
+    whole = layout(model, settings)
+    if whole is None or not whole.known or not whole.sure_blocks:
         return None
-    return next((group.spec.block_size for group in states.groups if group.spec.is_state), None) or None
+    return next((group.spec.block_size for group in whole.groups if group.spec.is_state), 0) or None
 
 
 @remembered(256)
@@ -280,9 +282,8 @@ def _projected(group: Layers, is_here: Callable[[int], bool], release: Release) 
     """_project_kv_cache_groups_to_worker: the layers of a group that are on this rank."""
     pages = [spec.page for index, spec in group if is_here(index)]
     if since.SIZES <= release < since.OWN_STAGE and len({spec for _, spec in group}) > 1:
-        return KvCacheGroup(
-            group[0][1], len(pages), sum(spec.page for _, spec in group)
-        )  # a block counts the layers of every stage
+        pages_of_all = sum(spec.page for _, spec in group)  # a block counts the layers of every stage
+        return KvCacheGroup(group[0][1], len(pages), pages_of_all)
     return KvCacheGroup(group[0][1], len(pages), sum(pages))
 
 
@@ -292,7 +293,8 @@ def blocks(available: int, layout: Layout) -> int:
 
 
 def tokens(available: int, layout: Layout, length: int, settings: Settings) -> int:
-    """ "GPU KV cache size: N tokens"."""
+    """Tokens that vLLM prints as "GPU KV cache size"; 0 without groups. `available`: bytes; `length`: tokens of a
+    request."""
     count = blocks(available, layout)
     if not layout.groups:
         return 0
@@ -303,7 +305,7 @@ def tokens(available: int, layout: Layout, length: int, settings: Settings) -> i
 
 
 def concurrency(available: int, layout: Layout, length: int, settings: Settings) -> float:
-    """ "Maximum concurrency for N tokens per request"."""
+    """Requests of `length` tokens that vLLM prints as "Maximum concurrency"; 0 without groups. `available`: bytes."""
     if not layout.groups:
         return 0.0
     if settings.release < since.MANAGER:
@@ -312,8 +314,8 @@ def concurrency(available: int, layout: Layout, length: int, settings: Settings)
 
 
 def longest(available: int, layout: Layout, ceiling: int, settings: Settings) -> int:
-    """ "the estimated maximum model length is N": the longest single request that fits, up to `ceiling` tokens; 0 if
-    none fits."""
+    """Tokens that vLLM prints as "the estimated maximum model length": of the longest single request that fits, up to
+    `ceiling`; 0 if none fits. `available`: bytes."""
     if layout.refusal and settings.release >= since.FIRST_GROUP:  # in earlier releases, this check comes first
         return 0
     step = gcd(*(spec.block_size for spec, _ in layout.checked)) or 1

@@ -455,7 +455,7 @@ def _attention(model: Model, how: Stored, kind: str, block: int, per_token: int)
     if full:
         window = 0
     sizes = shape.head_dims(model, kind) if not model.kv_lora_rank else None
-    heads = parallel.key_value_heads(sizes[0], how.tp) if sizes else 1
+    heads = parallel.key_value_heads(sizes.heads, how.tp) if sizes else 1
     return Spec(FULL if full else kind, block, block * per_token, window, heads=heads)
 
 
@@ -528,7 +528,7 @@ def _prefills_with_flash_kda(model: Model, how: Stored) -> bool:
         and how.capability is not None
         and how.capability[0] in OWN_BLOCKS
         and kda is not None
-        and kda[0] == 128 * kda[1]
+        and kda.width == 128 * kda.heads
         and linear.get("use_full_rank_gate") is True
         and linear.get("gate_lower_bound") is not None
     )

@@ -108,8 +108,8 @@ METHODS_WITHOUT_DETAILS = ("modelopt", "compressed-tensors", "quark", "gguf", "t
 
 
 def is_known(model: Model, given: str | None) -> bool:
-    """True if this module describes the bytes of this checkpoint with `--quantization`. Other methods may quantize it
-    while it loads (`rtn`, `online`, `torchao` …), so 16 bits per weight can't support a denial."""
+    """True if this module describes the bytes of this checkpoint with `--quantization` (`given`). Other methods may
+    quantize it while it loads (`rtn`, `online`, `torchao` …), so 16 bits per weight can't support a denial."""
     known_scheme = scheme(model, given)
     if known_scheme is None:
         return not given and not model.quantization_config
@@ -147,10 +147,8 @@ def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Schem
     method = str(config.get("quant_method") or config.get("quant_algo") or "").lower().replace("_", "-")
     hint = f"{config.get('_scheme', '')} {config.get('format', '')} {config.get('quant_algo', '')}".upper()
     kept = _kept(model, config)
-    bits, group = (
-        _int(config.get("bits") or config.get("w_bit")),
-        _int(config.get("group_size") or config.get("q_group_size")),
-    )
+    bits = _int(config.get("bits") or config.get("w_bit"))
+    group = _int(config.get("group_size") or config.get("q_group_size"))
     weights = _weights_of(config)
     if weights:
         bits = _int(weights.get("num_bits")) or bits
@@ -237,12 +235,14 @@ def _has_fp8_base(model: Model, config: Mapping[str, Any]) -> bool:
 
 
 def _integer(bits: int, group: int, *, zero_points: bool) -> float:
-    """Packed integers with a half-precision scale per group, and optionally a zero point."""
+    """Bytes per element of packed integers with a half-precision scale per group, and optionally a zero point. `group`:
+    elements; without groups (0 or -1), the scales count nothing."""
     per_group = 2 + (bits / 8 if zero_points else 0.0)
     return bits / 8 + (per_group / group if group > 0 else 0.0)
 
 
 def _int(value: object) -> int | None:
+    """The value if it is an integer; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -251,11 +251,9 @@ def _weights_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     the most elements (nvidia/Qwen3.6-35B-A3B-NVFP4: linear layers in 8 bits, the experts in 4). None without config
     groups."""
     groups = config.get("config_groups")
-    items = (
-        [value.get("weights") for value in groups.values() if isinstance(value, Mapping)]
-        if isinstance(groups, Mapping)
-        else []
-    )
+    if not isinstance(groups, Mapping):
+        return None
+    items = [value.get("weights") for value in groups.values() if isinstance(value, Mapping)]
     return min(
         (item for item in items if isinstance(item, Mapping)),
         key=lambda group: _int(group.get("num_bits")) or 16,
@@ -289,9 +287,7 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
             names += [item for item in value if isinstance(item, str)]
     if not is_stated:
         return None
-    names = [
-        layer_name for layer_name in names if not layer_name.endswith("norm")
-    ]  # "post_attention_layernorm" is not an attention layer
+    names = [name for name in names if not name.endswith("norm")]  # post_attention_layernorm is no attention layer
     layers = model.num_hidden_layers or 1
     entries: dict[str, set[str]] = {}
     for name in names:
@@ -304,15 +300,12 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
         entries.setdefault(group, set()).add(match[1] if match else "*")
     kept: dict[str, float] = {}
     for group, places in entries.items():
-        there = (
-            layers
-            if group != "linear" or not model.layer_types
-            else (
-                sum(text not in ("full_attention", "sliding_attention", "mlp", "moe") for text in model.layer_types)
-                or 1
-            )
-        )
-        kept[group] = 1.0 if "*" in places or group in ("vision", "head") else min(1.0, len(places) / there)
+        layers_with_group = layers
+        if group == "linear" and model.layer_types:
+            others = ("full_attention", "sliding_attention", "mlp", "moe")
+            layers_with_group = sum(text not in others for text in model.layer_types) or 1
+        is_whole = "*" in places or group in ("vision", "head")
+        kept[group] = 1.0 if is_whole else min(1.0, len(places) / layers_with_group)
     if config.get("_text_only"):
         kept["vision"] = 1.0
     return kept

@@ -186,30 +186,15 @@ def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release:
         )
     pooling = is_pooling(memory_arguments, release)
     whole_prompts = _pools_whole_prompts(memory_arguments, release, pooling)
-    chunked = _chunked(memory_arguments, release, v1, length, pooling, whole_prompts)
-    seqs, tokens = memory_arguments.max_num_seqs, memory_arguments.max_num_batched_tokens
-    if seqs is None or tokens is None:
-        usual = tokens or default_max_num_batched_tokens(release, v1, gpu, memory, memory_arguments)
-        if seqs is None:
-            seqs = default_max_num_seqs(release, v1, gpu, memory)
-            if memory_arguments.throughput:
-                seqs = 2 * seqs
-        if tokens is None:
-            if memory_arguments.throughput:
-                usual = 2 * usual
-            tokens = usual if chunked else _whole_prompt(release, v1, memory_arguments, length, usual)
-            tokens = max(tokens, media.least_default(model, release))
-            if v1 and length and not auto and release >= (0, 11, 1):
-                tokens = min(tokens, seqs * length)
-        if memory_arguments.max_num_seqs is None and v1 and release >= SEQS_CUT:
-            seqs = min(seqs, tokens)
-    dropped = not memory_arguments.images and (
-        memory_arguments.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
+    chunked = _chunked(memory_arguments, release, v1=v1, length=length, pooling=pooling, whole_prompts=whole_prompts)
+    seqs, tokens = _batch_sizes(
+        memory_arguments, gpu, memory, release, v1=v1, chunked=chunked, length=length, auto=auto
     )
+    is_text_only = memory_arguments.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
     flashinfer = memory_arguments.flashinfer
     if flashinfer is None and release < BACKEND_UNREAD:
         flashinfer = memory_arguments.flashinfer_by_variable
-    named = flashinfer is not None
+    backend_named = flashinfer is not None
     if flashinfer is None:
         flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
     vendor = gpu.vendor.lower() if gpu else "nvidia"
@@ -255,7 +240,7 @@ def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release:
             ),
             attention=AttentionSettings(
                 flashinfer=flashinfer,
-                backend_named=named,
+                backend_named=backend_named,
                 manager=v1 and _manager(memory_arguments, release),
                 block_size=rare.block_size,
                 prefix_caching=rare.prefix_caching,
@@ -267,7 +252,7 @@ def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release:
                 variables=memory_arguments.variables,
             ),
             multimodal=MultimodalSettings(
-                vision=not dropped,
+                vision=memory_arguments.images or not is_text_only,
                 vision_profiled=memory_arguments.images and memory_arguments.profiled,
                 vision_replicated=rare.vision_replicated,
                 no_video=rare.no_video,
@@ -277,6 +262,36 @@ def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release:
             lora=rare.lora,
         ),
     )
+
+
+def _batch_sizes(
+    memory_arguments: MemoryArguments,
+    gpu: Gpu | None,
+    memory: int,
+    release: Release,
+    *,
+    v1: bool,
+    chunked: bool,
+    length: int | None,
+    auto: bool,
+) -> tuple[int, int]:
+    """(max_num_seqs, max_num_batched_tokens): as set, else the release's defaults (engine/arg_utils.py).
+
+    `length`: tokens of the longest request, None if unknown; `auto`: vLLM shortens it later, after these defaults."""
+    seqs, tokens = memory_arguments.max_num_seqs, memory_arguments.max_num_batched_tokens
+    factor = 2 if memory_arguments.throughput else 1
+    if seqs is None:
+        seqs = factor * default_max_num_seqs(release, v1, gpu, memory)
+    if tokens is None:
+        tokens = factor * default_max_num_batched_tokens(release, v1, gpu, memory, memory_arguments)
+        if not chunked:
+            tokens = _whole_prompt(release, v1, memory_arguments, length, tokens)
+        tokens = max(tokens, media.least_default(memory_arguments.model, release))
+        if v1 and length and not auto and release >= (0, 11, 1):
+            tokens = min(tokens, seqs * length)
+    if memory_arguments.max_num_seqs is None and v1 and release >= SEQS_CUT:
+        seqs = min(seqs, tokens)
+    return seqs, tokens
 
 
 KERNEL_STEPS = ((12, 0), (11, 0), (10, 0), (9, 0), (8, 9), (8, 0), (7, 0))
@@ -293,14 +308,16 @@ def _kernel_step(capability: tuple[int, int] | None) -> tuple[int, int] | None:
 
 @lru_cache(1024)
 def gpu_class(gpu: Gpu, memory: int) -> tuple[object, ...]:
-    """Everything that `of` reads of a GPU of `memory` bytes: it has equal settings on every GPU of one class."""
+    """The key of a class of GPUs of `memory` bytes: everything that `of` reads of a GPU. An engine has equal settings
+    on every GPU of one class."""
     capability = gpu.compute_capability
     return (_kernel_step(capability), capability == (10, 0), gpu.vendor, gpu.unified_memory, gpu.supports_bf16,
             _is_h100(gpu), _is_a100(gpu), memory >= 70 * GI, memory >= 160 * GI)  # fmt: skip
 
 
 def _manager(memory_arguments: MemoryArguments, release: Release) -> bool | None:
-    """True if the hybrid KV cache manager is on (config/vllm.py __post_init__); None if unknown."""
+    """True if the hybrid KV cache manager is on (config/vllm.py __post_init__); None if unknown, because
+    --kv-transfer-config or its connector is unknown."""
     given, wish = memory_arguments.args.given, memory_arguments.manager
     if release < kv_releases.MANAGER or wish is False:
         return False
@@ -434,7 +451,8 @@ Later releases that switch chunked prefill off for a pooler also replace the bat
 
 
 def _whole_prompt(release: Release, v1: bool, memory_arguments: MemoryArguments, length: int | None, usual: int) -> int:
-    """Tokens of a batch that must contain a whole prompt: up to 0.11.0, V1 uses only the length."""
+    """Tokens of a batch that must contain a whole prompt of at most `length` tokens (None: unknown): up to 0.11.0, V1
+    uses only the length. `usual`: the default with chunked prefill, which V0 replaces."""
     if not v1:
         with_images = 5120 if release >= (0, 6, 3) else 4096  # config.py _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS
         pooled = memory_arguments.pooling and release < v0_fallback.POOLERS
@@ -450,12 +468,14 @@ def _is_h100(gpu: Gpu | None) -> bool:
 
 
 def _is_a100(gpu: Gpu | None) -> bool:
+    """True for an A100, by name."""
     return gpu is not None and "a100" in gpu.name.lower()
 
 
 def _chunked(
     memory_arguments: MemoryArguments,
     release: Release,
+    *,
     v1: bool,
     length: int | None,
     pooling: bool,

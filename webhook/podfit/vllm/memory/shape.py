@@ -101,24 +101,24 @@ def of(model: Model) -> Shape | None:
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
     if not layers or not hidden or not vocab:
         return None
-    numbered: dict[tuple[str, bool, layer_tensors.Block | None, bool, int], int] = {}
+    variant_of: dict[_LayerKind, int] = {}
     double = layers - (number(model.config, "num_kv_shared_layers") or 0)
     wide = model.config.get("use_double_wide_mlp") is True  # Gemma 4 E2B: in layers that share keys and values
     compressed = numbers(model.config, "compress_ratios")  # DeepSeek-V4
     order = tuple(
-        numbered.setdefault(
-            (
-                kind(model, index),
-                is_moe(model, index),
-                layer_tensors.block(model, index),
-                wide and index >= double,
-                compressed[index] if index < len(compressed) else 0,
+        variant_of.setdefault(
+            _LayerKind(
+                kind=kind(model, index),
+                moe=is_moe(model, index),
+                block=layer_tensors.block(model, index),
+                double=wide and index >= double,
+                compression=compressed[index] if index < len(compressed) else 0,
             ),
-            len(numbered),
+            len(variant_of),
         )
         for index in range(model.described_layers)
     )
-    described = [_layer(model, hidden, *key) for key in numbered]
+    described = [_layer(model, hidden, layer_kind) for layer_kind in variant_of]
     variants = tuple(layer or () for layer in described)
     if layers > len(order):
         variants = (*variants, layer_tensors.least(variants))
@@ -188,30 +188,41 @@ def is_moe(model: Model, index: int) -> bool:
     return not step or index % step == 0
 
 
-def _layer(
-    model: Model, hidden: int, kind: str, moe: bool, block: layer_tensors.Block | None, double: bool, compression: int
-) -> Layer | None:
-    """The tensors of one layer; None if the config lacks a size. `compression`: tokens per state of a compressed KV
-    cache (DeepSeek-V4), else 0."""
-    if block is not None:
-        return layer_tensors.nas_layer(model, hidden, block)
-    mixer = layer_tensors.grouped_output_attention(model, hidden, compression) or _mixer(model, hidden, kind)
+class _LayerKind(NamedTuple):
+    """The properties by which layers of one model differ."""
+
+    kind: str
+    moe: bool
+    """Its MLP has routed experts."""
+    block: layer_tensors.Block | None
+    """The layer of a NAS model; None for any other."""
+    double: bool
+    """Its MLP is twice as wide (Gemma 4 E2B)."""
+    compression: int
+    """Tokens per state of a compressed KV cache (DeepSeek-V4), else 0."""
+
+
+def _layer(model: Model, hidden: int, layer: _LayerKind) -> Layer | None:
+    """The tensors of one layer; None if the config lacks a size or the kind is not described."""
+    if layer.block is not None:
+        return layer_tensors.nas_layer(model, hidden, layer.block)
+    grouped = layer_tensors.grouped_output_attention(model, hidden, layer.compression)
+    mixer = grouped or _mixer(model, hidden, layer.kind)
     if mixer is None:
         return None
-    if kind in STATELESS:
-        return _mlp(model, hidden, moe=kind == "moe")
-    if (model.layer_types and any(text in STATELESS for text in model.layer_types)) or _model_types(model) & PURE_MAMBA:
+    if layer.kind in STATELESS:
+        return _mlp(model, hidden, moe=layer.kind == "moe")
+    if any(text in STATELESS for text in model.layer_types) or _model_types(model) & PURE_MAMBA:
         return mixer  # Nemotron-H: a layer is either a mixer or an MLP
-    mlp = _mlp(model, hidden, moe=moe)
-    return (
-        None
-        if mlp is None
-        else (*mixer, *mlp, *(mlp if double else ()), *layer_tensors.additional_tensors(model, hidden))
-    )
+    mlp = _mlp(model, hidden, moe=layer.moe)
+    if mlp is None:
+        return None
+    return (*mixer, *mlp, *(mlp if layer.double else ()), *layer_tensors.additional_tensors(model, hidden))
 
 
 def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
-    """The tensors of a layer's attention, linear attention or Mamba part; None if the config lacks a size."""
+    """The tensors of a layer's attention, linear attention or Mamba part; empty for a layer that has none. None if the
+    config lacks a size, or the kind is not described."""
     if kind in STATELESS:
         return ()
     if kind in ("full_attention", "sliding_attention", "chunked_attention"):
@@ -247,9 +258,19 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
     return None
 
 
-def head_dims(model: Model, kind: str) -> tuple[int, int, int] | None:
-    """(KV heads, key width, value width) of one attention layer; Gemma 4's full-attention layers have other sizes. None
-    if unknown."""
+class HeadDims(NamedTuple):
+    """The sizes of an attention layer's keys and values, over all ranks."""
+
+    heads: int
+    """Key-value heads."""
+    keys: int
+    """Width of a key."""
+    values: int
+    """Width of a value."""
+
+
+def head_dims(model: Model, kind: str) -> HeadDims | None:
+    """The sizes of one attention layer; Gemma 4's full-attention layers have other ones. None if unknown."""
     config, heads, width = model.config, model.num_key_value_heads, model.head_dim
     if kind == "full_attention" and "sliding_attention" in model.layer_types:
         heads = number(config, "num_global_key_value_heads") or heads
@@ -262,11 +283,12 @@ def head_dims(model: Model, kind: str) -> tuple[int, int, int] | None:
     values = model.v_head_dim if model.v_head_dim and not model.kv_lora_rank else width
     if kind == "sliding_attention":
         values = number(config, "swa_v_head_dim") or values
-    return heads, width, values
+    return HeadDims(heads, keys=width, values=values)
 
 
 def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
-    """The projections of queries, keys, values and output. None if a size is unknown."""
+    """The projections of queries, keys, values and output. None if a size is unknown. With `attention_k_eq_v`,
+    full-attention layers have no projection of values (Gemma 4)."""
     sizes, heads = head_dims(model, kind), model.num_attention_heads
     if sizes is None or not heads:
         return None
@@ -282,20 +304,41 @@ def _attention(model: Model, hidden: int, kind: str) -> Layer | None:
     )
 
 
-def delta_net(model: Model) -> tuple[int, int, int, int] | None:
-    """Gated DeltaNet: (key width, value width, value heads, convolution kernel), widths over all heads. None for other
-    models."""
+class DeltaNet(NamedTuple):
+    """Sizes of a Gated DeltaNet."""
+
+    keys: int
+    """Width of the keys of all heads."""
+    values: int
+    """Width of the values of all heads."""
+    value_heads: int
+    kernel: int
+    """Tokens of the convolution."""
+
+
+def delta_net(model: Model) -> DeltaNet | None:
+    """The sizes of Gated DeltaNet . None for other models."""
     config = model.config
     key_heads, key = number(config, "linear_num_key_heads"), number(config, "linear_key_head_dim")
     value_heads, value = number(config, "linear_num_value_heads"), number(config, "linear_value_head_dim")
     if not key_heads or not key or not value_heads or not value:
         return None
-    return key_heads * key, value_heads * value, value_heads, number(config, "linear_conv_kernel_dim") or 4
+    kernel = number(config, "linear_conv_kernel_dim") or 4
+    return DeltaNet(keys=key_heads * key, values=value_heads * value, value_heads=value_heads, kernel=kernel)
 
 
-def delta_attention(model: Model) -> tuple[int, int, int] | None:
-    """Kimi Delta Attention: (width over all heads, heads, convolution kernel) (vLLM 0.33 layers/kda.py). None for other
-    models."""
+class DeltaAttention(NamedTuple):
+    """Sizes of a Kimi Delta Attention."""
+
+    width: int
+    """Width over all heads."""
+    heads: int
+    kernel: int
+    """Tokens of the convolution."""
+
+
+def delta_attention(model: Model) -> DeltaAttention | None:
+    """The sizes of Kimi Delta Attention (vLLM 0.33 layers/kda.py). None for other models."""
     config = model.config
     nested = _linear_attention(config)
     heads = number(nested, "num_heads") or number(config, "linear_num_heads")
@@ -303,7 +346,7 @@ def delta_attention(model: Model) -> tuple[int, int, int] | None:
     if not heads or not width:
         return None
     kernel = number(nested, "short_conv_kernel_size") or number(config, "linear_conv_kernel_dim") or 4
-    return heads * width, heads, kernel
+    return DeltaAttention(heads * width, heads, kernel)
 
 
 def _linear_attention(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -324,7 +367,8 @@ class Mamba(NamedTuple):
 
 
 def mamba(model: Model) -> Mamba | None:
-    """The sizes, which Nemotron-H, Bamba, Granite 4, Falcon-H1 and Jamba name differently. None for other models."""
+    """The sizes, which Nemotron-H, Bamba, Granite 4, Falcon-H1 and Jamba name differently. None for other models, or
+    without the size of a state."""
     config = model.config
     state = number(config, "ssm_state_size", "mamba_d_state", "state_size")
     kernel = number(config, "conv_kernel", "mamba_d_conv", "conv_kernel_size") or 4
@@ -360,7 +404,8 @@ def _mamba(model: Model, hidden: int) -> Layer | None:
 
 
 def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
-    """The tensors of a dense MLP, or of router, experts and shared experts. None if a size is unknown."""
+    """The tensors of a dense MLP, or of router, experts and shared experts (`moe`), to which `enable_moe_block` adds
+    the dense MLP. None if a size is unknown."""
     config, inner = model.config, _intermediate(model)
     matrices = 2 if is_ungated(model) else 3
     dense = inner

@@ -11,9 +11,9 @@ benchmark compares the time of that many plans with 15 ms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
@@ -162,8 +162,8 @@ def fewer_ranks(
 ) -> int | None:
     """The least tensor-parallel size, below the present one, with which this engine still fits.
 
-    Context stays the same, and at least `requests` of it fit at once; None if all ranks are needed.
-    """
+    Context stays the same, and at least `requests` of it fit at once. None if all ranks are needed, and for engines
+    with pipeline stages or context parallelism."""
     now = parallel.read(args, env)
     if now.pp * now.pcp * now.dcp > 1:
         return None
@@ -185,9 +185,9 @@ def _utilization(search: Search) -> Iterator[Alternative]:
 
     Else the largest smaller one: vLLM would find too little free memory, or capture CUDA graphs outside of its share.
     """
-    if search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+    if search.args.given.get("kv_cache_memory_bytes"):  # then the share is not used
         return
-    now = _gpu_share(search)
+    now = share_of(search.args)
     larger = [larger_share for larger_share in SHARES if larger_share > now]
     if larger and search.is_full(max(larger)):
         larger = []
@@ -195,11 +195,6 @@ def _utilization(search: Search) -> Iterator[Alternative]:
         if search.fits({"gpu_memory_utilization": share}):
             yield by_flags({"gpu_memory_utilization": share}, loss=abs(share - now))
             return
-
-
-def _gpu_share(search: Search) -> float:
-    """--gpu-memory-utilization, or the release's default."""
-    return share_of(search.args)
 
 
 def share_of(args: EngineArgs) -> float:
@@ -215,7 +210,8 @@ def _smaller_shares(now: float) -> list[float]:
 
 
 def _cache_memory(search: Search) -> Iterator[Alternative]:
-    """If the KV cache's bytes are given: the least whole GiB for one request, if the GPU has that much."""
+    """If the KV cache's bytes are given: the least whole GiB for one request, if the GPU has that much. None if they
+    are not given or are enough."""
     now = search.given("kv_cache_memory_bytes")
     if now is None:
         return
@@ -241,7 +237,7 @@ def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None
     longest = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release)
     if longest is None:
         return None
-    low, high = 0, (longest - 1) // 1024
+    high = (longest - 1) // 1024
     if high * 1024 < LEAST_CONTEXT or not search.fits({**also, "max_model_len": LEAST_CONTEXT}, gpus):
         return None
     low = LEAST_CONTEXT // 1024
@@ -283,40 +279,69 @@ def _batch(search: Search) -> Iterator[Alternative]:
         yield by_flags({"enforce_eager": True}, loss=0.6, remark=" (slower)")
 
 
-def _cuts(search: Search) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Ways to cut the engine over more GPUs of one node: (GPUs of the container, arguments).
+class _Cut(NamedTuple):
+    """A way to cut the engine over more GPUs of one node."""
+
+    gpus: int
+    """GPUs of the container."""
+    changes: Mapping[str, Any]
+    """Argument (vLLM's dest) → value."""
+    text: str
+    """The arguments, for people."""
+
+
+class _LargerGpus(NamedTuple):
+    """GPU models with more memory than the present ones."""
+
+    label: str
+    """The value of the label nvidia.com/gpu.product."""
+    gpus: tuple[Gpu, ...]
+    new_share: float
+    """The share of their memory by which they are larger, 0 to 1."""
+
+
+def _cuts(search: Search) -> Iterator[_Cut]:
+    """Ways to cut the engine over more GPUs of one node; none for MIG slices, of which one process uses one.
 
     Tensor parallelism comes first; if no size divides the heads, pipeline stages.
     """
     now = search.cut
     if any(gpu.mig for gpu in search.accelerator.gpus):
-        return  # one process can't use two slices
+        return
     sizes = [size for size in (2, 4, NODE) if size > now.tp and divisible(search.model, size, search.args)]
     for size in sizes:
-        count = size * now.pp * now.dp_local
-        if count <= NODE * max(1, now.nnodes) or now.pp * now.dp_local > 1:
-            yield count, {"tensor_parallel_size": size}
+        gpus = size * now.pp * now.dp_local
+        if gpus <= NODE * max(1, now.nnodes) or now.pp * now.dp_local > 1:
+            yield _Cut(gpus, {"tensor_parallel_size": size}, f"--tensor-parallel-size {size}")
     if not sizes and now.pp == 1:
         for stages in (2, 4, NODE):
             if stages <= (search.model.num_hidden_layers or 0) and now.tp * stages <= NODE:
-                count = now.tp * stages * now.dp_local
-                yield count, {"pipeline_parallel_size": stages}
+                gpus = now.tp * stages * now.dp_local
+                yield _Cut(gpus, {"pipeline_parallel_size": stages}, f"--pipeline-parallel-size {stages}")
 
 
 def _more_gpus(search: Search) -> Iterator[Alternative]:
-    """The fewest GPUs of this model over which it fits, or the most with a shorter context."""
+    """The fewest GPUs of this model over which it fits, or the most with a shorter context; none if neither fits."""
     now = search.cut.world_size * search.cut.dp_local
-    last: tuple[int, Mapping[str, Any]] | None = None
-    for count, changes in _cuts(search):
-        if search.fits(changes):
-            yield _by_gpus(count, changes, edits=2, loss=1 + (1 - now / count))
+    cuts = list(_cuts(search))
+    for cut in cuts:
+        if search.fits(cut.changes):
+            yield Alternative(
+                f"{cut.gpus} GPUs with {cut.text}",
+                {**cut.changes, "gpus": cut.gpus},
+                edits=2,
+                loss=1 + (1 - now / cut.gpus),
+            )
             return
-        last = count, changes
-    if last:
-        count, changes = last
-        if tokens := _longest(search, changes):
-            loss = 1 + (1 - now / count) + _lost_share(search, tokens)
-            yield _by_gpus(count, {**changes, "max_model_len": tokens}, edits=3, loss=loss)
+    if cuts:
+        most = cuts[-1]
+        if tokens := _longest(search, most.changes):
+            yield Alternative(
+                f"{most.gpus} GPUs with {most.text} and --max-model-len {tokens}",
+                {**most.changes, "gpus": most.gpus, "max_model_len": tokens},
+                edits=3,
+                loss=1 + (1 - now / most.gpus) + _lost_share(search, tokens),
+            )
 
 
 def _by_gpus(count: int, changes: Mapping[str, Any], *, edits: int, loss: float) -> Alternative:
@@ -332,40 +357,48 @@ def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
     return gpus, min((gpu.memory for gpu in gpus), default=0)
 
 
-def _larger(search: Search, products: Sequence[str]) -> Iterator[tuple[str, tuple[Gpu, ...], float]]:
-    """GPU models with more memory than the smallest of the present ones: (label, GPU models, share that is new)."""
+def _larger(search: Search, products: Sequence[str]) -> Iterator[_LargerGpus]:
+    """Those of the products with over 5 % more memory than the smallest present GPU; none if a present GPU is not
+    NVIDIA's."""
     now = search.accelerator.gpus
-    if [gpu for gpu in now if gpu.vendor != "nvidia"]:
+    if any(gpu.vendor != "nvidia" for gpu in now):
         return
-    enough = min([gpu.memory for gpu in now], default=0)
+    present = min([gpu.memory for gpu in now], default=0)
     for label in products:
         gpus, least = _named(label)
-        if least > 1.05 * enough:
-            yield label, gpus, 1 - enough / least
+        if least > 1.05 * present:
+            yield _LargerGpus(label, gpus, new_share=1 - present / least)
 
 
 def _product(search: Search, products: Sequence[str]) -> Iterator[Alternative]:
-    """The smallest single GPU model that fits with no other change."""
-    for label, gpus, more in _larger(search, products):
-        if search.fits({}, gpus):
-            yield Alternative(f"nodeSelector nvidia.com/gpu.product: {label}", {"product": label}, loss=1 + more)
+    """The first of the larger GPU models that fits with no other change; none if none does."""
+    for larger in _larger(search, products):
+        if search.fits({}, larger.gpus):
+            yield Alternative(
+                f"nodeSelector nvidia.com/gpu.product: {larger.label}",
+                {"product": larger.label},
+                loss=1 + larger.new_share,
+            )
             return
 
 
 def _product_and_gpus(
     search: Search, products: Sequence[str], alternatives: Sequence[Alternative]
 ) -> Iterator[Alternative]:
-    """If neither more GPUs nor a larger GPU model is enough: both."""
+    """Both more GPUs and a larger GPU model; none if one of the alternatives has either, which then is enough."""
     if any("gpus" in alternative.changes or "product" in alternative.changes for alternative in alternatives):
         return
     now = search.cut.world_size * search.cut.dp_local
     cuts = list(_cuts(search))
-    for label, gpus, more in _larger(search, products):
-        for count, changes in cuts:
-            if search.fits(changes, gpus):
-                larger = _by_gpus(count, changes, edits=3, loss=2 + more + (1 - now / count))
-                text = f"{larger.text} and nodeSelector nvidia.com/gpu.product: {label}"
-                yield replace(larger, text=text, changes={**larger.changes, "product": label})
+    for larger in _larger(search, products):
+        for cut in cuts:
+            if search.fits(cut.changes, larger.gpus):
+                yield Alternative(
+                    f"{cut.gpus} GPUs with {cut.text} and nodeSelector nvidia.com/gpu.product: {larger.label}",
+                    {**cut.changes, "gpus": cut.gpus, "product": larger.label},
+                    edits=3,
+                    loss=2 + larger.new_share + (1 - now / cut.gpus),
+                )
                 return
 
 
@@ -373,9 +406,9 @@ def _both(search: Search, alternatives: Sequence[Alternative]) -> Iterator[Alter
     """Another share of the GPU and a shorter context, if neither alone keeps half of it and both keep much more."""
     alone = max((alternative.changes.get("max_model_len", 0) for alternative in alternatives), default=0)
     kept = [alternative for alternative in alternatives if not alternative.changes_output and alternative.loss < 0.5]
-    if kept or search.accelerator.shared or search.args.given.get("kv_cache_memory_bytes"):
+    if kept or search.args.given.get("kv_cache_memory_bytes"):
         return
-    shares = _smaller_shares(_gpu_share(search)) or (SAFE_UTILIZATION, SHARES[1])
+    shares = _smaller_shares(share_of(search.args)) or (SAFE_UTILIZATION, SHARES[1])
     if search.is_full(max(shares)):
         return
     for share in shares:

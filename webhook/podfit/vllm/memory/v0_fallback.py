@@ -134,6 +134,7 @@ ALWAYS = ("logits_processor_pattern", "preemption_mode", "disable_async_output_p
 
 
 def _above_one(given: Mapping[str, Any], *names: str) -> bool:
+    """True if one of these arguments is a number above 1."""
     return any(isinstance(value := given.get(name), int) and value > 1 for name in names)
 
 
