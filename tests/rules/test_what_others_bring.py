@@ -107,6 +107,28 @@ def test_a_home_that_the_preset_brings() -> None:
     assert "home-not-writable" in {finding.rule for finding in lint(pod, builtin(), Facts()).findings}
 
 
+@pytest.mark.parametrize(
+    ("image", "before", "missing"),
+    [
+        ("vllm/vllm-openai:v0.9.2", "ray start --head &", False),
+        ("vllm/vllm-openai:v0.9.2", 'eval "$KUBERAY_GEN_RAY_START_CMD" &', False),
+        ("vllm/vllm-openai:v0.9.2", "until ray status | grep -q '0.0/16.0 GPU'; do sleep 2; done", False),
+        ("vllm/vllm-openai:v0.9.2", "echo starting", True),
+        ("vllm/vllm-openai:v0.12.0", 'eval "$KUBERAY_GEN_RAY_START_CMD" &', True),
+    ],
+)
+def test_gpus_of_a_ray_cluster_that_another_object_makes(image: str, before: str, missing: bool) -> None:
+    """Until 0.11.0 vLLM looks for the Ray cluster of its own Pod, whose other Pods the manifest need not show."""
+    serve = "python3 -m vllm.entrypoints.openai.api_server --model Qwen/Qwen3-32B --tensor-parallel-size 8"
+    container = {
+        "name": "vllm",
+        "image": image,
+        "command": ["bash", "-c", f"{before}\n{serve} --pipeline-parallel-size 2"],
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+    }
+    assert ("gpu-count-mismatch" in _rules(container)) is missing
+
+
 _READ_ONLY_ROOT = {
     "image": "vllm/vllm-openai:v0.19.0",
     "args": ["Qwen/Qwen3-8B"],

@@ -64,7 +64,10 @@ def requested_at(engine: Engine) -> FieldPath:
     return engine.at("resources", "limits", engine.requested[0] if engine.requested else "nvidia.com/gpu")
 
 
-_RAY_SCRIPT = regex(r"\bray\s+start\b|multi[-_]node[-_]serving|ray[-_](init|cluster|address)|run[-_]cluster")
+_RAY_SCRIPT = regex(
+    r"\bray\s+(start|status)\b|KUBERAY_GEN_RAY_START_CMD|multi[-_]node[-_]serving|ray[-_](init|cluster|address)|"
+    r"run[-_]cluster"
+)
 RAY_FALLBACK = Release(0, 11, 1)
 """Before it, too few GPUs make vLLM look for a Ray cluster, which a script may have started (CHANGES of 0.11.1)."""
 
